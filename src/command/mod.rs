@@ -1,0 +1,157 @@
+//! The commands: bytes in, a decision of [`crate::lock`], a reply out. Nothing here knows a server.
+//!
+//! One page per command, each with the same parts: its [`Spec`], what a request is, how it is parsed,
+//! and how it is answered. A page that changes a lock returns an [`Answer`]: the reply and the
+//! [`Change`] that the server makes before it sends it. A page that only reads returns the reply.
+//!
+//! A mistake is found in this order: number of arguments, then the arguments from left to right, then
+//! the type of the key.
+
+pub(crate) mod acquire;
+mod args;
+pub(crate) mod check;
+mod error;
+pub(crate) mod extend;
+pub(crate) mod help;
+pub(crate) mod info;
+pub(crate) mod release;
+mod reply;
+mod spec;
+
+use crate::lock::{Deadline, FenceClock, Grant, Hold, Moment, Ttl};
+
+pub(crate) use args::parse_integer;
+pub(crate) use error::Error;
+pub(crate) use reply::Reply;
+pub(crate) use spec::{Access, Arg, ArgKind, Spec};
+
+/// Every command there is, in the order in which people meet them.
+pub(crate) static ALL: [&Spec; 6] =
+    [&acquire::SPEC, &release::SPEC, &extend::SPEC, &check::SPEC, &info::SPEC, &help::SPEC];
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    pub(crate) max_ttl: Ttl,
+}
+
+/// What the server found at the key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stored<'v> {
+    Nothing,
+    Text { value: &'v [u8], deadline: Option<Deadline> },
+    OtherType,
+}
+
+impl<'v> Stored<'v> {
+    /// The hold in force, if any. Whatever fence it carries is noted, so that no command sees a value
+    /// without the clock learning from it.
+    fn hold(self, now: Moment, fences: &mut FenceClock) -> Result<Option<Hold<'v>>, Error> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::OtherType => Err(Error::WrongType),
+            Self::Text { value, deadline } => {
+                let hold = Hold::read(value, deadline);
+                if let Some(fence) = hold.fence {
+                    fences.observe(fence, now);
+                }
+                Ok(hold.in_force(now))
+            }
+        }
+    }
+}
+
+/// What is to be done to the key, and told to replicas and the append-only file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Change<'r> {
+    Nothing,
+    Grant(Grant<'r>),
+    /// The value stays, the lease ends here.
+    Lease(Deadline),
+    Free,
+}
+
+/// What a command that may change the lock comes to.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Answer<'r> {
+    pub(crate) change: Change<'r>,
+    pub(crate) reply: Reply<'r>,
+}
+
+impl<'r> Answer<'r> {
+    const fn unchanged(reply: Reply<'r>) -> Self {
+        Self { change: Change::Nothing, reply }
+    }
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the pages' tests share: a server's key, without the server.
+
+    use super::*;
+    use crate::lock::Value;
+
+    pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+    pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
+
+    /// A lock held by `owner` for another `left` milliseconds.
+    pub(super) struct Held {
+        value: Value,
+        deadline: Deadline,
+        pub(super) fence_number: u64,
+    }
+
+    impl Held {
+        pub(super) fn by(owner: &str, left: u64) -> Self {
+            let fence = FenceClock::new().mint(NOW).unwrap();
+            Self {
+                value: Value::new(fence, crate::lock::Owner::new(owner.as_bytes()).unwrap()),
+                deadline: Deadline::from_millis(NOW.millis() + left),
+                fence_number: fence.number(),
+            }
+        }
+
+        pub(super) fn stored(&self) -> Stored<'_> {
+            Stored::Text { value: self.value.as_bytes(), deadline: Some(self.deadline) }
+        }
+    }
+
+    pub(super) fn foreign(value: &str) -> Stored<'_> {
+        Stored::Text { value: value.as_bytes(), deadline: None }
+    }
+
+    /// A request as a client sends it, split at spaces.
+    pub(super) fn words(line: &str) -> Vec<&[u8]> {
+        line.split(' ').map(str::as_bytes).collect()
+    }
+
+    /// Every command's request is refused in the same words for the same mistake.
+    #[track_caller]
+    pub(super) fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, text: &str) {
+        assert_eq!(outcome.unwrap_err().to_string(), text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::*;
+    use super::*;
+
+    #[test]
+    fn a_lease_that_ran_out_is_a_free_lock_but_its_fence_is_learned() {
+        let held = Held::by("a", 10);
+        let mut fences = FenceClock::new();
+        let later = NOW.plus_millis(11);
+        assert_eq!(held.stored().hold(later, &mut fences), Ok(None));
+        let stepped_back = Moment::from_millis(NOW.millis() - 3_600_000);
+        assert!(fences.mint(stepped_back).unwrap().number() > held.fence_number);
+    }
+
+    #[test]
+    fn another_type_of_key_is_an_error() {
+        let outcome = Stored::OtherType.hold(NOW, &mut FenceClock::new());
+        assert_eq!(outcome, Err(Error::WrongType));
+    }
+}

@@ -1,0 +1,29 @@
+//! Leasehold: locks as native commands for Redis and Valkey.
+//!
+//! A lock is a lease on a key: it has one holder, an end, and a fence, a number that only ever grows.
+//! Start reading at [`lock`], which says what must hold, then at one page of `command`.
+//!
+//! ```text
+//!    lib        the modules, and the allocator
+//!     │
+//!   server      everything that touches Redis; the only folder with unsafe code
+//!     │    └──────────┐
+//!   command        observe     bytes in, reply out │ what an operator can see, as data
+//!     │               │
+//!   lock ─────────────┘        the domain: no Redis, no clock, no randomness
+//! ```
+//! Imports go down these lines, never up.
+
+#[forbid(unsafe_code)]
+mod command;
+#[forbid(unsafe_code)]
+mod lock;
+#[forbid(unsafe_code)]
+mod observe;
+mod server;
+
+/// Memory comes from the server, so that `used_memory` and `maxmemory` see it. Unit tests run without
+/// a server and keep the system's allocator.
+#[cfg(not(test))]
+#[global_allocator]
+static MEMORY: redis_module::alloc::RedisAlloc = redis_module::alloc::RedisAlloc;

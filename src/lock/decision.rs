@@ -1,0 +1,205 @@
+//! What to do with a lock: the four requests, each a function of the hold, the request and the moment.
+//!
+//! `current` is the hold **in force**: the caller has let time decide first (see
+//! [`Hold::in_force`]), so none of these asks whether a lease has run out.
+
+use super::fence::{Fence, FenceClock};
+use super::hold::{Hold, Proof};
+use super::lease::{Deadline, Moment, Ttl};
+use super::owner::Owner;
+
+/// One act of giving a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Grant<'r> {
+    pub(crate) owner: Owner<'r>,
+    pub(crate) fence: Fence,
+    pub(crate) deadline: Deadline,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Acquired<'r> {
+    /// The lock was free and is now the owner's.
+    Granted(Grant<'r>),
+    /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
+    /// the lease if the retry moved it.
+    Again { fence_number: u64, longer: Option<Deadline> },
+    /// Another owner has it.
+    Busy,
+    /// Free, but no fence is left below 2^53.
+    NoFenceLeft,
+}
+
+/// The lock for `owner`, if it is free or already its own.
+pub(crate) fn acquire<'r>(
+    current: Option<&Hold<'_>>,
+    owner: Owner<'r>,
+    ttl: Ttl,
+    now: Moment,
+    fences: &mut FenceClock,
+) -> Acquired<'r> {
+    let asked = Deadline::after(now, ttl);
+    match current {
+        None => match fences.mint(now) {
+            Some(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
+            None => Acquired::NoFenceLeft,
+        },
+        Some(hold) if hold.is_held_by(owner) => Acquired::Again {
+            fence_number: hold.fence_number(),
+            // A hold without deadline already outlasts every ttl.
+            longer: hold.deadline.and_then(|deadline| (deadline < asked).then_some(asked)),
+        },
+        Some(_) => Acquired::Busy,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Released {
+    /// The lock is free.
+    Released,
+    /// The proof is of no hold in force; nothing changes (L3).
+    NotHolder,
+}
+
+pub(crate) fn release(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Released {
+    match current {
+        Some(hold) if hold.matches(proof) => Released::Released,
+        _ => Released::NotHolder,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Extended {
+    /// The lease now ends here: earlier than before, if that was asked.
+    Until(Deadline),
+    /// The proof is of no hold in force; nothing changes (L3).
+    NotHolder,
+}
+
+pub(crate) fn extend(
+    current: Option<&Hold<'_>>,
+    proof: &Proof<'_>,
+    ttl: Ttl,
+    now: Moment,
+) -> Extended {
+    match current {
+        Some(hold) if hold.matches(proof) => Extended::Until(Deadline::after(now, ttl)),
+        _ => Extended::NotHolder,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Checked {
+    /// The proof is of the hold in force, which has this fence.
+    Holds { fence_number: u64 },
+    /// It is not.
+    NotHolder,
+}
+
+pub(crate) fn check(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Checked {
+    match current {
+        Some(hold) if hold.matches(proof) => Checked::Holds { fence_number: hold.fence_number() },
+        _ => Checked::NotHolder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+
+    fn owner(name: &str) -> Owner<'_> {
+        Owner::new(name.as_bytes()).unwrap()
+    }
+
+    fn ttl(millis: u64) -> Ttl {
+        Ttl::from_millis(millis).unwrap()
+    }
+
+    fn in_ms(millis: u64) -> Deadline {
+        Deadline::after(NOW, ttl(millis))
+    }
+
+    fn held_by(owner: &str, deadline: Option<Deadline>) -> Hold<'_> {
+        Hold { owner: owner.as_bytes(), fence: Some(Fence::FIRST), deadline }
+    }
+
+    fn proof(name: &str) -> Proof<'_> {
+        Proof { owner: owner(name), fence: None }
+    }
+
+    #[test]
+    fn a_free_lock_is_granted_with_the_next_fence() {
+        let mut fences = FenceClock::new();
+        let Acquired::Granted(first) = acquire(None, owner("a"), ttl(5), NOW, &mut fences) else {
+            panic!("a free lock was refused")
+        };
+        assert_eq!(first.deadline, in_ms(5));
+        let Acquired::Granted(second) = acquire(None, owner("a"), ttl(5), NOW, &mut fences) else {
+            panic!("a free lock was refused")
+        };
+        assert!(first.fence < second.fence);
+    }
+
+    #[test]
+    fn another_owner_gets_nothing_and_no_fence_is_used() {
+        let mut fences = FenceClock::new();
+        let hold = held_by("a", Some(in_ms(9)));
+        assert_eq!(acquire(Some(&hold), owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        assert_eq!(fences.mint(NOW).unwrap().number(), NOW.micros());
+    }
+
+    #[test]
+    fn the_holder_gets_its_fence_again_and_the_later_of_the_two_leases() {
+        let mut fences = FenceClock::new();
+        let mut again = |deadline, asked| {
+            let hold = held_by("a", deadline);
+            acquire(Some(&hold), owner("a"), ttl(asked), NOW, &mut fences)
+        };
+        let fence_number = Fence::FIRST.number();
+        assert_eq!(
+            again(Some(in_ms(5)), 6),
+            Acquired::Again { fence_number, longer: Some(in_ms(6)) }
+        );
+        assert_eq!(again(Some(in_ms(6)), 6), Acquired::Again { fence_number, longer: None });
+        assert_eq!(again(Some(in_ms(7)), 6), Acquired::Again { fence_number, longer: None });
+        assert_eq!(again(None, 6), Acquired::Again { fence_number, longer: None });
+    }
+
+    #[test]
+    fn a_free_lock_without_a_fence_left_is_not_granted() {
+        let late = Moment::from_micros(Fence::LAST.number() + 1);
+        let outcome = acquire(None, owner("a"), ttl(5), late, &mut FenceClock::new());
+        assert_eq!(outcome, Acquired::NoFenceLeft);
+    }
+
+    #[test]
+    fn only_the_holder_releases() {
+        let hold = held_by("a", None);
+        assert_eq!(release(Some(&hold), &proof("a")), Released::Released);
+        assert_eq!(release(Some(&hold), &proof("b")), Released::NotHolder);
+        assert_eq!(release(None, &proof("a")), Released::NotHolder);
+    }
+
+    #[test]
+    fn only_the_holder_extends_and_may_shorten() {
+        let hold = held_by("a", Some(in_ms(9)));
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(20), NOW), Extended::Until(in_ms(20)));
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(2), NOW), Extended::Until(in_ms(2)));
+        assert_eq!(extend(Some(&hold), &proof("b"), ttl(20), NOW), Extended::NotHolder);
+        assert_eq!(extend(None, &proof("a"), ttl(20), NOW), Extended::NotHolder);
+    }
+
+    #[test]
+    fn a_check_tells_the_holder_its_fence() {
+        let hold = held_by("a", None);
+        let fence_number = Fence::FIRST.number();
+        assert_eq!(check(Some(&hold), &proof("a")), Checked::Holds { fence_number });
+        assert_eq!(check(Some(&hold), &proof("b")), Checked::NotHolder);
+        assert_eq!(check(None, &proof("a")), Checked::NotHolder);
+    }
+}

@@ -1,0 +1,31 @@
+//! The identity a client presents.
+
+/// 1 to 255 bytes of anything; nothing assumes text. An identity, not a secret: who may run the
+/// commands at all is the server's ACL's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Owner<'a>(&'a [u8]);
+
+impl<'a> Owner<'a> {
+    pub(crate) const LONGEST: usize = 255;
+
+    pub(crate) fn new(bytes: &'a [u8]) -> Option<Self> {
+        (1..=Self::LONGEST).contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    pub(crate) const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_has_1_to_255_bytes() {
+        assert_eq!(Owner::new(b""), None);
+        assert_eq!(Owner::new(b"\0").map(Owner::as_bytes), Some(&b"\0"[..]));
+        assert!(Owner::new(&[0xff; 255]).is_some());
+        assert_eq!(Owner::new(&[0xff; 256]), None);
+    }
+}

@@ -1,0 +1,112 @@
+//! The server's functions, by name.
+//!
+//! The crate's bindings are pointers that the server fills in at load, as far as it knows the names.
+//! [`api!`] is for those every supported server has: [`missing`] lists them, and a module that lacks one
+//! does not load. [`optional!`] is for those that came later.
+
+use redis_module::raw;
+
+/// A function the module cannot do without.
+macro_rules! api {
+    ($name:ident) => {{
+        // SAFETY: the server fills in the pointer once, before any code of ours runs, on this thread;
+        // reading it is a plain copy.
+        #[allow(unused_unsafe, reason = "it may stand in an unsafe block and need not")]
+        let function = unsafe { redis_module::raw::$name };
+        match function {
+            Some(function) => function,
+            None => $crate::server::api::never_checked(stringify!($name)),
+        }
+    }};
+}
+
+/// A function that some supported servers lack.
+macro_rules! optional {
+    ($name:ident) => {{
+        // SAFETY: as for `api!`.
+        unsafe { redis_module::raw::$name }
+    }};
+}
+
+pub(super) use {api, optional};
+
+macro_rules! names_of_missing {
+    ($($name:ident),* $(,)?) => {{
+        let mut names = Vec::new();
+        $(
+            // SAFETY: as for `api!`.
+            if unsafe { raw::$name }.is_none() {
+                names.push(stringify!($name));
+            }
+        )*
+        names
+    }};
+}
+
+/// The functions used through [`api!`] that the server at hand lacks.
+pub(super) fn missing() -> Vec<&'static str> {
+    names_of_missing![
+        RedisModule_Call,
+        RedisModule_CloseKey,
+        RedisModule_CommandFilterArgGet,
+        RedisModule_CommandFilterArgsCount,
+        RedisModule_CreateCommand,
+        RedisModule_CreateString,
+        RedisModule_DeleteKey,
+        RedisModule_FreeString,
+        RedisModule_GetAbsExpire,
+        RedisModule_GetContextFlags,
+        RedisModule_InfoAddFieldULongLong,
+        RedisModule_InfoAddSection,
+        RedisModule_KeyType,
+        RedisModule_Log,
+        RedisModule_Milliseconds,
+        RedisModule_OpenKey,
+        RedisModule_RegisterCommandFilter,
+        RedisModule_RegisterInfoFunc,
+        RedisModule_Replicate,
+        RedisModule_ReplyWithArray,
+        RedisModule_ReplyWithError,
+        RedisModule_ReplyWithLongLong,
+        RedisModule_ReplyWithNull,
+        RedisModule_ReplyWithSimpleString,
+        RedisModule_ReplyWithStringBuffer,
+        RedisModule_SetAbsExpire,
+        RedisModule_SetModuleOptions,
+        RedisModule_SignalModifiedKey,
+        RedisModule_StringDMA,
+        RedisModule_StringPtrLen,
+        RedisModule_StringSet,
+        RedisModule_SubscribeToServerEvent,
+        RedisModule_UnregisterCommandFilter,
+        RedisModule_WrongArity,
+    ]
+}
+
+/// Where `api!` ends up if a function is used that [`missing`] does not list; a test compares the two.
+#[cold]
+#[expect(clippy::panic, reason = "the guard turns it into an error reply")]
+pub(super) fn never_checked(name: &str) -> ! {
+    panic!("{name} was never checked at load")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_function_used_is_checked_at_load() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+        let mut used = BTreeSet::new();
+        for file in std::fs::read_dir(folder).unwrap() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            for call in text.split(concat!("api!", "(RedisModule_")).skip(1) {
+                let name = call.split(')').next().unwrap();
+                used.insert(format!("RedisModule_{name}"));
+            }
+        }
+        let checked: BTreeSet<String> = super::missing().into_iter().map(str::to_owned).collect();
+        assert_eq!(used, checked);
+    }
+}

@@ -1,0 +1,136 @@
+//! What an operator can set: `CONFIG SET leasehold.*` where the server has it (7.0 on), and arguments of
+//! the loadmodule line everywhere.
+
+use super::api::optional;
+use super::guard;
+use crate::command::{Limits, parse_integer};
+use crate::lock::Ttl;
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::ptr;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// One number that an operator can set.
+struct Setting {
+    /// Without the `leasehold.` that the server puts in front.
+    name: &'static CStr,
+    min: i64,
+    max: i64,
+    /// Atomic only to be a static: there is one thread.
+    value: AtomicI64,
+}
+
+static MAX_TTL: Setting = Setting {
+    name: c"max-ttl",
+    min: 1,
+    max: Ttl::LONGEST.millis().cast_signed(),
+    value: AtomicI64::new(Ttl::USUAL_LIMIT.millis().cast_signed()),
+};
+
+static FENCE_MARGIN: Setting =
+    Setting { name: c"fence-margin", min: 0, max: 3_600_000, value: AtomicI64::new(5_000) };
+
+static SETTINGS: [&Setting; 2] = [&MAX_TTL, &FENCE_MARGIN];
+
+impl Setting {
+    fn get(&self) -> u64 {
+        self.value.load(Ordering::Relaxed).unsigned_abs()
+    }
+
+    fn set(&self, value: i64) {
+        self.value.store(value, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn limits() -> Limits {
+    Limits { max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT) }
+}
+
+/// How far above the clock the fences of a new process, or a new primary, begin.
+pub(super) fn fence_margin_millis() -> u64 {
+    FENCE_MARGIN.get()
+}
+
+/// Takes the arguments of the loadmodule line: names and values in turn.
+pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
+    for pair in words.chunks(2) {
+        let name = pair.first().copied().unwrap_or_default();
+        let shown = name.escape_ascii();
+        let setting = SETTINGS
+            .iter()
+            .find(|setting| setting.name.to_bytes().eq_ignore_ascii_case(name))
+            .ok_or_else(|| format!("unknown argument '{shown}', expected {}", names()))?;
+        let value = pair
+            .get(1)
+            .and_then(|value| parse_integer(value))
+            .and_then(|value| i64::try_from(value).ok())
+            .filter(|value| (setting.min..=setting.max).contains(value))
+            .ok_or_else(|| {
+                format!("argument {shown} must be from {} to {}", setting.min, setting.max)
+            })?;
+        setting.set(value);
+    }
+    Ok(())
+}
+
+/// Makes the settings known as `leasehold.*`, with the arguments as defaults, and reads what the
+/// configuration file says. A server without such settings is content with the arguments.
+pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    let (Some(register), Some(load)) =
+        (optional!(RedisModule_RegisterNumericConfig), optional!(RedisModule_LoadConfigs))
+    else {
+        return Ok(());
+    };
+    for &setting in &SETTINGS {
+        // SAFETY: the strings and the setting, which the callbacks get back, are static; the callbacks have
+        // the signatures the server calls.
+        let outcome = unsafe {
+            register(
+                ctx,
+                setting.name.as_ptr(),
+                setting.value.load(Ordering::Relaxed),
+                raw::REDISMODULE_CONFIG_DEFAULT,
+                setting.min,
+                setting.max,
+                Some(get),
+                Some(set),
+                None,
+                ptr::from_ref(setting).cast_mut().cast(),
+            )
+        };
+        if outcome != guard::status(true) {
+            return Err(format!("the server refused {}", setting.name.to_string_lossy()));
+        }
+    }
+    // SAFETY: all of them are registered.
+    if unsafe { load(ctx) } == guard::status(true) {
+        Ok(())
+    } else {
+        Err("the configuration file has a leasehold.* line that is not valid".to_owned())
+    }
+}
+
+fn names() -> String {
+    SETTINGS.map(|setting| setting.name.to_string_lossy()).join(" or ")
+}
+
+extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
+    guard::value("config-get", 0, || {
+        // SAFETY: the server hands back what `register` gave it: a static.
+        unsafe { &*setting.cast::<Setting>() }.value.load(Ordering::Relaxed)
+    })
+}
+
+/// The server has checked the bounds.
+extern "C" fn set(
+    _name: *const c_char,
+    value: c_longlong,
+    setting: *mut c_void,
+    _error: *mut *mut RedisModuleString,
+) -> c_int {
+    guard::value("config-set", guard::status(false), || {
+        // SAFETY: as in `get`.
+        unsafe { &*setting.cast::<Setting>() }.set(value);
+        guard::status(true)
+    })
+}

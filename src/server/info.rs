@@ -1,0 +1,36 @@
+//! The section `INFO leasehold`.
+
+use super::api::api;
+use super::state::STATE;
+use super::{clock, guard};
+use crate::observe::Figures;
+use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
+use std::ffi::c_int;
+
+/// Makes the section known; false if the server will not have it.
+pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
+    // SAFETY: the callback has the signature the server calls.
+    let outcome = unsafe { api!(RedisModule_RegisterInfoFunc)(ctx, Some(section)) };
+    outcome == guard::status(true)
+}
+
+/// Also called for a crash report: it reads a few cells, and allocates nothing.
+unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
+    guard::event("info", || {
+        let fences = STATE.fences();
+        let figures = Figures {
+            panics_caught: STATE.panics_caught.get(),
+            fences_refused: fences.refused(),
+            fence_ahead_us: fences.ahead_micros(clock::now()),
+        };
+        // SAFETY: the context is the one the server is calling with. An empty name makes the section
+        // bear the module's.
+        if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != guard::status(true) {
+            return; // not asked for
+        }
+        for (name, value) in figures.rows() {
+            // SAFETY: as above; the server copies the name.
+            unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };
+        }
+    });
+}

@@ -1,0 +1,151 @@
+//! One key, opened: what it holds, and the three things that can become of it.
+//!
+//! A change is told to the replicas and the append-only file first and made second. The server only
+//! queues what it is told until the command ends, so the order does not show; but it can refuse (see
+//! [`replicate`]), and then nothing must have changed (L7).
+//!
+//! The module tells the server itself which keys it modified: by default every key opened for
+//! writing counts, and a refused try would break the transactions of those who WATCH the lock.
+
+use super::api::api;
+use super::{guard, replicate};
+use crate::command::{Change, Error, Stored};
+use crate::lock::{Deadline, Grant, Value};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
+use std::ffi::c_int;
+use std::marker::PhantomData;
+use std::slice;
+
+#[derive(Clone, Copy)]
+pub(super) enum Mode {
+    Read,
+    Write,
+}
+
+pub(super) struct Key<'c> {
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    /// Null for a key that is not there and was opened to be read.
+    handle: *mut RedisModuleKey,
+    /// The handle belongs to the command being executed.
+    command: PhantomData<&'c ()>,
+}
+
+impl Key<'_> {
+    pub(super) fn open(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, mode: Mode) -> Self {
+        let mode = match mode {
+            Mode::Read => guard::flag(raw::REDISMODULE_READ),
+            Mode::Write => guard::flag(raw::REDISMODULE_READ) | guard::flag(raw::REDISMODULE_WRITE),
+        };
+        // SAFETY: context and name are those of the command being executed.
+        let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
+        Self { ctx, name, handle, command: PhantomData }
+    }
+
+    /// What the key holds. The bytes are the server's own, and live until the key is changed: which
+    /// the borrow checker sees, because every change needs `&mut self`.
+    pub(super) fn stored(&self) -> Stored<'_> {
+        // SAFETY: the handle is open; null is allowed and means an empty key.
+        let kind = unsafe { api!(RedisModule_KeyType)(self.handle) };
+        if kind == kind_of(raw::REDISMODULE_KEYTYPE_EMPTY) {
+            return Stored::Nothing;
+        }
+        if kind != kind_of(raw::REDISMODULE_KEYTYPE_STRING) {
+            return Stored::OtherType;
+        }
+        let mut len = 0;
+        // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer
+        // to no bytes; nothing else runs on this thread until they are let go.
+        let value = unsafe {
+            let mode = guard::flag(raw::REDISMODULE_READ);
+            let bytes = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
+            if bytes.is_null() { &[] } else { slice::from_raw_parts(bytes.cast(), len) }
+        };
+        // SAFETY: the handle is open and not empty; on an empty one some servers crash here.
+        let deadline = unsafe { api!(RedisModule_GetAbsExpire)(self.handle) };
+        // Negative says that there is none.
+        let deadline = u64::try_from(deadline).ok().map(Deadline::from_millis);
+        Stored::Text { value, deadline }
+    }
+
+    pub(super) fn apply(&mut self, change: Change<'_>) -> Result<(), Error> {
+        match change {
+            Change::Nothing => return Ok(()),
+            Change::Grant(grant) => self.grant(&grant)?,
+            Change::Lease(deadline) => self.lease(deadline)?,
+            Change::Free => self.free()?,
+        }
+        // SAFETY: context and name are those of the command being executed.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
+        Ok(())
+    }
+
+    fn grant(&mut self, grant: &Grant<'_>) -> Result<(), Error> {
+        let value = OwnedString::new(self.ctx, Value::new(grant.fence, grant.owner).as_bytes());
+        replicate::set(self.ctx, self.name, value.string, grant.deadline)?;
+        // SAFETY: the handle is open for writing; the server takes its own share of the string.
+        let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string) };
+        debug_assert_eq!(outcome, guard::status(true));
+        self.expire_at(grant.deadline);
+        Ok(())
+    }
+
+    fn lease(&mut self, deadline: Deadline) -> Result<(), Error> {
+        let Stored::Text { value, .. } = self.stored() else { return Ok(()) };
+        // The whole value once more, and not just its expiry, so that what replicas are told is one
+        // command with one meaning, whatever they missed.
+        let value = OwnedString::new(self.ctx, value);
+        replicate::set(self.ctx, self.name, value.string, deadline)?;
+        self.expire_at(deadline);
+        Ok(())
+    }
+
+    fn free(&mut self) -> Result<(), Error> {
+        replicate::del(self.ctx, self.name)?;
+        // SAFETY: the handle is open for writing.
+        let outcome = unsafe { api!(RedisModule_DeleteKey)(self.handle) };
+        debug_assert_eq!(outcome, guard::status(true));
+        Ok(())
+    }
+
+    fn expire_at(&mut self, deadline: Deadline) {
+        let millis = replicate::signed_millis(deadline);
+        // SAFETY: the handle is open for writing, on a key that holds a value.
+        let outcome = unsafe { api!(RedisModule_SetAbsExpire)(self.handle, millis) };
+        debug_assert_eq!(outcome, guard::status(true));
+    }
+}
+
+impl Drop for Key<'_> {
+    fn drop(&mut self) {
+        // SAFETY: opened once in `open`, closed once here; null is allowed.
+        unsafe { api!(RedisModule_CloseKey)(self.handle) };
+    }
+}
+
+/// A string of the server's that is ours to free.
+struct OwnedString {
+    ctx: *mut RedisModuleCtx,
+    string: *mut RedisModuleString,
+}
+
+impl OwnedString {
+    fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
+        // SAFETY: the server copies the bytes.
+        let string =
+            unsafe { api!(RedisModule_CreateString)(ctx, bytes.as_ptr().cast(), bytes.len()) };
+        Self { ctx, string }
+    }
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY: created once in `new`, given back once here; whoever keeps the value has a share of
+        // its own.
+        unsafe { api!(RedisModule_FreeString)(self.ctx, self.string) };
+    }
+}
+
+fn kind_of(kind: isize) -> c_int {
+    c_int::try_from(kind).unwrap_or(c_int::MAX)
+}

@@ -1,0 +1,58 @@
+//! The moments at which grants may have been made that this process does not know of.
+
+use super::{clock, config, guard, log, replica};
+use crate::server::api::api;
+use crate::server::state::STATE;
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::ffi::c_void;
+
+/// Lifts the fence clock above whatever a process with a clock close to ours may have given out until
+/// now (L2). A server that lost its data, or took over from a primary whose last grants it never saw, has
+/// nothing else to go by.
+pub(super) fn raise_fences() {
+    let floor = clock::now().plus_millis(config::fence_margin_millis());
+    STATE.with_fences(|fences| fences.raise(floor));
+}
+
+/// Subscribes to the events; false if the server will not have it.
+pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+    let events: [(u64, raw::RedisModuleEventCallback); 2] = [
+        (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
+        (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
+    ];
+    events.into_iter().all(|(id, callback)| {
+        let event = RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the callbacks have the signature the server calls.
+        let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
+        outcome == guard::status(true)
+    })
+}
+
+unsafe extern "C" fn role_changed(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    role: u64,
+    _data: *mut c_void,
+) {
+    guard::event("role-changed", || {
+        if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
+            replica::stop_listening(ctx);
+            raise_fences();
+        } else if !replica::listen(ctx) {
+            log::warning(ctx, "leasehold: cannot follow the primary's fences");
+        }
+    });
+}
+
+unsafe extern "C" fn loading(
+    _ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    stage: u64,
+    _data: *mut c_void,
+) {
+    guard::event("loading", || {
+        if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
+            raise_fences();
+        }
+    });
+}

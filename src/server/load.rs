@@ -1,0 +1,110 @@
+//! Load and unload.
+//!
+//! A module that cannot keep its promises here does not load, and the log says why: half a lock is
+//! worse than none.
+
+use super::api::api;
+use super::call::Call;
+use super::{api, config, guard, info, lifecycle, log, register, replica, replicate};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::ffi::{CStr, c_int};
+
+const NAME: &CStr = c"leasehold";
+
+/// 1.2.3 as 10203, as the server shows it in MODULE LIST.
+const VERSION: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+    + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
+    + number(env!("CARGO_PKG_VERSION_PATCH"));
+
+/// Called by the server, by this name, when the module is loaded.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn RedisModule_OnLoad(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    // First of all, and outside the guard: until the server's functions are known there is no memory to be
+    // had, and a panic needs some.
+    // SAFETY: the context is the one the server loads the module with; the name is a C string.
+    let outcome = unsafe {
+        raw::Export_RedisModule_Init(
+            ctx,
+            NAME.as_ptr(),
+            VERSION,
+            guard::flag(raw::REDISMODULE_APIVER_1),
+        )
+    };
+    if outcome != guard::status(true) {
+        return outcome;
+    }
+    guard::listen_to_panics();
+    guard::value("load", guard::status(false), || {
+        let call = Call::new(ctx, argv, argc);
+        match load(ctx, &call) {
+            Ok(()) => guard::status(true),
+            Err(reason) => {
+                log::warning(ctx, &format!("leasehold: cannot load: {reason}"));
+                guard::stop_listening();
+                guard::status(false)
+            }
+        }
+    })
+}
+
+/// Called by the server, by this name, before the module is unloaded.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn RedisModule_OnUnload(_ctx: *mut RedisModuleCtx) -> c_int {
+    guard::value("unload", guard::status(false), || {
+        guard::stop_listening();
+        guard::status(true)
+    })
+}
+
+fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
+    let missing = api::missing();
+    if !missing.is_empty() {
+        return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
+    }
+    if let Some(obstacle) = replicate::obstacle(ctx) {
+        return Err(obstacle);
+    }
+    // Arguments before settings: they are the settings' defaults.
+    config::from_arguments(&call.all_words())?;
+    config::register(ctx)?;
+    register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
+    let registered = info::register(ctx) && lifecycle::subscribe(ctx);
+    let listening = !replica::is_replica(ctx) || replica::listen(ctx);
+    if !(registered && listening) {
+        return Err("the server refused a callback".to_owned());
+    }
+    // SAFETY: the context is the one the server loads the module with.
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx, options()) };
+    lifecycle::raise_fences();
+    log::notice(ctx, concat!("leasehold ", env!("CARGO_PKG_VERSION"), " ready"));
+    Ok(())
+}
+
+/// What the module promises the server.
+fn options() -> c_int {
+    // It keeps no state of its own beside the keyspace, so a replica may go on serving the old data while
+    // it loads the new; and it says itself which keys it modifies, see `key`.
+    guard::flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
+        | guard::flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
+}
+
+const fn number(digits: &str) -> c_int {
+    match c_int::from_str_radix(digits, 10) {
+        Ok(number) => number,
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_version_is_the_packages() {
+        let parts: Vec<i32> =
+            env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
+        assert_eq!(super::VERSION, (parts[0] * 100 + parts[1]) * 100 + parts[2]);
+    }
+}

@@ -1,0 +1,186 @@
+//! The commands made known: name, flags, key, and what COMMAND DOCS says of them.
+
+use super::api::{api, optional};
+use super::entry::{self, Entry};
+use super::{guard, log};
+use crate::command::{Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, release};
+use redis_module::raw::{self, RedisModuleCtx};
+use std::ffi::{CStr, c_int, c_uint};
+use std::ptr;
+
+/// Every command: what is said of it, and what the server calls.
+static COMMANDS: [(&Spec, Entry); 6] = [
+    (&acquire::SPEC, entry::acquire),
+    (&release::SPEC, entry::release),
+    (&extend::SPEC, entry::extend),
+    (&check::SPEC, entry::check),
+    (&info::SPEC, entry::info),
+    (&help::SPEC, entry::help),
+];
+
+/// Registers them all; the name of the one the server would not take.
+pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    COMMANDS.iter().try_for_each(|&(spec, entry)| {
+        create(ctx, spec, entry)
+            .then(|| describe(ctx, spec))
+            .ok_or_else(|| spec.name.to_string_lossy().to_uppercase())
+    })
+}
+
+fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
+    let key = c_int::from(spec.access != Access::None);
+    // SAFETY: the strings are static; the entry has the signature the server calls.
+    let outcome = unsafe {
+        api!(RedisModule_CreateCommand)(
+            ctx,
+            spec.name.as_ptr(),
+            Some(entry),
+            flags(spec.access).as_ptr(),
+            key,
+            key,
+            key,
+        )
+    };
+    outcome == guard::status(true)
+}
+
+/// Flags that every supported server knows; an unknown one would make it refuse the command.
+const fn flags(access: Access) -> &'static CStr {
+    match access {
+        Access::None => c"fast allow-loading allow-stale",
+        Access::Read => c"readonly fast",
+        Access::Insert => c"write deny-oom fast",
+        Access::Update | Access::Delete => c"write fast",
+    }
+}
+
+/// Tells the server what COMMAND INFO and COMMAND DOCS should say, where it can be told (7.0 on). The
+/// commands work without it, so a refusal is no reason not to load.
+fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
+    let (Some(get_command), Some(set_command_info)) =
+        (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandInfo))
+    else {
+        return;
+    };
+    let mut args: Vec<_> = spec.args.iter().map(argument).chain([NO_MORE_ARGS]).collect();
+    let mut keys = [key_spec(spec.access), NO_MORE_KEYS];
+    let info = raw::RedisModuleCommandInfo {
+        version: &raw const INFO_VERSION,
+        summary: spec.summary.as_ptr(),
+        complexity: spec.complexity.as_ptr(),
+        since: spec.since.as_ptr(),
+        history: ptr::null_mut(),
+        tips: ptr::null(),
+        arity: spec.arity,
+        key_specs: if spec.access == Access::None { ptr::null_mut() } else { keys.as_mut_ptr() },
+        args: if spec.args.is_empty() { ptr::null_mut() } else { args.as_mut_ptr() },
+    };
+    // SAFETY: the command was registered just now; `info` is laid out as its version says, each list
+    // ends with an empty entry, and the server copies all of it.
+    let outcome =
+        unsafe { set_command_info(get_command(ctx, spec.name.as_ptr()), &raw const info) };
+    if outcome != guard::status(true) {
+        let name = spec.name.to_string_lossy();
+        log::warning(ctx, &format!("leasehold: the server refused the description of {name}"));
+    }
+}
+
+static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
+    version: 1,
+    sizeof_historyentry: size_of::<raw::RedisModuleCommandHistoryEntry>(),
+    sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
+    sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
+};
+
+const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
+    name: ptr::null(),
+    type_: raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING,
+    key_spec_index: NO_KEY_SPEC,
+    token: ptr::null(),
+    summary: ptr::null(),
+    since: ptr::null(),
+    flags: 0,
+    deprecated_since: ptr::null(),
+    subargs: ptr::null_mut(),
+    display_text: ptr::null(),
+};
+
+const NO_KEY_SPEC: c_int = -1;
+
+fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
+    let (type_, key_spec_index) = match arg.kind {
+        ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
+        ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
+        ArgKind::Integer => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
+        }
+    };
+    let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
+    raw::RedisModuleCommandArg {
+        name: arg.name.as_ptr(),
+        type_,
+        key_spec_index,
+        flags: optional.cast_signed(),
+        ..NO_MORE_ARGS
+    }
+}
+
+const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
+    0,
+    0,
+    raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
+    raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
+);
+
+/// The one key, at position 1. Every command that has one also tells the client something of what it
+/// holds, hence ACCESS throughout.
+fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
+    let rights = match access {
+        Access::None => 0,
+        Access::Read => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
+        Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
+        Access::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
+    };
+    key_spec_at(
+        u64::from(rights | raw::REDISMODULE_CMD_KEY_ACCESS),
+        1,
+        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+        raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+    )
+}
+
+const fn key_spec_at(
+    flags: u64,
+    pos: c_int,
+    begin_search_type: c_uint,
+    find_keys_type: c_uint,
+) -> raw::RedisModuleCommandKeySpec {
+    raw::RedisModuleCommandKeySpec {
+        notes: ptr::null(),
+        flags,
+        begin_search_type,
+        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+            index: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_1 { pos },
+        },
+        find_keys_type,
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            range: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_1 {
+                lastkey: 0,
+                keystep: 1,
+                limit: 0,
+            },
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_registered_is_what_help_lists() {
+        let registered = COMMANDS.map(|(spec, _)| spec.name);
+        assert_eq!(registered, crate::command::ALL.map(|spec| spec.name));
+    }
+}
