@@ -108,7 +108,7 @@ mod testing {
             let fence = FenceClock::new().mint(NOW).unwrap();
             Self {
                 value: Value::new(fence, crate::lock::Owner::new(owner.as_bytes()).unwrap()),
-                deadline: Deadline::from_millis(NOW.millis() + left),
+                deadline: Deadline::from_millis(NOW.millis().saturating_add(left)),
                 fence_number: fence.number(),
             }
         }
