@@ -1,0 +1,57 @@
+# Shortcuts only: what a target does is one or two lines here, or a script in scripts/.
+# `verify` and `lint` only read the tree; `fix` is the one that writes to it.
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+MAKEFLAGS += --no-print-directory
+
+PORT ?= 6379
+TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
+MODULE := $(TARGET_DIR)/release/libleasehold.$(if $(filter Darwin,$(shell uname)),dylib,so)
+
+export PORT
+# One name for the user, another for the tests: a server given to make is the one the tests start.
+ifdef SERVER
+export SERVER
+export LEASEHOLD_SERVER := $(SERVER)
+endif
+
+.PHONY: help setup build run cli test lint verify fix clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  PORT=7777 chooses another port for run and cli (default 6379)."
+	@echo "  SERVER=/path/to/valkey-server chooses another server for run and test."
+
+setup: ## Install what is missing: a server, libclang, a C compiler
+	@scripts/setup
+
+build: setup ## Build the release module, target/release/libleasehold.so
+	cargo build --release --locked
+
+run: setup ## Start a server with the module in the foreground (PORT=, SERVER=)
+	@scripts/run
+
+cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
+	@scripts/cli
+
+# The load tests go first and run the file users load, so that the summary of the whole run comes last.
+test: build ## Run all tests: units, then real servers (SERVER=)
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration load::
+	cargo test --locked
+
+# The crate offers no Rust API: its docs are for those who work on it, so links to private things are fine.
+lint: setup ## Check format, lints and API docs; changes nothing
+	cargo fmt --check
+	cargo clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items
+
+verify: lint test ## What CI runs: lint, then test; changes nothing
+
+fix: setup ## Format and apply what clippy can fix; writes to the tree
+	cargo fmt
+	cargo clippy --locked --all-targets --fix --allow-dirty --allow-staged
+
+clean: ## Remove everything that was built
+	cargo clean
