@@ -46,7 +46,11 @@ pub(crate) enum Stored<'v> {
 impl<'v> Stored<'v> {
     /// The hold in force, if any. Whatever fence it carries is noted, so that no command sees a value
     /// without the clock learning from it.
-    fn hold(self, now: Moment, fences: &mut FenceClock) -> Result<Option<Hold<'v>>, Error> {
+    pub(crate) fn hold(
+        self,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Option<Hold<'v>>, Error> {
         match self {
             Self::Nothing => Ok(None),
             Self::OtherType => Err(Error::WrongType),

@@ -13,6 +13,7 @@
 use super::fence::Fence;
 use super::lease::{Deadline, Moment};
 use super::owner::Owner;
+use std::ops::RangeInclusive;
 
 /// Who holds a lock, by which grant, until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,9 @@ pub(crate) struct Value {
 impl Value {
     const LONGEST: usize = Fence::DIGITS + 1 + Owner::LONGEST;
 
+    /// What lengths a grant's value can have.
+    pub(crate) const LENGTHS: RangeInclusive<usize> = Fence::DIGITS + 2..=Self::LONGEST;
+
     pub(crate) fn new(fence: Fence, owner: Owner<'_>) -> Self {
         let mut value = Self { bytes: [0; Self::LONGEST], len: 0 };
         let mut rest = fence.number();
@@ -137,6 +141,9 @@ mod tests {
         assert_eq!(value.as_bytes(), b"1000000000000000:a:b");
         let value = Value::new(Fence::LAST, Owner::new(b"x").unwrap());
         assert_eq!(value.as_bytes(), b"9007199254740991:x");
+        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.start());
+        let value = Value::new(Fence::LAST, Owner::new(&[0; Owner::LONGEST]).unwrap());
+        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.end());
     }
 
     #[test]

@@ -48,8 +48,6 @@ pub(super) fn missing() -> Vec<&'static str> {
     names_of_missing![
         RedisModule_Call,
         RedisModule_CloseKey,
-        RedisModule_CommandFilterArgGet,
-        RedisModule_CommandFilterArgsCount,
         RedisModule_CreateCommand,
         RedisModule_CreateString,
         RedisModule_DeleteKey,
@@ -62,7 +60,6 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_Log,
         RedisModule_Milliseconds,
         RedisModule_OpenKey,
-        RedisModule_RegisterCommandFilter,
         RedisModule_RegisterInfoFunc,
         RedisModule_Replicate,
         RedisModule_ReplyWithArray,
@@ -77,8 +74,9 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_StringDMA,
         RedisModule_StringPtrLen,
         RedisModule_StringSet,
+        RedisModule_SubscribeToKeyspaceEvents,
         RedisModule_SubscribeToServerEvent,
-        RedisModule_UnregisterCommandFilter,
+        RedisModule_ValueLength,
         RedisModule_WrongArity,
     ]
 }

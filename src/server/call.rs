@@ -101,7 +101,7 @@ impl Call {
         if STATE.fences().refused() != refused && STATE.may_complain(now) {
             log::warning(
                 self.ctx,
-                "leasehold: a lock's value has a fence more than a day ahead of the clock; \
+                "a lock's value has a fence more than a day ahead of the clock; \
                  it is kept as it is, but later fences will not be above it",
             );
         }

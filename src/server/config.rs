@@ -16,6 +16,7 @@ struct Setting {
     name: &'static CStr,
     min: i64,
     max: i64,
+    default: i64,
     /// Atomic only to be a static: there is one thread.
     value: AtomicI64,
 }
@@ -24,11 +25,17 @@ static MAX_TTL: Setting = Setting {
     name: c"max-ttl",
     min: 1,
     max: Ttl::LONGEST.millis().cast_signed(),
-    value: AtomicI64::new(Ttl::USUAL_LIMIT.millis().cast_signed()),
+    default: Ttl::USUAL_LIMIT.millis().cast_signed(),
+    value: AtomicI64::new(0),
 };
 
-static FENCE_MARGIN: Setting =
-    Setting { name: c"fence-margin", min: 0, max: 3_600_000, value: AtomicI64::new(5_000) };
+static FENCE_MARGIN: Setting = Setting {
+    name: c"fence-margin",
+    min: 0,
+    max: 3_600_000,
+    default: 5_000,
+    value: AtomicI64::new(0),
+};
 
 static SETTINGS: [&Setting; 2] = [&MAX_TTL, &FENCE_MARGIN];
 
@@ -51,8 +58,9 @@ pub(super) fn fence_margin_millis() -> u64 {
     FENCE_MARGIN.get()
 }
 
-/// Takes the arguments of the loadmodule line: names and values in turn.
+/// Sets everything to its default, and then to what the loadmodule line says: names and values in turn.
 pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
+    SETTINGS.iter().for_each(|setting| setting.set(setting.default));
     for pair in words.chunks(2) {
         let name = pair.first().copied().unwrap_or_default();
         let shown = name.escape_ascii();

@@ -84,7 +84,7 @@ fn caught<T>(entry: &'static str, body: impl FnOnce() -> T) -> Option<T> {
         .inspect_err(|_| {
             STATE.panics_caught.set(STATE.panics_caught.get().saturating_add(1));
             let words = LAST_WORDS.take();
-            log::warning(ptr::null_mut(), &format!("leasehold: panic in {entry}: {words}"));
+            log::warning(ptr::null_mut(), &format!("panic in {entry}: {words}"));
         })
         .ok()
 }

@@ -19,6 +19,8 @@ use std::slice;
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
     Read,
+    /// As if nobody had looked: for keys that are others' business.
+    Peek,
     Write,
 }
 
@@ -35,6 +37,12 @@ impl Key<'_> {
     pub(super) fn open(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, mode: Mode) -> Self {
         let mode = match mode {
             Mode::Read => guard::flag(raw::REDISMODULE_READ),
+            Mode::Peek => guard::flag(
+                raw::REDISMODULE_READ
+                    | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                    | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+                    | raw::REDISMODULE_OPEN_KEY_NOSTATS,
+            ),
             Mode::Write => guard::flag(raw::REDISMODULE_READ) | guard::flag(raw::REDISMODULE_WRITE),
         };
         // SAFETY: context and name are those of the command being executed.
@@ -66,6 +74,17 @@ impl Key<'_> {
         // Negative says that there is none.
         let deadline = u64::try_from(deadline).ok().map(Deadline::from_millis);
         Stored::Text { value, deadline }
+    }
+
+    /// The length of a string; of another type, how many elements it has; 0 if there is none.
+    pub(super) fn len(&self) -> usize {
+        // SAFETY: the handle is open; null is allowed and means an empty key.
+        unsafe { api!(RedisModule_ValueLength)(self.handle) }
+    }
+
+    pub(super) fn has_expiry(&self) -> bool {
+        // SAFETY: a null handle is an empty key, which some servers crash on here; any other is open.
+        !self.handle.is_null() && unsafe { api!(RedisModule_GetAbsExpire)(self.handle) } >= 0
     }
 
     pub(super) fn apply(&mut self, change: Change<'_>) -> Result<(), Error> {
@@ -124,17 +143,21 @@ impl Drop for Key<'_> {
 }
 
 /// A string of the server's that is ours to free.
-struct OwnedString {
+pub(super) struct OwnedString {
     ctx: *mut RedisModuleCtx,
     string: *mut RedisModuleString,
 }
 
 impl OwnedString {
-    fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
+    pub(super) fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
         // SAFETY: the server copies the bytes.
         let string =
             unsafe { api!(RedisModule_CreateString)(ctx, bytes.as_ptr().cast(), bytes.len()) };
         Self { ctx, string }
+    }
+
+    pub(super) fn string(&self) -> *mut RedisModuleString {
+        self.string
     }
 }
 

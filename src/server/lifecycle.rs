@@ -1,6 +1,6 @@
 //! The moments at which grants may have been made that this process does not know of.
 
-use super::{clock, config, guard, log, replica};
+use super::{clock, config, guard, learn};
 use crate::server::api::api;
 use crate::server::state::STATE;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -35,22 +35,23 @@ unsafe extern "C" fn role_changed(
     _data: *mut c_void,
 ) {
     guard::event("role-changed", || {
+        learn::while_told(ctx, false);
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            replica::stop_listening(ctx);
             raise_fences();
-        } else if !replica::listen(ctx) {
-            log::warning(ctx, "leasehold: cannot follow the primary's fences");
         }
     });
 }
 
 unsafe extern "C" fn loading(
-    _ctx: *mut RedisModuleCtx,
+    ctx: *mut RedisModuleCtx,
     _event: RedisModuleEvent,
     stage: u64,
     _data: *mut c_void,
 ) {
     guard::event("loading", || {
+        let ended =
+            [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED];
+        learn::while_told(ctx, !ended.contains(&stage));
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             raise_fences();
         }

@@ -5,7 +5,8 @@
 
 use super::api::api;
 use super::call::Call;
-use super::{api, config, guard, info, lifecycle, log, register, replica, replicate};
+use super::state::STATE;
+use super::{api, config, guard, info, learn, lifecycle, log, register, replicate};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 
@@ -39,11 +40,12 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     }
     guard::listen_to_panics();
     guard::value("load", guard::status(false), || {
+        STATE.reset();
         let call = Call::new(ctx, argv, argc);
         match load(ctx, &call) {
             Ok(()) => guard::status(true),
             Err(reason) => {
-                log::warning(ctx, &format!("leasehold: cannot load: {reason}"));
+                log::warning(ctx, &format!("cannot load: {reason}"));
                 guard::stop_listening();
                 guard::status(false)
             }
@@ -72,15 +74,14 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     config::from_arguments(&call.all_words())?;
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
-    let registered = info::register(ctx) && lifecycle::subscribe(ctx);
-    let listening = !replica::is_replica(ctx) || replica::listen(ctx);
-    if !(registered && listening) {
+    if !(info::register(ctx) && learn::subscribe(ctx) && lifecycle::subscribe(ctx)) {
         return Err("the server refused a callback".to_owned());
     }
     // SAFETY: the context is the one the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options()) };
+    learn::while_told(ctx, false);
     lifecycle::raise_fences();
-    log::notice(ctx, concat!("leasehold ", env!("CARGO_PKG_VERSION"), " ready"));
+    log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
 }
 

@@ -12,9 +12,10 @@ pub(super) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
     write(ctx, c"warning", line);
 }
 
-/// `ctx` may be null: the server then leaves the module's name out, so every line names it.
+/// The server puts the module's name in front of the line, except where `ctx` is null.
 fn write(ctx: *mut RedisModuleCtx, level: &CStr, line: &str) {
-    let line = CString::new(line.replace('\0', "\\0")).unwrap_or_default();
+    let name = if ctx.is_null() { "leasehold: " } else { "" };
+    let line = CString::new(format!("{name}{line}").replace('\0', "\\0")).unwrap_or_default();
     // SAFETY: the format takes one C string, and the three strings outlive the call.
     unsafe { api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), line.as_ptr()) };
 }

@@ -6,9 +6,9 @@
 //! |---------------------|-------------------------------------------|--------------------------------------|
 //! | loads the module    | `load::RedisModule_OnLoad`                | registers all the others             |
 //! | gets a command      | `entry::*`                                | parse, open the key, decide, apply   |
-//! | changes its role    | `lifecycle::role_changed`                 | raises the fence clock, starts or stops the replica filter |
-//! | has loaded its data | `lifecycle::loading`                      | raises the fence clock               |
-//! | applies a command as a replica | `replica::filter`              | learns fences from the stream        |
+//! | changes its role    | `lifecycle::role_changed`                 | raises the fence clock               |
+//! | loads its data      | `lifecycle::loading`                      | raises the fence clock at the end    |
+//! | gives a key an expiry, or loads one | `learn::key_event`        | learns fences as a replica, or while loading |
 //! | answers INFO        | `info::section`                           |                                      |
 //! | reads or sets a configuration | `config::get`, `config::set`    |                                      |
 //! | unloads the module  | `load::RedisModule_OnUnload`              |                                      |
@@ -19,6 +19,7 @@
 //! be missing; what cannot be done without is checked once, at load.
 
 mod api;
+mod authority;
 mod call;
 mod clock;
 mod config;
@@ -27,11 +28,11 @@ mod entry;
 mod guard;
 mod info;
 mod key;
+mod learn;
 mod lifecycle;
 mod load;
 mod log;
 mod register;
-mod replica;
 mod replicate;
 mod respond;
 mod state;

@@ -22,7 +22,10 @@ static COMMANDS: [(&Spec, Entry); 6] = [
 pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     COMMANDS.iter().try_for_each(|&(spec, entry)| {
         create(ctx, spec, entry)
-            .then(|| describe(ctx, spec))
+            .then(|| {
+                describe(ctx, spec);
+                categorize(ctx, spec);
+            })
             .ok_or_else(|| spec.name.to_string_lossy().to_uppercase())
     })
 }
@@ -81,7 +84,32 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
         unsafe { set_command_info(get_command(ctx, spec.name.as_ptr()), &raw const info) };
     if outcome != guard::status(true) {
         let name = spec.name.to_string_lossy();
-        log::warning(ctx, &format!("leasehold: the server refused the description of {name}"));
+        log::warning(ctx, &format!("the server refused the description of {name}"));
+    }
+}
+
+/// Puts the command into the categories of the ACL, where a module's commands can be in any (7.2 on).
+fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec) {
+    let (Some(get_command), Some(set_categories)) =
+        (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandACLCategories))
+    else {
+        return;
+    };
+    // SAFETY: the command was registered just now; the strings are static.
+    let outcome = unsafe {
+        set_categories(get_command(ctx, spec.name.as_ptr()), categories(spec.access).as_ptr())
+    };
+    if outcome != guard::status(true) {
+        let name = spec.name.to_string_lossy();
+        log::warning(ctx, &format!("the server refused the ACL categories of {name}"));
+    }
+}
+
+const fn categories(access: Access) -> &'static CStr {
+    match access {
+        Access::None => c"fast",
+        Access::Read => c"read fast",
+        Access::Insert | Access::Update | Access::Delete => c"write fast",
     }
 }
 

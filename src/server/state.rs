@@ -1,11 +1,9 @@
-//! What the module remembers between two calls: the fence clock, the counters, the replica filter.
+//! What the module remembers between two calls: the fence clock, and the counters.
 //!
 //! The keyspace is the only state of a lock; nothing here is needed to know who holds one.
 
 use crate::lock::{FenceClock, Moment};
-use redis_module::raw;
 use std::cell::Cell;
-use std::ptr;
 
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
@@ -13,15 +11,15 @@ const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 pub(super) static STATE: State = State {
     fences: Cell::new(FenceClock::new()),
     panics_caught: Cell::new(0),
-    replica_filter: Cell::new(ptr::null_mut()),
+    learning: Cell::new(false),
     complained: Cell::new(None),
 };
 
 pub(super) struct State {
     fences: Cell<FenceClock>,
     pub(super) panics_caught: Cell<u64>,
-    /// The filter that is registered while this server is a replica, else null.
-    pub(super) replica_filter: Cell<*mut raw::RedisModuleCommandFilter>,
+    /// Whether grants are being applied here that others made.
+    pub(super) learning: Cell<bool>,
     /// When the log last heard of a fence that was refused.
     complained: Cell<Option<Moment>>,
 }
@@ -32,6 +30,15 @@ pub(super) struct State {
 unsafe impl Sync for State {}
 
 impl State {
+    /// Forgets everything: a module that is loaded again begins anew, also where the C library kept the old
+    /// one in memory.
+    pub(super) fn reset(&self) {
+        self.fences.set(FenceClock::new());
+        self.panics_caught.set(0);
+        self.learning.set(false);
+        self.complained.set(None);
+    }
+
     /// Lends the fence clock out. The clock is copied and put back, so that even a nested call, should a
     /// server ever make one, could not borrow it twice.
     pub(super) fn with_fences<T>(&self, body: impl FnOnce(&mut FenceClock) -> T) -> T {
