@@ -1,0 +1,291 @@
+//! The docs are true: every transcript is run, and every table is compared with the server, both ways.
+
+mod comparison;
+mod markdown;
+mod terminal;
+mod transcript;
+
+use crate::support::{Client, Server, field, lacks, strings};
+use markdown::Page;
+use redis::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use transcript::Transcript;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// The headings of every page in docs/commands.
+const HEADINGS: [&str; 7] = [
+    "Arguments",
+    "Replies",
+    "Errors",
+    "In MULTI, EXEC and scripts",
+    "On replicas and in a cluster",
+    "Example",
+    "Related",
+];
+
+#[test]
+fn every_transcript_comes_out_as_written() {
+    if lacks((7, 0), "the transcripts, some of which show what came with 7.0") {
+        return;
+    }
+    let mut complaints = Vec::new();
+    for page in pages() {
+        let mut transcripts = 0;
+        for block in page.blocks() {
+            match Transcript::parse(&block) {
+                Ok(Some(transcript)) => {
+                    transcripts += 1;
+                    complaints.extend(transcript.run(&Server::start()).err());
+                }
+                Ok(None) => {}
+                Err(complaint) => complaints.push(complaint),
+            }
+        }
+        if transcripts == 0 && (page.is_of_a_command() || page.name == "README.md") {
+            complaints.push(format!("{} shows no session", page.name));
+        }
+    }
+    assert!(complaints.is_empty(), "\n{}", complaints.join("\n\n"));
+}
+
+#[test]
+fn every_command_has_a_page_and_a_row_in_the_readme_and_the_reverse() {
+    let server = Server::start();
+    let usages = usages(&mut server.client());
+
+    let named: BTreeSet<_> = usages.iter().map(|usage| name_of(usage).to_lowercase()).collect();
+    assert_eq!(named, registered(&mut server.client()), "LOCK.HELP and COMMAND");
+
+    let mut shown = BTreeSet::new();
+    for page in pages().into_iter().filter(Page::is_of_a_command) {
+        let syntax = page.blocks()[0].lines[0].to_owned();
+        let name = name_of(&syntax);
+        assert_eq!(page.name, format!("docs/commands/{}.md", name.to_lowercase()));
+        assert_eq!(page.headings(1), [name], "{}", page.name);
+        assert_eq!(page.headings(2), HEADINGS, "{}", page.name);
+        shown.insert(syntax);
+    }
+    assert_eq!(shown, usages, "docs/commands and LOCK.HELP");
+
+    let readme = page("README.md");
+    let rows = readme.table("Command");
+    for cell in rows.iter().map(|row| &row[0]) {
+        let usage = cell.split('`').nth(1).unwrap();
+        let file = format!("docs/commands/{}.md", name_of(usage).to_lowercase());
+        assert_eq!(cell, &format!("[`{usage}`]({file})"));
+    }
+    let rows: BTreeSet<_> =
+        rows.iter().map(|row| row[0].split('`').nth(1).unwrap().to_owned()).collect();
+    assert_eq!(rows, usages, "README.md and LOCK.HELP");
+}
+
+#[test]
+fn every_page_says_of_its_command_what_the_server_says() {
+    if lacks((7, 0), "COMMAND DOCS") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for page in pages().into_iter().filter(Page::is_of_a_command) {
+        let name = page.headings(1)[0].to_lowercase();
+        let docs = client.cmd(["COMMAND", "DOCS", &name]);
+        let docs = field(&docs, &name).unwrap_or_else(|| panic!("no COMMAND DOCS for {name}"));
+        let info = client.cmd(["COMMAND", "INFO", &name]);
+        let Value::Array(info) = item(&info, 0) else { panic!("COMMAND INFO {name}: {info:?}") };
+        // That it belongs to a module goes without saying.
+        let flags: Vec<_> = strings(&info[2]).into_iter().filter(|flag| flag != "module").collect();
+        let line = format!(
+            "Since {}. Complexity: {}. Flags: {}.",
+            text(field(docs, "since").unwrap()),
+            text(field(docs, "complexity").unwrap()),
+            flags.join(", "),
+        );
+        assert!(page.text.lines().any(|said| said == line), "{} does not say: {line}", page.name);
+    }
+}
+
+#[test]
+fn every_error_is_explained_and_every_explained_error_exists() {
+    let templates = error_templates();
+    let mut unexplained: BTreeSet<_> = templates.iter().collect();
+    for page in pages().into_iter().filter(Page::is_of_a_command) {
+        for row in page.table("Error") {
+            let said = row[0].trim_matches('`');
+            let template = templates.iter().find(|template| fits(template, said));
+            let template =
+                template.unwrap_or_else(|| panic!("{}: no such error: {said}", page.name));
+            unexplained.remove(template);
+        }
+    }
+    assert!(unexplained.is_empty(), "in no page: {unexplained:?}");
+}
+
+#[test]
+fn every_configuration_is_documented_with_its_default_and_bounds_and_the_reverse() {
+    if lacks((7, 0), "CONFIG GET of a module") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let live = client.cmd("CONFIG GET leasehold.*");
+    let live: Vec<_> = strings(&live);
+    let live: BTreeSet<_> =
+        live.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+
+    for page in [page("docs/configuration.md"), page("README.md")] {
+        let rows = page.table("Name");
+        let said: BTreeSet<_> = rows
+            .iter()
+            // A default may be followed by what it means.
+            .map(|row| (row[0].replace('`', ""), row[1].split(' ').next().unwrap().to_owned()))
+            .collect();
+        assert_eq!(said, live, "{}", page.name);
+    }
+
+    for row in page("docs/configuration.md").table("Name") {
+        let name = row[0].replace('`', "");
+        let [least, most]: [i64; 2] = [&row[2], &row[3]].map(|bound| bound.parse().unwrap());
+        let mut accepts = |value: i64| {
+            let reply = client.cmd(["CONFIG", "SET", &name, &value.to_string()]);
+            !matches!(reply, Value::ServerError(_))
+        };
+        let outcomes = [least - 1, least, most, most + 1].map(&mut accepts);
+        assert_eq!(outcomes, [false, true, true, false], "bounds of {name}");
+    }
+}
+
+#[test]
+fn every_field_of_info_is_documented_and_the_reverse() {
+    let server = Server::start();
+    let reply = server.cmd("INFO leasehold");
+    let live: BTreeSet<_> =
+        text(&reply).lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
+    let page = page("docs/configuration.md");
+    let said: BTreeSet<_> = page.table("Field").iter().map(|row| row[0].replace('`', "")).collect();
+    assert_eq!(said, live);
+}
+
+#[test]
+fn every_link_leads_somewhere() {
+    let mut broken = Vec::new();
+    for page in pages() {
+        for link in page.links().iter().filter(|link| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => Path::new(ROOT).join(&page.name),
+                file => Path::new(ROOT).join(&page.name).with_file_name("").join(file),
+            };
+            let resolves = match anchor {
+                "" => target.exists(),
+                anchor => fs::read_to_string(&target)
+                    .is_ok_and(|text| Page::new("", &text).anchors().contains(anchor)),
+            };
+            if !resolves {
+                broken.push(format!("{}: {link}", page.name));
+            }
+        }
+    }
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_make_target_that_is_mentioned_exists_and_has_a_line_of_help() {
+    let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).unwrap();
+    let target = |line: &str| {
+        let (name, _) = line.split_once(':')?;
+        name.chars().all(|c| c.is_ascii_lowercase()).then(|| name.to_owned())
+    };
+    let targets: BTreeSet<_> = makefile.lines().filter_map(target).collect();
+    let helpless = makefile.lines().find(|line| target(line).is_some() && !line.contains(" ## "));
+    assert_eq!(helpless, None, "a target without a line of help");
+    for page in pages() {
+        for name in page.first_arguments("make") {
+            assert!(targets.contains(name), "{}: there is no make {name}", page.name);
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = page("README.md").text.lines().count();
+    assert!(lines < 150, "{lines} lines");
+}
+
+fn pages() -> Vec<Page> {
+    let mut names = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    for folder in ["docs", "docs/commands"] {
+        for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            if name.ends_with(".md") {
+                names.push(format!("{folder}/{name}"));
+            }
+        }
+    }
+    names.iter().map(|name| page(name)).collect()
+}
+
+fn page(name: &str) -> Page {
+    Page::new(name, &fs::read_to_string(Path::new(ROOT).join(name)).unwrap())
+}
+
+/// What LOCK.HELP says of the commands: `LOCK.RELEASE key owner [fence]`.
+fn usages(client: &mut Client) -> BTreeSet<String> {
+    let lines = strings(&client.cmd("LOCK.HELP"));
+    let is_usage = |line: &String| line.starts_with("LOCK.") && !line.starts_with("LOCK.<");
+    lines.into_iter().filter(is_usage).collect()
+}
+
+fn registered(client: &mut Client) -> BTreeSet<String> {
+    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("COMMAND gave no list") };
+    let names = commands.iter().map(|command| text(item(command, 0)));
+    names.filter(|name| name.starts_with("lock.")).collect()
+}
+
+fn name_of(usage: &str) -> &str {
+    usage.split(' ').next().unwrap()
+}
+
+/// The texts of the errors as the source words them, with `{}` for what is filled in.
+fn error_templates() -> Vec<String> {
+    let source = fs::read_to_string(Path::new(ROOT).join("src/command/error.rs")).unwrap();
+    let code = source.split("#[cfg(test)]").next().unwrap();
+    let literals = code.split('"').skip(1).step_by(2);
+    let is_error = |literal: &&str| {
+        let word = literal.split(' ').next().unwrap();
+        word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase())
+    };
+    let templates: Vec<_> = literals.filter(is_error).map(str::to_owned).collect();
+    assert!(templates.len() > 5, "this test no longer understands src/command/error.rs");
+    templates
+}
+
+/// Whether `said` is the template with something in its holes. The server itself words the rest of an
+/// error of arity, so that one need only begin alike.
+fn fits(template: &str, said: &str) -> bool {
+    let mut parts = template.split("{}");
+    let Some(mut rest) = said.strip_prefix(parts.next().unwrap()) else { return false };
+    for part in parts {
+        let filled = rest.trim_start_matches(|c: char| c.is_ascii_digit());
+        match filled.strip_prefix(part) {
+            Some(after) if filled.len() < rest.len() => rest = after,
+            _ => return false,
+        }
+    }
+    rest.is_empty() || rest.starts_with(" for 'lock.")
+}
+
+fn item(list: &Value, position: usize) -> &Value {
+    let Value::Array(items) = list else { panic!("no list: {list:?}") };
+    &items[position]
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        other => panic!("no text: {other:?}"),
+    }
+}

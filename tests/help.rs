@@ -1,0 +1,32 @@
+//! `LOCK.HELP`: what a person at the prompt gets.
+
+use crate::support::errors::wrong_arity;
+use crate::support::{Server, error, strings};
+use redis::Value;
+
+#[test]
+fn help_has_a_line_for_every_command() {
+    let server = Server::start();
+    let reply = server.cmd("LOCK.HELP");
+    let Value::Array(lines) = &reply else { panic!("{reply:?}") };
+    for line in lines {
+        assert!(matches!(line, Value::SimpleString(_)), "{line:?} is no simple string");
+    }
+    let lines = strings(&reply);
+    for usage in [
+        "LOCK.ACQUIRE key owner ttl",
+        "LOCK.RELEASE key owner [fence]",
+        "LOCK.EXTEND key owner ttl [fence]",
+        "LOCK.CHECK key owner [fence]",
+        "LOCK.INFO key",
+        "LOCK.HELP",
+    ] {
+        assert!(lines.iter().any(|line| line == usage), "no {usage:?} in {lines:#?}");
+    }
+}
+
+#[test]
+fn help_takes_no_argument() {
+    let server = Server::start();
+    assert_eq!(server.cmd("LOCK.HELP me"), error(&wrong_arity("LOCK.HELP")));
+}

@@ -1,0 +1,43 @@
+//! What Leasehold promises, tested over the wire on real servers.
+//!
+//! One binary, so that it links once and its tests run side by side. Each test starts servers of its
+//! own, in a temporary directory, and is named by the sentence it proves.
+//!
+//! - `LEASEHOLD_SERVER` names the server's binary; else it is the redis-server or valkey-server in PATH.
+//! - `LEASEHOLD_MODULE` names another build of the module than the one made for this run.
+//! - `LEASEHOLD_SEED` repeats the random tests of an earlier run.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test stops at the first surprise"
+)]
+
+mod acl;
+mod acquire;
+mod check;
+mod commands;
+mod contexts;
+mod docs;
+mod extend;
+mod fencing;
+mod foreign;
+mod harness;
+mod help;
+mod hostile;
+mod info;
+mod load;
+mod memory;
+mod panics;
+mod promotion;
+mod release;
+mod replication;
+mod restarts;
+mod scenarios;
+mod support;
+mod tidy;

@@ -1,0 +1,208 @@
+//! A panic in any entry of the module is survived: the server lives and goes on.
+//!
+//! Debug builds panic where the environment tells them to, by the name that each entry gives its guard.
+
+use crate::support::errors::INTERNAL;
+use crate::support::{
+    Clock, Server, Snapshot, clock::HOUR, error, eventually, lacks, module, start_pair,
+    wait_until_in_sync,
+};
+use redis::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+const LONG: u64 = 60_000;
+
+/// Makes the server call an entry, and checks that the panic in it was survived.
+type Survival = fn(entry: &str);
+
+const ENTRIES: [(&str, Survival); 14] = [
+    ("load", refuses_to_load),
+    ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
+    ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
+    ("lock.extend", |entry| answers_with_an_error(entry, "LOCK.EXTEND k alice 5")),
+    ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
+    ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
+    ("lock.help", |entry| answers_with_an_error(entry, "LOCK.HELP")),
+    ("role-changed", is_promoted),
+    ("loading", reloads),
+    ("key-event", stays_in_sync),
+    ("info", tells_the_other_sections),
+    ("config-get", reads_a_setting),
+    ("config-set", cannot_be_configured),
+    ("unload", stays_loaded),
+];
+
+/// Looks for `guard::anything("name"` in the sources.
+fn entries_in_the_sources() -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+    let mut entries = BTreeSet::new();
+    for file in fs::read_dir(folder).unwrap() {
+        let text = fs::read_to_string(file.unwrap().path()).unwrap();
+        for call in text.split("guard::").skip(1) {
+            let name = call
+                .trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_');
+            let literal =
+                name.strip_prefix('(').and_then(|rest| rest.trim_start().strip_prefix('"'));
+            entries.extend(literal.and_then(|rest| rest.split('"').next()).map(str::to_owned));
+        }
+    }
+    entries
+}
+
+#[test]
+fn a_panic_in_any_entry_is_survived() {
+    let tested: BTreeSet<_> = ENTRIES.iter().map(|(entry, _)| (*entry).to_owned()).collect();
+    assert_eq!(entries_in_the_sources(), tested, "an entry without a test, or the reverse");
+    if !module::can_inject_panics() {
+        return;
+    }
+    for (entry, survives) in ENTRIES {
+        eprintln!("a panic in {entry}");
+        survives(entry);
+    }
+}
+
+/// The C library keeps the code of a module that panicked in memory, and its statics as they were.
+#[test]
+fn unloaded_after_a_panic_and_loaded_again_the_module_begins_anew() {
+    if !module::can_inject_panics() {
+        return;
+    }
+    let server = Server::builder().module_args("max-ttl 1000").panic_at("lock.help").start();
+    let mut client = server.client();
+    assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
+    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    assert_eq!(client.cmd(module_load()), Value::Okay);
+    assert_eq!(client.counter("panics_caught"), 0);
+    client.grant("k", "alice", 86_400_000);
+}
+
+#[test]
+fn unloaded_after_a_panic_and_loaded_again_a_replica_still_follows_its_primarys_fences() {
+    if !module::can_inject_panics() {
+        return;
+    }
+    let mut behind = Clock::new();
+    behind.step_back(HOUR);
+    let setup = Server::builder().clock(&behind).panic_at("lock.help");
+    let (primary, replica) = start_pair(Server::builder(), setup);
+    let mut client = replica.client();
+    assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
+    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    assert_eq!(client.cmd(module_load()), Value::Okay);
+    let fence = primary.client().grant("k", "alice", LONG);
+    assert!(primary.client().release("k", "alice"));
+    wait_until_in_sync(&primary, &replica);
+    client.cmd("REPLICAOF NO ONE");
+    assert!(client.grant("k", "bob", LONG) > fence);
+}
+
+fn module_load() -> String {
+    format!("MODULE LOAD {}", module::path().display())
+}
+
+fn start_told_to_panic_in(entry: &str) -> Server {
+    Server::builder().panic_at(entry).start()
+}
+
+/// The panic was logged and counted, and everything else works.
+#[track_caller]
+fn assert_caught(server: &Server, entry: &str) {
+    assert!(server.log().contains(&format!("panic in {entry}: ")), "{}", server.log());
+    let mut client = server.client();
+    assert_ne!(client.counter("panics_caught"), 0);
+    let commands = [
+        ("lock.acquire", "LOCK.ACQUIRE other alice 60000"),
+        ("lock.check", "LOCK.CHECK other alice"),
+        ("lock.info", "LOCK.INFO other"),
+        ("lock.extend", "LOCK.EXTEND other alice 60000"),
+        ("lock.release", "LOCK.RELEASE other alice"),
+    ];
+    for (name, command) in commands {
+        let reply = client.cmd(command);
+        assert_eq!(matches!(reply, Value::ServerError(_)), name == entry, "{command}: {reply:?}");
+    }
+}
+
+fn answers_with_an_error(entry: &str, command: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut client = server.client();
+    client.cmd("SET k foreign");
+    let before = Snapshot::of(&server);
+    for panics in 1..=3 {
+        assert_eq!(client.cmd(command), error(INTERNAL));
+        assert_eq!(client.counter("panics_caught"), panics);
+    }
+    assert_eq!(client.transaction(&[command, "DBSIZE"])[0], error(INTERNAL));
+    assert_eq!(Snapshot::of(&server), before);
+    assert_caught(&server, entry);
+}
+
+fn refuses_to_load(entry: &str) {
+    let log = Server::builder().panic_at(entry).refuse();
+    assert!(log.contains(&format!("panic in {entry}: ")), "{log}");
+}
+
+fn is_promoted(entry: &str) {
+    let (primary, replica) = start_pair(Server::builder(), Server::builder().panic_at(entry));
+    let fence = primary.client().grant("k", "alice", LONG);
+    wait_until_in_sync(&primary, &replica);
+    replica.cmd("REPLICAOF NO ONE");
+    assert_caught(&replica, entry);
+    assert_eq!(replica.client().check("k", "alice"), Some(fence));
+}
+
+fn reloads(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let fence = server.client().grant("k", "alice", LONG);
+    assert_eq!(server.cmd("DEBUG RELOAD"), Value::Okay);
+    assert_caught(&server, entry);
+    assert_eq!(server.client().check("k", "alice"), Some(fence));
+}
+
+fn stays_in_sync(entry: &str) {
+    let (primary, replica) = start_pair(Server::builder(), Server::builder().panic_at(entry));
+    primary.client().grant("k", "alice", LONG);
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
+    replica.cmd("REPLICAOF NO ONE");
+    assert_caught(&replica, entry);
+}
+
+fn tells_the_other_sections(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut client = server.client();
+    assert_eq!(client.info_field("leasehold", "leasehold_panics_caught"), None);
+    assert!(client.info_field("everything", "process_id").is_some());
+    eventually("the panic is logged", || {
+        let log = server.log();
+        if log.contains("panic in info: ") { Ok(()) } else { Err(log) }
+    });
+    client.grant("k", "alice", LONG);
+}
+
+fn reads_a_setting(entry: &str) {
+    if lacks((7, 0), "a panic in the reading of a setting") {
+        return;
+    }
+    let server = start_told_to_panic_in(entry);
+    server.cmd("CONFIG GET leasehold.*");
+    assert_caught(&server, entry);
+}
+
+/// The server sets every setting once while it loads the module, so that is how far it gets.
+fn cannot_be_configured(entry: &str) {
+    if lacks((7, 0), "a panic in the change of a setting") {
+        return;
+    }
+    refuses_to_load(entry);
+}
+
+fn stays_loaded(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let reply = server.cmd("MODULE UNLOAD leasehold");
+    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert_caught(&server, entry);
+}

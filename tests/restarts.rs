@@ -1,0 +1,160 @@
+//! Fences grow and locks stay over every way a server can end and begin again.
+
+use crate::support::clock::HOUR;
+use crate::support::{Clock, Server, Setup, eventually, int, lacks};
+use redis::Value;
+use std::time::Duration;
+
+const LONG: u64 = 60_000;
+
+fn rewrite_append_only_file(server: &Server) {
+    let mut client = server.client();
+    let reply = client.cmd("BGREWRITEAOF");
+    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    eventually("the rewrite is done", || {
+        let mut field = |name| client.info_field("persistence", name).unwrap();
+        let state = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(&mut field);
+        let done = state.iter().all(|flag| flag == "0");
+        if done { Ok(()) } else { Err(state) }
+    });
+    let outcome = client.info_field("persistence", "aof_last_bgrewrite_status");
+    assert_eq!(outcome.as_deref(), Some("ok"));
+}
+
+/// `held` is held and `released` was, when the server ends; both fences are followed by larger ones.
+fn assert_grows_and_keeps(
+    setup: Setup,
+    before_the_end: impl Fn(&Server),
+    end: impl Fn(&mut Server),
+) {
+    let mut server = setup.start();
+    let mut client = server.client();
+    let held = client.grant("held", "alice", LONG);
+    let released = client.grant("released", "alice", LONG);
+    assert!(client.release("released", "alice"));
+    before_the_end(&server);
+    end(&mut server);
+    server.start_again();
+
+    let mut client = server.client();
+    assert_eq!(client.check("held", "alice"), Some(held), "the lock is still held");
+    assert_eq!(client.acquire("held", "bob", LONG), None);
+    assert!(client.grant("released", "bob", LONG) > released.max(held));
+    assert!(client.release("held", "alice"));
+    assert!(client.grant("held", "bob", LONG) > released.max(held));
+}
+
+#[test]
+fn after_a_restart_with_an_rdb_file() {
+    let save = |server: &Server| assert_eq!(server.cmd("SAVE"), Value::Okay);
+    assert_grows_and_keeps(Server::builder(), save, Server::stop);
+    assert_grows_and_keeps(Server::builder(), save, Server::kill);
+}
+
+#[test]
+fn after_a_restart_with_an_append_only_file() {
+    assert_grows_and_keeps(Server::builder().aof(), |_| {}, Server::stop);
+    assert_grows_and_keeps(Server::builder().aof(), |_| {}, Server::kill);
+}
+
+#[test]
+fn after_a_restart_with_a_rewritten_append_only_file() {
+    for preamble in ["yes", "no"] {
+        let setup = || Server::builder().aof().config("aof-use-rdb-preamble", preamble);
+        assert_grows_and_keeps(setup(), rewrite_append_only_file, Server::stop);
+        assert_grows_and_keeps(setup(), rewrite_append_only_file, Server::kill);
+    }
+}
+
+#[test]
+fn after_the_append_only_file_was_read_again() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let first = client.grant("k", "alice", LONG);
+    assert_eq!(client.cmd("DEBUG LOADAOF"), Value::Okay);
+    assert_eq!(client.check("k", "alice"), Some(first));
+    assert!(client.release("k", "alice"));
+    assert!(client.grant("k", "bob", LONG) > first);
+}
+
+#[test]
+fn after_a_restart_without_data() {
+    for end in [Server::stop, Server::kill] {
+        let mut server = Server::start();
+        let first = server.client().grant("k", "alice", LONG);
+        end(&mut server);
+        server.start_again();
+        assert!(server.client().grant("k", "bob", LONG) > first);
+    }
+}
+
+#[test]
+fn after_many_grants_and_a_restart_without_data() {
+    let mut server = Server::start();
+    let commands = ["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"].repeat(5_000);
+    let replies = server.client().pipeline(&commands);
+    let Value::Int(last) = replies[replies.len() - 2] else { panic!("no fence") };
+    server.kill();
+    server.start_again();
+    assert!(i64::try_from(server.client().grant("k", "bob", LONG)).unwrap() > last);
+}
+
+#[test]
+fn after_a_restart_without_data_on_a_clock_behind_by_less_than_the_margin() {
+    let mut clock = Clock::new();
+    let first = {
+        let before = Server::builder().clock(&clock).module_args("fence-margin 0").start();
+        before.client().grant("k", "alice", LONG)
+    };
+    clock.step_back(Duration::from_secs(4));
+    let after = Server::builder().clock(&clock).start();
+    assert!(after.client().grant("k", "bob", LONG) > first);
+}
+
+#[test]
+fn after_a_restart_on_a_clock_an_hour_behind_and_a_deletion_by_hand() {
+    for (setup, save) in [(Server::builder(), true), (Server::builder().aof(), false)] {
+        let mut clock = Clock::new();
+        let mut server = setup.clock(&clock).start();
+        let first = server.client().grant("k", "alice", LONG);
+        if save {
+            assert_eq!(server.cmd("SAVE"), Value::Okay);
+        }
+        server.kill();
+        clock.step_back(HOUR);
+        server.start_again();
+        let mut client = server.client();
+        assert_eq!(client.cmd("DEL k"), int(1));
+        let second = client.grant("k", "bob", LONG);
+        assert!(second > first, "{first} was followed by {second}, from an RDB file: {save}");
+    }
+}
+
+#[test]
+fn the_end_of_loading_lifts_the_fences_by_the_margin() {
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    let server = Server::builder().start();
+    let mut client = server.client();
+    client.cmd("CONFIG SET leasehold.fence-margin 600000");
+    let floor = u64::try_from(client.now() + 600_000).unwrap() * 1_000;
+    assert!(client.grant("k", "alice", LONG) < floor, "not before");
+    assert_eq!(client.cmd("DEBUG RELOAD"), Value::Okay);
+    assert!(client.release("k", "alice"));
+    assert!(client.grant("k", "bob", LONG) > floor);
+}
+
+#[test]
+fn a_lease_that_ran_out_while_the_server_was_down_is_over() {
+    let mut clock = Clock::new();
+    let mut server = Server::builder().aof().clock(&clock).start();
+    let first = server.client().grant("k", "alice", LONG);
+    server.kill();
+    clock.step_forward(Duration::from_millis(LONG + 1));
+    server.start_again();
+    let mut client = server.client();
+    assert_eq!(client.info("k"), None);
+    assert!(!client.release("k", "alice"));
+    assert!(client.grant("k", "bob", LONG) > first);
+}

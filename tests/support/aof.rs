@@ -1,0 +1,64 @@
+//! What the append-only file says: the commands that a restart would replay.
+
+use super::Server;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The commands appended so far, in order. Left out are those that change no key by themselves (SELECT,
+/// MULTI, EXEC), and the part that a rewrite wrote as RDB.
+pub(crate) fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
+    let files = files(server.dir());
+    let commands = files.iter().flat_map(|file| parse(&fs::read(file).unwrap()));
+    commands.filter(|command| !is_frame(&command[0])).collect()
+}
+
+/// The same as lines of text.
+pub(crate) fn lines(server: &Server) -> Vec<String> {
+    let line = |words: Vec<Vec<u8>>| {
+        words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
+    };
+    commands(server).into_iter().map(line).collect()
+}
+
+fn is_frame(name: &[u8]) -> bool {
+    [&b"SELECT"[..], b"MULTI", b"EXEC"].iter().any(|frame| name.eq_ignore_ascii_case(frame))
+}
+
+/// One file before 7.0; since then those that a manifest lists.
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let folder = dir.join("appendonlydir");
+    let Ok(manifest) = fs::read_to_string(folder.join("appendonly.aof.manifest")) else {
+        return vec![dir.join("appendonly.aof")];
+    };
+    let names = manifest.lines().map(|line| {
+        let mut words = line.split(' ');
+        assert_eq!(words.next(), Some("file"), "in the manifest: {line}");
+        folder.join(words.next().unwrap())
+    });
+    names.filter(|path| !path.to_string_lossy().ends_with(".rdb")).collect()
+}
+
+fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
+    let mut commands = Vec::new();
+    while !rest.is_empty() {
+        let words = number_after(b'*', &mut rest);
+        commands.push((0..words).map(|_| word(&mut rest)).collect());
+    }
+    commands
+}
+
+fn word(rest: &mut &[u8]) -> Vec<u8> {
+    let length = number_after(b'$', rest);
+    let word = rest[..length].to_vec();
+    *rest = rest[length..].strip_prefix(b"\r\n").expect("a word ends with its line");
+    word
+}
+
+/// Takes a line like `$5`.
+fn number_after(sign: u8, rest: &mut &[u8]) -> usize {
+    let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a whole line");
+    let line = String::from_utf8_lossy(&rest[..end]);
+    let number = line.strip_prefix(char::from(sign)).and_then(|digits| digits.parse().ok());
+    *rest = &rest[end + 2..];
+    number.unwrap_or_else(|| panic!("the append-only file says {line:?}"))
+}

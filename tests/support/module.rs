@@ -1,0 +1,71 @@
+//! Which build of the module is tested: the one just made, never a stale one.
+
+use super::version::{announce, version_line};
+use std::env::{self, consts};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::time::SystemTime;
+
+/// The file to load. Cargo builds the cdylib for a test run beside the test's own executable; the copy
+/// one folder up is only refreshed by `cargo build` and may be older.
+pub(crate) fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let path = find();
+        let built = modified(&path);
+        refuse_if_stale(&path, built);
+        let age = SystemTime::now().duration_since(built).unwrap_or_default().as_secs();
+        announce(&format!("testing {} ({age} s old) on {}", path.display(), version_line()));
+        path
+    })
+}
+
+/// Whether this build panics where it is told to. Only debug builds do.
+pub(crate) fn can_inject_panics() -> bool {
+    let built_here_for_debugging =
+        env::var_os("LEASEHOLD_MODULE").is_none() && cfg!(debug_assertions);
+    if built_here_for_debugging {
+        return true;
+    }
+    let variable = b"LEASEHOLD_PANIC_AT";
+    let found = fs::read(path()).unwrap().windows(variable.len()).any(|bytes| bytes == variable);
+    if !found {
+        announce("skipped: a release build cannot be told to panic");
+    }
+    found
+}
+
+fn find() -> PathBuf {
+    if let Some(chosen) = env::var_os("LEASEHOLD_MODULE") {
+        let chosen = PathBuf::from(chosen);
+        return chosen.canonicalize().unwrap_or_else(|error| panic!("{chosen:?}: {error}"));
+    }
+    let file = format!("{}leasehold{}", consts::DLL_PREFIX, consts::DLL_SUFFIX);
+    env::current_exe().unwrap().with_file_name(file)
+}
+
+/// Cargo decides by the same dates whether to build again, so what it built just now is never refused.
+fn refuse_if_stale(path: &Path, built: SystemTime) {
+    let sources = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
+    let newer: Vec<_> = sources.iter().filter(|source| modified(source) > built).collect();
+    assert!(newer.is_empty(), "{} is older than {newer:?}: build it again", path.display());
+}
+
+fn rust_files(folder: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            files.extend(rust_files(&path));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files
+}
+
+fn modified(path: &Path) -> SystemTime {
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    modified.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}

@@ -1,0 +1,43 @@
+//! Replies, written down as a test expects them.
+
+use redis::Value;
+
+pub(crate) fn int(number: impl TryInto<i64>) -> Value {
+    Value::Int(number.try_into().ok().expect("replies are 64 bits wide"))
+}
+
+pub(crate) fn bulk(bytes: impl AsRef<[u8]>) -> Value {
+    Value::BulkString(bytes.as_ref().to_vec())
+}
+
+/// An error reply, code first: `ERR owner must be …`.
+pub(crate) fn error(text: &str) -> Value {
+    redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
+}
+
+/// A list of texts, whichever kind of string the server used for them.
+pub(crate) fn strings(value: &Value) -> Vec<String> {
+    let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
+    items.iter().map(text).collect()
+}
+
+/// The value under `name` in a map, or in the flat list that stands for one in RESP2.
+pub(crate) fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
+    match map {
+        Value::Map(pairs) => {
+            pairs.iter().find(|(key, _)| text(key) == name).map(|(_, value)| value)
+        }
+        Value::Array(items) => {
+            items.chunks_exact(2).find(|pair| text(&pair[0]) == name).map(|pair| &pair[1])
+        }
+        _ => panic!("no map: {map:?}"),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => panic!("no string: {value:?}"),
+    }
+}

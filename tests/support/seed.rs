@@ -1,0 +1,35 @@
+//! Chance that can be repeated: SplitMix64, and the seed in every failure.
+
+use super::version::announce;
+use std::env;
+use std::time::UNIX_EPOCH;
+
+pub(crate) struct Seed(u64);
+
+impl Seed {
+    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Said aloud, so that a failure can be repeated.
+    pub(crate) fn announced() -> Self {
+        let seed = match env::var("LEASEHOLD_SEED") {
+            Ok(chosen) => chosen.parse().expect("LEASEHOLD_SEED is a number"),
+            Err(_) => u64::from(UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()),
+        };
+        announce(&format!("LEASEHOLD_SEED={seed}"));
+        Self(seed)
+    }
+
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub(crate) fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+
+    pub(crate) fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}

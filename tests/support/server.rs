@@ -1,0 +1,244 @@
+//! One server process in a directory of its own, from start to a checked end.
+
+use super::client::Client;
+use super::eventually::eventually;
+use super::setup::Setup;
+use super::{Words, version};
+use redis::Value;
+use std::fs::{self, File, OpenOptions};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use tempfile::TempDir;
+
+/// How often a port that was free a moment ago may turn out to be taken.
+const PORT_TRIES: usize = 20;
+
+/// Never in the log of a healthy server.
+const SIGNS_OF_A_CRASH: [&str; 4] = ["panicked", "BUG REPORT", "ASSERTION", "AddressSanitizer"];
+
+pub(crate) struct Server {
+    setup: Setup,
+    dir: Arc<TempDir>,
+    /// Distinguishes the files of servers that share a directory.
+    id: u32,
+    port: u16,
+    /// `None` while stopped, by the test.
+    process: Option<Child>,
+}
+
+impl Server {
+    /// A server with the module, without persistence, on a unix socket.
+    pub(crate) fn start() -> Self {
+        Self::builder().start()
+    }
+
+    pub(crate) fn builder() -> Setup {
+        Setup::new()
+    }
+
+    pub(super) fn started(setup: Setup) -> Self {
+        for _ in 0..PORT_TRIES {
+            let mut server = Self::prepared(setup.clone());
+            match server.launch() {
+                Ok(()) => return server,
+                Err(status) if !server.log().contains("Address already in use") => {
+                    panic!("the server gave up, {status}:\n{}", server.log())
+                }
+                Err(_) => {}
+            }
+        }
+        panic!("no free port in {PORT_TRIES} tries")
+    }
+
+    pub(super) fn refused(setup: Setup) -> String {
+        let mut server = Self::prepared(setup);
+        match server.launch() {
+            Ok(()) => panic!("the server started:\n{}", server.log()),
+            Err(status) => {
+                let log = server.log();
+                assert!(status.code().is_some(), "it crashed, {status}:\n{log}");
+                log
+            }
+        }
+    }
+
+    fn prepared(setup: Setup) -> Self {
+        static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let dir = setup.dir.clone().unwrap_or_else(new_dir);
+        let port = if setup.tcp { free_port() } else { 0 };
+        let server = Self { setup, dir, id, port, process: None };
+        let file = server.setup.file(server.dir(), &server.path("sock"), port);
+        fs::write(server.path("conf"), file).unwrap();
+        server
+    }
+
+    /// Runs the process until it answers, or gives up.
+    fn launch(&mut self) -> Result<(), ExitStatus> {
+        assert!(self.process.is_none(), "the server runs already");
+        // One file for all runs, and for standard error too: nothing the server says is lost.
+        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let child = Command::new(version::server_binary())
+            .arg(self.path("conf"))
+            .envs(self.setup.env_pairs().iter().map(|(name, value)| (name, value)))
+            .stdin(File::open("/dev/null").unwrap())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        self.process = Some(child.expect("the server cannot be run"));
+        let up = eventually("the server is up", || self.up_or_gone());
+        if up.is_err() {
+            self.process = None;
+        }
+        up
+    }
+
+    /// Outer: known yet? Inner: up, or gone?
+    fn up_or_gone(&mut self) -> Result<Result<(), ExitStatus>, String> {
+        if let Some(status) = self.running().try_wait().unwrap() {
+            return Ok(Err(status));
+        }
+        let mut client =
+            Client::over_unix(&self.path("sock")).map_err(|error| error.to_string())?;
+        match client.try_cmd("PING") {
+            Ok(Value::SimpleString(pong)) if pong == "PONG" => {}
+            other => return Err(format!("{other:?}")),
+        }
+        if self.port != 0 {
+            // Somebody else may have been quicker to take the port.
+            let mut stranger = Client::over_tcp(self.port).map_err(|error| error.to_string())?;
+            let pid = stranger.info_field("server", "process_id");
+            if pid != Some(self.pid().to_string()) {
+                return Err(format!("process {pid:?} answers on port {}", self.port));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// A new connection, speaking RESP2.
+    pub(crate) fn client(&self) -> Client {
+        Client::over_unix(&self.path("sock")).unwrap()
+    }
+
+    /// A new connection, speaking RESP3.
+    pub(crate) fn client_resp3(&self) -> Client {
+        let mut client = self.client();
+        let hello = client.cmd("HELLO 3");
+        assert!(matches!(hello, Value::Map(_)), "{hello:?}");
+        client
+    }
+
+    /// One command on a connection of its own.
+    pub(crate) fn cmd(&self, words: impl Words) -> Value {
+        self.client().cmd(words)
+    }
+
+    /// Ends the server in the orderly way, saving nothing.
+    pub(crate) fn stop(&mut self) {
+        // It closes the connection instead of answering.
+        let _ = self.client().try_cmd("SHUTDOWN NOSAVE");
+        let status =
+            eventually("the server stops", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        assert!(status.success(), "it stopped with {status}:\n{}", self.log());
+    }
+
+    /// Ends the server without warning.
+    pub(crate) fn kill(&mut self) {
+        let mut process = self.process.take().expect("the server is stopped");
+        process.kill().unwrap();
+        process.wait().unwrap();
+    }
+
+    /// Starts a stopped server with the same files.
+    pub(crate) fn start_again(&mut self) {
+        if let Err(status) = self.launch() {
+            panic!("the server gave up, {status}:\n{}", self.log());
+        }
+    }
+
+    pub(crate) fn log(&self) -> String {
+        // A server that was never run has none; this is also called while a test is failing.
+        let log = fs::read(self.path("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    pub(crate) fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(super) fn shared_dir(&self) -> Arc<TempDir> {
+        self.dir.clone()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        assert_ne!(self.port, 0, "the server has no TCP port");
+        self.port
+    }
+
+    fn pid(&mut self) -> u32 {
+        self.running().id()
+    }
+
+    fn running(&mut self) -> &mut Child {
+        self.process.as_mut().expect("the server is stopped")
+    }
+
+    fn path(&self, extension: &str) -> PathBuf {
+        self.dir().join(format!("server-{}.{extension}", self.id))
+    }
+
+    /// What is wrong with the server at the end of its test.
+    fn complaint(&mut self) -> Option<String> {
+        if let Some(process) = &mut self.process {
+            if let Some(status) = process.try_wait().unwrap() {
+                return Some(format!("the server died, {status}"));
+            }
+            let client = Client::over_unix(&self.path("sock")).map_err(|error| error.to_string());
+            let pong = client
+                .and_then(|mut client| client.try_cmd("PING").map_err(|error| error.to_string()));
+            // An error reply, as while loading, is an answer too.
+            if let Err(error) = pong {
+                return Some(format!("the server does not answer: {error}"));
+            }
+        }
+        let log = self.log();
+        let mut signs = SIGNS_OF_A_CRASH.iter().filter(|sign| log.contains(**sign));
+        let expected = self.setup.expects_panics;
+        signs
+            .find(|sign| !(expected && **sign == "panicked"))
+            .map(|sign| format!("it logged {sign:?}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let complaint = if thread::panicking() { None } else { self.complaint() };
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if thread::panicking() || complaint.is_some() {
+            let log = self.log();
+            let tail: Vec<_> = log.lines().rev().take(60).collect();
+            eprintln!("--- the end of the log of server {}", self.id);
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+        if let Some(complaint) = complaint {
+            panic!("{complaint}");
+        }
+    }
+}
+
+fn new_dir() -> Arc<TempDir> {
+    Arc::new(tempfile::Builder::new().prefix("leasehold-").tempdir().unwrap())
+}
+
+/// A port that is free now. Another process may take it before the server does.
+fn free_port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}

@@ -1,0 +1,135 @@
+//! How a server is to be started.
+
+use super::clock::{self, Clock};
+use super::version::is_older_than;
+use super::{Server, module};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// Built up by calls in a chain, ended by `start()` or `refuse()`.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    configs: Vec<(String, String)>,
+    env: Vec<(String, OsString)>,
+    /// The arguments after the module's path; `None` to start without the module.
+    module: Option<Vec<String>>,
+    pub(super) dir: Option<Arc<TempDir>>,
+    pub(super) tcp: bool,
+    pub(super) expects_panics: bool,
+}
+
+impl Setup {
+    pub(super) fn new() -> Self {
+        Self {
+            configs: Vec::new(),
+            env: Vec::new(),
+            module: Some(Vec::new()),
+            dir: None,
+            tcp: false,
+            expects_panics: false,
+        }
+    }
+
+    /// A line of the configuration file.
+    pub(crate) fn config(mut self, name: &str, value: &str) -> Self {
+        self.configs.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps an append-only file. It is written before each reply, but never forced to disk: here
+    /// processes die, machines do not.
+    pub(crate) fn aof(self) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", "no")
+    }
+
+    pub(crate) fn without_module(mut self) -> Self {
+        self.module = None;
+        self
+    }
+
+    pub(crate) fn module_args(mut self, args: &str) -> Self {
+        self.module = Some(args.split_whitespace().map(str::to_owned).collect());
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Lives in another server's directory, to load what that one left.
+    pub(crate) fn in_the_directory_of(mut self, other: &Server) -> Self {
+        self.dir = Some(other.shared_dir());
+        self
+    }
+
+    /// Listens on a TCP port too, as a primary must.
+    pub(crate) fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    pub(crate) fn replica_of(self, primary: &Server) -> Self {
+        self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
+    }
+
+    /// Runs by a clock that the test can step.
+    pub(crate) fn clock(self, clock: &Clock) -> Self {
+        self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
+    }
+
+    /// Told to panic in one entry; the log may then speak of panics.
+    pub(crate) fn panic_at(mut self, site: &str) -> Self {
+        self.expects_panics = true;
+        self.env("LEASEHOLD_PANIC_AT", site)
+    }
+
+    /// Starts the server and waits until it answers.
+    pub(crate) fn start(self) -> Server {
+        Server::started(self)
+    }
+
+    /// Starts a server that must give up by itself; what it logged.
+    pub(crate) fn refuse(self) -> String {
+        Server::refused(self)
+    }
+
+    pub(super) fn env_pairs(&self) -> &[(String, OsString)] {
+        &self.env
+    }
+
+    /// The configuration file.
+    pub(super) fn file(&self, dir: &Path, socket: &Path, port: u16) -> String {
+        let mut file = String::new();
+        let mut line = |name: &str, value: &str| writeln!(file, "{name} {value}").unwrap();
+        line("bind", "127.0.0.1");
+        line("port", &port.to_string());
+        line("unixsocket", &quoted(socket));
+        line("dir", &quoted(dir));
+        line("save", "\"\"");
+        line("appendonly", "no");
+        // A replica gets its data at once, not after a delay in which others might join it, and reads it
+        // as it comes, not when the server next looks whether all of it is there.
+        line("repl-diskless-sync", "no");
+        line("repl-diskless-load", "on-empty-db");
+        line("hz", "100");
+        if !is_older_than((7, 0)) {
+            line("enable-debug-command", "yes");
+            line("enable-module-command", "yes");
+        }
+        for (name, value) in &self.configs {
+            line(name, value);
+        }
+        if let Some(args) = &self.module {
+            line("loadmodule", &format!("{} {}", quoted(module::path()), args.join(" ")));
+        }
+        file
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.to_str().expect("a path in UTF-8"))
+}

@@ -1,0 +1,76 @@
+//! Which server the run is about, and what it cannot do.
+
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+struct Product {
+    binary: PathBuf,
+    /// What the binary says of itself.
+    line: String,
+    valkey: bool,
+    version: (u32, u32),
+}
+
+fn product() -> &'static Product {
+    static PRODUCT: OnceLock<Product> = OnceLock::new();
+    PRODUCT.get_or_init(|| {
+        let binary = find_binary();
+        let output = Command::new(&binary).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("cannot run {binary:?}: {error}"));
+        let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let version = version_in(&line).unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
+        Product { valkey: line.starts_with("Valkey"), binary, line, version }
+    })
+}
+
+pub(super) fn server_binary() -> &'static Path {
+    &product().binary
+}
+
+pub(super) fn version_line() -> &'static str {
+    &product().line
+}
+
+/// Whether the server is older than `since`; if so, says what goes untested.
+pub(crate) fn lacks(since: (u32, u32), what: &str) -> bool {
+    let lacks = is_older_than(since);
+    if lacks {
+        announce(&format!("skipped on {}: {what} (since {}.{})", version_line(), since.0, since.1));
+    }
+    lacks
+}
+
+/// Versions are those of Redis; every Valkey has what Redis 7.2 has, from which it was forked.
+pub(super) fn is_older_than(version: (u32, u32)) -> bool {
+    let level = if product().valkey { (7, 2) } else { product().version };
+    level < version
+}
+
+/// Prints at once. What goes through `eprintln!`, the test runner keeps to itself unless the test fails.
+#[expect(clippy::explicit_write, reason = "see above")]
+pub(super) fn announce(line: &str) {
+    let current = std::thread::current();
+    let test = current.name().unwrap_or("?");
+    writeln!(std::io::stderr(), "[{test}] {line}").unwrap();
+}
+
+fn find_binary() -> PathBuf {
+    if let Some(chosen) = env::var_os("LEASEHOLD_SERVER") {
+        return chosen.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    ["redis-server", "valkey-server"]
+        .iter()
+        .flat_map(|name| env::split_paths(&path).map(move |folder| folder.join(name)))
+        .find(|candidate| candidate.is_file())
+        .expect("no redis-server or valkey-server in PATH; LEASEHOLD_SERVER= names one elsewhere")
+}
+
+/// `Redis server v=7.0.15 sha=…` is (7, 0).
+fn version_in(line: &str) -> Option<(u32, u32)> {
+    let mut parts = line.split(" v=").nth(1)?.split(['.', ' ']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}

@@ -1,0 +1,205 @@
+//! The house rules of CONTRIBUTING.md that a machine can check and clippy does not.
+
+use std::fs;
+use std::path::Path;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const LONGEST_FILE: usize = 500;
+
+/// What each folder of src may import, itself included: one way only.
+const IMPORTS: [(&str, &[&str]); 4] = [
+    ("lock", &["lock"]),
+    ("command", &["command", "lock"]),
+    ("observe", &["observe", "lock"]),
+    ("server", &["server", "command", "observe", "lock"]),
+];
+
+/// The folders that know nothing of the world, and what that would look like.
+const PURE: [&str; 3] = ["lock", "command", "observe"];
+const WORLDLY: [&str; 8] =
+    ["unsafe", "redis_module", "libc::", "rand::", "uuid::", "std::time", "SystemTime", "Instant"];
+
+/// How the time is told: by the server, in one file, and by no other means.
+const SERVER_CLOCKS: [&str; 4] = [
+    "!(RedisModule_Milliseconds",
+    "!(RedisModule_Microseconds",
+    "!(RedisModule_CachedMicroseconds",
+    "!(RedisModule_MonotonicMicroseconds",
+];
+const OTHER_CLOCKS: [&str; 4] = ["std::time", "SystemTime", "Instant", "clock_gettime"];
+
+/// Words that mean too many things in the literature; see Style in CONTRIBUTING.md.
+const AMBIGUOUS: [&str; 2] = ["token", "mutex"];
+/// Where others have named something so, and the one sentence that says so.
+const NAMED_BY_OTHERS: [&str; 2] =
+    ["token: ptr::null(),", "The number is the **fence** (also called fencing token)"];
+
+/// File names that say nothing of what is inside.
+const NAMELESS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
+
+struct File {
+    /// The path from the root of the repository.
+    name: String,
+    text: String,
+}
+
+impl File {
+    /// The lines with their numbers, without comments.
+    fn code(&self) -> impl Iterator<Item = (usize, &str)> {
+        let without_comment = |line| str::split(line, "//").next().unwrap_or_default();
+        (1..).zip(self.text.lines().map(without_comment))
+    }
+
+    fn is_in(&self, folder: &str) -> bool {
+        self.name.starts_with(&format!("src/{folder}/"))
+    }
+}
+
+#[test]
+fn imports_go_one_way() {
+    let mut wrong = Vec::new();
+    for (folder, allowed) in IMPORTS {
+        for file in files(".rs").iter().filter(|file| file.is_in(folder)) {
+            for (number, line) in file.code() {
+                let others = IMPORTS.iter().map(|(other, _)| *other);
+                let forbidden = others.filter(|other| !allowed.contains(other)).find(|other| {
+                    let paths = [format!("crate::{other}"), format!("super::{other}::")];
+                    paths.iter().any(|path| line.contains(path))
+                });
+                // A list would hide its second entry from the search above.
+                let forbidden = forbidden.or(line.contains("crate::{").then_some("a list"));
+                wrong.extend(forbidden.map(|what| format!("{}:{number}: {what}", file.name)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_decides_knows_no_server_no_clock_and_no_chance() {
+    refuse(&WORLDLY, |file| PURE.iter().any(|folder| file.is_in(folder)));
+}
+
+#[test]
+fn one_file_reads_the_clock() {
+    refuse(&OTHER_CLOCKS, |file| file.name.starts_with("src/"));
+    refuse(&SERVER_CLOCKS, |file| {
+        file.name.starts_with("src/") && file.name != "src/server/clock.rs"
+    });
+}
+
+#[test]
+fn every_folder_of_the_source_has_its_rule() {
+    let unruled = files(".rs").into_iter().find(|file| {
+        file.name.starts_with("src/")
+            && file.name != "src/lib.rs"
+            && !IMPORTS.iter().any(|(folder, _)| file.is_in(folder))
+    });
+    assert!(unruled.is_none(), "{}", unruled.unwrap().name);
+}
+
+#[test]
+fn no_file_is_too_long_or_has_a_name_that_says_nothing() {
+    for file in files(".rs") {
+        let lines = file.text.lines().count();
+        assert!(lines <= LONGEST_FILE, "{} has {lines} lines", file.name);
+        let mut parts = file.name.trim_end_matches(".rs").split('/');
+        assert!(!parts.any(|part| NAMELESS.contains(&part)), "{}", file.name);
+    }
+}
+
+#[test]
+fn ambiguous_words_are_not_used() {
+    let mut wrong = Vec::new();
+    for file in files(".rs").iter().chain(&files(".md")).filter(|file| !is_this(file)) {
+        for (number, line) in file.code() {
+            let found = AMBIGUOUS.iter().any(|word| line.to_lowercase().contains(word));
+            if found && !NAMED_BY_OTHERS.iter().any(|known| line.contains(known)) {
+                wrong.push(format!("{}:{number}: {line}", file.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn what_is_left_to_do_has_a_reason() {
+    for file in files("").iter().filter(|file| !is_this(file)) {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            let hasty = line.contains("FIXME") || line.contains("XXX");
+            let bare = line.contains("TODO") && !line.contains("TODO(");
+            assert!(!hasty && !bare, "{}:{number}: {line}", file.name);
+        }
+    }
+}
+
+#[test]
+fn no_line_ends_in_blanks_and_every_file_in_a_new_line() {
+    for file in files("") {
+        for (number, line) in (1..).zip(file.text.lines()) {
+            assert_eq!(line, line.trim_end(), "{}:{number}", file.name);
+        }
+        let ends = file.text.ends_with('\n') && !file.text.ends_with("\n\n");
+        assert!(ends, "the end of {}", file.name);
+    }
+}
+
+#[test]
+fn the_changelog_begins_with_the_version_of_the_crate() {
+    let changelog = fs::read_to_string(Path::new(ROOT).join("CHANGELOG.md")).unwrap();
+    let head = changelog.lines().find_map(|line| line.strip_prefix("## [")?.split(']').next());
+    assert_eq!(head, Some(env!("CARGO_PKG_VERSION")));
+}
+
+#[track_caller]
+fn refuse(refused: &[&str], of_concern: impl Fn(&File) -> bool) {
+    let mut wrong = Vec::new();
+    let files = files(".rs");
+    let mut concerned = files.iter().filter(|file| of_concern(file)).peekable();
+    assert!(concerned.peek().is_some(), "a rule for no file at all");
+    for file in concerned {
+        for (number, line) in file.code() {
+            let found = refused.iter().filter(|refused| line.contains(**refused));
+            wrong.extend(found.map(|found| format!("{}:{number}: {found}", file.name)));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// This file has to name what it refuses.
+fn is_this(file: &File) -> bool {
+    file.name == "tests/tidy.rs"
+}
+
+/// Every file of ours whose name ends so.
+fn files(ending: &str) -> Vec<File> {
+    let mut files = Vec::new();
+    for name in ["src", "tests", "docs", "scripts", ".ci"] {
+        collect(name, ending, &mut files);
+    }
+    for entry in fs::read_dir(ROOT).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        if entry.file_type().unwrap().is_file() && name != "Cargo.lock" && name.ends_with(ending) {
+            files.push(read(name));
+        }
+    }
+    files
+}
+
+fn collect(folder: &str, ending: &str, files: &mut Vec<File>) {
+    for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
+        let entry = entry.unwrap();
+        let name = format!("{folder}/{}", entry.file_name().into_string().unwrap());
+        if entry.file_type().unwrap().is_dir() {
+            collect(&name, ending, files);
+        } else if name.ends_with(ending) {
+            files.push(read(name));
+        }
+    }
+}
+
+fn read(name: String) -> File {
+    let text = fs::read_to_string(Path::new(ROOT).join(&name));
+    File { text: text.unwrap_or_else(|error| panic!("{name}: {error}")), name }
+}
