@@ -1,7 +1,7 @@
 //! What clients send: bytes. Every argument is checked here, and every mistake is named here.
 
 use super::{Error, Limits};
-use crate::lock::{Fence, Owner, Proof, Ttl};
+use crate::lock::{Fence, Owner, Patience, Proof, Ttl};
 
 pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
     Owner::new(bytes).ok_or(Error::OwnerLength)
@@ -22,6 +22,10 @@ pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
         _ => return Err(Error::WrongArity),
     };
     Ok(Proof { owner: self::owner(owner)?, fence: fence.map(self::fence).transpose()? })
+}
+
+pub(super) fn patience(bytes: &[u8]) -> Result<Patience, Error> {
+    parse_integer(bytes).and_then(Patience::from_millis).ok_or(Error::PatienceOutOfRange)
 }
 
 pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
@@ -92,6 +96,18 @@ mod tests {
             assert_refused(
                 fence(text.as_bytes()),
                 "ERR fence must be an integer from 0 to 9007199254740991",
+            );
+        }
+    }
+
+    #[test]
+    fn patience_is_from_0_to_a_hundred_years() {
+        assert_eq!(patience(b"0"), Ok(Patience::Unlimited));
+        assert!(patience(b"3153600000000").is_ok());
+        for text in ["3153600000001", "-1", "x", ""] {
+            assert_refused(
+                patience(text.as_bytes()),
+                "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
             );
         }
     }

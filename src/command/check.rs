@@ -1,7 +1,7 @@
 //! `LOCK.CHECK key owner [fence]`: whether that owner holds the lock now.
 
-use super::{Access, Arg, Error, Reply, Spec, Stored, args};
-use crate::lock::{self, Checked, FenceClock, Moment, Proof};
+use super::{Access, Arg, Error, Reply, Spec, args};
+use crate::lock::{self, Checked, FenceClock, Moment, Proof, Stored};
 
 pub(crate) static SPEC: Spec = Spec {
     name: c"lock.check",

@@ -1,6 +1,6 @@
 //! Every error a client can get, worded once: what was wrong, and what is allowed.
 
-use crate::lock::{Fence, Owner, Ttl};
+use crate::lock::{Fence, NotALock, Owner, Patience, Ttl};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,16 @@ pub(crate) enum Error {
     },
     FenceNotANumber,
     UnknownOption,
+    PatienceOutOfRange,
+    CountNotPositive,
+    QueueFull,
+    LockQueueFull,
+    /// A newer request of the same owner waits in this one's place.
+    Replaced,
+    /// Waiting ended because the key's slot is leaving this node of a cluster.
+    SlotMoved,
+    /// Waiting ended because this server became a replica.
+    Demoted,
     WrongType,
     NoFenceLeft,
     /// The server would not take the change for its replicas and its append-only file.
@@ -36,7 +46,31 @@ impl fmt::Display for Error {
             Self::FenceNotANumber => {
                 write!(f, "ERR fence must be an integer from 0 to {}", Fence::LAST.number())
             }
-            Self::UnknownOption => write!(f, "ERR unknown option, expected nothing after ttl"),
+            Self::UnknownOption => write!(f, "ERR unknown option, expected BLOCK milliseconds"),
+            Self::PatienceOutOfRange => write!(
+                f,
+                "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
+                Patience::LONGEST_MILLIS
+            ),
+            Self::CountNotPositive => {
+                write!(f, "ERR unknown option, expected COUNT and a positive integer")
+            }
+            Self::QueueFull => {
+                write!(f, "QUEUEFULL too many waiters (config leasehold.max-waiters)")
+            }
+            Self::LockQueueFull => write!(
+                f,
+                "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
+            ),
+            Self::Replaced => {
+                write!(f, "REPLACED a newer request of the same owner took this place in the queue")
+            }
+            Self::SlotMoved => {
+                write!(f, "TRYAGAIN the slot of this lock is leaving the node, ask again")
+            }
+            Self::Demoted => {
+                write!(f, "UNBLOCKED this server became a replica, ask the new primary")
+            }
             Self::WrongType => {
                 write!(f, "WRONGTYPE Operation against a key holding the wrong kind of value")
             }
@@ -48,5 +82,11 @@ impl fmt::Display for Error {
             }
             Self::Internal => write!(f, "ERR internal error, see the server's log"),
         }
+    }
+}
+
+impl From<NotALock> for Error {
+    fn from(_: NotALock) -> Self {
+        Self::WrongType
     }
 }

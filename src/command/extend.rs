@@ -1,7 +1,7 @@
 //! `LOCK.EXTEND key owner ttl [fence]`: a new end for the holder's lease.
 
-use super::{Access, Answer, Arg, Change, Error, Limits, Reply, Spec, Stored, args};
-use crate::lock::{self, Extended, FenceClock, Moment, Proof, Ttl};
+use super::{Access, Answer, Arg, Change, Error, Limits, Reply, Spec, args};
+use crate::lock::{self, Extended, FenceClock, Moment, Proof, Stored, Ttl};
 
 pub(crate) static SPEC: Spec = Spec {
     name: c"lock.extend",

@@ -1,7 +1,7 @@
-//! `LOCK.INFO key`: who holds the lock, by which grant, for how long.
+//! `LOCK.INFO key`: who holds the lock, by which grant, for how long, and how many wait.
 
-use super::{Access, Arg, Error, Reply, Spec, Stored};
-use crate::lock::{FenceClock, Moment};
+use super::{Access, Arg, Error, Reply, Spec};
+use crate::lock::{FenceClock, Moment, Stored};
 
 pub(crate) static SPEC: Spec = Spec {
     name: c"lock.info",
@@ -12,9 +12,6 @@ pub(crate) static SPEC: Spec = Spec {
     access: Access::Read,
     args: &[Arg::KEY],
 };
-
-/// What stands for "no expiry", as in the server's own PTTL and PEXPIRETIME.
-const FOREVER: Reply<'_> = Reply::Integer(-1);
 
 #[derive(Debug)]
 pub(crate) struct Request;
@@ -27,6 +24,7 @@ impl Request {
     pub(crate) fn answer<'v>(
         &self,
         stored: Stored<'v>,
+        waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Reply<'v>, Error> {
@@ -35,14 +33,14 @@ impl Request {
             Some(deadline) => {
                 (Reply::number(deadline.millis_left(now)), Reply::number(deadline.millis()))
             }
-            None => (FOREVER, FOREVER),
+            None => (Reply::FOREVER, Reply::FOREVER),
         };
         Ok(Reply::Map(vec![
             ("owner", Reply::Bytes(hold.owner)),
             ("fence", Reply::number(hold.fence_number())),
             ("ttl", ttl),
             ("deadline", deadline),
-            ("waiters", Reply::Integer(0)),
+            ("waiters", Reply::count(waiters)),
         ]))
     }
 }
@@ -53,7 +51,7 @@ mod tests {
     use super::*;
 
     fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
-        Request::parse(&words(line))?.answer(stored, NOW, &mut FenceClock::new())
+        Request::parse(&words(line))?.answer(stored, 3, NOW, &mut FenceClock::new())
     }
 
     #[test]
@@ -79,7 +77,7 @@ mod tests {
             ("fence", Reply::number(held.fence_number)),
             ("ttl", Reply::Integer(5_000)),
             ("deadline", Reply::number(NOW.millis() + 5_000)),
-            ("waiters", Reply::Integer(0)),
+            ("waiters", Reply::Integer(3)),
         ];
         assert_eq!(fields, expected);
     }

@@ -17,8 +17,9 @@ pub(crate) mod info;
 pub(crate) mod release;
 mod reply;
 mod spec;
+pub(crate) mod waiters;
 
-use crate::lock::{Deadline, FenceClock, Grant, Hold, Moment, Ttl};
+use crate::lock::{Deadline, Grant, Ttl};
 
 pub(crate) use args::parse_integer;
 pub(crate) use error::Error;
@@ -26,43 +27,20 @@ pub(crate) use reply::Reply;
 pub(crate) use spec::{Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
-pub(crate) static ALL: [&Spec; 6] =
-    [&acquire::SPEC, &release::SPEC, &extend::SPEC, &check::SPEC, &info::SPEC, &help::SPEC];
+pub(crate) static ALL: [&Spec; 7] = [
+    &acquire::SPEC,
+    &release::SPEC,
+    &extend::SPEC,
+    &check::SPEC,
+    &info::SPEC,
+    &waiters::SPEC,
+    &help::SPEC,
+];
 
 /// What an operator allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     pub(crate) max_ttl: Ttl,
-}
-
-/// What the server found at the key.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Stored<'v> {
-    Nothing,
-    Text { value: &'v [u8], deadline: Option<Deadline> },
-    OtherType,
-}
-
-impl<'v> Stored<'v> {
-    /// The hold in force, if any. Whatever fence it carries is noted, so that no command sees a value
-    /// without the clock learning from it.
-    pub(crate) fn hold(
-        self,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Option<Hold<'v>>, Error> {
-        match self {
-            Self::Nothing => Ok(None),
-            Self::OtherType => Err(Error::WrongType),
-            Self::Text { value, deadline } => {
-                let hold = Hold::read(value, deadline);
-                if let Some(fence) = hold.fence {
-                    fences.observe(fence, now);
-                }
-                Ok(hold.in_force(now))
-            }
-        }
-    }
 }
 
 /// What is to be done to the key, and told to replicas and the append-only file.
@@ -95,7 +73,7 @@ mod testing {
     //! What the pages' tests share: a server's key, without the server.
 
     use super::*;
-    use crate::lock::Value;
+    use crate::lock::{FenceClock, Moment, Owner, Stored, Value};
 
     pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
     pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
@@ -111,7 +89,7 @@ mod testing {
         pub(super) fn by(owner: &str, left: u64) -> Self {
             let fence = FenceClock::new().mint(NOW).unwrap();
             Self {
-                value: Value::new(fence, crate::lock::Owner::new(owner.as_bytes()).unwrap()),
+                value: Value::new(fence, Owner::new(owner.as_bytes()).unwrap()),
                 deadline: Deadline::from_millis(NOW.millis().saturating_add(left)),
                 fence_number: fence.number(),
             }
@@ -135,27 +113,5 @@ mod testing {
     #[track_caller]
     pub(super) fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, text: &str) {
         assert_eq!(outcome.unwrap_err().to_string(), text);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::testing::*;
-    use super::*;
-
-    #[test]
-    fn a_lease_that_ran_out_is_a_free_lock_but_its_fence_is_learned() {
-        let held = Held::by("a", 10);
-        let mut fences = FenceClock::new();
-        let later = NOW.plus_millis(11);
-        assert_eq!(held.stored().hold(later, &mut fences), Ok(None));
-        let stepped_back = Moment::from_millis(NOW.millis() - 3_600_000);
-        assert!(fences.mint(stepped_back).unwrap().number() > held.fence_number);
-    }
-
-    #[test]
-    fn another_type_of_key_is_an_error() {
-        let outcome = Stored::OtherType.hold(NOW, &mut FenceClock::new());
-        assert_eq!(outcome, Err(Error::WrongType));
     }
 }

@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [fence]`: the lock given back by its holder.
 
-use super::{Access, Answer, Arg, Change, Error, Reply, Spec, Stored, args};
-use crate::lock::{self, FenceClock, Moment, Proof, Released};
+use super::{Access, Answer, Arg, Change, Error, Reply, Spec, args};
+use crate::lock::{self, FenceClock, Moment, Proof, Released, Stored};
 
 pub(crate) static SPEC: Spec = Spec {
     name: c"lock.release",

@@ -20,9 +20,16 @@ impl Reply<'_> {
     pub(super) const DONE: Self = Self::Integer(1);
     pub(super) const NOT_HOLDER: Self = Self::Integer(0);
 
+    /// No end, as in the server's own PTTL and PEXPIRETIME.
+    pub(super) const FOREVER: Self = Self::Integer(-1);
+
     /// Nothing the module counts comes near the end of the signed range.
     pub(crate) fn number(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    pub(crate) fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
     }
 }
 

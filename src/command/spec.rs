@@ -23,7 +23,7 @@ pub(crate) enum Access {
     None,
     /// Reads it.
     Read,
-    /// May create it, so it is refused when memory is out.
+    /// May create it, so it is refused when memory is out; and may wait for it.
     Insert,
     /// May change its expiry. Works when memory is out.
     Update,
@@ -36,6 +36,8 @@ pub(crate) struct Arg {
     pub(crate) name: &'static CStr,
     pub(crate) kind: ArgKind,
     pub(crate) optional: bool,
+    /// The word that a client puts in front of it.
+    pub(crate) keyword: Option<&'static CStr>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,10 +48,20 @@ pub(crate) enum ArgKind {
 }
 
 impl Arg {
-    pub(super) const KEY: Self = Self { name: c"key", kind: ArgKind::Key, optional: false };
-    pub(super) const OWNER: Self = Self { name: c"owner", kind: ArgKind::Text, optional: false };
-    pub(super) const TTL: Self = Self { name: c"ttl", kind: ArgKind::Integer, optional: false };
-    pub(super) const FENCE: Self = Self { name: c"fence", kind: ArgKind::Integer, optional: true };
+    pub(super) const KEY: Self = Self::needed(c"key", ArgKind::Key);
+    pub(super) const OWNER: Self = Self::needed(c"owner", ArgKind::Text);
+    pub(super) const TTL: Self = Self::needed(c"ttl", ArgKind::Integer);
+    pub(super) const FENCE: Self = Self::optional(c"fence", None);
+    pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
+    pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
+
+    const fn needed(name: &'static CStr, kind: ArgKind) -> Self {
+        Self { name, kind, optional: false, keyword: None }
+    }
+
+    const fn optional(name: &'static CStr, keyword: Option<&'static CStr>) -> Self {
+        Self { name, kind: ArgKind::Integer, optional: true, keyword }
+    }
 }
 
 impl Spec {
@@ -57,8 +69,10 @@ impl Spec {
     pub(crate) fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
         for arg in self.args {
-            let name = arg.name.to_string_lossy();
-            usage.push_str(&if arg.optional { format!(" [{name}]") } else { format!(" {name}") });
+            let words: Vec<_> =
+                arg.keyword.iter().chain([&arg.name]).map(|word| word.to_string_lossy()).collect();
+            let words = words.join(" ");
+            usage.push_str(&if arg.optional { format!(" [{words}]") } else { format!(" {words}") });
         }
         usage
     }
@@ -88,6 +102,8 @@ mod tests {
 
     #[test]
     fn usage_shows_what_may_be_left_out() {
-        assert_eq!(super::super::release::SPEC.usage(), "LOCK.RELEASE key owner [fence]");
+        let usages = ALL.map(Spec::usage);
+        assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
+        assert!(usages.contains(&"LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]".to_owned()));
     }
 }

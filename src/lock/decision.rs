@@ -24,15 +24,18 @@ pub(crate) enum Acquired<'r> {
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
     /// the lease if the retry moved it.
     Again { fence_number: u64, longer: Option<Deadline> },
-    /// Another owner has it.
+    /// Another owner has it, or others wait for it already.
     Busy,
     /// Free, but no fence is left below 2^53.
     NoFenceLeft,
 }
 
 /// The lock for `owner`, if it is free or already its own.
+///
+/// A free lock for which others wait is theirs (L4); `others` does not count the one whose turn it is.
 pub(crate) fn acquire<'r>(
     current: Option<&Hold<'_>>,
+    others: usize,
     owner: Owner<'r>,
     ttl: Ttl,
     now: Moment,
@@ -40,6 +43,7 @@ pub(crate) fn acquire<'r>(
 ) -> Acquired<'r> {
     let asked = Deadline::after(now, ttl);
     match current {
+        None if others > 0 => Acquired::Busy,
         None => match fences.mint(now) {
             Some(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
             None => Acquired::NoFenceLeft,
@@ -135,11 +139,13 @@ mod tests {
     #[test]
     fn a_free_lock_is_granted_with_the_next_fence() {
         let mut fences = FenceClock::new();
-        let Acquired::Granted(first) = acquire(None, owner("a"), ttl(5), NOW, &mut fences) else {
+        let Acquired::Granted(first) = acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences)
+        else {
             panic!("a free lock was refused")
         };
         assert_eq!(first.deadline, in_ms(5));
-        let Acquired::Granted(second) = acquire(None, owner("a"), ttl(5), NOW, &mut fences) else {
+        let Acquired::Granted(second) = acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences)
+        else {
             panic!("a free lock was refused")
         };
         assert!(first.fence < second.fence);
@@ -149,8 +155,17 @@ mod tests {
     fn another_owner_gets_nothing_and_no_fence_is_used() {
         let mut fences = FenceClock::new();
         let hold = held_by("a", Some(in_ms(9)));
-        assert_eq!(acquire(Some(&hold), owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        assert_eq!(acquire(Some(&hold), 0, owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
         assert_eq!(fences.mint(NOW).unwrap().number(), NOW.micros());
+    }
+
+    #[test]
+    fn a_free_lock_that_others_wait_for_is_not_for_the_taking() {
+        let mut fences = FenceClock::new();
+        assert_eq!(acquire(None, 1, owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        let hold = held_by("a", Some(in_ms(9)));
+        let again = acquire(Some(&hold), 1, owner("a"), ttl(5), NOW, &mut fences);
+        assert!(matches!(again, Acquired::Again { .. }));
     }
 
     #[test]
@@ -158,7 +173,7 @@ mod tests {
         let mut fences = FenceClock::new();
         let mut again = |deadline, asked| {
             let hold = held_by("a", deadline);
-            acquire(Some(&hold), owner("a"), ttl(asked), NOW, &mut fences)
+            acquire(Some(&hold), 0, owner("a"), ttl(asked), NOW, &mut fences)
         };
         let fence_number = Fence::FIRST.number();
         assert_eq!(
@@ -173,7 +188,7 @@ mod tests {
     #[test]
     fn a_free_lock_without_a_fence_left_is_not_granted() {
         let late = Moment::from_micros(Fence::LAST.number() + 1);
-        let outcome = acquire(None, owner("a"), ttl(5), late, &mut FenceClock::new());
+        let outcome = acquire(None, 0, owner("a"), ttl(5), late, &mut FenceClock::new());
         assert_eq!(outcome, Acquired::NoFenceLeft);
     }
 

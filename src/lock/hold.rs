@@ -10,7 +10,7 @@
 //! Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
 //! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
 
-use super::fence::Fence;
+use super::fence::{Fence, FenceClock};
 use super::lease::{Deadline, Moment};
 use super::owner::Owner;
 use std::ops::RangeInclusive;
@@ -57,6 +57,48 @@ impl<'v> Hold<'v> {
 
     pub(crate) fn matches(&self, proof: &Proof<'_>) -> bool {
         self.is_held_by(proof.owner) && proof.fence.is_none_or(|fence| fence == self.fence_number())
+    }
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Stored<'v> {
+    Nothing,
+    Text { value: &'v [u8], deadline: Option<Deadline> },
+    OtherType,
+}
+
+/// The key holds something that is no string, and so no lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotALock;
+
+impl<'v> Stored<'v> {
+    /// The hold in force, if any. Whatever fence the value carries is noted, so that nobody looks at a
+    /// value without the clock learning from it.
+    pub(crate) fn hold(
+        self,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Option<Hold<'v>>, NotALock> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::OtherType => Err(NotALock),
+            Self::Text { value, deadline } => {
+                let hold = Hold::read(value, deadline);
+                if let Some(fence) = hold.fence {
+                    fences.observe(fence, now);
+                }
+                Ok(hold.in_force(now))
+            }
+        }
+    }
+
+    /// The text as it is.
+    pub(crate) fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
+        match self {
+            Self::Text { value, deadline } => Some((value, deadline)),
+            Self::Nothing | Self::OtherType => None,
+        }
     }
 }
 
@@ -201,6 +243,23 @@ mod tests {
         assert_eq!(hold.in_force(now.plus_millis(1)), None);
         let forever = read(b"a");
         assert_eq!(forever.in_force(now.plus_millis(u64::MAX)), Some(forever));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_is_a_free_lock_but_its_fence_is_learned() {
+        let now = Moment::from_millis(1_763_000_000_000);
+        let deadline = Some(Deadline::from_millis(now.millis() - 1));
+        let stored = Stored::Text { value: b"1763000000000000:a", deadline };
+        let mut fences = FenceClock::new();
+        assert_eq!(stored.hold(now, &mut fences), Ok(None));
+        let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
+        assert_eq!(fences.mint(stepped_back).unwrap().number(), 1_763_000_000_000_001);
+    }
+
+    #[test]
+    fn another_type_of_key_is_no_lock() {
+        let now = Moment::from_millis(0);
+        assert_eq!(Stored::OtherType.hold(now, &mut FenceClock::new()), Err(NotALock));
     }
 
     proptest! {

@@ -20,8 +20,23 @@ impl Moment {
         Self { micros: millis.saturating_mul(MICROS_PER_MILLI) }
     }
 
+    /// The last microsecond of a millisecond that this begins.
+    pub(crate) const fn last_of_its_millisecond(self) -> Self {
+        Self { micros: self.micros.saturating_add(MICROS_PER_MILLI - 1) }
+    }
+
     pub(crate) const fn plus_millis(self, millis: u64) -> Self {
         Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+    }
+
+    /// Whole milliseconds from `earlier` to this; 0 if that is later.
+    pub(crate) const fn millis_since(self, earlier: Self) -> u64 {
+        self.micros.saturating_sub(earlier.micros) / MICROS_PER_MILLI
+    }
+
+    /// Whole milliseconds to let pass from `now` until this has come; 0 if it has.
+    pub(crate) const fn whole_millis_after(self, now: Self) -> u64 {
+        self.micros.saturating_sub(now.micros).div_ceil(MICROS_PER_MILLI)
     }
 
     pub(crate) const fn micros(self) -> u64 {
@@ -65,6 +80,32 @@ impl Ttl {
     }
 }
 
+/// How long a client is ready to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    Unlimited,
+    Millis(NonZeroU64),
+}
+
+impl Patience {
+    /// As bounded as a lease, and for the same reason.
+    pub(crate) const LONGEST_MILLIS: u64 = Ttl::LONGEST.millis();
+
+    /// 0 means without limit. `None` above [`Patience::LONGEST_MILLIS`].
+    pub(crate) fn from_millis(millis: u64) -> Option<Self> {
+        (millis <= Self::LONGEST_MILLIS)
+            .then(|| NonZeroU64::new(millis).map_or(Self::Unlimited, Self::Millis))
+    }
+
+    /// When it ends, if it began now.
+    pub(crate) const fn ends(self, now: Moment) -> Option<Moment> {
+        match self {
+            Self::Unlimited => None,
+            Self::Millis(millis) => Some(now.plus_millis(millis.get())),
+        }
+    }
+}
+
 /// When a lease ends, in unix milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline {
@@ -88,6 +129,10 @@ impl Deadline {
     /// still there: the millisecond of the deadline itself still belongs to the lease.
     pub(crate) const fn has_passed(self, now: Moment) -> bool {
         now.millis() > self.millis
+    }
+
+    pub(crate) const fn first_moment_after(self) -> Moment {
+        Moment::from_millis(self.millis.saturating_add(1))
     }
 
     pub(crate) const fn millis_left(self, now: Moment) -> u64 {
@@ -119,6 +164,16 @@ mod tests {
         let deadline = Deadline::after(Moment::from_millis(1_000), Ttl::from_millis(5).unwrap());
         assert!(!deadline.has_passed(Moment::from_micros(1_005_999)));
         assert!(deadline.has_passed(Moment::from_micros(1_006_000)));
+    }
+
+    #[test]
+    fn patience_0_has_no_end() {
+        assert_eq!(Patience::from_millis(0), Some(Patience::Unlimited));
+        assert_eq!(Patience::Unlimited.ends(Moment::from_millis(1)), None);
+        let five = Patience::from_millis(5).unwrap();
+        assert_eq!(five.ends(Moment::from_millis(1)), Some(Moment::from_millis(6)));
+        assert!(Patience::from_millis(Patience::LONGEST_MILLIS).is_some());
+        assert_eq!(Patience::from_millis(Patience::LONGEST_MILLIS + 1), None);
     }
 
     #[test]

@@ -32,11 +32,17 @@ mod decision;
 mod fence;
 mod hold;
 mod lease;
+#[cfg(test)]
+mod model;
 mod owner;
+mod queue;
+#[cfg(test)]
+mod simulation;
 
 pub(crate) use decision::{Acquired, Checked, Extended, Grant, Released};
 pub(crate) use decision::{acquire, check, extend, release};
 pub(crate) use fence::{Fence, FenceClock};
-pub(crate) use hold::{Hold, Proof, Value};
-pub(crate) use lease::{Deadline, Moment, Ttl};
-pub(crate) use owner::Owner;
+pub(crate) use hold::{Hold, NotALock, Proof, Stored, Value};
+pub(crate) use lease::{Deadline, Moment, Patience, Ttl};
+pub(crate) use owner::{KeptOwner, Owner};
+pub(crate) use queue::{Joined, Name, Next, Queues, Room, Seen, Waiter, WaiterId};

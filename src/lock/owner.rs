@@ -1,5 +1,8 @@
 //! The identity a client presents.
 
+use std::borrow::Borrow;
+use std::rc::Rc;
+
 /// 1 to 255 bytes of anything; nothing assumes text. An identity, not a secret: who may run the
 /// commands at all is the server's ACL's business.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +17,29 @@ impl<'a> Owner<'a> {
 
     pub(crate) const fn as_bytes(self) -> &'a [u8] {
         self.0
+    }
+}
+
+/// An owner that outlives the request it came with: that of a waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct KeptOwner(Rc<[u8]>);
+
+impl KeptOwner {
+    pub(crate) fn as_owner(&self) -> Owner<'_> {
+        Owner(&self.0)
+    }
+}
+
+impl From<Owner<'_>> for KeptOwner {
+    fn from(owner: Owner<'_>) -> Self {
+        Self(owner.0.into())
+    }
+}
+
+/// Lets a map of kept owners be asked for plain bytes.
+impl Borrow<[u8]> for KeptOwner {
+    fn borrow(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -2,11 +2,12 @@
 
 use super::api::api;
 use super::key::{Key, Mode};
+use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
-use super::{clock, log};
-use crate::command::{Answer, Error, Reply, Stored};
-use crate::lock::{FenceClock, Moment};
+use super::{alarm, clock, handoff, log};
+use crate::command::{Change, Error, Reply};
+use crate::lock::{FenceClock, Hold, Moment, Queues, Stored};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -20,6 +21,20 @@ pub(super) struct Call {
     argv: *mut *mut RedisModuleString,
     argc: usize,
     answered: Cell<bool>,
+}
+
+/// What a command that may change the lock comes to.
+pub(super) struct Decision<'r, T> {
+    pub(super) change: Change<'r>,
+    pub(super) outcome: T,
+    pub(super) standing: Standing,
+}
+
+/// What a client is told that it is: the holder, by the grant that the key held before; or anything else.
+#[derive(PartialEq, Eq)]
+pub(super) enum Standing {
+    Holder,
+    Other,
 }
 
 /// The words of a request; on the stack, because no command needs many.
@@ -59,28 +74,92 @@ impl Call {
     }
 
     /// Opens the key, which is the first argument of every command that has one, lets `decide` say what
-    /// is to become of it, does it, and replies.
-    pub(super) fn change_key<'r>(
+    /// is to become of it, does it, and passes on what `decide` has to say besides.
+    ///
+    /// `decide` is told how many wait for the lock. If any do, this is where a lock changes hands:
+    /// what may have happened to it is dealt with before, what was done to it now, after.
+    pub(super) fn change_key<'r, T>(
         &self,
-        decide: impl FnOnce(Stored<'_>, Moment, &mut FenceClock) -> Result<Answer<'r>, Error>,
+        decide: impl FnOnce(
+            Stored<'_>,
+            usize,
+            Moment,
+            &mut FenceClock,
+        ) -> Result<Decision<'r, T>, Error>,
+    ) -> Result<T, Error> {
+        let name = self.key_name()?;
+        let waiters = self.settle_if_dirty(name);
+        let mut key = Key::open(self.ctx, name, Mode::Write);
+        let (stored, now) = (key.stored(), clock::now());
+        let Decision { change, outcome, standing } =
+            self.consult(now, |fences| decide(stored, waiters, now, fences))?;
+        if standing == Standing::Holder {
+            hear_of(stored);
+        }
+        let changes = change != Change::Nothing;
+        key.apply(change)?;
+        drop(key);
+        if waiters > 0 && changes {
+            self.settle(name);
+        }
+        Ok(outcome)
+    }
+
+    /// Opens the key and replies with what `look` makes of it, and of the number of those who wait.
+    pub(super) fn read_key(
+        &self,
+        look: impl for<'v> FnOnce(
+            Stored<'v>,
+            usize,
+            Moment,
+            &mut FenceClock,
+        ) -> Result<Reply<'v>, Error>,
     ) -> Result<(), Error> {
-        let mut key = self.open_key(Mode::Write)?;
+        let name = self.key_name()?;
+        let waiters = self.in_queues(name, |queues, db, key| queues.waiters_for(db, key));
+        let evicted = self.in_queues(name, |queues, db, key| queues.evicted(db, key));
+        let key = Key::open(self.ctx, name, Mode::Read);
+        // What is about to become of the lock, a command that only reads cannot do, but it can tell.
+        let stored = match (key.stored(), &evicted) {
+            (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
+            (Stored::Text { value, .. }, _) if self.is_given_back(name, value) => Stored::Nothing,
+            (stored, _) => stored,
+        };
         let now = clock::now();
-        let answer = self.consult(now, |fences| decide(key.stored(), now, fences))?;
-        key.apply(answer.change)?;
-        self.reply(&answer.reply);
+        let reply = self.consult(now, |fences| look(stored, waiters, now, fences))?;
+        if let Reply::Integer(_) = reply {
+            hear_of(stored); // a check, answered with the fence
+        }
+        self.reply(&reply);
         Ok(())
     }
 
-    /// Opens the key and replies with what `look` makes of it.
-    pub(super) fn read_key(
+    /// Replies with what `look` makes of the queue.
+    pub(super) fn read_queue(
         &self,
-        look: impl for<'v> FnOnce(Stored<'v>, Moment, &mut FenceClock) -> Result<Reply<'v>, Error>,
+        look: impl for<'q> FnOnce(&'q Queues<Parked>, i32, &'q [u8]) -> Reply<'q>,
     ) -> Result<(), Error> {
-        let key = self.open_key(Mode::Read)?;
-        let now = clock::now();
-        let reply = self.consult(now, |fences| look(key.stored(), now, fences))?;
-        self.reply(&reply);
+        let name = self.key_name()?;
+        let key = Key::open(self.ctx, name, Mode::Read);
+        if let Stored::OtherType = key.stored() {
+            return Err(Error::WrongType);
+        }
+        // Replying writes into the client's buffer and calls nobody back.
+        self.in_queues(name, |queues, db, key| self.reply(&look(queues, db, key)));
+        Ok(())
+    }
+
+    /// Parks the client in the lock's queue; nil where that is not possible.
+    pub(super) fn wait(&self, wait: &Wait<'_>) -> Result<(), Error> {
+        let name = self.key_name()?;
+        // SAFETY: an argument of this command.
+        let key = unsafe { bytes_of(name) };
+        if park::park(self.ctx, self.db(), key, wait)? {
+            self.answered.set(true);
+            self.settle_if_dirty(name);
+        } else {
+            self.reply(&Reply::Nil);
+        }
         Ok(())
     }
 
@@ -108,9 +187,51 @@ impl Call {
         outcome
     }
 
-    fn open_key(&self, mode: Mode) -> Result<Key<'_>, Error> {
-        let &name = self.strings().get(1).ok_or(Error::WrongArity)?;
-        Ok(Key::open(self.ctx, name, mode))
+    /// How many wait for the lock, once whatever may have happened to it has had its effect.
+    fn settle_if_dirty(&self, name: *mut RedisModuleString) -> usize {
+        if STATE.next_given_back().is_some() {
+            // SAFETY: an argument of this command.
+            handoff::take_back_first(self.ctx, self.db(), unsafe { bytes_of(name) });
+        }
+        if STATE.with_queues(|queues| queues.is_empty()) {
+            return 0;
+        }
+        if self.in_queues(name, |queues, db, key| queues.is_dirty(db, key)) {
+            self.settle(name);
+        }
+        self.in_queues(name, |queues, db, key| queues.waiters_for(db, key))
+    }
+
+    fn is_given_back(&self, name: *mut RedisModuleString, value: &[u8]) -> bool {
+        // SAFETY: an argument of this command.
+        let key = unsafe { bytes_of(name) };
+        STATE.is_given_back(self.db(), key, Hold::read(value, None).fence)
+    }
+
+    fn settle(&self, name: *mut RedisModuleString) {
+        // SAFETY: an argument of this command.
+        handoff::settle(self.ctx, self.db(), unsafe { bytes_of(name) });
+        alarm::set(self.ctx);
+    }
+
+    fn in_queues<T>(
+        &self,
+        name: *mut RedisModuleString,
+        body: impl FnOnce(&mut Queues<Parked>, i32, &[u8]) -> T,
+    ) -> T {
+        let db = self.db();
+        // SAFETY: an argument of this command.
+        let key = unsafe { bytes_of(name) };
+        STATE.with_queues(|queues| body(queues, db, key))
+    }
+
+    fn db(&self) -> c_int {
+        // SAFETY: takes the context of this command.
+        unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) }
+    }
+
+    fn key_name(&self) -> Result<*mut RedisModuleString, Error> {
+        self.strings().get(1).copied().ok_or(Error::WrongArity)
     }
 
     fn strings(&self) -> &[*mut RedisModuleString] {
@@ -120,6 +241,15 @@ impl Call {
         // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns,
         // which is after this `Call` is gone.
         unsafe { slice::from_raw_parts(self.argv, self.argc) }
+    }
+}
+
+/// Somebody counts on the grant that the key holds: even if the waiter that it was made to never hears of it,
+/// it is not taken back.
+fn hear_of(stored: Stored<'_>) {
+    let fence = stored.seen().and_then(|(value, _)| Hold::read(value, None).fence);
+    if let Some(fence) = fence {
+        STATE.heard(fence.number());
     }
 }
 

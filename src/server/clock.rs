@@ -7,10 +7,22 @@ use crate::lock::Moment;
 use redis_module::raw;
 
 pub(super) fn now() -> Moment {
-    if let Some(microseconds) = optional!(RedisModule_Microseconds) {
-        // SAFETY: takes nothing, reads the server's clock.
-        return Moment::from_micros(u64::try_from(unsafe { microseconds() }).unwrap_or(0));
-    }
+    in_micros().unwrap_or_else(in_millis)
+}
+
+/// The same, and never earlier than it really is: for what may end late but not early. Redis 7.0 and before
+/// tell whole milliseconds.
+pub(super) fn now_or_later() -> Moment {
+    in_micros().unwrap_or_else(|| in_millis().last_of_its_millisecond())
+}
+
+fn in_micros() -> Option<Moment> {
+    let microseconds = optional!(RedisModule_Microseconds)?;
+    // SAFETY: takes nothing, reads the server's clock.
+    Some(Moment::from_micros(u64::try_from(unsafe { microseconds() }).unwrap_or(0)))
+}
+
+fn in_millis() -> Moment {
     // SAFETY: as above.
     let millis: raw::mstime_t = unsafe { api!(RedisModule_Milliseconds)() };
     Moment::from_millis(u64::try_from(millis).unwrap_or(0))

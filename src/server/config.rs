@@ -4,9 +4,10 @@
 use super::api::optional;
 use super::guard;
 use crate::command::{Limits, parse_integer};
-use crate::lock::Ttl;
+use crate::lock::{Room, Ttl};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::ops::RangeInclusive;
 use std::ptr;
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -14,32 +15,28 @@ use std::sync::atomic::{AtomicI64, Ordering};
 struct Setting {
     /// Without the `leasehold.` that the server puts in front.
     name: &'static CStr,
-    min: i64,
-    max: i64,
+    bounds: RangeInclusive<i64>,
     default: i64,
     /// Atomic only to be a static: there is one thread.
     value: AtomicI64,
 }
 
-static MAX_TTL: Setting = Setting {
-    name: c"max-ttl",
-    min: 1,
-    max: Ttl::LONGEST.millis().cast_signed(),
-    default: Ttl::USUAL_LIMIT.millis().cast_signed(),
-    value: AtomicI64::new(0),
-};
+static MAX_TTL: Setting = Setting::new(
+    c"max-ttl",
+    1..=Ttl::LONGEST.millis().cast_signed(),
+    Ttl::USUAL_LIMIT.millis().cast_signed(),
+);
+static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 5_000);
+static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 10_000);
+static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 10_000);
 
-static FENCE_MARGIN: Setting = Setting {
-    name: c"fence-margin",
-    min: 0,
-    max: 3_600_000,
-    default: 5_000,
-    value: AtomicI64::new(0),
-};
-
-static SETTINGS: [&Setting; 2] = [&MAX_TTL, &FENCE_MARGIN];
+static SETTINGS: [&Setting; 4] = [&MAX_TTL, &FENCE_MARGIN, &MAX_WAITERS, &MAX_WAITERS_PER_LOCK];
 
 impl Setting {
+    const fn new(name: &'static CStr, bounds: RangeInclusive<i64>, default: i64) -> Self {
+        Self { name, bounds, default, value: AtomicI64::new(default) }
+    }
+
     fn get(&self) -> u64 {
         self.value.load(Ordering::Relaxed).unsigned_abs()
     }
@@ -51,6 +48,12 @@ impl Setting {
 
 pub(super) fn limits() -> Limits {
     Limits { max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT) }
+}
+
+/// How many may wait.
+pub(super) fn room() -> Room {
+    let count = |setting: &Setting| usize::try_from(setting.get()).unwrap_or(usize::MAX);
+    Room { for_all: count(&MAX_WAITERS), per_lock: count(&MAX_WAITERS_PER_LOCK) }
 }
 
 /// How far above the clock the fences of a new process, or a new primary, begin.
@@ -72,9 +75,10 @@ pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
             .get(1)
             .and_then(|value| parse_integer(value))
             .and_then(|value| i64::try_from(value).ok())
-            .filter(|value| (setting.min..=setting.max).contains(value))
+            .filter(|value| setting.bounds.contains(value))
             .ok_or_else(|| {
-                format!("argument {shown} must be from {} to {}", setting.min, setting.max)
+                let (min, max) = (setting.bounds.start(), setting.bounds.end());
+                format!("argument {shown} must be from {min} to {max}")
             })?;
         setting.set(value);
     }
@@ -98,8 +102,8 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
                 setting.name.as_ptr(),
                 setting.value.load(Ordering::Relaxed),
                 raw::REDISMODULE_CONFIG_DEFAULT,
-                setting.min,
-                setting.max,
+                *setting.bounds.start(),
+                *setting.bounds.end(),
                 Some(get),
                 Some(set),
                 None,

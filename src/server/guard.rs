@@ -10,6 +10,7 @@
 
 use super::call::Call;
 use super::log;
+use super::respond::respond;
 use super::state::STATE;
 use crate::command::{Error, Reply};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -39,6 +40,14 @@ pub(super) fn command(
         call.reply(&Reply::Error(error));
     }
     // The reply has told the client; any other status would only be logged by nobody.
+    status(true)
+}
+
+/// Runs one callback that answers a client that was blocked. `body` replies last of all.
+pub(super) fn reply(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) -> c_int {
+    if caught(entry, body).is_none() {
+        respond(ctx, &Reply::Error(Error::Internal));
+    }
     status(true)
 }
 

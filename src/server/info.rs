@@ -22,6 +22,8 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             panics_caught: STATE.panics_caught.get(),
             fences_refused: fences.refused(),
             fence_ahead_us: fences.ahead_micros(clock::now()),
+            waiters: STATE.with_queues(|queues| queues.waiters()).try_into().unwrap_or(u64::MAX),
+            evictions_restored: STATE.evictions_restored.get(),
         };
         // SAFETY: the context is the one the server is calling with. An empty name makes the section
         // bear the module's.

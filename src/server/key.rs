@@ -9,8 +9,8 @@
 
 use super::api::api;
 use super::{guard, replicate};
-use crate::command::{Change, Error, Stored};
-use crate::lock::{Deadline, Grant, Value};
+use crate::command::{Change, Error};
+use crate::lock::{Deadline, Grant, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -94,19 +94,27 @@ impl Key<'_> {
             Change::Lease(deadline) => self.lease(deadline)?,
             Change::Free => self.free()?,
         }
-        // SAFETY: context and name are those of the command being executed.
-        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
+        self.signal();
         Ok(())
     }
 
     fn grant(&mut self, grant: &Grant<'_>) -> Result<(), Error> {
         let value = OwnedString::new(self.ctx, Value::new(grant.fence, grant.owner).as_bytes());
-        replicate::set(self.ctx, self.name, value.string, grant.deadline)?;
+        replicate::set(self.ctx, self.name, value.string, Some(grant.deadline))?;
+        self.write(&value);
+        self.expire_at(grant.deadline);
+        Ok(())
+    }
+
+    fn write(&mut self, value: &OwnedString) {
         // SAFETY: the handle is open for writing; the server takes its own share of the string.
         let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string) };
         debug_assert_eq!(outcome, guard::status(true));
-        self.expire_at(grant.deadline);
-        Ok(())
+    }
+
+    fn signal(&self) {
+        // SAFETY: context and name are those the key was opened with.
+        unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
     }
 
     fn lease(&mut self, deadline: Deadline) -> Result<(), Error> {
@@ -114,8 +122,24 @@ impl Key<'_> {
         // The whole value once more, and not just its expiry, so that what replicas are told is one
         // command with one meaning, whatever they missed.
         let value = OwnedString::new(self.ctx, value);
-        replicate::set(self.ctx, self.name, value.string, deadline)?;
+        replicate::set(self.ctx, self.name, value.string, Some(deadline))?;
         self.expire_at(deadline);
+        Ok(())
+    }
+
+    /// Writes a lock back that the server evicted.
+    pub(super) fn restore(
+        &mut self,
+        value: &[u8],
+        deadline: Option<Deadline>,
+    ) -> Result<(), Error> {
+        let value = OwnedString::new(self.ctx, value);
+        replicate::set(self.ctx, self.name, value.string, deadline)?;
+        self.write(&value);
+        if let Some(deadline) = deadline {
+            self.expire_at(deadline);
+        }
+        self.signal();
         Ok(())
     }
 

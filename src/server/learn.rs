@@ -9,51 +9,20 @@
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
 
-use super::api::api;
 use super::call::bytes_of;
 use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
-use super::{authority, clock, guard};
-use crate::command::Stored;
-use crate::lock::{Hold, Value};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
-use std::ffi::{CStr, c_char, c_int};
-
-/// `expire` comes with every `SET … PXAT`, `loaded` with every key of an RDB file. Not the class of `set`:
-/// plain SETs should not pay for us.
-const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC | raw::REDISMODULE_NOTIFY_LOADED;
-
-/// Subscribes; false if the server will not have it.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: the callback has the signature the server calls.
-    let outcome =
-        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, CLASSES, Some(key_event)) };
-    outcome == guard::status(true)
-}
+use super::{authority, clock};
+use crate::lock::{Hold, Stored, Value};
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 
 /// Starts or stops to learn, as the server is a replica, or is loading, or not.
 pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: bool) {
     STATE.learning.set(loading || authority::is_replica(ctx));
 }
 
-unsafe extern "C" fn key_event(
-    ctx: *mut RedisModuleCtx,
-    class: c_int,
-    event: *const c_char,
-    key: *mut RedisModuleString,
-) -> c_int {
-    guard::value("key-event", guard::status(true), || {
-        // SAFETY: the server names every event.
-        let applied = class == raw::REDISMODULE_NOTIFY_LOADED
-            || unsafe { CStr::from_ptr(event) } == c"expire";
-        if applied && STATE.learning.get() {
-            learn(ctx, key);
-        }
-        guard::status(true)
-    })
-}
-
-fn learn(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
+/// Takes note of the fence in a key that was given an expiry, or loaded.
+pub(super) fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     // A string of our own: while loading, the server's may lie on its stack, which an opened key must not
     // outlive.
     // SAFETY: the key's name lives as long as this callback.

@@ -1,6 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
-use super::{clock, config, guard, learn};
+use super::{alarm, clock, config, events, guard, handoff, learn};
+use crate::command::Error;
 use crate::server::api::api;
 use crate::server::state::STATE;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -38,6 +39,10 @@ unsafe extern "C" fn role_changed(
         learn::while_told(ctx, false);
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             raise_fences();
+        } else {
+            // Most servers have sent them away already; some leave it to the module.
+            handoff::send_all_away(Error::Demoted);
+            alarm::set(ctx);
         }
     });
 }
@@ -54,6 +59,8 @@ unsafe extern "C" fn loading(
         learn::while_told(ctx, !ended.contains(&stage));
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             raise_fences();
+            // What the keys hold may be new altogether.
+            events::mark_all(ctx, &[None]);
         }
     });
 }

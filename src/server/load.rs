@@ -6,7 +6,9 @@
 use super::api::api;
 use super::call::Call;
 use super::state::STATE;
-use super::{api, config, guard, info, learn, lifecycle, log, register, replicate};
+use super::{
+    alarm, api, config, events, guard, info, learn, lifecycle, log, policy, register, replicate,
+};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 
@@ -55,8 +57,11 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 
 /// Called by the server, by this name, before the module is unloaded.
 #[unsafe(no_mangle)]
-pub(super) extern "C" fn RedisModule_OnUnload(_ctx: *mut RedisModuleCtx) -> c_int {
+///
+/// The server itself refuses to while anybody waits; on its way down some call this all the same.
+pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", guard::status(false), || {
+        alarm::stop(ctx);
         guard::stop_listening();
         guard::status(true)
     })
@@ -74,12 +79,18 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     config::from_arguments(&call.all_words())?;
     config::register(ctx)?;
     register::commands(ctx).map_err(|name| format!("the server refused the command {name}"))?;
-    if !(info::register(ctx) && learn::subscribe(ctx) && lifecycle::subscribe(ctx)) {
+    if !(info::register(ctx)
+        && events::subscribe(ctx)
+        && lifecycle::subscribe(ctx)
+        && alarm::subscribe(ctx))
+    {
         return Err("the server refused a callback".to_owned());
     }
     // SAFETY: the context is the one the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options()) };
     learn::while_told(ctx, false);
+    policy::subscribe(ctx);
+    policy::warn_if_evicting(ctx);
     lifecycle::raise_fences();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())

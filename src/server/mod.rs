@@ -2,22 +2,26 @@
 //!
 //! The server calls the module on its main thread, one call at a time, at these places:
 //!
-//! | the server          | calls                                     | which                                |
-//! |---------------------|-------------------------------------------|--------------------------------------|
-//! | loads the module    | `load::RedisModule_OnLoad`                | registers all the others             |
-//! | gets a command      | `entry::*`                                | parse, open the key, decide, apply   |
-//! | changes its role    | `lifecycle::role_changed`                 | raises the fence clock               |
-//! | loads its data      | `lifecycle::loading`                      | raises the fence clock at the end    |
-//! | gives a key an expiry, or loads one | `learn::key_event`        | learns fences as a replica, or while loading |
-//! | answers INFO        | `info::section`                           |                                      |
-//! | reads or sets a configuration | `config::get`, `config::set`    |                                      |
-//! | unloads the module  | `load::RedisModule_OnUnload`              |                                      |
+//! | the server                           | calls                     | which                               |
+//! |--------------------------------------|---------------------------|-------------------------------------|
+//! | loads or unloads the module          | `load::*`                 | registers all the others            |
+//! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
+//! | changes, expires, evicts or loads a key | `events::key_event`    | marks contended locks, learns fences |
+//! | flushes or swaps databases           | `events::*`               | marks contended locks               |
+//! | has done what was in progress        | `events::job`             | settles marked locks                |
+//! | reaches the moment of the timer      | `alarm::ring`             | the same, and ends patience         |
+//! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
+//! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
+//! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
+//! | answers INFO                         | `info::section`           |                                     |
+//! | reads, sets or changes configuration | `config::*`, `policy::changed` |                                |
 //!
 //! Each of them begins in [`guard`], which no panic passes.
 //!
 //! Functions of the server are called through [`api::api!`]: one .so serves every server, so each may
 //! be missing; what cannot be done without is checked once, at load.
 
+mod alarm;
 mod api;
 mod authority;
 mod call;
@@ -25,13 +29,17 @@ mod clock;
 mod config;
 mod entropy;
 mod entry;
+mod events;
 mod guard;
+mod handoff;
 mod info;
 mod key;
 mod learn;
 mod lifecycle;
 mod load;
 mod log;
+mod park;
+mod policy;
 mod register;
 mod replicate;
 mod respond;

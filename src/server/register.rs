@@ -3,18 +3,21 @@
 use super::api::{api, optional};
 use super::entry::{self, Entry};
 use super::{guard, log};
-use crate::command::{Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, release};
+use crate::command::{
+    Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, release, waiters,
+};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 6] = [
+static COMMANDS: [(&Spec, Entry); 7] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&check::SPEC, entry::check),
     (&info::SPEC, entry::info),
+    (&waiters::SPEC, entry::waiters),
     (&help::SPEC, entry::help),
 ];
 
@@ -30,7 +33,12 @@ pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     })
 }
 
+/// With the first flags that the server takes: it refuses a command for one unknown flag.
 fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
+    flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
+}
+
+fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
     let key = c_int::from(spec.access != Access::None);
     // SAFETY: the strings are static; the entry has the signature the server calls.
     let outcome = unsafe {
@@ -38,7 +46,7 @@ fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
             ctx,
             spec.name.as_ptr(),
             Some(entry),
-            flags(spec.access).as_ptr(),
+            flags.as_ptr(),
             key,
             key,
             key,
@@ -47,13 +55,13 @@ fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
     outcome == guard::status(true)
 }
 
-/// Flags that every supported server knows; an unknown one would make it refuse the command.
-const fn flags(access: Access) -> &'static CStr {
+const fn flags(access: Access) -> &'static [&'static CStr] {
     match access {
-        Access::None => c"fast allow-loading allow-stale",
-        Access::Read => c"readonly fast",
-        Access::Insert => c"write deny-oom fast",
-        Access::Update | Access::Delete => c"write fast",
+        Access::None => &[c"fast allow-loading allow-stale"],
+        Access::Read => &[c"readonly fast"],
+        // Redis 6.2 does not know "blocking".
+        Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
+        Access::Update | Access::Delete => &[c"write fast"],
     }
 }
 
@@ -109,7 +117,8 @@ const fn categories(access: Access) -> &'static CStr {
     match access {
         Access::None => c"fast",
         Access::Read => c"read fast",
-        Access::Insert | Access::Update | Access::Delete => c"write fast",
+        Access::Insert => c"write fast blocking",
+        Access::Update | Access::Delete => c"write fast",
     }
 }
 
@@ -148,6 +157,7 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
         name: arg.name.as_ptr(),
         type_,
         key_spec_index,
+        token: arg.keyword.map_or(ptr::null(), CStr::as_ptr),
         flags: optional.cast_signed(),
         ..NO_MORE_ARGS
     }

@@ -20,8 +20,14 @@ pub(super) fn set(
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
     value: *mut RedisModuleString,
-    deadline: Deadline,
+    deadline: Option<Deadline>,
 ) -> Result<(), Error> {
+    let Some(deadline) = deadline else {
+        // SAFETY: the format takes two strings; the server takes its own share of them.
+        return accepted(unsafe {
+            api!(RedisModule_Replicate)(ctx, SET.as_ptr(), c"ss".as_ptr(), name, value)
+        });
+    };
     // SAFETY: the format takes two strings, a C string and a long long, which is what follows; the server
     // takes its own share of the strings.
     accepted(unsafe {

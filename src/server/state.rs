@@ -1,9 +1,13 @@
-//! What the module remembers between two calls: the fence clock, and the counters.
+//! What the module remembers between two calls: the fence clock, who waits, the counters.
 //!
 //! The keyspace is the only state of a lock; nothing here is needed to know who holds one.
 
-use crate::lock::{FenceClock, Moment};
-use std::cell::Cell;
+use super::alarm::Alarm;
+use super::handoff::GiveBack;
+use super::park::{Handles, Parked};
+use crate::lock::{Fence, FenceClock, Moment, Queues};
+use std::cell::{Cell, LazyCell, RefCell};
+use std::collections::{BTreeSet, HashMap};
 
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
@@ -13,6 +17,12 @@ pub(super) static STATE: State = State {
     panics_caught: Cell::new(0),
     learning: Cell::new(false),
     complained: Cell::new(None),
+    queues: LazyCell::new(|| RefCell::new(Queues::new())),
+    parked: LazyCell::new(RefCell::default),
+    given_back: RefCell::new(Vec::new()),
+    unheard: RefCell::new(BTreeSet::new()),
+    evictions_restored: Cell::new(0),
+    alarm: Cell::new(None),
 };
 
 pub(super) struct State {
@@ -22,6 +32,13 @@ pub(super) struct State {
     pub(super) learning: Cell<bool>,
     /// When the log last heard of a fence that was refused.
     complained: Cell<Option<Moment>>,
+    queues: LazyCell<RefCell<Queues<Parked>>>,
+    parked: LazyCell<RefCell<Handles>>,
+    given_back: RefCell<Vec<GiveBack>>,
+    /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
+    unheard: RefCell<BTreeSet<u64>>,
+    pub(super) evictions_restored: Cell<u64>,
+    pub(super) alarm: Cell<Option<Alarm>>,
 }
 
 // SAFETY: the server calls every entry of a module on its main thread (with io-threads too: those
@@ -37,6 +54,12 @@ impl State {
         self.panics_caught.set(0);
         self.learning.set(false);
         self.complained.set(None);
+        self.with_queues(|queues| *queues = Queues::new());
+        self.with_parked(HashMap::clear);
+        self.given_back.borrow_mut().clear();
+        self.unheard.borrow_mut().clear();
+        self.evictions_restored.set(0);
+        self.alarm.set(None);
     }
 
     /// Lends the fence clock out. The clock is copied and put back, so that even a nested call, should a
@@ -46,6 +69,44 @@ impl State {
         let outcome = body(&mut fences);
         self.fences.set(fences);
         outcome
+    }
+
+    /// Lends the queues out. `body` must not call the server, which could call back for them.
+    pub(super) fn with_queues<T>(&self, body: impl FnOnce(&mut Queues<Parked>) -> T) -> T {
+        body(&mut self.queues.borrow_mut())
+    }
+
+    /// Lends the handles of those who wait out, on the same condition.
+    pub(super) fn with_parked<T>(&self, body: impl FnOnce(&mut Handles) -> T) -> T {
+        body(&mut self.parked.borrow_mut())
+    }
+
+    /// A waiter was granted the lock, and is about to be told.
+    pub(super) fn not_heard_yet(&self, fence: Fence) {
+        self.unheard.borrow_mut().insert(fence.number());
+    }
+
+    /// Somebody was told of the grant with this fence. False if somebody had been before.
+    pub(super) fn heard(&self, fence_number: u64) -> bool {
+        self.unheard.borrow_mut().remove(&fence_number)
+    }
+
+    pub(super) fn give_back(&self, grant: GiveBack) {
+        self.given_back.borrow_mut().push(grant);
+    }
+
+    pub(super) fn take_given_back(&self, which: impl Fn(&GiveBack) -> bool) -> Vec<GiveBack> {
+        self.given_back.borrow_mut().extract_if(.., |grant| which(grant)).collect()
+    }
+
+    /// Whether this grant is about to be taken back.
+    pub(super) fn is_given_back(&self, db: i32, key: &[u8], fence: Option<Fence>) -> bool {
+        let given_back = self.given_back.borrow();
+        given_back.iter().any(|grant| grant.is_of(db, key) && Some(grant.fence) == fence)
+    }
+
+    pub(super) fn next_given_back(&self) -> Option<Moment> {
+        self.given_back.borrow().iter().map(|grant| grant.due).min()
     }
 
     /// Whether a minute has passed since this last said yes: clients must not be able to fill the log.

@@ -1,0 +1,45 @@
+//! What is always true of the queues, whatever has happened; for tests to ask after every step.
+
+#![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
+
+use super::{Due, QueueId, Queues};
+use std::collections::HashMap;
+
+impl<P> Queues<P> {
+    /// Whether everything points at what it should.
+    #[track_caller]
+    pub(in crate::lock) fn check(&self) {
+        let mut waiters = 0;
+        let mut dues = 0;
+        for (index, queue) in &self.queues {
+            let id = QueueId(index);
+            assert_eq!(self.id_of(queue.name.db, &queue.name.key), Some(id), "found by its name");
+            assert!(queue.look.is_some() || self.dirty.contains(&id), "never forgotten: {queue:?}");
+            dues += queue.look.into_iter().count();
+            assert!(queue.look.is_none_or(|look| self.dues.contains(&(look, Due::Look(id)))));
+            let mut before = None;
+            let mut next = queue.head;
+            let mut length = 0;
+            while let Some(at) = next {
+                let place = &self.waiters[at.0];
+                assert_eq!((place.queue, place.before), (id, before), "linked both ways");
+                assert_eq!(queue.owners.get(&place.waiter.owner), Some(&at), "found by its owner");
+                let gives_up = place.waiter.gives_up;
+                dues += gives_up.into_iter().count();
+                assert!(gives_up.is_none_or(|end| self.dues.contains(&(end, Due::Patience(at)))));
+                length += 1;
+                before = next;
+                next = place.behind;
+            }
+            assert!(length > 0, "no queue is empty");
+            assert_eq!(queue.tail, before);
+            assert_eq!(queue.owners.len(), length, "every owner waits once");
+            waiters += length;
+        }
+        assert_eq!(self.waiters.len(), waiters, "whoever waits is in a queue");
+        assert_eq!(self.dues.len(), dues, "nothing is due but looks and ends of patience");
+        assert_eq!(self.names.values().map(HashMap::len).sum::<usize>(), self.queues.len());
+        assert!(self.names.values().all(|keys| !keys.is_empty()));
+        assert!(self.dirty.iter().all(|id| self.queues.contains(id.0)), "what is dirty exists");
+    }
+}

@@ -1,0 +1,49 @@
+//! What may come of a request to wait, and of a lock for which somebody waits.
+
+use super::{Waiter, WaiterId};
+use crate::lock::fence::Fence;
+use crate::lock::hold::Stored;
+use crate::lock::lease::Deadline;
+
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Joined<P> {
+    /// At the tail.
+    Queued(WaiterId),
+    /// In the place of a former request of the same owner, which is to be sent away.
+    InPlaceOf(WaiterId, P),
+}
+
+/// What has become of a lock, for the caller to carry out before it asks again.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Next<P> {
+    /// The lock is free, and this one is next: write the grant, and tell.
+    Grant { waiter: Waiter<P>, fence: Fence, deadline: Deadline },
+    /// The holder itself was waiting, as when it was granted the lock by other means: tell it the fence, and
+    /// write the lease if it became longer.
+    Again { waiter: Waiter<P>, fence_number: u64, longer: Option<Deadline> },
+    /// The server evicted a lock that is held: write it back as it was.
+    Restore(Seen),
+    /// This one's patience ended before its turn came: tell it nil.
+    GaveUp(Waiter<P>),
+    /// The lock is free, but there is no fence to give: tell it so.
+    NoFenceLeft(Waiter<P>),
+    /// The lock is held; the queue will be dirty again when that may change.
+    Held,
+    /// Nobody waits.
+    Nobody,
+}
+
+/// A value and its expiry, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    pub(crate) value: Box<[u8]>,
+    pub(crate) deadline: Option<Deadline>,
+}
+
+impl Seen {
+    pub(crate) fn as_stored(&self) -> Stored<'_> {
+        Stored::Text { value: &self.value, deadline: self.deadline }
+    }
+}

@@ -1,0 +1,425 @@
+use super::super::fence::Fence;
+use super::*;
+use crate::lock::Value;
+
+const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+const KEY: &[u8] = b"orders:42";
+const ROOMY: Room = Room { for_all: usize::MAX, per_lock: usize::MAX };
+
+/// A waiter's connection is a number.
+type Connection = u32;
+
+fn in_ms(millis: u64) -> Moment {
+    NOW.plus_millis(millis)
+}
+
+fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
+    Waiter {
+        owner: Owner::new(owner.as_bytes()).unwrap().into(),
+        ttl: Ttl::from_millis(30).unwrap(),
+        since: NOW,
+        gives_up: None,
+        parked: connection,
+    }
+}
+
+fn with_patience(millis: u64, waiter: Waiter<Connection>) -> Waiter<Connection> {
+    Waiter { gives_up: Some(in_ms(millis)), ..waiter }
+}
+
+#[track_caller]
+fn join(queues: &mut Queues<Connection>, waiter: Waiter<Connection>) -> WaiterId {
+    match queues.join(0, KEY, waiter) {
+        Joined::Queued(id) => id,
+        Joined::InPlaceOf(..) => panic!("nobody of this owner waited"),
+    }
+}
+
+/// A queue of these owners, whose connections are numbered from 1.
+fn queue_of(owners: &[&str]) -> (Queues<Connection>, Vec<WaiterId>) {
+    let mut queues = Queues::new();
+    let ids =
+        owners.iter().zip(1..).map(|(owner, number)| join(&mut queues, waiter(owner, number)));
+    let ids = ids.collect();
+    (queues, ids)
+}
+
+#[track_caller]
+fn assert_queue(queues: &Queues<Connection>, connections: &[Connection]) {
+    queues.check();
+    let waiting: Vec<_> = queues.queue(0, KEY).map(|waiter| waiter.parked).collect();
+    assert_eq!(waiting, connections);
+    assert_eq!(queues.waiters_for(0, KEY), connections.len());
+}
+
+fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
+    let deadline = deadline.map(|end| Deadline::from_millis(end.millis()));
+    Stored::Text { value: owner.as_bytes(), deadline }
+}
+
+fn settle_at(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Next<Connection> {
+    queues.settle(0, KEY, stored, now, &mut FenceClock::new())
+}
+
+fn settle(queues: &mut Queues<Connection>, stored: Stored<'_>) -> Next<Connection> {
+    settle_at(queues, stored, NOW)
+}
+
+#[track_caller]
+fn assert_held(queues: &mut Queues<Connection>, stored: Stored<'_>) {
+    let next = settle(queues, stored);
+    assert!(matches!(next, Next::Held), "{next:?}");
+    queues.check();
+}
+
+#[track_caller]
+fn assert_granted(next: Next<Connection>, connection: Connection) {
+    match next {
+        Next::Grant { waiter, .. } => assert_eq!(waiter.parked, connection),
+        other => panic!("{connection} was not granted the lock: {other:?}"),
+    }
+}
+
+#[test]
+fn a_free_lock_goes_to_those_who_wait_in_the_order_in_which_they_came() {
+    let (mut queues, _) = queue_of(&["b", "c", "a"]);
+    for connection in [1, 2, 3] {
+        assert_granted(settle(&mut queues, Stored::Nothing), connection);
+    }
+    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Nobody));
+}
+
+#[test]
+fn a_grant_has_the_next_fence_and_its_lease_starts_now() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let mut fences = FenceClock::new();
+    let next = queues.settle(0, KEY, Stored::Nothing, in_ms(7), &mut fences);
+    let Next::Grant { fence, deadline, .. } = next else { panic!("not granted: {next:?}") };
+    assert_eq!(fence.number(), in_ms(7).micros());
+    assert_eq!(deadline, Deadline::from_millis(in_ms(37).millis()));
+}
+
+#[test]
+fn a_lease_that_ran_out_frees_the_lock_whatever_the_key_still_says() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(NOW)));
+    assert_granted(settle_at(&mut queues, held_by("x", Some(NOW)), in_ms(1)), 1);
+}
+
+#[test]
+fn whoever_leaves_from_wherever_leaves_no_gap() {
+    for (gone, left) in [(0, [2, 3]), (1, [1, 3]), (2, [1, 2])] {
+        let (mut queues, ids) = queue_of(&["a", "b", "c"]);
+        assert_eq!(queues.leave(ids[gone]).unwrap().owner, waiter(["a", "b", "c"][gone], 0).owner);
+        assert_queue(&queues, &left);
+        assert!(queues.leave(ids[gone]).is_none(), "nobody leaves twice");
+        join(&mut queues, waiter("d", 4));
+        assert_queue(&queues, &[left[0], left[1], 4]);
+    }
+}
+
+#[test]
+fn sent_away_they_leave_from_the_head_on() {
+    let (mut queues, _) = queue_of(&["a", "b"]);
+    assert_eq!(queues.leave_first(0, KEY).unwrap().parked, 1);
+    assert_eq!(queues.leave_first(0, KEY).unwrap().parked, 2);
+    assert!(queues.leave_first(0, KEY).is_none());
+}
+
+#[test]
+fn all_leave_one_by_one_from_all_queues() {
+    let (mut queues, _) = queue_of(&["a", "b"]);
+    let _ = queues.join(1, KEY, waiter("a", 3));
+    let mut gone: Vec<_> = queues.leave_all().into_iter().map(|waiter| waiter.parked).collect();
+    gone.sort_unstable();
+    assert_eq!(gone, [1, 2, 3]);
+    queues.check();
+    assert!(queues.is_empty());
+}
+
+#[test]
+fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
+    let mut queues = Queues::new();
+    let former = join(&mut queues, with_patience(10, waiter("a", 1)));
+    join(&mut queues, waiter("b", 2));
+    let ttl = Ttl::from_millis(99).unwrap();
+    let again = Waiter { ttl, since: in_ms(5), ..with_patience(20, waiter("a", 3)) };
+    assert_eq!(queues.join(0, KEY, again), Joined::InPlaceOf(former, 1));
+    assert_queue(&queues, &[3, 2]);
+    let first = queues.queue(0, KEY).next().unwrap();
+    assert_eq!((first.ttl, first.since, first.gives_up), (ttl, NOW, Some(in_ms(20))));
+    assert!(queues.wake(in_ms(19), usize::MAX).is_empty(), "the former patience counts no more");
+    assert_eq!(queues.wake(in_ms(20), usize::MAX).len(), 1);
+}
+
+#[test]
+fn the_same_owner_may_wait_for_several_locks() {
+    let (mut queues, _) = queue_of(&["a"]);
+    for (db, key) in [(1, KEY), (0, b"another")] {
+        assert!(matches!(queues.join(db, key, waiter("a", 2)), Joined::Queued(_)));
+    }
+    assert_queue(&queues, &[1]);
+    assert_eq!(queues.waiters(), 3);
+}
+
+#[test]
+fn there_is_room_up_to_either_limit() {
+    let (queues, _) = queue_of(&["a", "b"]);
+    let has_room = |key, for_all, per_lock| {
+        let owner = Owner::new(b"c").unwrap();
+        queues.has_room(0, key, owner, Room { for_all, per_lock })
+    };
+    assert!(has_room(KEY, 3, 3));
+    assert!(!has_room(KEY, 2, 3));
+    assert!(!has_room(KEY, 3, 2));
+    assert!(has_room(b"another", 3, 1));
+    assert!(!has_room(b"another", 2, 1));
+    assert!(!has_room(b"another", 3, 0));
+}
+
+#[test]
+fn who_waits_already_needs_no_room() {
+    let (queues, _) = queue_of(&["a", "b"]);
+    let none = Room { for_all: 0, per_lock: 0 };
+    assert!(queues.has_room(0, KEY, Owner::new(b"a").unwrap(), none));
+    assert!(!queues.has_room(1, KEY, Owner::new(b"a").unwrap(), none));
+    assert!(queues.has_room(1, KEY, Owner::new(b"a").unwrap(), ROOMY));
+}
+
+#[test]
+fn a_lock_somebody_begins_to_wait_for_is_dirty_until_it_was_looked_at() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert!(queues.is_dirty(0, KEY));
+    assert_held(&mut queues, held_by("x", None));
+    assert!(!queues.is_dirty(0, KEY));
+    join(&mut queues, waiter("b", 2));
+    assert!(!queues.has_dirty(), "whoever joins a queue changes nothing about the lock");
+}
+
+#[test]
+fn a_mark_is_for_a_lock_that_somebody_waits_for() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", None));
+    assert!(!queues.mark(1, KEY) && !queues.mark(0, b"another") && !queues.has_dirty());
+    assert!(queues.mark(0, KEY) && queues.is_dirty(0, KEY));
+    assert!(!queues.is_dirty(1, KEY));
+    let name = queues.take_dirty().unwrap();
+    assert_eq!((name.db, &*name.key), (0, KEY));
+    assert!(queues.take_dirty().is_none() && !queues.has_dirty());
+}
+
+#[test]
+fn a_flush_marks_every_lock_of_its_database_or_of_all() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let _ = queues.join(1, KEY, waiter("a", 2));
+    let mut dirty_after = |db| {
+        while queues.take_dirty().is_some() {}
+        queues.mark_all(db);
+        [queues.is_dirty(0, KEY), queues.is_dirty(1, KEY)]
+    };
+    assert_eq!(dirty_after(Some(0)), [true, false]);
+    assert_eq!(dirty_after(Some(1)), [false, true]);
+    assert_eq!(dirty_after(Some(2)), [false, false]);
+    assert_eq!(dirty_after(None), [true, true]);
+}
+
+#[test]
+fn patience_ends_on_time_and_in_batches_the_soonest_first() {
+    let mut queues = Queues::new();
+    for (number, millis) in (1..).zip([40, 10, 30, 20]) {
+        join(&mut queues, with_patience(millis, waiter(&number.to_string(), number)));
+    }
+    join(&mut queues, waiter("without limit", 5));
+    assert_held(&mut queues, held_by("x", None));
+    let mut wake = |millis, at_most| {
+        let ended = queues.wake(in_ms(millis), at_most);
+        queues.check();
+        ended.into_iter().map(|waiter| waiter.parked).collect::<Vec<_>>()
+    };
+    assert_eq!(wake(9, 10), []);
+    assert_eq!(wake(10, 10), [2]);
+    assert_eq!(wake(999, 2), [4, 3]);
+    assert_eq!(wake(999, 2), [1]);
+    assert_queue(&queues, &[5]);
+}
+
+#[test]
+fn a_held_lock_is_looked_at_when_its_lease_is_over_and_not_before() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    assert_eq!(queues.next_due(), Some(in_ms(51)));
+    let _ = queues.wake(in_ms(50), usize::MAX);
+    assert!(!queues.has_dirty());
+    let _ = queues.wake(in_ms(51), usize::MAX);
+    assert!(queues.is_dirty(0, KEY));
+}
+
+#[test]
+fn a_held_lock_is_looked_at_every_second_at_the_latest() {
+    let (mut queues, _) = queue_of(&["a"]);
+    for stored in [held_by("x", Some(in_ms(60_000))), held_by("x", None), Stored::OtherType] {
+        assert_held(&mut queues, stored);
+        assert_eq!(queues.next_due(), Some(in_ms(1_000)));
+    }
+}
+
+#[test]
+fn a_clock_set_back_makes_every_lock_be_looked_at() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let _ = queues.wake(in_ms(3_600_000), usize::MAX);
+    let _ = settle_at(&mut queues, held_by("x", None), in_ms(3_600_000));
+    let _ = queues.wake(NOW, usize::MAX);
+    assert!(queues.is_dirty(0, KEY));
+    assert_held(&mut queues, held_by("x", None));
+    assert_eq!(queues.next_due(), Some(in_ms(1_000)));
+}
+
+#[test]
+fn what_is_postponed_is_left_alone_until_then() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert!(queues.mark(0, KEY));
+    queues.postpone(0, KEY, in_ms(10));
+    queues.check();
+    assert!(!queues.has_dirty());
+    assert_eq!(queues.next_due(), Some(in_ms(10)));
+    let _ = queues.wake(in_ms(10), usize::MAX);
+    assert_eq!(queues.take_dirty().unwrap().db, 0);
+    queues.postpone(0, b"another", in_ms(10));
+}
+
+#[test]
+fn an_evicted_lock_is_put_back_as_it_was_last_seen() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    assert_held(&mut queues, held_by("x", Some(in_ms(60))));
+    assert!(queues.mark_evicted(0, KEY) && !queues.mark_evicted(1, KEY));
+    let next = settle_at(&mut queues, Stored::Nothing, in_ms(60));
+    let Next::Restore(Seen { value, deadline }) = next else { panic!("not put back: {next:?}") };
+    assert_eq!(&*value, b"x");
+    assert_eq!(deadline, Some(Deadline::from_millis(in_ms(60).millis())));
+    assert_granted(settle(&mut queues, Stored::Nothing), 1);
+}
+
+#[test]
+fn an_evicted_lock_whose_lease_is_over_is_free() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    queues.mark_evicted(0, KEY);
+    assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(51)), 1);
+}
+
+#[test]
+fn an_evicted_lock_is_not_put_back_after_a_flush() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", None));
+    queues.mark_evicted(0, KEY);
+    queues.mark_all(Some(0));
+    assert_granted(settle(&mut queues, Stored::Nothing), 1);
+}
+
+#[test]
+fn an_evicted_lock_is_put_back_although_another_database_was_flushed() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", None));
+    queues.mark_evicted(0, KEY);
+    queues.mark_all(Some(1));
+    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Restore { .. }));
+}
+
+#[test]
+fn a_lock_taken_since_its_eviction_is_not_put_back_later() {
+    for taken in [held_by("y", None), Stored::OtherType] {
+        let (mut queues, _) = queue_of(&["a"]);
+        assert_held(&mut queues, held_by("x", None));
+        queues.mark_evicted(0, KEY);
+        assert_held(&mut queues, taken);
+        assert_granted(settle(&mut queues, Stored::Nothing), 1);
+    }
+}
+
+#[test]
+fn a_deleted_lock_is_not_put_back() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", None));
+    queues.mark(0, KEY);
+    assert_granted(settle(&mut queues, Stored::Nothing), 1);
+}
+
+#[test]
+fn the_holder_itself_waits_no_longer_and_is_told_its_fence() {
+    let (mut queues, _) = queue_of(&["b", "a"]);
+    let value = Value::new(Fence::FIRST, Owner::new(b"a").unwrap());
+    let deadline = Some(Deadline::from_millis(in_ms(10).millis()));
+    let stored = Stored::Text { value: value.as_bytes(), deadline };
+    match settle(&mut queues, stored) {
+        Next::Again { waiter, fence_number, longer } => {
+            assert_eq!((waiter.parked, fence_number), (2, Fence::FIRST.number()));
+            assert_eq!(longer, Some(Deadline::from_millis(in_ms(30).millis())));
+        }
+        other => panic!("not told: {other:?}"),
+    }
+    assert_held(&mut queues, stored);
+    assert_queue(&queues, &[1]);
+}
+
+#[test]
+fn the_holder_of_a_foreign_lock_is_told_fence_0_and_a_longer_lease_stays() {
+    let (mut queues, _) = queue_of(&["a"]);
+    for deadline in [None, Some(in_ms(31))] {
+        match settle(&mut queues, held_by("a", deadline)) {
+            Next::Again { fence_number: 0, longer: None, .. } => {}
+            other => panic!("not told: {other:?}"),
+        }
+        join(&mut queues, waiter("a", 1));
+    }
+}
+
+#[test]
+fn whose_patience_ended_before_its_turn_is_not_granted_the_lock() {
+    let mut queues = Queues::new();
+    join(&mut queues, with_patience(10, waiter("a", 1)));
+    join(&mut queues, with_patience(11, waiter("b", 2)));
+    match settle_at(&mut queues, Stored::Nothing, in_ms(10)) {
+        Next::GaveUp(waiter) => assert_eq!(waiter.parked, 1),
+        other => panic!("it gave up: {other:?}"),
+    }
+    assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(10)), 2);
+}
+
+#[test]
+fn without_a_fence_left_each_is_told_so() {
+    let (mut queues, _) = queue_of(&["a", "b"]);
+    let late = Moment::from_micros(Fence::LAST.number() + 1);
+    for connection in [1, 2] {
+        match settle_at(&mut queues, Stored::Nothing, late) {
+            Next::NoFenceLeft(waiter) => assert_eq!(waiter.parked, connection),
+            other => panic!("there is no fence: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_key_of_another_type_keeps_them_waiting() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, Stored::OtherType);
+    assert_queue(&queues, &[1]);
+    assert_granted(settle(&mut queues, Stored::Nothing), 1);
+}
+
+#[test]
+fn nothing_is_kept_when_everybody_is_gone() {
+    let mut queues = Queues::new();
+    let patient = |number: Connection| with_patience(10, waiter(&number.to_string(), number));
+    let ids: Vec<_> = (1..=1_000).map(|number| join(&mut queues, patient(number))).collect();
+    assert_held(&mut queues, held_by("x", Some(in_ms(5))));
+    queues.mark_evicted(0, KEY);
+    for id in ids {
+        assert!(queues.leave(id).is_some());
+    }
+    queues.check();
+    assert!(queues.is_empty() && !queues.has_dirty() && queues.next_due().is_none());
+    assert_eq!((queues.waiters.capacity(), queues.queues.capacity()), (0, 0));
+    assert!(queues.names.is_empty());
+    join(&mut queues, waiter("a", 1));
+    assert_granted(settle(&mut queues, Stored::Nothing), 1);
+}

@@ -1,0 +1,197 @@
+//! What really happened to the locks, and whether it was allowed to: L1 to L4, each in the one place
+//! where it could be broken.
+//!
+//! Neither the queues nor the model are asked: this is written from what the server did to its keys and
+//! from what clients were told.
+
+use super::super::fence::Fence;
+use super::super::lease::{Deadline, Moment};
+use super::super::model::{Client, LockName};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    owner: &'static str,
+    fence: u64,
+    deadline: Option<u64>,
+    /// It was released, deleted, overwritten, removed when it had run out, or given back.
+    is_over: bool,
+    /// The server took the key; the lock itself is still held.
+    was_evicted: bool,
+    /// Somebody was told that the lock is his.
+    was_told: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    name: LockName,
+    owner: &'static str,
+    /// Smaller is earlier.
+    ticket: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct History {
+    holds: BTreeMap<LockName, Hold>,
+    /// The largest fence that anybody was told of, per lock.
+    told: BTreeMap<LockName, u64>,
+    turns: BTreeMap<Client, Turn>,
+    tickets: u64,
+}
+
+impl History {
+    /// A new grant: to a client that waited, or to one whose request was answered at once.
+    pub(super) fn granted(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        fence: Fence,
+        deadline: Deadline,
+        waiter: Option<Client>,
+        now: Moment,
+    ) {
+        let (fence, deadline) = (fence.number(), deadline.millis());
+        if let Some(former) = self.holds.get(&name) {
+            let has_run_out = former.deadline.is_some_and(|deadline| now.millis() > deadline);
+            // Of a lock that nobody waited for, nothing is remembered; evicted, it is gone.
+            let is_forgotten = former.was_evicted && waiter.is_none();
+            assert!(
+                former.is_over || has_run_out || is_forgotten,
+                "L1: {name:?} was granted to {owner} while held: {former:?}"
+            );
+        }
+        let told = self.told.get(&name).copied().unwrap_or(0);
+        assert!(fence > told, "L2: {name:?}: fence {fence} after {told}");
+        let turn = waiter.map(|client| self.turns.remove(&client).expect("L4: it waits"));
+        for (client, other) in self.turns.iter().filter(|(_, other)| other.name == name) {
+            let is_overtaken = turn.is_none_or(|turn| other.ticket < turn.ticket);
+            assert!(!is_overtaken, "L4: {name:?} was granted to {owner}; {client} came before");
+        }
+        if let Some(turn) = turn {
+            assert_eq!((turn.name, turn.owner), (name, owner), "L4: granted what it waits for");
+        }
+        self.wrote(name, owner, fence, Some(deadline));
+    }
+
+    /// The key holds something else now, by whatever means.
+    pub(super) fn wrote(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        fence: u64,
+        deadline: Option<u64>,
+    ) {
+        let hold =
+            Hold { owner, fence, deadline, is_over: false, was_evicted: false, was_told: false };
+        self.holds.insert(name, hold);
+    }
+
+    /// The lease ends elsewhere.
+    pub(super) fn moved(&mut self, name: LockName, deadline: Option<u64>) {
+        if let Some(hold) = self.holds.get_mut(&name) {
+            hold.deadline = deadline;
+        }
+    }
+
+    /// Released by a request that showed this much.
+    pub(super) fn released(&mut self, name: LockName, owner: &'static str, shown: Option<u64>) {
+        let hold = self.holds.get(&name).expect("L3: what is released is held");
+        let is_holder = hold.owner == owner && shown.is_none_or(|shown| shown == hold.fence);
+        assert!(is_holder && !hold.is_over, "L3: {owner} released {name:?}: {hold:?}");
+        self.over(name);
+    }
+
+    /// Given back, because the one it was granted to never heard of it.
+    pub(super) fn given_back(&mut self, name: LockName, fence: u64) {
+        let hold = self.holds.get(&name).expect("what is given back is held");
+        assert_eq!(hold.fence, fence, "L1: another grant of {name:?} was given back: {hold:?}");
+        assert!(!hold.was_told, "L1: {name:?} was given back, but somebody counts on it: {hold:?}");
+        self.over(name);
+    }
+
+    /// Extended on the request of this owner: returns the fence of its grant.
+    pub(super) fn extended(&mut self, name: LockName, owner: &'static str) -> u64 {
+        let hold = self.holds.get_mut(&name).expect("L3: what is extended is held");
+        assert!(hold.owner == owner && !hold.is_over, "L3: {owner} extended {name:?}: {hold:?}");
+        hold.was_told = true;
+        hold.fence
+    }
+
+    /// Deleted, or found to have run out and removed.
+    pub(super) fn over(&mut self, name: LockName) {
+        if let Some(hold) = self.holds.get_mut(&name) {
+            hold.is_over = true;
+        }
+    }
+
+    pub(super) fn flushed(&mut self, db: Option<i32>) {
+        for (name, hold) in &mut self.holds {
+            hold.is_over |= db.is_none_or(|db| db == name.0);
+        }
+    }
+
+    /// The server took the key. `is_remembered` says that the module knows what it held.
+    pub(super) fn evicted(&mut self, name: LockName, is_remembered: bool) {
+        if let Some(hold) = self.holds.get_mut(&name) {
+            hold.was_evicted = true;
+            hold.is_over |= !is_remembered;
+        }
+    }
+
+    /// An evicted lock is back. Not always what was evicted: the module may have missed a change.
+    pub(super) fn restored(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        fence: u64,
+        deadline: Option<u64>,
+    ) {
+        match self.holds.get_mut(&name) {
+            Some(hold) if hold.fence == fence && hold.owner == owner && !hold.is_over => {
+                hold.was_evicted = false;
+            }
+            _ => self.wrote(name, owner, fence, deadline),
+        }
+    }
+
+    /// The databases of two locks of the same key change places, and what was evicted is not moved.
+    pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
+        let mut take = |name| self.holds.remove(&name).filter(|hold| !hold.was_evicted);
+        let (from_one, from_other) = (take(one), take(other));
+        self.holds.extend(from_one.map(|hold| (other, hold)));
+        self.holds.extend(from_other.map(|hold| (one, hold)));
+    }
+
+    /// Somebody was told that it holds the lock, by this fence.
+    pub(super) fn told(&mut self, name: LockName, fence: u64, is_learned: bool) {
+        if let Some(hold) = self.holds.get_mut(&name)
+            && hold.fence == fence
+        {
+            hold.was_told = true;
+        }
+        if is_learned {
+            let told = self.told.entry(name).or_default();
+            *told = fence.max(*told);
+        }
+    }
+
+    pub(super) fn joined(&mut self, client: Client, name: LockName, owner: &'static str) {
+        self.tickets += 1;
+        let turn = Turn { name, owner, ticket: self.tickets };
+        self.turns.insert(client, turn);
+    }
+
+    pub(super) fn took_over(&mut self, client: Client, former: Client) {
+        let turn = self.turns.remove(&former).expect("who is replaced waits");
+        self.turns.insert(client, turn);
+    }
+
+    pub(super) fn owner_of(&self, client: Client) -> &'static str {
+        self.turns.get(&client).expect("it waits").owner
+    }
+
+    /// It waits no longer, and was not granted the lock.
+    pub(super) fn left(&mut self, client: Client) {
+        assert!(self.turns.remove(&client).is_some(), "{client} left, but did not wait");
+    }
+}

@@ -1,0 +1,97 @@
+//! One timer of the server's for everything that is due at some time.
+//!
+//! It exists only while something is due: a timer keeps a module from being unloaded.
+
+use super::api::api;
+use super::state::STATE;
+use super::{clock, guard, handoff};
+use crate::lock::Moment;
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
+use std::ffi::c_void;
+use std::ptr;
+
+/// No alarm is set further away: every contended lock is looked at each second.
+const FURTHEST_MILLIS: u64 = 2_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Alarm {
+    timer: RedisModuleTimerID,
+    rings: Moment,
+}
+
+/// Sets the alarm to the next thing due, if it is not set to that already.
+pub(super) fn set(ctx: *mut RedisModuleCtx) {
+    let due = next_due();
+    let alarm = STATE.alarm.get();
+    // One that rings too early only finds nothing to do, and is set again.
+    let is_soon_enough = match (alarm, due) {
+        (Some(alarm), Some(due)) => alarm.rings <= due,
+        (alarm, None) => alarm.is_none(),
+        (None, Some(_)) => false,
+    };
+    if is_soon_enough {
+        return;
+    }
+    stop(ctx);
+    if let Some(rings) = due {
+        start(ctx, rings);
+    }
+}
+
+fn start(ctx: *mut RedisModuleCtx, rings: Moment) {
+    let millis = rings.whole_millis_after(clock::now());
+    let period = i64::try_from(millis).unwrap_or(i64::MAX);
+    // SAFETY: the callback has the signature the server calls, and needs no data.
+    let timer = unsafe { api!(RedisModule_CreateTimer)(ctx, period, Some(ring), ptr::null_mut()) };
+    STATE.alarm.set(Some(Alarm { timer, rings }));
+}
+
+pub(super) fn stop(ctx: *mut RedisModuleCtx) {
+    if let Some(alarm) = STATE.alarm.take() {
+        // SAFETY: created in `set` and forgotten above; it has not rung, because `ring` forgets it first.
+        unsafe { api!(RedisModule_StopTimer)(ctx, alarm.timer, ptr::null_mut()) };
+    }
+}
+
+fn next_due() -> Option<Moment> {
+    let queued =
+        STATE.with_queues(
+            |queues| {
+                if queues.has_dirty() { Some(clock::now()) } else { queues.next_due() }
+            },
+        );
+    queued.into_iter().chain(STATE.next_given_back()).min()
+}
+
+/// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
+/// wait would wait an hour longer. The server's own routine goes by a clock that never steps: it notices an
+/// alarm that is further away than any can be, and sets it anew.
+pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
+    // SAFETY: the callback has the signature the server calls.
+    let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, Some(routine)) };
+    outcome == guard::status(true)
+}
+
+unsafe extern "C" fn routine(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _stage: u64,
+    _info: *mut c_void,
+) {
+    guard::event("routine", || match STATE.alarm.get() {
+        Some(alarm) if alarm.rings > clock::now().plus_millis(FURTHEST_MILLIS) => {
+            stop(ctx);
+            start(ctx, clock::now());
+        }
+        // As a rule it is set already.
+        _ => set(ctx),
+    });
+}
+
+unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
+    // First of all, whatever happens then: the server frees a timer that has rung, and stopping it would free
+    // it again.
+    STATE.alarm.set(None);
+    guard::event("alarm", || handoff::work(ctx));
+}

@@ -1,0 +1,189 @@
+//! The hand-off: a lock passes to the oldest waiter in one step.
+//!
+//! Commands settle the lock they changed before they return, so that release and grant are one
+//! transaction for replicas and the append-only file. Everything else (deletion by others, expiry, a flush)
+//! only marks the lock, and [`work`] settles it right after: in a job of the server's where it has them
+//! (7.2 on), else in the timer. Writing inside a notification would put the grant before the deletion that
+//! made it possible, and replicas would lose the lock.
+
+use super::api::api;
+use super::authority::{self, Authority};
+use super::key::{Key, Mode, OwnedString};
+use super::park::{self, Outcome};
+use super::state::STATE;
+use super::{alarm, clock};
+use crate::command::{Change, Error};
+use crate::lock::{
+    self, Fence, Grant, KeptOwner, Moment, Name, Next, Proof, Released, Seen, Waiter,
+};
+use redis_module::raw::RedisModuleCtx;
+
+/// A grant that nobody heard of.
+#[derive(Debug)]
+pub(super) struct GiveBack {
+    pub(super) name: Name,
+    pub(super) owner: KeptOwner,
+    pub(super) fence: Fence,
+    /// When to try.
+    pub(super) due: Moment,
+}
+
+impl GiveBack {
+    pub(super) fn is_of(&self, db: i32, key: &[u8]) -> bool {
+        self.name.db == db && *self.name.key == *key
+    }
+}
+
+/// How long to wait before asking again whether the module may write.
+const PAUSE_MILLIS: u64 = 10;
+
+/// How many waiters are told, and how many locks settled, before other clients have their turn again.
+const AT_ONCE: usize = 500;
+
+/// Does what is due: sends away those whose patience has ended, takes back what nobody heard of, settles what
+/// is dirty. Called from contexts of the module's own, whose selected database is nobody's.
+pub(super) fn work(ctx: *mut RedisModuleCtx) {
+    let ended = STATE.with_queues(|queues| queues.wake(clock::now(), AT_ONCE));
+    for waiter in ended {
+        park::answer(waiter, Outcome::GaveUp);
+    }
+    let now = clock::now();
+    // One that is due later than any can be was put off before the clock was set back.
+    let latest = now.plus_millis(PAUSE_MILLIS);
+    for grant in STATE.take_given_back(|grant| grant.due <= now || grant.due > latest) {
+        if select(ctx, grant.name.db) {
+            take_back(ctx, grant);
+        }
+    }
+    for _ in 0..AT_ONCE {
+        let Some(name) = STATE.with_queues(|queues| queues.take_dirty()) else { break };
+        if select(ctx, name.db) {
+            settle(ctx, name.db, &name.key);
+        }
+    }
+    alarm::set(ctx);
+}
+
+/// Takes note of a grant to be taken back; not at once, because the server is in the middle of ending a
+/// connection.
+pub(super) fn give_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
+    STATE.give_back(grant);
+    alarm::set(ctx);
+}
+
+/// Gives the lock to whoever is next, until it is held or nobody waits. The database is the selected one.
+pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8]) {
+    let name = OwnedString::new(ctx, key);
+    // Each turn but the last takes one out of the queue, or puts an evicted lock back.
+    loop {
+        match authority::over(ctx, name.string()) {
+            Authority::Yes => {}
+            Authority::NotNow => {
+                let until = clock::now().plus_millis(PAUSE_MILLIS);
+                STATE.with_queues(|queues| queues.postpone(db, key, until));
+                return;
+            }
+            Authority::Replica => return send_away(db, key, Error::Demoted),
+            Authority::NotOurs => return send_away(db, key, Error::SlotMoved),
+        }
+        let mut opened = Key::open(ctx, name.string(), Mode::Write);
+        let (stored, now) = (opened.stored(), clock::now());
+        let next = STATE.with_queues(|queues| {
+            STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
+        });
+        match next {
+            Next::Held | Next::Nobody => return,
+            Next::GaveUp(waiter) => park::answer(waiter, Outcome::GaveUp),
+            Next::NoFenceLeft(waiter) => {
+                park::answer(waiter, Outcome::Refused(Error::NoFenceLeft));
+            }
+            Next::Again { waiter, fence_number, longer } => {
+                STATE.heard(fence_number);
+                let change = longer.map_or(Change::Nothing, Change::Lease);
+                conclude(&mut opened, change, waiter, Outcome::Again { fence_number });
+            }
+            Next::Grant { waiter, fence, deadline } => {
+                let owner = waiter.owner.clone();
+                let grant = Grant { owner: owner.as_owner(), fence, deadline };
+                let name = Name { db, key: key.into() };
+                conclude(
+                    &mut opened,
+                    Change::Grant(grant),
+                    waiter,
+                    Outcome::Granted { name, fence },
+                );
+            }
+            Next::Restore(seen) => restore(&mut opened, &seen),
+        }
+    }
+}
+
+fn conclude(
+    opened: &mut Key<'_>,
+    change: Change<'_>,
+    waiter: Waiter<super::park::Parked>,
+    outcome: Outcome,
+) {
+    match opened.apply(change) {
+        Ok(()) => park::answer(waiter, outcome),
+        Err(error) => park::answer(waiter, Outcome::Refused(error)),
+    }
+}
+
+/// Puts an evicted lock back as it was.
+fn restore(opened: &mut Key<'_>, seen: &Seen) {
+    if opened.restore(&seen.value, seen.deadline).is_ok() {
+        STATE.evictions_restored.set(STATE.evictions_restored.get().saturating_add(1));
+    }
+}
+
+fn send_away(db: i32, key: &[u8], error: Error) {
+    while let Some(waiter) = STATE.with_queues(|queues| queues.leave_first(db, key)) {
+        park::answer(waiter, Outcome::Refused(error));
+    }
+}
+
+/// Sends everybody away: this server no longer decides.
+pub(super) fn send_all_away(error: Error) {
+    for waiter in STATE.with_queues(|queues| queues.leave_all()) {
+        park::answer(waiter, Outcome::Refused(error));
+    }
+}
+
+/// Takes back what nobody heard of before a command looks at the lock: otherwise its owner could come back, be
+/// told that it holds the lock, and lose it. The database is the selected one.
+pub(super) fn take_back_first(ctx: *mut RedisModuleCtx, db: i32, key: &[u8]) {
+    for grant in STATE.take_given_back(|grant| grant.is_of(db, key)) {
+        take_back(ctx, grant);
+    }
+}
+
+fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
+    let name = OwnedString::new(ctx, &grant.name.key);
+    match authority::over(ctx, name.string()) {
+        Authority::Yes => {}
+        Authority::NotNow => {
+            let due = clock::now().plus_millis(PAUSE_MILLIS);
+            return STATE.give_back(GiveBack { due, ..grant });
+        }
+        // Whoever decides now has the grant too, if it got that far; the lease ends it.
+        Authority::Replica | Authority::NotOurs => return,
+    }
+    let mut opened = Key::open(ctx, name.string(), Mode::Write);
+    let now: Moment = clock::now();
+    let hold = STATE.with_fences(|fences| opened.stored().hold(now, fences)).ok().flatten();
+    let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
+    if lock::release(hold.as_ref(), &proof) == Released::Released
+        && opened.apply(Change::Free).is_ok()
+    {
+        drop(opened);
+        settle(ctx, grant.name.db, &grant.name.key);
+    }
+}
+
+/// Makes the lock's database the selected one. Never in the context of a client's command: it would stay
+/// selected for the client.
+fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
+    // SAFETY: takes a valid context and a number.
+    unsafe { api!(RedisModule_SelectDb)(ctx, db) == super::guard::status(true) }
+}

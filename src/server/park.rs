@@ -1,0 +1,260 @@
+//! Connections that wait: the life of one blocked client.
+//!
+//! ```text
+//!            RM_BlockClient                 RM_UnblockClient, once and only once
+//!   LOCK.ACQUIRE ───► parked ──────────────► told ──────────────► reply sent, memory freed
+//!    … BLOCK            │  its turn comes      │
+//!                       │  patience ends       │ the connection ends before the
+//!                       │  sent away           │ reply: the grant goes back, and on
+//!                       │                      ▼ to the next
+//!                       └─► connection ends: leaves the queue
+//! ```
+//!
+//! The server's rules, each paid for with a crash or a leak somewhere: a handle is unblocked exactly once,
+//! also when its client is gone; no native timeout, which may fire in the very loop in which the client
+//! is unblocked, and then nobody replies; never block in a context that denies it.
+//!
+//! While a client is parked its handle is known by address in `parked`; from the moment it is told, the
+//! address is forgotten, and what it was told travels with the handle until the server hands it back to
+//! [`free`]. Whoever comes first takes it: the reply, the end of the connection, or `free` itself.
+
+use super::api::{api, optional};
+use super::authority;
+use super::handoff::{self, GiveBack};
+use super::respond::respond;
+use super::state::STATE;
+use super::{alarm, clock, config, guard};
+use crate::command::{Error, Reply, acquire};
+use crate::lock::{Fence, Joined, KeptOwner, Name, Owner, Patience, Ttl, Waiter, WaiterId};
+use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::ptr::{self, NonNull};
+
+/// How to find the connection of a waiter.
+#[derive(Debug)]
+pub(super) struct Parked {
+    handle: Handle,
+    pub(super) client: u64,
+    /// It asked for an owner to be made up, and does not know it yet.
+    minted: bool,
+}
+
+/// The server's handle of a blocked client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Handle(NonNull<RedisModuleBlockedClient>);
+
+/// What a waiter is told in the end.
+#[derive(Debug)]
+pub(super) enum Outcome {
+    /// The lock is its own, by a new grant.
+    Granted {
+        name: Name,
+        fence: Fence,
+    },
+    /// The lock was its own already.
+    Again {
+        fence_number: u64,
+    },
+    /// Its patience ended.
+    GaveUp,
+    Refused(Error),
+}
+
+struct Told {
+    /// Taken by whoever comes first: the reply, or the end of the connection.
+    outcome: Cell<Option<Outcome>>,
+    owner: KeptOwner,
+    minted: bool,
+}
+
+impl Told {
+    /// What `tell` gave to the server with the handle of this callback's client, if it did.
+    ///
+    /// # Safety
+    /// The context is that of a callback for a blocked client, and the reference does not outlive it.
+    unsafe fn of<'c>(ctx: *mut RedisModuleCtx) -> Option<&'c Self> {
+        // SAFETY: null, or what `tell` made, which lives until `free`, the last callback of all.
+        unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Self>().as_ref() }
+    }
+
+    /// This client has not heard it by now. If it was granted the lock, and the same owner has not heard of
+    /// that on another connection either, the grant is given back: the lock must not stay with somebody who does
+    /// not know that it has it.
+    fn goes_unheard(&self, ctx: *mut RedisModuleCtx) {
+        if let Some(Outcome::Granted { name, fence }) = self.outcome.take()
+            && STATE.heard(fence.number())
+        {
+            let (owner, due) = (self.owner.clone(), clock::now());
+            handoff::give_back(ctx, GiveBack { name, owner, fence, due });
+        }
+    }
+}
+
+/// What a request needs to wait.
+pub(super) struct Wait<'r> {
+    pub(super) owner: Owner<'r>,
+    pub(super) minted: bool,
+    pub(super) ttl: Ttl,
+    pub(super) patience: Patience,
+}
+
+/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where waiting is
+/// not possible, as in a transaction: then it is as if patience had ended at once.
+pub(super) fn park(
+    ctx: *mut RedisModuleCtx,
+    db: i32,
+    key: &[u8],
+    wait: &Wait<'_>,
+) -> Result<bool, Error> {
+    if !authority::may_block(ctx) {
+        return Ok(false);
+    }
+    let room = config::room();
+    STATE.with_queues(|queues| {
+        if queues.has_room(db, key, wait.owner, room) {
+            Ok(())
+        } else if queues.waiters_for(db, key) >= room.per_lock {
+            Err(Error::LockQueueFull)
+        } else {
+            Err(Error::QueueFull)
+        }
+    })?;
+    let Some(handle) = block(ctx) else { return Ok(false) };
+    let now = clock::now();
+    // SAFETY: takes a valid context.
+    let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
+    let waiter = Waiter {
+        owner: KeptOwner::from(wait.owner),
+        ttl: wait.ttl,
+        since: now,
+        gives_up: wait.patience.ends(clock::now_or_later()),
+        parked: Parked { handle, client, minted: wait.minted },
+    };
+    let owner = waiter.owner.clone();
+    let id = match STATE.with_queues(|queues| queues.join(db, key, waiter)) {
+        Joined::Queued(id) => id,
+        Joined::InPlaceOf(id, former) => {
+            tell(former, owner, Outcome::Refused(Error::Replaced));
+            id
+        }
+    };
+    STATE.with_parked(|parked| parked.insert(handle, id));
+    alarm::set(ctx);
+    Ok(true)
+}
+
+/// Tells a waiter, who has left the queue, what became of it.
+pub(super) fn answer(waiter: Waiter<Parked>, outcome: Outcome) {
+    tell(waiter.parked, waiter.owner, outcome);
+}
+
+fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
+    STATE.with_parked(|handles| handles.remove(&parked.handle));
+    if let Outcome::Granted { fence, .. } = &outcome {
+        STATE.not_heard_yet(*fence);
+    }
+    let told = Box::new(Told { outcome: Cell::new(Some(outcome)), owner, minted: parked.minted });
+    unblock(parked.handle, Box::into_raw(told).cast());
+}
+
+fn block(ctx: *mut RedisModuleCtx) -> Option<Handle> {
+    // `CLIENT UNBLOCK` needs a timeout callback. Servers before Redis 7.4 can run it for a client that is
+    // being unblocked already, which then never gets a reply: there it is refused instead. This function
+    // came with the same release as the remedy.
+    let interruptible = optional!(RedisModule_AddACLCategory).is_some();
+    let on_interrupt: raw::RedisModuleCmdFunc =
+        if interruptible { Some(interrupted) } else { None };
+    // SAFETY: the context is that of the command being executed, in which blocking is allowed; the callbacks
+    // have the signatures the server calls; 0 is no native timeout.
+    let handle =
+        unsafe { api!(RedisModule_BlockClient)(ctx, Some(reply), on_interrupt, Some(free), 0) };
+    let handle = Handle(NonNull::new(handle)?);
+    // SAFETY: the handle is new and valid; the callback has the signature the server calls.
+    unsafe { api!(RedisModule_SetDisconnectCallback)(handle.0.as_ptr(), Some(disconnected)) };
+    Some(handle)
+}
+
+fn unblock(handle: Handle, told: *mut c_void) {
+    // SAFETY: the handle came from `block`; every caller has just taken it out of the queue and of
+    // `parked`, so this is its first and only time here.
+    unsafe { api!(RedisModule_UnblockClient)(handle.0.as_ptr(), told) };
+}
+
+/// Takes a client that is still parked out of its queue, with nobody to tell. False if it has been told
+/// already.
+fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
+    let id = NonNull::new(handle)
+        .and_then(|handle| STATE.with_parked(|parked| parked.remove_entry(&Handle(handle))));
+    let Some((handle, id)) = id else { return false };
+    drop(STATE.with_queues(|queues| queues.leave(id)));
+    unblock(handle, ptr::null_mut());
+    alarm::set(ctx);
+    true
+}
+
+/// The connection ended, or the server took the client away.
+unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) {
+    guard::event("disconnected", || {
+        if !leave(ctx, handle)
+            // SAFETY: the context is this callback's.
+            && let Some(told) = unsafe { Told::of(ctx) }
+        {
+            told.goes_unheard(ctx);
+        }
+    });
+}
+
+/// `CLIENT UNBLOCK`: as if patience had ended.
+unsafe extern "C" fn interrupted(
+    ctx: *mut RedisModuleCtx,
+    _argv: *mut *mut RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard::reply("interrupted", ctx, || {
+        // SAFETY: takes the context of this callback, which belongs to a blocked client.
+        let handle = unsafe { api!(RedisModule_GetBlockedClientHandle)(ctx) };
+        if leave(ctx, handle) {
+            respond(ctx, &Reply::Nil);
+        }
+    })
+}
+
+/// The client is there to hear what it is told.
+unsafe extern "C" fn reply(
+    ctx: *mut RedisModuleCtx,
+    _argv: *mut *mut RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    guard::reply("waiter-reply", ctx, || {
+        // SAFETY: the context is this callback's.
+        let Some(told) = (unsafe { Told::of(ctx) }) else { return };
+        let Some(outcome) = told.outcome.take() else { return };
+        let fence = |number| acquire::reply(told.owner.as_owner(), told.minted, number);
+        let reply = match outcome {
+            Outcome::Granted { fence: granted, .. } => {
+                STATE.heard(granted.number());
+                fence(granted.number())
+            }
+            Outcome::Again { fence_number } => fence(fence_number),
+            Outcome::GaveUp => Reply::Nil,
+            Outcome::Refused(error) => Reply::Error(error),
+        };
+        respond(ctx, &reply);
+    })
+}
+
+/// What a client was told is done with.
+unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, told: *mut c_void) {
+    guard::event("waiter-free", || {
+        if told.is_null() {
+            return;
+        }
+        // SAFETY: what `tell` turned into a pointer, come back for the first and only time.
+        let told = unsafe { Box::from_raw(told.cast::<Told>()) };
+        told.goes_unheard(ctx);
+    });
+}
+
+/// Those who are parked, by handle.
+pub(super) type Handles = std::collections::HashMap<Handle, WaiterId>;
