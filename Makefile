@@ -36,9 +36,10 @@ run: setup ## Start a server with the module in the foreground (PORT=, SERVER=)
 cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 	@scripts/cli
 
-# The load tests go first and run the file users load, so that the summary of the whole run comes last.
+# What depends on the build goes first and runs the file users load, so that the summary of the whole run
+# comes last.
 test: build ## Run all tests: units, then real servers (SERVER=)
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration load::
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- load:: a_hand_off_takes
 	cargo test --locked
 
 # The crate offers no Rust API: its docs are for those who work on it, so links to private things are fine.

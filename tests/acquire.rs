@@ -1,7 +1,8 @@
 //! `LOCK.ACQUIRE key owner ttl`: every reply and every error.
 
 use crate::support::errors::{
-    OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION, WRONG_TYPE, wrong_arity,
+    OWNER_LENGTH, PATIENCE_OUT_OF_RANGE, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION,
+    WRONG_TYPE, wrong_arity,
 };
 use crate::support::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, int, unchanged,
@@ -251,6 +252,12 @@ fn mistakes_are_named_from_left_to_right_and_change_nothing() {
             ("LOCK.ACQUIRE list * 0", TTL_NOT_POSITIVE),
             ("LOCK.ACQUIRE list alice 5 EXTRA", UNKNOWN_OPTION),
             ("LOCK.ACQUIRE list alice 5 \"\"", UNKNOWN_OPTION),
+            ("LOCK.ACQUIRE list alice 5 BLOCK", UNKNOWN_OPTION),
+            ("LOCK.ACQUIRE list alice 5 BLOCK 1 BLOCK 1", UNKNOWN_OPTION),
+            ("LOCK.ACQUIRE list alice 5 BLOCK x", PATIENCE_OUT_OF_RANGE),
+            ("LOCK.ACQUIRE list alice 5 BLOCK -1", PATIENCE_OUT_OF_RANGE),
+            ("LOCK.ACQUIRE list alice 5 block 3153600000001", PATIENCE_OUT_OF_RANGE),
+            ("LOCK.ACQUIRE list alice 5 BLOCK 0", WRONG_TYPE),
             ("LOCK.ACQUIRE list alice 5 a b c d e f g h i j k l m n o p", UNKNOWN_OPTION),
             ("LOCK.ACQUIRE list alice 5", WRONG_TYPE),
             ("LOCK.ACQUIRE list * 5", WRONG_TYPE),

@@ -2,6 +2,7 @@
 
 mod comparison;
 mod markdown;
+mod session;
 mod terminal;
 mod transcript;
 
@@ -189,6 +190,17 @@ fn every_link_leads_somewhere() {
         }
     }
     assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn every_file_that_the_architecture_names_exists() {
+    let page = page("docs/architecture.md");
+    let is_path = |span: &&str| ["src/", "tests/"].iter().any(|folder| span.starts_with(folder));
+    let named: BTreeSet<_> = page.spans().filter(is_path).collect();
+    assert!(named.len() > 10, "this test no longer understands {}", page.name);
+    let missing: Vec<_> =
+        named.into_iter().filter(|name| !Path::new(ROOT).join(name).exists()).collect();
+    assert!(missing.is_empty(), "{}: {missing:#?}", page.name);
 }
 
 #[test]

@@ -14,11 +14,12 @@ fn help_has_a_line_for_every_command() {
     }
     let lines = strings(&reply);
     for usage in [
-        "LOCK.ACQUIRE key owner ttl",
+        "LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]",
         "LOCK.RELEASE key owner [fence]",
         "LOCK.EXTEND key owner ttl [fence]",
         "LOCK.CHECK key owner [fence]",
         "LOCK.INFO key",
+        "LOCK.WAITERS key [COUNT count]",
         "LOCK.HELP",
     ] {
         assert!(lines.iter().any(|line| line == usage), "no {usage:?} in {lines:#?}");

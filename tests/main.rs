@@ -41,3 +41,4 @@ mod restarts;
 mod scenarios;
 mod support;
 mod tidy;
+mod waiting;

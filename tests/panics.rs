@@ -4,8 +4,8 @@
 
 use crate::support::errors::INTERNAL;
 use crate::support::{
-    Clock, Server, Snapshot, clock::HOUR, error, eventually, lacks, module, start_pair,
-    wait_until_in_sync,
+    Client, Clock, Server, Snapshot, clock::HOUR, error, eventually, field, int, lacks, module,
+    start_pair, wait_until_in_sync,
 };
 use redis::Value;
 use std::collections::BTreeSet;
@@ -17,13 +17,14 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 14] = [
+const ENTRIES: [(&str, Survival); 25] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
     ("lock.extend", |entry| answers_with_an_error(entry, "LOCK.EXTEND k alice 5")),
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
+    ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
     ("lock.help", |entry| answers_with_an_error(entry, "LOCK.HELP")),
     ("role-changed", is_promoted),
     ("loading", reloads),
@@ -32,6 +33,16 @@ const ENTRIES: [(&str, Survival); 14] = [
     ("config-get", reads_a_setting),
     ("config-set", cannot_be_configured),
     ("unload", stays_loaded),
+    ("waiter-reply", answers_a_waiter_with_an_error),
+    ("waiter-free", hands_on_at_a_release),
+    ("disconnected", outlives_a_waiter_that_leaves),
+    ("interrupted", answers_an_interrupted_waiter_with_an_error),
+    ("alarm", hands_on_at_a_release),
+    ("routine", hands_on_at_a_release),
+    ("job", |entry| hands_on_in_spite_of(entry, "DEL k")),
+    ("flush", |entry| hands_on_in_spite_of(entry, "FLUSHALL")),
+    ("swapdb", |entry| hands_on_in_spite_of(entry, "SWAPDB 0 1")),
+    ("config-changed", changes_the_policy),
 ];
 
 /// Looks for `guard::anything("name"` in the sources.
@@ -117,6 +128,7 @@ fn assert_caught(server: &Server, entry: &str) {
         ("lock.acquire", "LOCK.ACQUIRE other alice 60000"),
         ("lock.check", "LOCK.CHECK other alice"),
         ("lock.info", "LOCK.INFO other"),
+        ("lock.waiters", "LOCK.WAITERS other"),
         ("lock.extend", "LOCK.EXTEND other alice 60000"),
         ("lock.release", "LOCK.RELEASE other alice"),
     ];
@@ -204,5 +216,82 @@ fn stays_loaded(entry: &str) {
     let server = start_told_to_panic_in(entry);
     let reply = server.cmd("MODULE UNLOAD leasehold");
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert_caught(&server, entry);
+}
+
+/// A lock that alice holds and bob waits for.
+fn contended(entry: &str) -> (Server, Client) {
+    let server = start_told_to_panic_in(entry);
+    server.client().grant("k", "alice", LONG);
+    let mut bob = server.client();
+    bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
+    eventually("bob is queued", || match server.client().info("k").map(|info| info.waiters) {
+        Some(1) => Ok(()),
+        other => Err(other),
+    });
+    (server, bob)
+}
+
+fn answers_a_waiter_with_an_error(entry: &str) {
+    let (server, mut bob) = contended(entry);
+    assert!(server.client().release("k", "alice"));
+    assert_eq!(bob.receive(), error(INTERNAL));
+    // Nobody has heard of the grant, so it is taken back.
+    eventually("the lock is free", || server.client().info("k").map_or(Ok(()), Err));
+    assert_caught(&server, entry);
+}
+
+fn hands_on_at_a_release(entry: &str) {
+    let (server, mut bob) = contended(entry);
+    assert!(server.client().release("k", "alice"));
+    assert!(matches!(bob.receive(), Value::Int(_)));
+    eventually("the panic is counted", || match server.client().counter("panics_caught") {
+        0 => Err("it is not"),
+        _ => Ok(()),
+    });
+    assert_caught(&server, entry);
+}
+
+fn outlives_a_waiter_that_leaves(entry: &str) {
+    let (server, bob) = contended(entry);
+    drop(bob);
+    eventually("the panic is counted", || match server.client().counter("panics_caught") {
+        0 => Err("it is not"),
+        _ => Ok(()),
+    });
+    assert!(server.client().release("k", "alice"));
+    assert_caught(&server, entry);
+}
+
+fn answers_an_interrupted_waiter_with_an_error(entry: &str) {
+    if lacks((7, 4), "CLIENT UNBLOCK of a waiter") {
+        return;
+    }
+    let (server, mut bob) = contended(entry);
+    let Value::Array(rows) = server.cmd("LOCK.WAITERS k") else { panic!("nobody waits") };
+    let Some(Value::Int(id)) = field(&rows[0], "client") else { panic!("{rows:?}") };
+    assert_eq!(server.cmd(format!("CLIENT UNBLOCK {id}")), int(1));
+    assert_eq!(bob.receive(), error(INTERNAL));
+    assert_caught(&server, entry);
+}
+
+/// What the callback did not see, the look each second does.
+fn hands_on_in_spite_of(entry: &str, command: &str) {
+    if entry == "job" && lacks((7, 2), "jobs after a notification") {
+        return;
+    }
+    let (server, mut bob) = contended(entry);
+    let reply = server.cmd(command);
+    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert!(matches!(bob.receive(), Value::Int(_)));
+    assert_caught(&server, entry);
+}
+
+fn changes_the_policy(entry: &str) {
+    if lacks((7, 0), "events of a changed configuration") {
+        return;
+    }
+    let server = start_told_to_panic_in(entry);
+    assert_eq!(server.cmd("CONFIG SET maxmemory-policy volatile-lru"), Value::Okay);
     assert_caught(&server, entry);
 }

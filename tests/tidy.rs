@@ -31,8 +31,11 @@ const OTHER_CLOCKS: [&str; 4] = ["std::time", "SystemTime", "Instant", "clock_ge
 /// Words that mean too many things in the literature; see Style in CONTRIBUTING.md.
 const AMBIGUOUS: [&str; 2] = ["token", "mutex"];
 /// Where others have named something so, and the one sentence that says so.
-const NAMED_BY_OTHERS: [&str; 2] =
-    ["token: ptr::null(),", "The number is the **fence** (also called fencing token)"];
+const NAMED_BY_OTHERS: [&str; 3] = [
+    "token: ptr::null(),",
+    "token: arg.keyword",
+    "The number is the **fence** (also called fencing token)",
+];
 
 /// File names that say nothing of what is inside.
 const NAMELESS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
@@ -77,7 +80,9 @@ fn imports_go_one_way() {
 
 #[test]
 fn what_decides_knows_no_server_no_clock_and_no_chance() {
-    refuse(&WORLDLY, |file| PURE.iter().any(|folder| file.is_in(folder)));
+    // The simulation draws its schedules from a seed; it is compiled for tests only.
+    let is_pure = |file: &File| PURE.iter().any(|folder| file.is_in(folder));
+    refuse(&WORLDLY, |file| is_pure(file) && !file.is_in("lock/simulation"));
 }
 
 #[test]
@@ -113,6 +118,8 @@ fn ambiguous_words_are_not_used() {
     let mut wrong = Vec::new();
     for file in files(".rs").iter().chain(&files(".md")).filter(|file| !is_this(file)) {
         for (number, line) in file.code() {
+            // The standard library's type, by its own name.
+            let line = line.replace("Mutex", "");
             let found = AMBIGUOUS.iter().any(|word| line.to_lowercase().contains(word));
             if found && !NAMED_BY_OTHERS.iter().any(|known| line.contains(known)) {
                 wrong.push(format!("{}:{number}: {line}", file.name));

@@ -2,7 +2,8 @@
 //!
 //! A documented fence stands for one live fence, in replies and in commands, throughout a transcript;
 //! and what is documented as larger is larger. The same goes for deadlines, and without the order for
-//! UUIDs. What is left of a lease is about what the page says. All else is exact.
+//! UUIDs and the ids of connections. What is left of a lease or of patience, and how long somebody has
+//! waited, is about what the page says. All else is exact.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -11,8 +12,11 @@ const FENCE_DIGITS: usize = 16;
 const DEADLINE_DIGITS: usize = 13;
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
-/// How far what is left of a lease may be off, in milliseconds.
-const LEASE_SLACK: u64 = 2_000;
+/// The fields that tell a duration.
+const DURATIONS: [&str; 3] = ["ttl", "waited", "patience"];
+
+/// How far a duration may be off, in milliseconds.
+const SLACK: u64 = 2_000;
 
 /// What documented names stand for in this run.
 #[derive(Default)]
@@ -48,9 +52,15 @@ impl Dictionary {
         for piece in pieces(documented) {
             let same = match (piece, live_pieces.next()) {
                 (Piece::Number(said), Some(Piece::Number(seen))) => {
-                    if is_name(said) && said.len() == seen.len() {
+                    let is_integer = before.ends_with("(integer) ");
+                    let field = last_string(&before);
+                    if is_name(said) && said.len() == seen.len()
+                        || is_integer && field == Some("client")
+                    {
                         self.stands_for(said, seen)
-                    } else if before.ends_with("(integer) ") && (is_lease || follows_ttl(&before)) {
+                    } else if is_integer
+                        && (is_lease || field.is_some_and(|field| DURATIONS.contains(&field)))
+                    {
                         near(said).contains(&seen.parse().unwrap_or(u64::MAX))
                     } else {
                         said == seen
@@ -99,14 +109,14 @@ fn is_name(number: &str) -> bool {
         && number.chars().all(|c| c.is_ascii_digit())
 }
 
-/// Whether the last string so far is the name of the field.
-fn follows_ttl(before: &str) -> bool {
-    before.rsplit('"').nth(1) == Some("ttl")
+/// Which is the name of the field, if what follows is the value of one.
+fn last_string(before: &str) -> Option<&str> {
+    before.rsplit('"').nth(1)
 }
 
 fn near(said: &str) -> RangeInclusive<u64> {
     let said: u64 = said.parse().unwrap();
-    said.saturating_sub(LEASE_SLACK)..=said + LEASE_SLACK
+    said.saturating_sub(SLACK)..=said + SLACK
 }
 
 fn pieces(text: &str) -> impl Iterator<Item = Piece<'_>> {
@@ -167,6 +177,15 @@ fn only_what_is_left_of_a_lease_may_be_off() {
     assert!(!dictionary.accepts("(integer) 30000", "(integer) 29999", false));
     assert!(dictionary.accepts("(integer) 30000", "(integer) 29999", true));
     assert!(!dictionary.accepts("(integer) 30000", "(integer) -2", true));
+}
+
+#[test]
+fn a_documented_connection_stands_for_one_live_connection() {
+    let mut dictionary = Dictionary::default();
+    let row = |client: u64| format!("\"client\"\n(integer) {client}\n\"waited\"\n(integer) 9");
+    assert!(dictionary.accepts(&row(31), &row(7), false));
+    assert!(!dictionary.accepts(&row(31), &row(8), false));
+    assert_eq!(dictionary.translate("CLIENT KILL ID 31"), "CLIENT KILL ID 7");
 }
 
 #[test]

@@ -89,11 +89,15 @@ impl Page {
     /// block, or of something between backticks.
     pub(super) fn first_arguments(&self, program: &str) -> BTreeSet<&str> {
         let in_blocks = self.blocks().into_iter().flat_map(|block| block.lines);
-        let in_prose = self.prose().into_iter().flat_map(|line| line.split('`').skip(1).step_by(2));
         in_blocks
-            .chain(in_prose)
+            .chain(self.spans())
             .filter_map(|call| call.strip_prefix(program)?.strip_prefix(' ')?.split(' ').next())
             .collect()
+    }
+
+    /// What stands between backticks in a line.
+    pub(super) fn spans(&self) -> impl Iterator<Item = &str> {
+        self.prose().into_iter().flat_map(|line| line.split('`').skip(1).step_by(2))
     }
 
     /// The lines outside blocks.

@@ -7,17 +7,25 @@ use std::path::{Path, PathBuf};
 /// The commands appended so far, in order. Left out are those that change no key by themselves (SELECT,
 /// MULTI, EXEC), and the part that a rewrite wrote as RDB.
 pub(crate) fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
-    let files = files(server.dir());
-    let commands = files.iter().flat_map(|file| parse(&fs::read(file).unwrap()));
-    commands.filter(|command| !is_frame(&command[0])).collect()
+    all(server).filter(|command| !is_frame(&command[0])).collect()
 }
 
 /// The same as lines of text.
 pub(crate) fn lines(server: &Server) -> Vec<String> {
-    let line = |words: Vec<Vec<u8>>| {
-        words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
-    };
     commands(server).into_iter().map(line).collect()
+}
+
+/// The same with what frames them.
+pub(crate) fn framed_lines(server: &Server) -> Vec<String> {
+    all(server).map(line).collect()
+}
+
+fn all(server: &Server) -> impl Iterator<Item = Vec<Vec<u8>>> {
+    files(server.dir()).into_iter().flat_map(|file| parse(&fs::read(file).unwrap()))
+}
+
+fn line(words: Vec<Vec<u8>>) -> String {
+    words.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn is_frame(name: &[u8]) -> bool {

@@ -62,9 +62,24 @@ impl Client {
         self.wire.write_all(bytes).unwrap();
     }
 
+    /// The same where the connection may be lost.
+    pub(crate) fn try_send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.wire.write_all(bytes)
+    }
+
+    /// Sends one command whose reply is not waited for: see `receive`.
+    pub(crate) fn send(&mut self, words: impl Words) {
+        self.send_bytes(&encoded(&words.words()));
+    }
+
     /// Waits for one more reply, or a message the server sends by itself.
     pub(crate) fn receive(&mut self) -> Value {
-        self.parser.parse_value(&mut self.wire).unwrap()
+        self.try_receive().unwrap()
+    }
+
+    /// The same where the connection may be lost.
+    pub(crate) fn try_receive(&mut self) -> RedisResult<Value> {
+        self.parser.parse_value(&mut self.wire)
     }
 
     /// Sends all commands in one write, then reads all replies.
@@ -232,7 +247,8 @@ impl Words for Vec<Vec<u8>> {
     }
 }
 
-fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+/// A command as it goes over the wire.
+pub(super) fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
     let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         bytes.extend(format!("${}\r\n", word.len()).into_bytes());

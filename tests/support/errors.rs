@@ -8,7 +8,9 @@ pub(crate) const TTL_ABOVE_LIMIT: &str =
     "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)";
 pub(crate) const FENCE_NOT_A_NUMBER: &str =
     "ERR fence must be an integer from 0 to 9007199254740991";
-pub(crate) const UNKNOWN_OPTION: &str = "ERR unknown option, expected nothing after ttl";
+pub(crate) const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
+pub(crate) const PATIENCE_OUT_OF_RANGE: &str =
+    "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const NO_FENCE_LEFT: &str =

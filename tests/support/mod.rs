@@ -14,8 +14,10 @@
 //! A server that died, stopped answering or logged a panic fails its test when it is dropped.
 
 pub(crate) mod aof;
+mod caller;
 mod client;
 pub(crate) mod clock;
+pub(crate) mod crowd;
 pub(crate) mod errors;
 mod eventually;
 pub(crate) mod module;

@@ -45,24 +45,23 @@ fn find() -> PathBuf {
     env::current_exe().unwrap().with_file_name(file)
 }
 
-/// Cargo decides by the same dates whether to build again, so what it built just now is never refused.
+/// Cargo decides by the same dates of the same files whether to build again, so what it built just now is
+/// never refused.
 fn refuse_if_stale(path: &Path, built: SystemTime) {
-    let sources = rust_files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
-    let newer: Vec<_> = sources.iter().filter(|source| modified(source) > built).collect();
+    let newer: Vec<_> =
+        sources(path).into_iter().filter(|source| modified(source) > built).collect();
     assert!(newer.is_empty(), "{} is older than {newer:?}: build it again", path.display());
 }
 
-fn rust_files(folder: &Path) -> Vec<PathBuf> {
-    let mut files = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            files.extend(rust_files(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    files
+/// What the module was built from, as the compiler noted beside it: `module: source source …`
+fn sources(path: &Path) -> Vec<PathBuf> {
+    let notes = ["leasehold.d", "libleasehold.d"].map(|name| path.with_file_name(name));
+    let note = notes.iter().find_map(|note| fs::read_to_string(note).ok());
+    let note = note
+        .unwrap_or_else(|| panic!("nothing beside {} says of what it is built", path.display()));
+    let (_, sources) = note.lines().next().unwrap().split_once(": ").unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    sources.split(' ').map(|source| root.join(source)).collect()
 }
 
 fn modified(path: &Path) -> SystemTime {

@@ -17,6 +17,11 @@ impl Seed {
         Self(seed)
     }
 
+    /// Another one, for another thread.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

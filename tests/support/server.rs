@@ -180,6 +180,10 @@ impl Server {
         self.port
     }
 
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path("sock")
+    }
+
     fn pid(&mut self) -> u32 {
         self.running().id()
     }

@@ -2,7 +2,7 @@
 
 use super::clock::{self, Clock};
 use super::version::is_older_than;
-use super::{Server, module};
+use super::{Server, caller, module};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -79,6 +79,11 @@ impl Setup {
     /// Runs by a clock that the test can step.
     pub(crate) fn clock(self, clock: &Clock) -> Self {
         self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
+    }
+
+    /// Loads another module too, through which a test calls commands as modules do.
+    pub(crate) fn with_caller(self) -> Self {
+        self.config("loadmodule", &quoted(caller::library()))
     }
 
     /// Told to panic in one entry; the log may then speak of panics.

@@ -1,0 +1,146 @@
+//! Loaded into a server beside Leasehold: a module that calls the commands of others.
+//!
+//! ```text
+//!   CALLER.CALL command [arg …]     what the command replies to a module, passed on
+//!   CALLER.BEGIN command [arg …]    the same where the command may make its caller wait (7.2 on): the reply, or
+//!                                   PROMISED
+//!   CALLER.OUTCOME                  what came of the promise: the number, -1 for nil, -2 for an error; nil
+//!                                   until then
+//! ```
+//!
+//! The server's functions are looked up by name, as every module's are, through the first word of the
+//! context; there is no other way in.
+
+use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::mem::transmute;
+use std::ptr::null_mut;
+use std::slice;
+use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
+
+type Ctx = *mut c_void;
+type Str = *mut c_void;
+type Reply = *mut c_void;
+
+const OK: c_int = 0;
+const ERR: c_int = 1;
+const INTEGER: c_int = 2;
+const NULL: c_int = 4;
+const PROMISE: c_int = 12;
+
+const NOT_YET: i64 = i64::MIN;
+
+static GET_API: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static PROMISED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
+static OUTCOME: AtomicI64 = AtomicI64::new(NOT_YET);
+
+type GetApi = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
+type SetAttribs = unsafe extern "C" fn(Ctx, *const c_char, c_int, c_int) -> c_int;
+type Command = unsafe extern "C" fn(Ctx, *mut Str, c_int) -> c_int;
+type Create =
+    unsafe extern "C" fn(Ctx, *const c_char, Command, *const c_char, c_int, c_int, c_int) -> c_int;
+type Bytes = unsafe extern "C" fn(Str, *mut usize) -> *const c_char;
+type Call = unsafe extern "C" fn(Ctx, *const c_char, *const c_char, ...) -> Reply;
+type Text = unsafe extern "C" fn(Ctx, *const c_char) -> c_int;
+type Number = unsafe extern "C" fn(Ctx, c_longlong) -> c_int;
+type Nil = unsafe extern "C" fn(Ctx) -> c_int;
+type PassOn = unsafe extern "C" fn(Ctx, Reply) -> c_int;
+type Free = unsafe extern "C" fn(Reply);
+type Kind = unsafe extern "C" fn(Reply) -> c_int;
+type Integer = unsafe extern "C" fn(Reply) -> c_longlong;
+type Done = unsafe extern "C" fn(Ctx, Reply, *mut c_void);
+type WhenDone = unsafe extern "C" fn(Reply, Done, *mut c_void);
+
+/// One of the server's functions, of this type.
+macro_rules! api {
+    ($name:literal as $kind:ty) => {
+        transmute::<*mut c_void, $kind>(find(concat!("RedisModule_", $name, "\0")))
+    };
+}
+
+unsafe fn find(name: &str) -> *mut c_void {
+    let mut function = null_mut();
+    unsafe {
+        let get_api = transmute::<*mut c_void, GetApi>(GET_API.load(Ordering::Relaxed));
+        get_api(name.as_ptr().cast(), &raw mut function);
+    }
+    assert!(!function.is_null(), "the server has no {name}");
+    function
+}
+
+#[unsafe(no_mangle)]
+#[allow(non_snake_case)]
+pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    GET_API.store(unsafe { *ctx.cast::<*mut c_void>() }, Ordering::Relaxed);
+    let commands: [(&CStr, Command); 3] =
+        [(c"caller.call", call), (c"caller.begin", begin), (c"caller.outcome", outcome)];
+    unsafe {
+        api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
+        let create = api!("CreateCommand" as Create);
+        let created = commands.into_iter().all(|(name, command)| {
+            create(ctx, name.as_ptr(), command, c"write".as_ptr(), 0, 0, 0) == OK
+        });
+        if created { OK } else { ERR }
+    }
+}
+
+unsafe extern "C" fn call(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
+    unsafe {
+        let reply = called(ctx, argv, argc, c"v");
+        pass_on(ctx, reply)
+    }
+}
+
+unsafe extern "C" fn begin(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
+    unsafe {
+        let reply = called(ctx, argv, argc, c"vK");
+        if reply.is_null() || api!("CallReplyType" as Kind)(reply) != PROMISE {
+            return pass_on(ctx, reply);
+        }
+        OUTCOME.store(NOT_YET, Ordering::Relaxed);
+        PROMISED.store(reply, Ordering::Relaxed);
+        api!("CallReplyPromiseSetUnblockHandler" as WhenDone)(reply, done, null_mut());
+        api!("ReplyWithSimpleString" as Text)(ctx, c"PROMISED".as_ptr())
+    }
+}
+
+unsafe extern "C" fn done(_ctx: Ctx, reply: Reply, _data: *mut c_void) {
+    unsafe {
+        let outcome = match api!("CallReplyType" as Kind)(reply) {
+            INTEGER => api!("CallReplyInteger" as Integer)(reply),
+            NULL => -1,
+            _ => -2,
+        };
+        OUTCOME.store(outcome, Ordering::Relaxed);
+        api!("FreeCallReply" as Free)(PROMISED.swap(null_mut(), Ordering::Relaxed));
+    }
+}
+
+unsafe extern "C" fn outcome(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    unsafe {
+        match OUTCOME.load(Ordering::Relaxed) {
+            NOT_YET => api!("ReplyWithNull" as Nil)(ctx),
+            outcome => api!("ReplyWithLongLong" as Number)(ctx, outcome),
+        }
+    }
+}
+
+/// Calls the command that the words behind the first are.
+unsafe fn called(ctx: Ctx, argv: *mut Str, argc: c_int, format: &CStr) -> Reply {
+    unsafe {
+        let words = slice::from_raw_parts(argv, usize::try_from(argc).unwrap());
+        let name = api!("StringPtrLen" as Bytes)(words[1], null_mut());
+        let rest = &words[2..];
+        api!("Call" as Call)(ctx, name, format.as_ptr(), rest.as_ptr(), rest.len())
+    }
+}
+
+unsafe fn pass_on(ctx: Ctx, reply: Reply) -> c_int {
+    unsafe {
+        if reply.is_null() {
+            return api!("ReplyWithError" as Text)(ctx, c"ERR the call was refused".as_ptr());
+        }
+        let outcome = api!("ReplyWithCallReply" as PassOn)(ctx, reply);
+        api!("FreeCallReply" as Free)(reply);
+        outcome
+    }
+}

@@ -1,0 +1,121 @@
+//! A lease that runs out: never granted early, and granted at once, however many other keys expire.
+//!
+//! Measured by the server's own clock: the fence is the moment of the grant, `LOCK.INFO` tells the
+//! deadline before it.
+
+use super::{LONG, Waiter, exact, granted_at, is_redis_since};
+use crate::support::{Server, deadline, eventually};
+use redis::Value;
+
+/// What is promised on an idle server.
+const PROMPT_MILLIS: i64 = 3;
+
+/// On a machine that is busy with other things too, at least half of the leases in one of so many
+/// rounds must be that prompt.
+const ROUNDS: usize = 5;
+const LEASES: usize = 21;
+
+/// How many milliseconds after the end of its predecessor's lease each waiter was granted the lock: a
+/// queue in which nobody releases.
+fn lateness(server: &Server) -> Vec<i64> {
+    let mut client = server.client();
+    client.grant("k", "first", 5);
+    let names: Vec<_> = (0..LEASES).map(|number| format!("w{number}")).collect();
+    // Prolonged until everybody is there.
+    assert_eq!(client.cmd("PERSIST k"), Value::Int(1));
+    let request = |name| format!("LOCK.ACQUIRE k {name} 5 BLOCK 0");
+    let mut queued: Vec<_> =
+        names.iter().map(|name| Waiter::sends(server, &request(name))).collect();
+    client.cmd("PEXPIRE k 20");
+    let mut end = deadline(&mut client, b"k");
+    let least = least_lateness(server);
+    let lateness = queued.iter_mut().map(|waiter| {
+        let granted = granted_at(waiter.fence());
+        let late = granted - end;
+        assert!(late >= least, "granted {late} ms after the end of the lease");
+        end = granted + 5;
+        late
+    });
+    let mut lateness: Vec<_> = lateness.collect();
+    lateness.sort_unstable();
+    lateness
+}
+
+/// How much later than its deadline a lease ends at the least. The millisecond of the deadline belongs to the
+/// lease; but from 7.4 on Redis, when it looks for expired keys by itself, may delete one in that very
+/// millisecond.
+fn least_lateness(server: &Server) -> i64 {
+    i64::from(!is_redis_since(server, (7, 4)))
+}
+
+#[track_caller]
+fn assert_prompt(server: &Server) {
+    let mut seen = Vec::new();
+    for _ in 0..ROUNDS {
+        let lateness = lateness(server);
+        if lateness[LEASES / 2] <= PROMPT_MILLIS {
+            return;
+        }
+        seen.push(lateness);
+        eventually("the last lease ends", || match server.client().info("k") {
+            None => Ok(()),
+            Some(info) => Err(info),
+        });
+    }
+    panic!("never within {PROMPT_MILLIS} ms of the end of a lease: {seen:?}");
+}
+
+#[test]
+fn a_lock_is_handed_on_within_3_ms_of_the_end_of_a_lease_and_never_early() {
+    assert_prompt(&exact().start());
+}
+
+#[test]
+fn the_same_with_300_000_other_keys_that_have_an_expiry() {
+    let server = exact().start();
+    let fill = "for n = 1, 300000 do redis.call('SET', 'v' .. n, 'x', 'PX', 60000 + n) end";
+    assert_eq!(server.cmd(["EVAL", fill, "0"]), Value::Nil);
+    assert_prompt(&server);
+}
+
+#[test]
+fn the_same_where_the_server_never_looks_for_expired_keys() {
+    let server = exact().start();
+    server.cmd("DEBUG SET-ACTIVE-EXPIRE 0");
+    assert_prompt(&server);
+}
+
+#[test]
+fn a_lease_that_is_made_shorter_ends_for_the_waiters_too() {
+    for shorter in ["LOCK.EXTEND k alice 30", "PEXPIRE k 30", "GETEX k PX 30"] {
+        let server = exact().start();
+        let mut client = server.client();
+        client.grant("k", "alice", LONG);
+        let mut bob = Waiter::of(&server, "k", "bob");
+        client.cmd(shorter);
+        let least = least_lateness(&server);
+        let end = deadline(&mut client, b"k");
+        let late = granted_at(bob.fence()) - end;
+        assert!((least..500).contains(&late), "{shorter}: {late} ms after its end");
+    }
+}
+
+#[test]
+fn leases_of_many_locks_that_end_in_one_moment_are_all_handed_on() {
+    let server = exact().start();
+    let mut client = server.client();
+    let keys: Vec<_> = (0..100).map(|number| format!("k{number}")).collect();
+    let mut queued = Vec::new();
+    for key in &keys {
+        client.grant(key, "alice", LONG);
+        queued.push(Waiter::of(&server, key, "bob"));
+    }
+    let least = least_lateness(&server);
+    let end = client.now() + 50;
+    let shorten: Vec<_> = keys.iter().map(|key| format!("PEXPIREAT {key} {end}")).collect();
+    client.transaction(&shorten.iter().map(String::as_str).collect::<Vec<_>>());
+    for waiter in &mut queued {
+        let late = granted_at(waiter.fence()) - end;
+        assert!((least..500).contains(&late), "{late} ms after its end");
+    }
+}

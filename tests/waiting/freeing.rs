@@ -1,0 +1,335 @@
+//! Each way in which a lock becomes free hands it on, in the very command or event that frees it, and
+//! replicas and the append-only file are told in that order.
+
+use super::{LONG, Waiter, exact, granted_at, owners, waiters};
+use crate::support::{
+    Client, Server, Snapshot, aof, bulk, deadline, eventually, int, lacks, start_pair,
+    wait_until_in_sync,
+};
+use redis::Value;
+
+/// What frees `k`, which alice holds in database 0.
+const WAYS: [&str; 30] = [
+    "LOCK.RELEASE k alice",
+    "LOCK.EXTEND k alice 1",
+    "DEL k",
+    "DEL other k another",
+    "UNLINK k",
+    "GETDEL k",
+    "RENAME k elsewhere",
+    "RENAMENX k elsewhere",
+    "MOVE k 1",
+    "EXPIRE k 0",
+    "EXPIRE k -1",
+    "PEXPIRE k 1",
+    "PEXPIRE k 5",
+    "PEXPIREAT k 1",
+    "EXPIREAT k 1",
+    "GETEX k PX 1",
+    "SET k stranger PX 1",
+    "SETEX k 1 stranger",
+    "PSETEX k 1 stranger",
+    "SINTERSTORE k none nothing",
+    "ZUNIONSTORE k 1 nothing",
+    "BITOP AND k none nothing",
+    "SORT nothing BY nosort STORE k",
+    "EVAL return(redis.call('DEL',KEYS[1])) 1 k",
+    "EVAL return(redis.call('LOCK.RELEASE',KEYS[1],'alice')) 1 k",
+    "FLUSHDB",
+    "FLUSHDB ASYNC",
+    "FLUSHALL",
+    "FLUSHALL ASYNC",
+    "SWAPDB 0 1",
+];
+
+/// Those that this server can be asked for. Where a module listens to key events, Valkey 8.1 leaves the client
+/// that sent a MOVE in the other database, and tells its replicas so (valkey#4024).
+fn ways(server: &Server) -> impl Iterator<Item = &'static str> {
+    let mut client = server.client();
+    client.cmd("SET moved 1");
+    client.cmd("MOVE moved 9");
+    let moves_the_client = client.cmd("DEL moved") == int(1);
+    server.cmd("FLUSHALL");
+    WAYS.into_iter().filter(move |way| !(moves_the_client && way.starts_with("MOVE")))
+}
+
+/// Far above what a loaded machine takes, and below the second after which every contended lock is looked
+/// at again.
+const LATE: i64 = 500;
+
+/// The server's clock, in Unix milliseconds, right after a command of the same packet.
+fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
+    let mut replies = client.pipeline(&[command, "TIME"]);
+    let Some(Value::Array(parts)) = replies.pop() else { panic!("no TIME") };
+    let number = |part: &Value| match part {
+        Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<i64>().unwrap(),
+        other => panic!("TIME: {other:?}"),
+    };
+    (replies.remove(0), number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000)
+}
+
+#[test]
+fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
+    let server = exact().aof().start();
+    let mut client = server.client();
+    for way in ways(&server) {
+        client.cmd("FLUSHALL");
+        let before = client.grant("k", "alice", LONG);
+        let mut bob = Waiter::of(&server, "k", "bob");
+        let carol = Waiter::of(&server, "k", "carol");
+        let (reply, at) = sent_with_time(&mut client, way);
+        assert!(!matches!(reply, Value::ServerError(_)), "{way}: {reply:?}");
+        let fence = bob.fence();
+        // The one key that SETEX can set only by the second.
+        let patience = if way.starts_with("SETEX") { 1_000 } else { 0 };
+        let late = granted_at(fence) - at - patience;
+        assert!(late < LATE, "{way}: granted {late} ms later");
+        assert!(fence > before, "{way}");
+        assert_eq!(client.check("k", "bob"), Some(fence), "{way}");
+        assert_eq!(owners(&server, "k"), ["carol"], "{way}");
+        drop(carol);
+        eventually("carol has left", || match waiters(&server) {
+            0 => Ok(()),
+            left => Err(left),
+        });
+    }
+}
+
+#[test]
+fn a_transaction_that_deletes_a_lock_hands_it_on() {
+    let server = exact().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let replies = client.transaction(&["SET before 1", "DEL k", "GET k", "SET after 1"]);
+    assert_eq!(replies[1..3], [int(1), Value::Nil], "nothing happens between two of its commands");
+    assert_eq!(client.check("k", "bob"), Some(bob.fence()));
+}
+
+#[test]
+fn a_transaction_that_takes_a_lock_away_and_puts_it_back_hands_nothing_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let bob = Waiter::of(&server, "k", "bob");
+    client.transaction(&["RENAME k elsewhere", "RENAME elsewhere k"]);
+    client.transaction(&["DEL k", "SET k stranger"]);
+    // One more command, so that whatever was queued behind the transaction has been done.
+    assert_eq!(client.cmd("GET k"), bulk("stranger"));
+    bob.assert_waits(&server);
+}
+
+#[test]
+fn a_release_inside_a_transaction_hands_on_there_and_then() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let replies = client.transaction(&["LOCK.RELEASE k alice", "LOCK.CHECK k bob", "SET after 1"]);
+    assert_eq!(replies[..2], [int(1), int(bob.fence())]);
+}
+
+#[test]
+fn a_deletion_and_a_try_in_one_transaction_grant_the_waiter() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let replies = client.transaction(&["DEL k", "LOCK.ACQUIRE k carol 60000", "LOCK.CHECK k bob"]);
+    assert_eq!(replies, [int(1), Value::Nil, int(bob.fence())]);
+    let tail = tail(&aof::framed_lines(&server), 4);
+    assert_eq!(names(&tail), ["MULTI", "DEL", "SET", "EXEC"], "{tail:?}");
+}
+
+#[test]
+fn every_lock_of_a_flush_is_handed_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut queued = Vec::new();
+    for number in 0..50 {
+        let key = format!("k{number}");
+        client.grant(&key, "alice", LONG);
+        queued.push((Waiter::of(&server, &key, "bob"), key));
+    }
+    client.cmd("FLUSHALL");
+    for (waiter, key) in &mut queued {
+        let fence = waiter.fence();
+        assert_eq!(client.check(&*key, "bob"), Some(fence));
+    }
+}
+
+#[test]
+fn a_lock_that_was_moved_is_held_where_it_went() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    client.grant("elsewhere", "dave", LONG);
+    let mut there = Waiter::of(&server, "elsewhere", "carol");
+    client.cmd("RENAME k elsewhere");
+    bob.fence();
+    assert_eq!(client.check("elsewhere", "alice"), Some(fence));
+    there.assert_waits(&server);
+    client.release("elsewhere", "alice");
+    there.fence();
+}
+
+#[test]
+fn each_database_has_locks_of_its_own() {
+    let server = Server::start();
+    let mut five = server.client();
+    five.cmd("SELECT 5");
+    let mut zero = server.client();
+    zero.grant("k", "alice", LONG);
+    five.grant("k", "alice", LONG);
+    let in_zero = Waiter::of(&server, "k", "bob");
+    let mut client = server.client();
+    client.cmd("SELECT 5");
+    let mut in_five = Waiter::sends_on(client, &server, "LOCK.ACQUIRE k carol 60000 BLOCK 0");
+    assert!(five.release("k", "alice"));
+    let fence = in_five.fence();
+    assert_eq!(five.check("k", "carol"), Some(fence), "and the releasing client is still there");
+    in_zero.assert_waits(&server);
+    assert!(zero.check("k", "alice").is_some());
+    five.cmd("FLUSHDB");
+    in_zero.assert_waits(&server);
+}
+
+#[test]
+fn a_lease_that_ends_in_another_database_is_noticed_there() {
+    let server = Server::start();
+    let mut seven = server.client();
+    seven.cmd("SELECT 7");
+    let mut client = server.client();
+    client.cmd("SELECT 7");
+    client.grant("k", "alice", 30);
+    let mut bob = Waiter::sends_on(client, &server, "LOCK.ACQUIRE k bob 60000 BLOCK 0");
+    let fence = bob.fence();
+    assert_eq!(seven.check("k", "bob"), Some(fence));
+    assert_eq!(bob.client.check("k", "bob"), Some(fence), "the waiter is still there");
+    assert_eq!(server.cmd("EXISTS k"), int(0));
+}
+
+#[test]
+fn waiters_stay_with_the_number_of_their_database_when_two_are_swapped() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    client.cmd("SELECT 1");
+    client.grant("k", "dave", LONG);
+    let bob = Waiter::of(&server, "k", "bob");
+    client.cmd("SWAPDB 0 1");
+    assert_eq!(server.client().info("k").unwrap().owner, b"dave");
+    bob.assert_waits(&server);
+    client.cmd("SWAPDB 1 2");
+    bob.assert_waits(&server);
+    client.cmd("SELECT 0");
+    assert!(client.release("k", "dave"));
+    assert!(client.check("k", "bob").is_some());
+}
+
+#[test]
+fn the_lease_of_a_waiter_starts_with_its_grant() {
+    let server = exact().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::sends(&server, "LOCK.ACQUIRE k bob 400 BLOCK 0");
+    // Longer than bob's whole lease.
+    eventually("time passes", || match super::queue(&server, "k")[0].waited {
+        500.. => Ok(()),
+        waited => Err(waited),
+    });
+    let before = client.now();
+    client.release("k", "alice");
+    let fence = bob.fence();
+    assert!(granted_at(fence) >= before);
+    eventually("the lease ends", || match client.info("k") {
+        None => Ok(()),
+        Some(info) => {
+            assert_eq!(info.deadline, granted_at(fence) + 400);
+            Err(info)
+        }
+    });
+}
+
+fn tail(lines: &[String], count: usize) -> Vec<String> {
+    lines[lines.len() - count..].to_vec()
+}
+
+fn names(lines: &[String]) -> Vec<&str> {
+    lines.iter().map(|line| line.split(' ').next().unwrap()).collect()
+}
+
+/// Bob is queued behind alice, and `free` is sent; the last lines of the append-only file.
+fn told_of(free: &str, count: usize) -> (Vec<String>, String) {
+    // Freed lazily, an expired key would be unlinked instead.
+    let server = Server::builder().aof().config("lazyfree-lazy-expire", "no").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    client.cmd(free);
+    let fence = bob.fence();
+    let set = format!("SET k {fence}:bob PXAT {}", deadline(&mut client, b"k"));
+    (tail(&aof::framed_lines(&server), count), set)
+}
+
+#[test]
+fn a_release_and_the_grant_that_follows_are_one_transaction_of_the_file() {
+    let (told, set) = told_of("LOCK.RELEASE k alice", 4);
+    if lacks((7, 0), "one transaction for what a command does") {
+        assert_eq!(told[2], set);
+        return;
+    }
+    assert_eq!(told, ["MULTI", "DEL k", &set, "EXEC"]);
+}
+
+#[test]
+fn a_deletion_comes_before_the_grant_that_it_made_possible() {
+    let (told, set) = told_of("DEL k", 4);
+    let told: Vec<_> = told.into_iter().filter(|line| line.contains(' ')).collect();
+    assert_eq!(tail(&told, 2), ["DEL k".to_owned(), set]);
+    if lacks((7, 2), "a hand-off in the transaction of the deletion") {
+        return;
+    }
+    let (told, set) = told_of("DEL k", 4);
+    assert_eq!(told, ["MULTI", "DEL k", &set, "EXEC"]);
+}
+
+#[test]
+fn the_end_of_a_lease_is_told_as_a_deletion_before_the_grant() {
+    let (told, set) = told_of("PEXPIRE k 20", 4);
+    let told: Vec<_> = told.into_iter().filter(|line| line.contains(' ')).collect();
+    assert_eq!(tail(&told, 2), ["DEL k".to_owned(), set]);
+}
+
+#[test]
+fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
+    let (mut primary, replica) = start_pair(exact().aof(), Server::builder());
+    let mut client = primary.client();
+    let mut left: Vec<Waiter> = Vec::new();
+    for (number, way) in ways(&primary).enumerate() {
+        // A flush or a swap would take the others' keys away.
+        if way.starts_with("FLUSH") || way.starts_with("SWAPDB") {
+            continue;
+        }
+        let key = format!("k{number}");
+        client.grant(&key, "alice", LONG);
+        let mut bob = Waiter::of(&primary, &key, "bob");
+        left.push(Waiter::of(&primary, &key, "carol"));
+        let word = |word: &str| match word {
+            "k" => key.clone(),
+            "elsewhere" => format!("{key}.elsewhere"),
+            other => other.to_owned(),
+        };
+        client.cmd(way.split(' ').map(word).collect::<Vec<_>>().join(" "));
+        let fence = bob.fence();
+        assert_eq!(client.check(&key, "bob"), Some(fence), "{way}");
+    }
+    wait_until_in_sync(&primary, &replica);
+    let live = Snapshot::of(&primary);
+    assert!(live.len() >= left.len());
+    assert_eq!(Snapshot::of(&replica), live);
+    primary.kill();
+    primary.start_again();
+    assert_eq!(Snapshot::of(&primary), live);
+}

@@ -1,0 +1,148 @@
+//! How many may wait, for one lock and for all; and what a try may not do while they do.
+
+use super::{LONG, Waiter, owners, waiters};
+use crate::support::{Client, Server, error, int, lacks, strings};
+use redis::Value;
+
+const FULL: &str = "QUEUEFULL too many waiters (config leasehold.max-waiters)";
+const LOCK_FULL: &str =
+    "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)";
+
+/// A server with these limits, on which alice holds `a` and `b`.
+fn limited(args: &str) -> (Server, Client) {
+    let server = Server::builder().module_args(args).start();
+    let mut client = server.client();
+    client.grant("a", "alice", LONG);
+    client.grant("b", "alice", LONG);
+    (server, client)
+}
+
+#[test]
+fn no_more_may_wait_on_a_server_than_its_limit() {
+    let (server, mut client) = limited("max-waiters 2");
+    let mut bob = Waiter::of(&server, "a", "bob");
+    let _carol = Waiter::of(&server, "b", "carol");
+    for key in ["a", "b"] {
+        assert_eq!(client.cmd(format!("LOCK.ACQUIRE {key} dave 60000 BLOCK 5")), error(FULL));
+        assert_eq!(client.acquire(key, "dave", LONG), None, "a try is not refused");
+    }
+    assert!(client.acquire("free", "dave", LONG).is_some());
+    client.release("a", "alice");
+    bob.fence();
+    Waiter::of(&server, "b", "dave").assert_waits(&server);
+}
+
+#[test]
+fn no_more_may_wait_for_a_lock_than_its_limit() {
+    let (server, mut client) = limited("max-waiters-per-lock 2");
+    let bob = Waiter::of(&server, "a", "bob");
+    let _carol = Waiter::of(&server, "a", "carol");
+    assert_eq!(client.cmd("LOCK.ACQUIRE a dave 60000 BLOCK 5"), error(LOCK_FULL));
+    let _dave = Waiter::of(&server, "b", "dave");
+    client.cmd(format!("CLIENT KILL ID {}", bob.id));
+    let _erin = Waiter::of(&server, "a", "erin");
+    assert_eq!(owners(&server, "a"), ["carol", "erin"]);
+}
+
+#[test]
+fn an_owner_that_waits_already_may_ask_again_where_the_queue_is_full() {
+    let (server, mut client) = limited("max-waiters 1");
+    let mut former = Waiter::of(&server, "a", "bob");
+    let mut newer = Waiter::of(&server, "a", "bob");
+    let Value::ServerError(told) = former.reply() else { panic!("not replaced") };
+    assert_eq!(told.code(), "REPLACED");
+    assert_eq!(client.cmd("LOCK.ACQUIRE b bob 60000 BLOCK 5"), error(FULL), "its place is in a");
+    client.release("a", "alice");
+    newer.fence();
+}
+
+#[test]
+fn where_nobody_may_wait_a_free_lock_is_granted_and_a_retry_answered() {
+    for (args, text) in [("max-waiters 0", FULL), ("max-waiters-per-lock 0", LOCK_FULL)] {
+        let (server, mut client) = limited(args);
+        let fence = client.check("a", "alice").unwrap();
+        assert_eq!(client.cmd("LOCK.ACQUIRE a alice 60000 BLOCK 5"), int(fence));
+        assert_eq!(client.cmd("LOCK.ACQUIRE a bob 60000 BLOCK 5"), error(text));
+        assert!(matches!(client.cmd("LOCK.ACQUIRE free bob 60000 BLOCK 5"), Value::Int(1..)));
+        assert_eq!(waiters(&server), 0);
+    }
+}
+
+#[test]
+fn the_limits_can_be_changed_while_the_server_runs() {
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    let (server, mut client) = limited("");
+    for name in ["max-waiters", "max-waiters-per-lock"] {
+        let shown = client.cmd(format!("CONFIG GET leasehold.{name}"));
+        assert_eq!(strings(&shown), [format!("leasehold.{name}"), "10000".to_owned()]);
+    }
+    let mut bob = Waiter::of(&server, "a", "bob");
+    let mut carol = Waiter::of(&server, "a", "carol");
+    client.cmd("CONFIG SET leasehold.max-waiters-per-lock 1");
+    assert_eq!(client.cmd("LOCK.ACQUIRE a dave 60000 BLOCK 5"), error(LOCK_FULL));
+    client.cmd("CONFIG SET leasehold.max-waiters 2 leasehold.max-waiters-per-lock 1000000");
+    assert_eq!(client.cmd("LOCK.ACQUIRE a dave 60000 BLOCK 5"), error(FULL));
+    // Those who wait already are not sent away by a lower limit.
+    client.cmd("CONFIG SET leasehold.max-waiters 0");
+    assert_eq!(owners(&server, "a"), ["bob", "carol"]);
+    client.release("a", "alice");
+    bob.fence();
+    client.release("a", "bob");
+    carol.fence();
+    for refused in ["-1", "1000001", "x"] {
+        let reply = client.cmd(format!("CONFIG SET leasehold.max-waiters {refused}"));
+        assert!(matches!(reply, Value::ServerError(_)), "{refused}: {reply:?}");
+    }
+}
+
+#[test]
+fn a_try_gets_nil_while_others_wait_also_in_the_very_moment_of_the_release() {
+    let (server, mut client) = limited("");
+    let mut bob = Waiter::of(&server, "a", "bob");
+    let replies = client.pipeline(&[
+        "LOCK.ACQUIRE a carol 60000",
+        "LOCK.RELEASE a alice",
+        "LOCK.ACQUIRE a carol 60000",
+        "LOCK.ACQUIRE a alice 60000",
+    ]);
+    assert_eq!(replies, [Value::Nil, int(1), Value::Nil, Value::Nil]);
+    assert_eq!(Some(bob.fence()), client.check("a", "bob"));
+}
+
+#[test]
+fn a_try_right_behind_a_deletion_by_others_does_not_overtake() {
+    let (server, mut client) = limited("");
+    for (free, request) in [
+        ("DEL a", "LOCK.ACQUIRE a carol 60000"),
+        ("UNLINK a", "LOCK.ACQUIRE a carol 60000 BLOCK 1"),
+        ("FLUSHALL", "LOCK.ACQUIRE a carol 60000"),
+        ("EVAL redis.call('DEL',KEYS[1]) 1 a", "LOCK.ACQUIRE a alice 60000"),
+    ] {
+        let mut bob = Waiter::of(&server, "a", "bob");
+        // In one packet: no timer of the server's runs in between.
+        let replies = client.pipeline(&[free, request]);
+        assert_eq!(replies[1], Value::Nil, "{free}");
+        let fence = bob.fence();
+        assert_eq!(client.check("a", "bob"), Some(fence), "{free}");
+        client.release("a", "bob");
+        client.grant("a", "alice", LONG);
+    }
+}
+
+#[test]
+fn a_request_that_may_wait_queues_up_behind_those_who_do() {
+    let (server, mut client) = limited("");
+    let mut bob = Waiter::of(&server, "a", "bob");
+    let mut carol = Waiter::of(&server, "a", "carol");
+    let dave_id = super::id_of(&mut client);
+    // Free for nobody but bob: dave, in the same packet, comes after carol.
+    client.send_bytes(b"LOCK.RELEASE a alice\r\nLOCK.ACQUIRE a dave 60000 BLOCK 0\r\n");
+    assert_eq!(client.receive(), int(1));
+    bob.fence();
+    super::wait_until_parked(&server, dave_id);
+    assert_eq!(owners(&server, "a"), ["carol", "dave"]);
+    bob.client.release("a", "bob");
+    carol.fence();
+}

@@ -1,0 +1,120 @@
+//! What happens to the server while clients wait: shutdown, unload, saving, reloading.
+
+use super::{LONG, Waiter, owners, waiters};
+use crate::support::crowd::Crowd;
+use crate::support::{Server, Snapshot, eventually, int};
+use redis::Value;
+
+#[test]
+fn a_server_with_1_000_waiters_stops_cleanly() {
+    let mut server = Server::builder().aof().start();
+    server.client().grant("k", "alice", LONG);
+    let mut crowd = Crowd::of(&server, 1_000);
+    for index in 0..crowd.len() {
+        crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} 60000 BLOCK 0", index % 7));
+    }
+    // The first of each of the seven others was granted its lock.
+    eventually("they wait", || match waiters(&server) {
+        993 => Ok(()),
+        waiting => Err(waiting),
+    });
+    server.stop();
+    let told = crowd.until_all_left();
+    assert_eq!(told.len(), 7, "nobody else was told anything: {:?}", &told[..10.min(told.len())]);
+    server.start_again();
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn the_module_is_not_unloaded_while_clients_wait_and_is_once_they_have_left() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let bob = Waiter::of(&server, "k", "bob");
+    let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 60000");
+    let refused = client.cmd("MODULE UNLOAD leasehold");
+    assert!(matches!(refused, Value::ServerError(_)), "{refused:?}");
+    let text = format!("{refused:?}");
+    assert!(text.contains("blocked clients"), "it does not say why: {text}");
+    assert_eq!(owners(&server, "k"), ["bob", "carol"], "and nothing has changed");
+    client.cmd(format!("CLIENT KILL ID {}", bob.id));
+    client.release("k", "alice");
+    carol.fence();
+    eventually("it is unloaded", || match client.cmd("MODULE UNLOAD leasehold") {
+        Value::Okay => Ok(()),
+        refused => Err(refused),
+    });
+    assert!(matches!(client.cmd("LOCK.INFO k"), Value::ServerError(_)), "it is gone");
+    assert_eq!(client.cmd("EXISTS k"), int(1), "the lock is not");
+}
+
+#[test]
+fn the_module_may_be_unloaded_right_after_many_have_waited() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let queued: Vec<_> = (0..20).map(|n| Waiter::of(&server, "k", &format!("w{n}"))).collect();
+    drop(queued);
+    eventually("it is unloaded", || match client.cmd("MODULE UNLOAD leasehold") {
+        Value::Okay => Ok(()),
+        refused => Err(refused),
+    });
+}
+
+#[test]
+fn the_data_is_saved_and_the_file_rewritten_while_clients_wait() {
+    let mut server = Server::builder().aof().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let carol = Waiter::of(&server, "k", "carol");
+    let in_progress = |client: &mut crate::support::Client, field: &str| {
+        client.info_field("persistence", field).unwrap() != "0"
+    };
+    for (command, field) in
+        [("BGSAVE", "rdb_bgsave_in_progress"), ("BGREWRITEAOF", "aof_rewrite_in_progress")]
+    {
+        client.cmd(command);
+        eventually("the child is done", || {
+            if in_progress(&mut client, field) { Err(command) } else { Ok(()) }
+        });
+        assert_eq!(owners(&server, "k"), ["bob", "carol"], "after {command}");
+    }
+    let status = client.info_field("persistence", "rdb_last_bgsave_status");
+    assert_eq!(status.as_deref(), Some("ok"));
+    client.release("k", "alice");
+    let fence = bob.fence();
+    let live = Snapshot::of(&server);
+    drop(carol);
+    server.kill();
+    server.start_again();
+    assert_eq!(Snapshot::of(&server), live);
+    assert_eq!(waiters(&server), 0, "nobody waits in a new process");
+    assert_eq!(server.client().check("k", "bob"), Some(fence));
+}
+
+#[test]
+fn clients_wait_on_while_the_server_reloads_its_data() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    client.cmd("DEBUG RELOAD");
+    // One more command, so that whatever was queued has been done.
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    bob.assert_waits(&server);
+    client.release("k", "alice");
+    bob.fence();
+}
+
+#[test]
+fn a_lock_that_a_reload_does_not_bring_back_is_handed_on() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.cmd("SAVE");
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    assert_eq!(client.cmd("DEBUG RELOAD NOSAVE"), Value::Okay);
+    let fence = bob.fence();
+    assert_eq!(client.check("k", "bob"), Some(fence));
+}
