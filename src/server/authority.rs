@@ -2,35 +2,57 @@
 //!
 //! A command was let in by the server, which checked all this. A hand-off at the end of a lease, after a
 //! disconnect, or in the wake of somebody else's command was not: it must not happen on a replica, while
-//! data is loading, while writes are paused (the server would crash), or for a key that this node of a
+//! data is loading, while writes are paused (the server would crash) or refused, or for a key that this node of a
 //! cluster does not own or is about to give away (two nodes would grant it).
 
 use super::api::api;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::io;
+use std::ptr::NonNull;
+
+#[cfg(not(target_os = "macos"))]
+use libc::__errno_location as errno;
+#[cfg(target_os = "macos")]
+use libc::__error as errno;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Authority {
     Yes,
-    /// Ask again in a moment.
+    /// Writes are paused: ask again in a moment.
     NotNow,
+    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk fails.
+    Refused,
     /// This server is a replica: another one decides.
     Replica,
     /// The key's slot is elsewhere, or on its way out.
     NotOurs,
 }
 
+/// On whose account the module is about to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    /// A client's, whose command the server let in.
+    Command,
+    /// Its own.
+    Own,
+}
+
 /// Whether the module may write this key.
-pub(super) fn over(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
+pub(super) fn over(
+    ctx: *mut RedisModuleCtx,
+    key: *mut RedisModuleString,
+    account: Account,
+) -> Authority {
     let flags = flags(ctx);
     if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         Authority::Replica
     } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || writes_are_paused() {
         Authority::NotNow
-    } else if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0 && !is_ours(ctx, key) {
-        Authority::NotOurs
+    } else if account == Account::Own {
+        ask_to_write(ctx, key).unwrap_or_else(|| ask_to_read(ctx, flags, key))
     } else {
-        Authority::Yes
+        ask_to_read(ctx, flags, key)
     }
 }
 
@@ -54,17 +76,55 @@ fn writes_are_paused() -> bool {
     unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
-/// Asks the server to read the key as a client would: it refuses if the slot is not ours, or if it is
-/// leaving and the key has left already.
-fn is_ours(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> bool {
-    // SAFETY: the format takes one string. The reply is null or ours to free.
-    unsafe {
-        let reply = api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), c"s".as_ptr(), key);
-        if !reply.is_null() {
-            api!(RedisModule_FreeCallReply)(reply);
-        }
-        !reply.is_null()
+/// Has the server write nothing into the key as a client would, which changes nothing, to see whether it would
+/// be let. `None` where it cannot be asked: before Redis 7.0, or if the command was renamed.
+fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<Authority> {
+    // SAFETY: the format takes a string and two C strings, after two flags: for the checks of scripts, and for
+    // errors as replies, without which Valkey 9.1 crashes where it refuses.
+    let reply = unsafe {
+        *errno() = 0;
+        api!(RedisModule_Call)(
+            ctx,
+            c"SETRANGE".as_ptr(),
+            c"SEscc".as_ptr(),
+            key,
+            c"0".as_ptr(),
+            c"".as_ptr(),
+        )
+    };
+    let refusal = io::Error::last_os_error().raw_os_error();
+    let answered = NonNull::new(reply).map(free).is_some();
+    match refusal {
+        Some(libc::ESPIPE) => Some(Authority::Refused),
+        Some(libc::EPERM | libc::ENETDOWN | libc::EROFS) => Some(Authority::NotOurs),
+        // Renamed, or the flags are not known.
+        Some(libc::ENOENT | libc::EBADF) => None,
+        _ => answered.then_some(Authority::Yes),
     }
+}
+
+/// Asks the server to read the key as a client would: in a cluster it refuses if the slot is not ours, or if
+/// it is leaving and the key has left already.
+fn ask_to_read(ctx: *mut RedisModuleCtx, flags: u32, key: *mut RedisModuleString) -> Authority {
+    if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+        return Authority::Yes;
+    }
+    // SAFETY: the format takes one string.
+    let reply = unsafe { api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), c"s".as_ptr(), key) };
+    if let Some(reply) = NonNull::new(reply) {
+        free(reply);
+        return Authority::Yes;
+    }
+    match io::Error::last_os_error().raw_os_error() {
+        // Renamed: then nobody can be asked, and the server's own redirections have to do.
+        Some(libc::ENOENT) => Authority::Yes,
+        _ => Authority::NotOurs,
+    }
+}
+
+fn free(reply: NonNull<raw::RedisModuleCallReply>) {
+    // SAFETY: a reply of a call just made, freed once.
+    unsafe { api!(RedisModule_FreeCallReply)(reply.as_ptr()) };
 }
 
 fn flags(ctx: *mut RedisModuleCtx) -> u32 {

@@ -1,6 +1,7 @@
 //! One command in the course of being executed: its words, its key, its reply.
 
 use super::api::api;
+use super::authority::Account;
 use super::key::{Key, Mode};
 use super::park::{self, Parked, Wait};
 use super::respond::respond;
@@ -210,7 +211,7 @@ impl Call {
 
     fn settle(&self, name: *mut RedisModuleString) {
         // SAFETY: an argument of this command.
-        handoff::settle(self.ctx, self.db(), unsafe { bytes_of(name) });
+        handoff::settle(self.ctx, self.db(), unsafe { bytes_of(name) }, Account::Command);
         alarm::set(self.ctx);
     }
 

@@ -7,7 +7,7 @@
 //! made it possible, and replicas would lose the lock.
 
 use super::api::api;
-use super::authority::{self, Authority};
+use super::authority::{self, Account, Authority};
 use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
@@ -37,6 +37,9 @@ impl GiveBack {
 /// How long to wait before asking again whether the module may write.
 const PAUSE_MILLIS: u64 = 10;
 
+/// The same where it is refused, which may last.
+const REFUSAL_MILLIS: u64 = 100;
+
 /// How many waiters are told, and how many locks settled, before other clients have their turn again.
 const AT_ONCE: usize = 500;
 
@@ -58,7 +61,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
     for _ in 0..AT_ONCE {
         let Some(name) = STATE.with_queues(|queues| queues.take_dirty()) else { break };
         if select(ctx, name.db) {
-            settle(ctx, name.db, &name.key);
+            settle(ctx, name.db, &name.key, Account::Own);
         }
     }
     alarm::set(ctx);
@@ -72,20 +75,17 @@ pub(super) fn give_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
 }
 
 /// Gives the lock to whoever is next, until it is held or nobody waits. The database is the selected one.
-pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8]) {
+pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Account) {
     let name = OwnedString::new(ctx, key);
+    match authority::over(ctx, name.string(), account) {
+        Authority::Yes => {}
+        Authority::NotNow => return postpone(db, key, PAUSE_MILLIS),
+        Authority::Refused => return postpone(db, key, REFUSAL_MILLIS),
+        Authority::Replica => return send_away(db, key, Error::Demoted),
+        Authority::NotOurs => return send_away(db, key, Error::SlotMoved),
+    }
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
-        match authority::over(ctx, name.string()) {
-            Authority::Yes => {}
-            Authority::NotNow => {
-                let until = clock::now().plus_millis(PAUSE_MILLIS);
-                STATE.with_queues(|queues| queues.postpone(db, key, until));
-                return;
-            }
-            Authority::Replica => return send_away(db, key, Error::Demoted),
-            Authority::NotOurs => return send_away(db, key, Error::SlotMoved),
-        }
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
         let next = STATE.with_queues(|queues| {
@@ -116,6 +116,11 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8]) {
             Next::Restore(seen) => restore(&mut opened, &seen),
         }
     }
+}
+
+fn postpone(db: i32, key: &[u8], millis: u64) {
+    let until = clock::now().plus_millis(millis);
+    STATE.with_queues(|queues| queues.postpone(db, key, until));
 }
 
 fn conclude(
@@ -160,9 +165,9 @@ pub(super) fn take_back_first(ctx: *mut RedisModuleCtx, db: i32, key: &[u8]) {
 
 fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
     let name = OwnedString::new(ctx, &grant.name.key);
-    match authority::over(ctx, name.string()) {
+    match authority::over(ctx, name.string(), Account::Own) {
         Authority::Yes => {}
-        Authority::NotNow => {
+        Authority::NotNow | Authority::Refused => {
             let due = clock::now().plus_millis(PAUSE_MILLIS);
             return STATE.give_back(GiveBack { due, ..grant });
         }
@@ -177,7 +182,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         && opened.apply(Change::Free).is_ok()
     {
         drop(opened);
-        settle(ctx, grant.name.db, &grant.name.key);
+        settle(ctx, grant.name.db, &grant.name.key, Account::Own);
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::{LONG, Waiter, exact, granted_at, is_parked, owners};
 use crate::support::{
-    Client, Server, Snapshot, deadline, eventually, start_pair, wait_until_in_sync,
+    Client, Server, Snapshot, deadline, eventually, lacks, start_pair, wait_until_in_sync,
 };
 use redis::Value;
 
@@ -200,4 +200,24 @@ fn many_pauses_with_leases_ending_and_clients_leaving_lose_no_lock() {
     wait_until_in_sync(&primary, &replica);
     assert_eq!(Snapshot::of(&primary).len(), 1);
     assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
+}
+
+#[test]
+fn a_lease_that_ends_while_too_few_replicas_are_in_sync_is_handed_on_when_they_are_again() {
+    if lacks((7, 0), "a way for a module to ask whether writes are refused") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", 50);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    client.cmd("CONFIG SET min-replicas-to-write 1");
+    let refused = client.cmd("LOCK.ACQUIRE other carol 60000");
+    assert!(matches!(&refused, Value::ServerError(error) if error.code() == "NOREPLICAS"));
+    let now = client.now();
+    let_pass(&mut client, now + 300);
+    bob.assert_waits(&server);
+    assert!(client.info("k").is_none(), "the lease is over, and the lock nobody's");
+    client.cmd("CONFIG SET min-replicas-to-write 0");
+    bob.fence();
 }
