@@ -2,7 +2,7 @@
 
 use super::{LONG, Waiter, granted_at, owners, waiters};
 use crate::support::crowd::Crowd;
-use crate::support::{Client, Server, Setup, eventually, int, module};
+use crate::support::{Client, Server, Setup, eventually, int};
 use redis::Value;
 use std::time::{Duration, Instant};
 
@@ -256,20 +256,21 @@ fn leases_that_end_one_after_another_pass_the_lock_through_the_whole_queue() {
 
 /// A lock that passes round a crowd: who releases it queues up again.
 struct Round {
-    key: &'static str,
+    key: String,
     crowd: Crowd,
     holder: usize,
 }
 
 impl Round {
-    fn of(server: &Server, key: &'static str, size: usize) -> Self {
+    fn of(server: &Server, key: String, size: usize) -> Self {
         let mut round = Self { key, crowd: Crowd::of(server, size), holder: 0 };
         for member in 0..size {
             round.ask(member);
         }
         round.holder = round.next_holder();
         let mut client = server.client();
-        wait_until(|| client.info(key).unwrap().waiters == i64::try_from(size).unwrap() - 1);
+        let waiting = i64::try_from(size).unwrap() - 1;
+        wait_until(|| client.info(&round.key).unwrap().waiters == waiting);
         round
     }
 
@@ -288,7 +289,7 @@ impl Round {
     fn hand_off(&mut self, client: &mut Client) -> Duration {
         let released = self.holder;
         let started = Instant::now();
-        assert!(client.release(self.key, format!("w{released}")));
+        assert!(client.release(&self.key, format!("w{released}")));
         self.holder = self.next_holder();
         let took = started.elapsed();
         self.ask(released);
@@ -301,24 +302,27 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
+/// One lock with 10,000 waiters, and several hundred with 10, so that whoever is granted one was not heard of
+/// for long in either case: what a server needs to reply to such a client is no part of the comparison.
 #[test]
 fn a_hand_off_takes_no_longer_with_ten_thousand_waiters_than_with_ten() {
     let limits = "max-waiters 20000 max-waiters-per-lock 20000";
-    let server = roomy().module_args(limits).start();
+    let server = Server::builder().config("maxclients", "15000").module_args(limits).start();
     let mut client = server.client();
-    let mut few = Round::of(&server, "few", 11);
-    let mut many = Round::of(&server, "many", 10_001);
-    // What users run. A debug build spends more on the memory of a client that was not touched for long.
-    let bound = if module::can_inject_panics() { 1.5 } else { 1.2 };
-    // The better of a few attempts, since the machine may be busy with something else.
+    let mut many = Round::of(&server, "many".to_owned(), 10_001);
+    let mut few: Vec<_> =
+        (0..350).map(|number| Round::of(&server, format!("few{number}"), 11)).collect();
+    // The best of a few attempts, since the machine may be busy with something else.
     let mut best = f64::INFINITY;
-    for _ in 0..5 {
-        let (few, many): (Vec<_>, Vec<_>) =
-            (0..400).map(|_| (few.hand_off(&mut client), many.hand_off(&mut client))).unzip();
+    for _ in 0..10 {
+        let (few, many): (Vec<_>, Vec<_>) = few
+            .iter_mut()
+            .map(|few| (few.hand_off(&mut client), many.hand_off(&mut client)))
+            .unzip();
         let (few, many) = (median(few), median(many));
         eprintln!("a hand-off takes {few:?} with 10 waiters and {many:?} with 10,000");
         best = best.min(many.as_secs_f64() / few.as_secs_f64());
-        if best <= bound {
+        if best <= 1.2 {
             return;
         }
     }
