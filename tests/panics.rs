@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 25] = [
+const ENTRIES: [(&str, Survival); 27] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -29,6 +29,8 @@ const ENTRIES: [(&str, Survival); 25] = [
     ("role-changed", is_promoted),
     ("loading", reloads),
     ("key-event", stays_in_sync),
+    ("filter", |entry| hands_on_in_spite_of(entry, "DEL k")),
+    ("evicted", takes_an_eviction_for_a_deletion),
     ("info", tells_the_other_sections),
     ("config-get", reads_a_setting),
     ("config-set", cannot_be_configured),
@@ -283,6 +285,20 @@ fn hands_on_in_spite_of(entry: &str, command: &str) {
     let (server, mut bob) = contended(entry);
     let reply = server.cmd(command);
     assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert!(matches!(bob.receive(), Value::Int(_)));
+    assert_caught(&server, entry);
+}
+
+/// Nobody says that the lock was evicted, so it is taken for free.
+fn takes_an_eviction_for_a_deletion(entry: &str) {
+    let (server, mut bob) = contended(entry);
+    server.cmd("CONFIG SET maxmemory-policy volatile-lru");
+    server.cmd("CONFIG SET maxmemory 1");
+    eventually("the lock is evicted", || {
+        server.cmd("SET filler x");
+        server.cmd("GET k").eq(&Value::Nil).then_some(()).ok_or("it is not")
+    });
+    server.cmd("CONFIG SET maxmemory 0");
     assert!(matches!(bob.receive(), Value::Int(_)));
     assert_caught(&server, entry);
 }

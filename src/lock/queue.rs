@@ -26,6 +26,8 @@
 //! Time is an argument, and the waiting connections are the caller's: `P` is whatever it needs to
 //! find one again.
 
+mod contended;
+mod names;
 mod outcome;
 
 use super::decision::{self, Acquired};
@@ -33,8 +35,10 @@ use super::fence::FenceClock;
 use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment, Ttl};
 use super::owner::{KeptOwner, Owner};
+use contended::Queue;
+use names::Names;
 use slab::Slab;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 pub(crate) use outcome::{Joined, Next, Seen};
@@ -73,21 +77,6 @@ struct Place<P> {
     behind: Option<WaiterId>,
 }
 
-#[derive(Debug)]
-struct Queue {
-    name: Name,
-    head: Option<WaiterId>,
-    tail: Option<WaiterId>,
-    /// Every waiter by its owner, who waits only once: see [`Queues::join`].
-    owners: HashMap<KeptOwner, WaiterId>,
-    /// When to look at the key again; also in `dues`.
-    look: Option<Moment>,
-    /// What the key held when last seen.
-    seen: Option<Seen>,
-    /// The server evicted the key since.
-    evicted: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Due {
     Patience(WaiterId),
@@ -105,7 +94,7 @@ pub(crate) struct Room {
 pub(crate) struct Queues<P> {
     queues: Slab<Queue>,
     waiters: Slab<Place<P>>,
-    names: HashMap<i32, HashMap<Rc<[u8]>, QueueId>>,
+    names: Names,
     dues: BTreeSet<(Moment, Due)>,
     dirty: BTreeSet<QueueId>,
     /// When time last passed.
@@ -120,7 +109,7 @@ impl<P> Queues<P> {
         Self {
             queues: Slab::new(),
             waiters: Slab::new(),
-            names: HashMap::new(),
+            names: Names::default(),
             dues: BTreeSet::new(),
             dirty: BTreeSet::new(),
             woken: Moment::from_micros(0),
@@ -212,8 +201,26 @@ impl<P> Queues<P> {
         self.leave(queue.head?)
     }
 
+    /// Whether anyone waits for a lock of this name, in whatever database.
+    pub(crate) fn is_waited_for(&self, key: &[u8]) -> bool {
+        self.names.in_any_db(key).next().is_some()
+    }
+
+    /// Somebody's command names the locks of this name and may free them: at once or, queued in a transaction,
+    /// after a while. Nobody will say when. So the locks are dirty now, and as long as they are found held they
+    /// are looked at again after as much time as has passed since: whatever the delay, it is noticed
+    /// after twice that.
+    pub(crate) fn touch(&mut self, key: &[u8], now: Moment) {
+        for id in self.names.in_any_db(key) {
+            self.dirty.insert(id);
+            if let Some(queue) = self.queues.get_mut(id.0) {
+                queue.touched = Some(now);
+            }
+        }
+    }
+
     /// The lock may have become free. True if anyone waits for it.
-    pub(crate) fn mark(&mut self, db: i32, key: &[u8]) -> bool {
+    fn mark(&mut self, db: i32, key: &[u8]) -> bool {
         self.id_of(db, key).is_some_and(|id| {
             self.dirty.insert(id);
             true
@@ -250,8 +257,15 @@ impl<P> Queues<P> {
         self.queues.get(id.0).map(|queue| queue.name.clone())
     }
 
-    /// Whether the lock is to be settled before anybody looks at it; evicted, also if that was postponed.
-    pub(crate) fn is_dirty(&self, db: i32, key: &[u8]) -> bool {
+    /// Whether the lock is to be settled before anybody looks at it. That is so when it is dirty, and while a command
+    /// that touched it may still be queued in the transaction that is being executed.
+    pub(crate) fn may_have_changed(&self, db: i32, key: &[u8]) -> bool {
+        self.is_dirty(db, key)
+            || self.queue_named(db, key).is_some_and(|(_, queue)| queue.touched.is_some())
+    }
+
+    /// Evicted, also if that was postponed; or marked by whatever else.
+    pub(super) fn is_dirty(&self, db: i32, key: &[u8]) -> bool {
         self.queue_named(db, key)
             .is_some_and(|(id, queue)| queue.evicted || self.dirty.contains(&id))
     }
@@ -368,8 +382,9 @@ impl<P> Queues<P> {
             Some(deadline) => recheck.min(deadline.first_moment_after()),
             None => recheck,
         };
+        let next = self.queues.get_mut(id.0).and_then(|queue| queue.next_after_touch(now));
         self.dirty.remove(&id);
-        self.look_at(id, Some(look));
+        self.look_at(id, Some(next.map_or(look, |next| look.min(next))));
         self.with_queue(id, |queue| {
             queue.evicted = false;
             queue.remember(seen);
@@ -411,7 +426,7 @@ impl<P> Queues<P> {
     fn open(&mut self, db: i32, key: &[u8]) -> QueueId {
         let key: Rc<[u8]> = key.into();
         let id = QueueId(self.queues.insert(Queue::new(Name { db, key: Rc::clone(&key) })));
-        self.names.entry(db).or_default().insert(key, id);
+        self.names.insert(db, key, id);
         self.dirty.insert(id);
         id
     }
@@ -420,17 +435,10 @@ impl<P> Queues<P> {
         self.look_at(id, None);
         self.dirty.remove(&id);
         let Some(queue) = self.queues.try_remove(id.0) else { return };
-        if let Some(keys) = self.names.get_mut(&queue.name.db) {
-            keys.remove(&queue.name.key);
-            if keys.is_empty() {
-                self.names.remove(&queue.name.db);
-            }
-        }
+        self.names.remove(queue.name.db, &queue.name.key);
         if self.queues.is_empty() {
-            // What a crowd needed is not kept when the crowd has gone.
             self.queues.shrink_to_fit();
             self.waiters.shrink_to_fit();
-            self.names.shrink_to_fit();
         }
     }
 
@@ -452,7 +460,7 @@ impl<P> Queues<P> {
     }
 
     fn id_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
-        self.names.get(&db)?.get(key).copied()
+        self.names.get(db, key)
     }
 
     fn queue_named(&self, db: i32, key: &[u8]) -> Option<(QueueId, &Queue)> {
@@ -463,33 +471,6 @@ impl<P> Queues<P> {
     fn with_queue(&mut self, id: QueueId, change: impl FnOnce(&mut Queue)) {
         if let Some(queue) = self.queues.get_mut(id.0) {
             change(queue);
-        }
-    }
-}
-
-impl Queue {
-    fn new(name: Name) -> Self {
-        Self {
-            name,
-            head: None,
-            tail: None,
-            owners: HashMap::new(),
-            look: None,
-            seen: None,
-            evicted: false,
-        }
-    }
-
-    /// Keeps the value only if it is another one: a queue is settled far more often than its lock
-    /// changes hands.
-    fn remember(&mut self, seen: Option<(&[u8], Option<Deadline>)>) {
-        match (&mut self.seen, seen) {
-            (Some(known), Some((value, deadline))) if *known.value == *value => {
-                known.deadline = deadline;
-            }
-            (known, seen) => {
-                *known = seen.map(|(value, deadline)| Seen { value: value.into(), deadline });
-            }
         }
     }
 }

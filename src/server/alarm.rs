@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard, handoff};
+use super::{clock, guard, handoff, lookout};
 use crate::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
@@ -79,13 +79,16 @@ unsafe extern "C" fn routine(
     _stage: u64,
     _info: *mut c_void,
 ) {
-    guard::event("routine", || match STATE.alarm.get() {
-        Some(alarm) if alarm.rings > clock::now().plus_millis(FURTHEST_MILLIS) => {
-            stop(ctx);
-            start(ctx, clock::now());
+    guard::event("routine", || {
+        match STATE.alarm.get() {
+            Some(alarm) if alarm.rings > clock::now().plus_millis(FURTHEST_MILLIS) => {
+                stop(ctx);
+                start(ctx, clock::now());
+            }
+            // As a rule it is set already.
+            _ => set(ctx),
         }
-        // As a rule it is set already.
-        _ => set(ctx),
+        lookout::withdraw_if_idle(ctx);
     });
 }
 

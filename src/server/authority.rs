@@ -66,8 +66,9 @@ pub(super) fn may_block(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & denied == 0
 }
 
-pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
-    flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+/// Whether other servers' grants may reach this one at any time: from its primary, or with a slot of the cluster.
+pub(super) fn may_be_told(ctx: *mut RedisModuleCtx) -> bool {
+    flags(ctx) & (raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_CLUSTER) != 0
 }
 
 /// `CLIENT PAUSE`, a failover in progress, a slot being handed over.

@@ -197,7 +197,7 @@ impl Call {
         if STATE.with_queues(|queues| queues.is_empty()) {
             return 0;
         }
-        if self.in_queues(name, |queues, db, key| queues.is_dirty(db, key)) {
+        if self.in_queues(name, |queues, db, key| queues.may_have_changed(db, key)) {
             self.settle(name);
         }
         self.in_queues(name, |queues, db, key| queues.waiters_for(db, key))

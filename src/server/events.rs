@@ -1,4 +1,5 @@
-//! What happens to keys behind the module's back: deletion, expiry, eviction, renaming, flushes, swaps.
+//! What happens to keys behind the module's back and without a command that names them: evictions, flushes,
+//! swaps. Commands that do name them are the business of [`lookout`](super::lookout).
 //!
 //! Nothing is decided here. An event only marks the locks that somebody waits for, and sees to it that
 //! they are settled soon: the callbacks run in the middle of whatever the server is doing.
@@ -7,51 +8,38 @@ use super::api::{api, optional};
 use super::call::bytes_of;
 use super::handoff;
 use super::state::STATE;
-use super::{alarm, guard, learn};
+use super::subscription::Subscription;
+use super::{alarm, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-/// What may free a lock, or shorten its lease: `del`, `rename_from`, `move_from`, `expire`, `expired`,
-/// `evicted` and their like; and `loaded`, which comes with every key of an RDB file. Not the class of `set`: a
-/// string put in a lock's place is a lock again, held by another, and plain SETs should not pay for us.
-const CLASSES: c_int = raw::REDISMODULE_NOTIFY_GENERIC
-    | raw::REDISMODULE_NOTIFY_EXPIRED
-    | raw::REDISMODULE_NOTIFY_EVICTED
-    | raw::REDISMODULE_NOTIFY_LOADED;
-
-/// Subscribes; false if the server will not have it.
+/// Subscribes to what comes without a command that names the key; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: the callback has the signature the server calls.
-    let keys =
-        unsafe { api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, CLASSES, Some(key_event)) };
     let events: [(u64, raw::RedisModuleEventCallback); 2] = [
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
     ];
-    keys == guard::status(true)
-        && events.into_iter().all(|(id, callback)| {
-            let event = RedisModuleEvent { id, dataver: 1 };
-            // SAFETY: the callbacks have the signature the server calls.
-            let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
-            outcome == guard::status(true)
-        })
+    events.into_iter().all(|(id, callback)| {
+        let event = RedisModuleEvent { id, dataver: 1 };
+        // SAFETY: the callbacks have the signature the server calls.
+        let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
+        outcome == guard::status(true)
+    })
 }
 
-unsafe extern "C" fn key_event(
+/// Taken out while somebody waits: a server that evicts all the time should not pay for locks that nobody waits for.
+pub(super) const fn of_evictions() -> Subscription {
+    Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted))
+}
+
+unsafe extern "C" fn evicted(
     ctx: *mut RedisModuleCtx,
-    class: c_int,
-    event: *const c_char,
+    _class: c_int,
+    _event: *const c_char,
     key: *mut RedisModuleString,
 ) -> c_int {
-    guard::value("key-event", guard::status(true), || {
-        // SAFETY: the server names every event.
-        let event = unsafe { CStr::from_ptr(event) };
-        let is_applied = class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire";
-        // A value that is restored comes from elsewhere, whoever this server is.
-        if (is_applied && STATE.learning.get()) || event == c"restore" {
-            learn::from_key(ctx, key);
-        }
+    guard::value("evicted", guard::status(true), || {
         if STATE.with_queues(|queues| queues.is_empty()) {
             return guard::status(true);
         }
@@ -59,13 +47,10 @@ unsafe extern "C" fn key_event(
         let db = unsafe { api!(RedisModule_GetSelectedDb)(ctx) };
         // SAFETY: the key's name lives as long as this callback.
         let name = unsafe { bytes_of(key) };
-        if class == raw::REDISMODULE_NOTIFY_EVICTED {
-            // Not right after it: the server would evict the lock again, and again, until it gives up.
-            if STATE.with_queues(|queues| queues.mark_evicted(db, name)) {
-                alarm::set(ctx);
-            }
-        } else if STATE.with_queues(|queues| queues.mark(db, name)) {
-            settle_soon(ctx);
+        // Settled by the timer and not right after: the server would evict the lock again, and again, until
+        // it gives up.
+        if STATE.with_queues(|queues| queues.mark_evicted(db, name)) {
+            alarm::set(ctx);
         }
         guard::status(true)
     })
@@ -111,12 +96,12 @@ pub(super) fn mark_all(ctx: *mut RedisModuleCtx, dbs: &[Option<i32>]) {
     alarm::set(ctx);
 }
 
-/// Right after the command that caused the event, as part of its transaction, where the server can be
-/// asked for that (7.2 on); else from the timer, at once.
-fn settle_soon(ctx: *mut RedisModuleCtx) {
+/// Has what is dirty settled right after the command that is about to be executed, as part of its transaction,
+/// where the server can be asked for that (7.2 on); else by the timer, at once.
+pub(super) fn settle_soon(ctx: *mut RedisModuleCtx) {
     let queued = optional!(RedisModule_AddPostNotificationJob).is_some_and(|add_job| {
-        // SAFETY: the context is that of a notification; the callback has the signature the server calls, and
-        // needs no data.
+        // SAFETY: takes a context of the module's; the callback has the signature the server calls, and needs no
+        // data.
         unsafe { add_job(ctx, Some(job), ptr::null_mut(), None) == guard::status(true) }
     });
     if !queued {

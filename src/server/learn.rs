@@ -3,8 +3,19 @@
 //! A replica applies its primary's grants, and a server that starts loads those of its predecessor, as plain
 //! `SET key value PXAT deadline` and as keys of a file: nobody asks the module. Yet when its time comes, its
 //! fences must be above all of them (L2), also with a clock that is an hour behind, and also for locks that
-//! were released or deleted since. So while the server is a replica or loading, the module looks at every
-//! key that is given an expiry.
+//! were released or deleted since. So while others' grants are being applied, the module looks at every key that
+//! is given an expiry, restored, or loaded:
+//!
+//! | while the server                | it hears of                      |
+//! |---------------------------------|----------------------------------|
+//! | loads an RDB file               | each key (`loaded`)              |
+//! | loads an append-only file       | commands too (`expire`)          |
+//! | is a replica                    | the same                         |
+//! | is in a cluster                 | the same, since slots come in by `restore` at any time |
+//!
+//! A primary that does none of this is not listened to: events cost everybody's commands some percent. Where the
+//! server knows no way to stop listening (before Redis 8.2, and Valkey), one that once began to is listened to
+//! until it ends.
 //!
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
@@ -12,17 +23,65 @@
 use super::call::bytes_of;
 use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
-use super::{authority, clock};
+use super::subscription::Subscription;
+use super::{authority, clock, guard};
 use crate::lock::{Hold, Stored, Value};
-use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::ffi::{CStr, c_char, c_int};
 
-/// Starts or stops to learn, as the server is a replica, or is loading, or not.
-pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: bool) {
-    STATE.learning.set(loading || authority::is_replica(ctx));
+/// What is being loaded, if anything is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loading {
+    Nothing,
+    /// Whole keys.
+    Keys,
+    /// Commands, and whole keys too.
+    Commands,
 }
 
-/// Takes note of the fence in a key that was given an expiry, or loaded.
-pub(super) fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
+/// `expire` and `restore`, among much else.
+pub(super) const fn of_commands() -> Subscription {
+    Subscription::new(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event))
+}
+
+/// `loaded`.
+pub(super) const fn of_keys() -> Subscription {
+    Subscription::new(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event))
+}
+
+/// Starts or stops to learn, as others' grants are being applied, or not.
+pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: Loading) {
+    let is_told = authority::may_be_told(ctx);
+    STATE.learning.set(is_told || loading != Loading::Nothing);
+    keep(ctx, &STATE.commands_heard, is_told || loading == Loading::Commands);
+    keep(ctx, &STATE.keys_heard, is_told || loading != Loading::Nothing);
+}
+
+fn keep(ctx: *mut RedisModuleCtx, subscription: &Subscription, needed: bool) {
+    if needed { subscription.take_out(ctx) } else { subscription.cancel(ctx) }
+}
+
+unsafe extern "C" fn key_event(
+    ctx: *mut RedisModuleCtx,
+    class: c_int,
+    event: *const c_char,
+    key: *mut RedisModuleString,
+) -> c_int {
+    guard::value("key-event", guard::status(true), || {
+        if STATE.learning.get() {
+            // SAFETY: the server names every event.
+            let event = unsafe { CStr::from_ptr(event) };
+            if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" || event == c"restore"
+            {
+                from_key(ctx, key);
+            }
+        }
+        guard::status(true)
+    })
+}
+
+/// Takes note of the fence in a key that was given an expiry, or came from elsewhere.
+fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     // A string of our own: while loading, the server's may lie on its stack, which an opened key must not
     // outlive.
     // SAFETY: the key's name lives as long as this callback.

@@ -1,6 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
-use super::{alarm, clock, config, events, guard, handoff, learn};
+use super::learn::{self, Loading};
+use super::{alarm, clock, config, events, guard, handoff};
 use crate::command::Error;
 use crate::server::api::api;
 use crate::server::state::STATE;
@@ -36,7 +37,7 @@ unsafe extern "C" fn role_changed(
     _data: *mut c_void,
 ) {
     guard::event("role-changed", || {
-        learn::while_told(ctx, false);
+        learn::while_told(ctx, Loading::Nothing);
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             raise_fences();
         } else {
@@ -56,7 +57,12 @@ unsafe extern "C" fn loading(
     guard::event("loading", || {
         let ended =
             [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED];
-        learn::while_told(ctx, !ended.contains(&stage));
+        let loading = match stage {
+            raw::REDISMODULE_SUBEVENT_LOADING_AOF_START => Loading::Commands,
+            stage if ended.contains(&stage) => Loading::Nothing,
+            _ => Loading::Keys,
+        };
+        learn::while_told(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             raise_fences();
             // What the keys hold may be new altogether.

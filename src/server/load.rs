@@ -5,9 +5,10 @@
 
 use super::api::api;
 use super::call::Call;
+use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, config, events, guard, info, learn, lifecycle, log, policy, register, replicate,
+    alarm, api, config, events, guard, info, lifecycle, log, lookout, policy, register, replicate,
 };
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
@@ -62,6 +63,7 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", guard::status(false), || {
         alarm::stop(ctx);
+        lookout::dismiss();
         guard::stop_listening();
         guard::status(true)
     })
@@ -88,7 +90,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     }
     // SAFETY: the context is the one the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options()) };
-    learn::while_told(ctx, false);
+    learn::while_told(ctx, Loading::Nothing);
     policy::subscribe(ctx);
     policy::warn_if_evicting(ctx);
     lifecycle::raise_fences();

@@ -6,7 +6,9 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
-//! | changes, expires, evicts or loads a key | `events::key_event`    | marks contended locks, learns fences |
+//! | is about to execute anybody's command, while somebody waits | `lookout::filter` | touches contended locks |
+//! | evicts a key                         | `events::evicted`         | marks contended locks               |
+//! | applies others' grants               | `learn::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
 //! | has done what was in progress        | `events::job`             | settles marked locks                |
 //! | reaches the moment of the timer      | `alarm::ring`             | the same, and ends patience         |
@@ -38,9 +40,11 @@ mod learn;
 mod lifecycle;
 mod load;
 mod log;
+mod lookout;
 mod park;
 mod policy;
 mod register;
 mod replicate;
 mod respond;
 mod state;
+mod subscription;

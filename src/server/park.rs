@@ -23,7 +23,7 @@ use super::authority;
 use super::handoff::{self, GiveBack};
 use super::respond::respond;
 use super::state::STATE;
-use super::{alarm, clock, config, guard};
+use super::{alarm, clock, config, guard, lookout};
 use crate::command::{Error, Reply, acquire};
 use crate::lock::{Fence, Joined, KeptOwner, Name, Owner, Patience, Ttl, Waiter, WaiterId};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
@@ -140,6 +140,7 @@ pub(super) fn park(
         }
     };
     STATE.with_parked(|parked| parked.insert(handle, id));
+    lookout::post(ctx);
     alarm::set(ctx);
     Ok(true)
 }

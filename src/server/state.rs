@@ -4,7 +4,10 @@
 
 use super::alarm::Alarm;
 use super::handoff::GiveBack;
+use super::lookout::Lookout;
 use super::park::{Handles, Parked};
+use super::subscription::Subscription;
+use super::{events, learn};
 use crate::lock::{Fence, FenceClock, Moment, Queues};
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -16,6 +19,10 @@ pub(super) static STATE: State = State {
     fences: Cell::new(FenceClock::new()),
     panics_caught: Cell::new(0),
     learning: Cell::new(false),
+    commands_heard: learn::of_commands(),
+    keys_heard: learn::of_keys(),
+    evictions_heard: events::of_evictions(),
+    lookout: Lookout::new(),
     complained: Cell::new(None),
     queues: LazyCell::new(|| RefCell::new(Queues::new())),
     parked: LazyCell::new(RefCell::default),
@@ -30,6 +37,10 @@ pub(super) struct State {
     pub(super) panics_caught: Cell<u64>,
     /// Whether grants are being applied here that others made.
     pub(super) learning: Cell<bool>,
+    pub(super) commands_heard: Subscription,
+    pub(super) keys_heard: Subscription,
+    pub(super) evictions_heard: Subscription,
+    pub(super) lookout: Lookout,
     /// When the log last heard of a fence that was refused.
     complained: Cell<Option<Moment>>,
     queues: LazyCell<RefCell<Queues<Parked>>>,
@@ -53,6 +64,10 @@ impl State {
         self.fences.set(FenceClock::new());
         self.panics_caught.set(0);
         self.learning.set(false);
+        self.commands_heard.reset();
+        self.keys_heard.reset();
+        self.evictions_heard.reset();
+        self.lookout.reset();
         self.complained.set(None);
         self.with_queues(|queues| *queues = Queues::new());
         self.with_parked(HashMap::clear);

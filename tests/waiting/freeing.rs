@@ -107,6 +107,28 @@ fn a_transaction_that_deletes_a_lock_hands_it_on() {
 }
 
 #[test]
+fn a_transaction_that_is_executed_later_hands_the_lock_on_soon_after() {
+    let server = exact().start();
+    let (mut client, mut other) = (server.client(), server.client());
+    for quick in [true, false] {
+        client.cmd("FLUSHALL");
+        client.grant("k", "alice", LONG);
+        let mut bob = Waiter::of(&server, "k", "bob");
+        client.pipeline(&["MULTI", "DEL k"]);
+        let queued = other.now();
+        eventually("time passes", || match other.now() - queued {
+            100.. => Ok(()),
+            _ if quick => Ok(()),
+            passed => Err(passed),
+        });
+        let executed = other.now();
+        client.cmd("EXEC");
+        let late = granted_at(bob.fence()) - executed;
+        assert!(late < 2 * (executed - queued) + 100, "granted {late} ms later");
+    }
+}
+
+#[test]
 fn a_transaction_that_takes_a_lock_away_and_puts_it_back_hands_nothing_on() {
     let server = Server::start();
     let mut client = server.client();

@@ -209,6 +209,50 @@ fn a_mark_is_for_a_lock_that_somebody_waits_for() {
 }
 
 #[test]
+fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let _ = queues.join(1, KEY, waiter("a", 2));
+    let _ = queues.join(0, b"another", waiter("a", 3));
+    while queues.take_dirty().is_some() {}
+    assert!(queues.is_waited_for(KEY) && !queues.is_waited_for(b"orders:43"));
+    queues.touch(b"orders:43", NOW);
+    assert!(!queues.has_dirty());
+    queues.touch(KEY, NOW);
+    assert!(queues.is_dirty(0, KEY) && queues.is_dirty(1, KEY) && !queues.is_dirty(0, b"another"));
+}
+
+#[test]
+fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
+    let (mut queues, _) = queue_of(&["a"]);
+    queues.touch(KEY, NOW);
+    let held = held_by("x", None);
+    let mut now = NOW;
+    for at in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
+        assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
+        queues.check();
+        assert!(queues.may_have_changed(0, KEY), "a command does not overtake what was touched");
+        assert_eq!(queues.next_due(), Some(in_ms(at)));
+        now = in_ms(at);
+        assert!(queues.wake(now, 9).is_empty());
+    }
+    assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
+    assert!(!queues.may_have_changed(0, KEY), "after a second it is forgotten");
+    assert_eq!(queues.next_due(), Some(now.plus_millis(RECHECK_MILLIS)));
+}
+
+#[test]
+fn a_touch_is_forgotten_when_the_clock_is_set_back() {
+    let (mut queues, _) = queue_of(&["a"]);
+    queues.touch(KEY, in_ms(1));
+    assert_held(&mut queues, held_by("x", None));
+    assert_eq!(
+        queues.next_due(),
+        Some(in_ms(RECHECK_MILLIS)),
+        "else it would be looked at without end"
+    );
+}
+
+#[test]
 fn a_flush_marks_every_lock_of_its_database_or_of_all() {
     let (mut queues, _) = queue_of(&["a"]);
     let _ = queues.join(1, KEY, waiter("a", 2));
@@ -419,7 +463,7 @@ fn nothing_is_kept_when_everybody_is_gone() {
     queues.check();
     assert!(queues.is_empty() && !queues.has_dirty() && queues.next_due().is_none());
     assert_eq!((queues.waiters.capacity(), queues.queues.capacity()), (0, 0));
-    assert!(queues.names.is_empty());
+    assert_eq!(queues.names.count(), 0);
     join(&mut queues, waiter("a", 1));
     assert_granted(settle(&mut queues, Stored::Nothing), 1);
 }

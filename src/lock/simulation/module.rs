@@ -156,7 +156,7 @@ impl Server {
     /// Whether anybody waits for the lock, once whatever may have happened to it has had its effect.
     fn settle_if_dirty(&mut self, name: LockName) -> bool {
         let (db, key) = (name.0, name.1.as_bytes());
-        if self.queues.is_dirty(db, key) {
+        if self.queues.may_have_changed(db, key) {
             self.settle(name);
         }
         self.queues.waiters_for(db, key) > 0

@@ -374,8 +374,17 @@ impl Server {
     /// The module is told that something happened to the key, unless that got lost.
     pub(super) fn touched(&mut self, name: LockName) {
         if self.is_heard {
-            let is_waited_for = self.queues.mark(name.0, name.1.as_bytes());
-            assert_eq!(is_waited_for, self.model.anyone_waits_for(name));
+            // A command names a key, and the database is not known.
+            let key = name.1.as_bytes();
+            if self.model.anyone_waits_for(name) {
+                assert!(self.queues.is_waited_for(key));
+            }
+            self.queues.touch(key, self.now());
+            assert_eq!(
+                self.queues.is_dirty(name.0, key),
+                self.model.anyone_waits_for(name),
+                "touched, so dirty if there is a queue"
+            );
         } else {
             self.unheard(name);
         }

@@ -1,0 +1,62 @@
+//! The queue of one lock, and what it knows of the lock's key.
+
+use super::{Name, RECHECK_MILLIS, Seen, WaiterId};
+use crate::lock::lease::{Deadline, Moment};
+use crate::lock::owner::KeptOwner;
+use std::collections::HashMap;
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    pub(super) name: Name,
+    pub(super) head: Option<WaiterId>,
+    pub(super) tail: Option<WaiterId>,
+    /// Every waiter by its owner, who waits only once: see [`Queues::join`].
+    pub(super) owners: HashMap<KeptOwner, WaiterId>,
+    /// When to look at the key again; also in `dues`.
+    pub(super) look: Option<Moment>,
+    /// What the key held when last seen.
+    pub(super) seen: Option<Seen>,
+    /// The server evicted the key since.
+    pub(super) evicted: bool,
+    /// When somebody's command last named the key: see [`Queues::touch`].
+    pub(super) touched: Option<Moment>,
+}
+
+impl Queue {
+    pub(super) fn new(name: Name) -> Self {
+        Self {
+            name,
+            head: None,
+            tail: None,
+            owners: HashMap::new(),
+            look: None,
+            seen: None,
+            evicted: false,
+            touched: None,
+        }
+    }
+
+    /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
+    pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
+        let passed =
+            self.touched.filter(|&touched| touched <= now).map(|touched| now.millis_since(touched));
+        let passed = passed.filter(|&passed| passed < RECHECK_MILLIS);
+        if passed.is_none() {
+            self.touched = None;
+        }
+        Some(now.plus_millis(passed?.max(1)))
+    }
+
+    /// Keeps the value only if it is another one: a queue is settled far more often than its lock
+    /// changes hands.
+    pub(super) fn remember(&mut self, seen: Option<(&[u8], Option<Deadline>)>) {
+        match (&mut self.seen, seen) {
+            (Some(known), Some((value, deadline))) if *known.value == *value => {
+                known.deadline = deadline;
+            }
+            (known, seen) => {
+                *known = seen.map(|(value, deadline)| Seen { value: value.into(), deadline });
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Subscriptions to key events, taken out only while they are needed: the server makes an event for every key of
+//! everybody that the class is about, and even looking through a list of nobody concerned costs it something.
+
+use super::api::{api, optional};
+use super::guard;
+use redis_module::raw::{self, RedisModuleCtx};
+use std::cell::Cell;
+use std::ffi::c_int;
+
+pub(super) struct Subscription {
+    classes: c_int,
+    callback: raw::RedisModuleNotificationFunc,
+    is_on: Cell<bool>,
+}
+
+impl Subscription {
+    pub(super) const fn new(classes: c_int, callback: raw::RedisModuleNotificationFunc) -> Self {
+        Self { classes, callback, is_on: Cell::new(false) }
+    }
+
+    pub(super) fn take_out(&self, ctx: *mut RedisModuleCtx) {
+        if !self.is_on.get() {
+            // SAFETY: the callback has the signature the server calls.
+            let outcome = unsafe {
+                api!(RedisModule_SubscribeToKeyspaceEvents)(ctx, self.classes, self.callback)
+            };
+            self.is_on.set(outcome == guard::status(true));
+        }
+    }
+
+    /// Where the server knows no way (before Redis 8.2, and Valkey), it stays as it is. Never called from the
+    /// callback of a key event: the server would be going through its list of subscriptions.
+    pub(super) fn cancel(&self, ctx: *mut RedisModuleCtx) {
+        if self.is_on.get()
+            && let Some(unsubscribe) = optional!(RedisModule_UnsubscribeFromKeyspaceEvents)
+        {
+            // SAFETY: takes what the server was given when the subscription was taken out.
+            let outcome = unsafe { unsubscribe(ctx, self.classes, self.callback) };
+            self.is_on.set(outcome != guard::status(true));
+        }
+    }
+
+    /// The server has forgotten it, with the module that took it out.
+    pub(super) fn reset(&self) {
+        self.is_on.set(false);
+    }
+}
