@@ -16,7 +16,7 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help setup build run cli test lint verify fix clean
+.PHONY: help setup build run cli test measure lint verify fix clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +41,9 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 test: build ## Run all tests: units, then real servers (SERVER=)
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- load:: a_hand_off_takes
 	cargo test --locked
+
+measure: build ## Measure what traffic pays that has nothing to do with locks (SERVER=)
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_innocent_traffic_pays
 
 # The crate offers no Rust API: its docs are for those who work on it, so links to private things are fine.
 lint: setup ## Check format, lints and API docs; changes nothing

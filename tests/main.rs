@@ -31,6 +31,7 @@ mod harness;
 mod help;
 mod hostile;
 mod info;
+mod innocent;
 mod load;
 mod memory;
 mod panics;

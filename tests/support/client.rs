@@ -181,13 +181,18 @@ impl Client {
 
     /// One field of one section of INFO.
     pub(crate) fn info_field(&mut self, section: &str, name: &str) -> Option<String> {
-        let text = match self.cmd(["INFO", section]) {
+        let text = self.info_text(section);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::to_owned)
+    }
+
+    /// One section of INFO, as the server wrote it.
+    pub(crate) fn info_text(&mut self, section: &str) -> String {
+        match self.cmd(["INFO", section]) {
             Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
             Value::VerbatimString { text, .. } => text,
             other => panic!("INFO {section}: {other:?}"),
-        };
-        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-        value.map(str::to_owned)
+        }
     }
 
     /// One number of `INFO leasehold`.
