@@ -164,9 +164,31 @@ fn every_field_of_info_is_documented_and_the_reverse() {
     let reply = server.cmd("INFO leasehold");
     let live: BTreeSet<_> =
         text(&reply).lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect();
-    let page = page("docs/configuration.md");
+    let page = page("docs/operating.md");
     let said: BTreeSet<_> = page.table("Field").iter().map(|row| row[0].replace('`', "")).collect();
     assert_eq!(said, live);
+}
+
+/// What stands between quotes in one of the sources, and satisfies this.
+fn literals(file: &str, is_one: impl Fn(&str) -> bool) -> BTreeSet<String> {
+    let source = fs::read_to_string(Path::new(ROOT).join(file)).unwrap();
+    let code = source.split("mod tests {").next().unwrap();
+    let literals = code.split('"').skip(1).step_by(2).filter(|literal| is_one(literal));
+    let literals: BTreeSet<_> = literals.map(str::to_owned).collect();
+    assert!(literals.len() > 3, "this test no longer understands {file}");
+    literals
+}
+
+#[test]
+fn every_event_is_documented_and_the_reverse() {
+    let said = |name: &str| -> BTreeSet<_> {
+        page(name).table("Event").iter().map(|row| row[0].replace('`', "")).collect()
+    };
+    let published = literals("src/observe/event.rs", |literal| literal.starts_with("lock."));
+    assert_eq!(said("docs/operating.md"), published);
+    let noted =
+        literals("src/observe/log.rs", |literal| literal.contains('-') || !literal.contains(' '));
+    assert_eq!(said("docs/commands/lock.log.md"), noted);
 }
 
 #[test]

@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 27] = [
+const ENTRIES: [(&str, Survival); 29] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -25,6 +25,8 @@ const ENTRIES: [(&str, Survival); 27] = [
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
+    ("lock.top", |entry| answers_with_an_error(entry, "LOCK.TOP")),
+    ("lock.log", |entry| answers_with_an_error(entry, "LOCK.LOG")),
     ("lock.help", |entry| answers_with_an_error(entry, "LOCK.HELP")),
     ("role-changed", is_promoted),
     ("loading", reloads),

@@ -34,6 +34,34 @@ pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::FenceNotANumber)
 }
 
+/// What a command that lists something for an operator is asked: `[count | RESET]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listing {
+    /// At most so many.
+    Show { count: usize },
+    /// None any more, from here on.
+    Reset,
+}
+
+impl Listing {
+    const USUAL_COUNT: usize = 10;
+
+    /// A count is positive, or -1 for all, as that of SLOWLOG GET.
+    pub(crate) fn parse(words: &[&[u8]]) -> Result<Self, Error> {
+        let count = match *words {
+            [_] => Self::USUAL_COUNT,
+            [_, b"-1"] => usize::MAX,
+            [_, option] if option.eq_ignore_ascii_case(b"RESET") => return Ok(Self::Reset),
+            [_, count] => parse_integer(count)
+                .filter(|&count| count > 0)
+                .map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+                .ok_or(Error::NeitherCountNorReset)?,
+            _ => return Err(Error::WrongArity),
+        };
+        Ok(Self::Show { count })
+    }
+}
+
 /// A whole number as the server itself reads one: digits, and nothing else; no sign, no leading zero.
 /// One too large for 64 bits is the largest there is: above every limit, which is the better complaint.
 pub(crate) fn parse_integer(bytes: &[u8]) -> Option<u64> {
@@ -66,6 +94,26 @@ mod tests {
         }
         for text in ["", "-1", "+1", "01", "00", " 1", "1 ", "1e3", "1.0", "0x10", "1\0", "١"] {
             assert_eq!(parse_integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_listing_shows_ten_unless_told_how_many() {
+        let listing = |line| Listing::parse(&words(line));
+        assert_eq!(listing("cmd"), Ok(Listing::Show { count: 10 }));
+        assert_eq!(listing("cmd 1"), Ok(Listing::Show { count: 1 }));
+        for all in ["cmd -1", "cmd 18446744073709551616"] {
+            assert_eq!(listing(all), Ok(Listing::Show { count: usize::MAX }));
+        }
+        assert_eq!(listing("cmd Reset"), Ok(Listing::Reset));
+        for wrong in ["0", "-2", "", "x", "1.5", "01", "RESETS", "COUNT"] {
+            assert_refused(
+                Listing::parse(&[b"cmd", wrong.as_bytes()]),
+                "ERR unknown option, expected a positive integer, -1 or RESET",
+            );
+        }
+        for line in ["cmd 1 RESET", "cmd RESET 1"] {
+            assert_eq!(listing(line), Err(Error::WrongArity), "{line}");
         }
     }
 

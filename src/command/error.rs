@@ -16,6 +16,7 @@ pub(crate) enum Error {
     UnknownOption,
     PatienceOutOfRange,
     CountNotPositive,
+    NeitherCountNorReset,
     QueueFull,
     LockQueueFull,
     /// A newer request of the same owner waits in this one's place.
@@ -54,6 +55,9 @@ impl fmt::Display for Error {
             ),
             Self::CountNotPositive => {
                 write!(f, "ERR unknown option, expected COUNT and a positive integer")
+            }
+            Self::NeitherCountNorReset => {
+                write!(f, "ERR unknown option, expected a positive integer, -1 or RESET")
             }
             Self::QueueFull => {
                 write!(f, "QUEUEFULL too many waiters (config leasehold.max-waiters)")

@@ -32,6 +32,10 @@ impl<'a> Request<'a> {
         Ok(Self { proof: Proof { owner, fence }, ttl })
     }
 
+    pub(crate) fn proof(&self) -> Proof<'a> {
+        self.proof
+    }
+
     pub(crate) fn answer(
         &self,
         stored: Stored<'_>,

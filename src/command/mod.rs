@@ -14,9 +14,11 @@ mod error;
 pub(crate) mod extend;
 pub(crate) mod help;
 pub(crate) mod info;
+pub(crate) mod log;
 pub(crate) mod release;
 mod reply;
 mod spec;
+pub(crate) mod top;
 pub(crate) mod waiters;
 
 use crate::lock::{Deadline, Grant, Ttl};
@@ -27,13 +29,15 @@ pub(crate) use reply::Reply;
 pub(crate) use spec::{Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
-pub(crate) static ALL: [&Spec; 7] = [
+pub(crate) static ALL: [&Spec; 9] = [
     &acquire::SPEC,
     &release::SPEC,
     &extend::SPEC,
     &check::SPEC,
     &info::SPEC,
     &waiters::SPEC,
+    &top::SPEC,
+    &log::SPEC,
     &help::SPEC,
 ];
 

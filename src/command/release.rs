@@ -23,6 +23,10 @@ impl<'a> Request<'a> {
         Ok(Self { proof: args::proof(words)? })
     }
 
+    pub(crate) fn proof(&self) -> Proof<'a> {
+        self.proof
+    }
+
     pub(crate) fn answer(
         &self,
         stored: Stored<'_>,

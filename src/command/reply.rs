@@ -5,6 +5,8 @@ use super::Error;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Reply<'a> {
     Nil,
+    /// The status of a command that has nothing to tell.
+    Ok,
     Integer(i64),
     Bytes(&'a [u8]),
     Array(Vec<Reply<'a>>),

@@ -40,11 +40,15 @@ pub(crate) struct Arg {
     pub(crate) keyword: Option<&'static CStr>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) enum ArgKind {
     Key,
     Text,
     Integer,
+    /// Just its keyword.
+    Word,
+    /// One of these.
+    OneOf(&'static [Arg]),
 }
 
 impl Arg {
@@ -55,6 +59,16 @@ impl Arg {
     pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
+    pub(super) const COUNT_OR_RESET: Self = Self {
+        name: c"listing",
+        kind: ArgKind::OneOf(&[
+            Self::needed(c"count", ArgKind::Integer),
+            Self { keyword: Some(c"RESET"), ..Self::needed(c"reset", ArgKind::Word) },
+        ]),
+        optional: true,
+        keyword: None,
+    };
+
     const fn needed(name: &'static CStr, kind: ArgKind) -> Self {
         Self { name, kind, optional: false, keyword: None }
     }
@@ -62,6 +76,24 @@ impl Arg {
     const fn optional(name: &'static CStr, keyword: Option<&'static CStr>) -> Self {
         Self { name, kind: ArgKind::Integer, optional: true, keyword }
     }
+
+    /// As a person writes it, without saying whether it may be left out.
+    fn usage(&self) -> String {
+        let name = match self.kind {
+            ArgKind::OneOf(args) => args.iter().map(Self::usage).collect::<Vec<_>>().join(" | "),
+            ArgKind::Word => String::new(),
+            ArgKind::Key | ArgKind::Text | ArgKind::Integer => text(self.name),
+        };
+        match self.keyword.map(text) {
+            Some(keyword) if name.is_empty() => keyword,
+            Some(keyword) => format!("{keyword} {name}"),
+            None => name,
+        }
+    }
+}
+
+fn text(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
 }
 
 impl Spec {
@@ -69,9 +101,7 @@ impl Spec {
     pub(crate) fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
         for arg in self.args {
-            let words: Vec<_> =
-                arg.keyword.iter().chain([&arg.name]).map(|word| word.to_string_lossy()).collect();
-            let words = words.join(" ");
+            let words = arg.usage();
             usage.push_str(&if arg.optional { format!(" [{words}]") } else { format!(" {words}") });
         }
         usage
@@ -95,8 +125,8 @@ mod tests {
     #[test]
     fn a_command_with_a_key_names_it_first() {
         for spec in ALL {
-            let first = spec.args.first().map(|arg| arg.kind);
-            assert_eq!(first == Some(ArgKind::Key), spec.access != Access::None, "{:?}", spec.name);
+            let has_key = matches!(spec.args, [Arg { kind: ArgKind::Key, .. }, ..]);
+            assert_eq!(has_key, spec.access != Access::None, "{:?}", spec.name);
         }
     }
 

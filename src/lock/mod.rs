@@ -45,4 +45,5 @@ pub(crate) use fence::{Fence, FenceClock};
 pub(crate) use hold::{Hold, NotALock, Proof, Stored, Value};
 pub(crate) use lease::{Deadline, Moment, Patience, Ttl};
 pub(crate) use owner::{KeptOwner, Owner};
-pub(crate) use queue::{Joined, Name, Next, Queues, Room, Seen, Waiter, WaiterId};
+pub(crate) use queue::{Joined, Left, Lost, LostBy, Name, Next, Queues, Room, Seen};
+pub(crate) use queue::{Settled, Waiter, WaiterId};

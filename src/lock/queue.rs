@@ -27,6 +27,7 @@
 //! find one again.
 
 mod contended;
+mod leaving;
 mod names;
 mod outcome;
 
@@ -41,7 +42,7 @@ use slab::Slab;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-pub(crate) use outcome::{Joined, Next, Seen};
+pub(crate) use outcome::{Joined, Left, Lost, LostBy, Next, Seen, Settled};
 
 /// A lock's key, and the database it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -168,37 +169,17 @@ impl<P> Queues<P> {
         Joined::Queued(self.append(id, waiter))
     }
 
-    /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
-    pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Waiter<P>> {
-        let Place { waiter, queue: queue_id, before, behind } = self.waiters.try_remove(id.0)?;
-        self.forget_due(waiter.gives_up, Due::Patience(id));
-        match before.and_then(|before| self.waiters.get_mut(before.0)) {
-            Some(neighbour) => neighbour.behind = behind,
-            None => self.with_queue(queue_id, |queue| queue.head = behind),
-        }
-        match behind.and_then(|behind| self.waiters.get_mut(behind.0)) {
-            Some(neighbour) => neighbour.before = before,
-            None => self.with_queue(queue_id, |queue| queue.tail = before),
-        }
-        self.with_queue(queue_id, |queue| {
-            queue.owners.remove(&waiter.owner);
-        });
-        if self.queues.get(queue_id.0).is_some_and(|queue| queue.head.is_none()) {
-            self.close(queue_id);
-        }
-        Some(waiter)
+    /// Since when the one has waited that has waited longest.
+    pub(crate) fn longest_since(&self) -> Option<Moment> {
+        let heads = self.queues.iter().filter_map(|(_, queue)| queue.head);
+        heads.filter_map(|head| self.waiters.get(head.0)).map(|place| place.waiter.since).min()
     }
 
-    /// Takes everybody out.
-    pub(crate) fn leave_all(&mut self) -> Vec<Waiter<P>> {
-        let all = std::mem::replace(self, Self { woken: self.woken, ..Self::new() });
-        all.waiters.into_iter().map(|(_, place)| place.waiter).collect()
-    }
-
-    /// Takes the one at the head of this queue out.
-    pub(crate) fn leave_first(&mut self, db: i32, key: &[u8]) -> Option<Waiter<P>> {
-        let (_, queue) = self.queue_named(db, key)?;
-        self.leave(queue.head?)
+    /// The module itself has freed the lock: it was not taken from its holder.
+    pub(crate) fn freed(&mut self, db: i32, key: &[u8]) {
+        if let Some(id) = self.id_of(db, key) {
+            self.with_queue(id, |queue| queue.seen = None);
+        }
     }
 
     /// Whether anyone waits for a lock of this name, in whatever database.
@@ -281,7 +262,7 @@ impl<P> Queues<P> {
 
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
-    pub(crate) fn wake(&mut self, now: Moment, at_most: usize) -> Vec<Waiter<P>> {
+    pub(crate) fn wake(&mut self, now: Moment, at_most: usize) -> Vec<Left<P>> {
         if now < self.woken {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.dirty.extend(self.queues.iter().map(|(index, _)| QueueId(index)));
@@ -321,10 +302,14 @@ impl<P> Queues<P> {
         stored: Stored<'_>,
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Next<P> {
-        let Some(id) = self.id_of(db, key) else { return Next::Nobody };
+    ) -> Settled<P> {
+        let Some(id) = self.id_of(db, key) else {
+            return Settled { lost: None, next: Next::Nobody };
+        };
         self.dirty.insert(id); // until it is found to be held, whatever goes wrong on the way
-        match stored.hold(now, fences) {
+        let hold = stored.hold(now, fences);
+        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, now));
+        let next = match hold {
             // Not a lock at all: nobody can be granted it, and it may be gone again soon.
             Err(_) => self.held(id, None, now),
             Ok(Some(hold)) => match self.waiting_as(id, hold.owner) {
@@ -335,12 +320,15 @@ impl<P> Queues<P> {
                 Some(seen) => Next::Restore(seen),
                 None => self.grant_first(id, now, fences),
             },
-        }
+        };
+        Settled { lost, next }
     }
 
     fn grant_first(&mut self, id: QueueId, now: Moment, fences: &mut FenceClock) -> Next<P> {
         let head = self.queues.get(id.0).and_then(|queue| queue.head);
-        let Some(waiter) = head.and_then(|head| self.leave(head)) else { return Next::Nobody };
+        let Some(Left { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
+            return Next::Nobody;
+        };
         if waiter.gives_up.is_some_and(|end| end <= now) {
             return Next::GaveUp(waiter);
         }
@@ -362,7 +350,7 @@ impl<P> Queues<P> {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Next<P> {
-        let Some(waiter) = self.leave(id) else { return Next::Nobody };
+        let Some(Left { waiter, .. }) = self.leave(id) else { return Next::Nobody };
         match decision::acquire(Some(hold), 0, waiter.owner.as_owner(), waiter.ttl, now, fences) {
             Acquired::Again { fence_number, longer } => {
                 Next::Again { waiter, fence_number, longer }

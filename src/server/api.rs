@@ -72,6 +72,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_KeyType,
         RedisModule_Log,
         RedisModule_Milliseconds,
+        RedisModule_NotifyKeyspaceEvent,
         RedisModule_OpenKey,
         RedisModule_RegisterCommandFilter,
         RedisModule_RegisterInfoFunc,

@@ -6,9 +6,11 @@ use super::key::{Key, Mode};
 use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
+use super::witness::{Happened, Witness, fence_of};
 use super::{alarm, clock, handoff, log};
 use crate::command::{Change, Error, Reply};
-use crate::lock::{FenceClock, Hold, Moment, Queues, Stored};
+use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Stored};
+use crate::observe::Lock;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -28,14 +30,7 @@ pub(super) struct Call {
 pub(super) struct Decision<'r, T> {
     pub(super) change: Change<'r>,
     pub(super) outcome: T,
-    pub(super) standing: Standing,
-}
-
-/// What a client is told that it is: the holder, by the grant that the key held before; or anything else.
-#[derive(PartialEq, Eq)]
-pub(super) enum Standing {
-    Holder,
-    Other,
+    pub(super) happened: Happened<'r>,
 }
 
 /// The words of a request; on the stack, because no command needs many.
@@ -92,15 +87,22 @@ impl Call {
         let waiters = self.settle_if_dirty(name);
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let (stored, now) = (key.stored(), clock::now());
-        let Decision { change, outcome, standing } =
+        let Decision { change, outcome, happened } =
             self.consult(now, |fences| decide(stored, waiters, now, fences))?;
-        if standing == Standing::Holder {
-            hear_of(stored);
+        let witness = Witness { ctx: self.ctx, name, lock: self.lock()?, now };
+        let fence = fence_of(stored);
+        if happened.confirms() {
+            hear_of(fence);
         }
-        let changes = change != Change::Nothing;
+        witness.refusal(&happened, stored);
+        let (changes, frees) = (change != Change::Nothing, change == Change::Free);
         key.apply(change)?;
         drop(key);
+        witness.command(&happened, fence);
         if waiters > 0 && changes {
+            if frees {
+                self.in_queues(name, |queues, db, key| queues.freed(db, key));
+            }
             self.settle(name);
         }
         Ok(outcome)
@@ -129,7 +131,7 @@ impl Call {
         let now = clock::now();
         let reply = self.consult(now, |fences| look(stored, waiters, now, fences))?;
         if let Reply::Integer(_) = reply {
-            hear_of(stored); // a check, answered with the fence
+            hear_of(fence_of(stored)); // a check, answered with the fence
         }
         self.reply(&reply);
         Ok(())
@@ -159,6 +161,7 @@ impl Call {
             self.answered.set(true);
             self.settle_if_dirty(name);
         } else {
+            STATE.with_observer(|observer| observer.refused(Lock { db: self.db(), key }));
             self.reply(&Reply::Nil);
         }
         Ok(())
@@ -231,6 +234,12 @@ impl Call {
         unsafe { api!(RedisModule_GetSelectedDb)(self.ctx) }
     }
 
+    /// The lock that the command is about.
+    fn lock(&self) -> Result<Lock<'_>, Error> {
+        // SAFETY: an argument of this command.
+        Ok(Lock { db: self.db(), key: unsafe { bytes_of(self.key_name()?) } })
+    }
+
     fn key_name(&self) -> Result<*mut RedisModuleString, Error> {
         self.strings().get(1).copied().ok_or(Error::WrongArity)
     }
@@ -247,8 +256,7 @@ impl Call {
 
 /// Somebody counts on the grant that the key holds: even if the waiter that it was made to never hears of it,
 /// it is not taken back.
-fn hear_of(stored: Stored<'_>) {
-    let fence = stored.seen().and_then(|(value, _)| Hold::read(value, None).fence);
+fn hear_of(fence: Option<Fence>) {
     if let Some(fence) = fence {
         STATE.heard(fence.number());
     }

@@ -3,8 +3,10 @@
 
 use super::api::optional;
 use super::guard;
+use super::state::STATE;
 use crate::command::{Limits, parse_integer};
-use crate::lock::{Room, Ttl};
+use crate::lock::{Patience, Room, Ttl};
+use crate::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::ops::RangeInclusive;
@@ -29,8 +31,15 @@ static MAX_TTL: Setting = Setting::new(
 static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 5_000);
 static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 10_000);
 static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 10_000);
+static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
+static LOG_LONG_WAIT: Setting = Setting::new(
+    c"log-long-wait",
+    0..=Patience::LONGEST_MILLIS.cast_signed(),
+    USUAL_LONG_WAIT_MILLIS.cast_signed(),
+);
 
-static SETTINGS: [&Setting; 4] = [&MAX_TTL, &FENCE_MARGIN, &MAX_WAITERS, &MAX_WAITERS_PER_LOCK];
+static SETTINGS: [&Setting; 6] =
+    [&MAX_TTL, &FENCE_MARGIN, &MAX_WAITERS, &MAX_WAITERS_PER_LOCK, &LOG_MAX_LEN, &LOG_LONG_WAIT];
 
 impl Setting {
     const fn new(name: &'static CStr, bounds: RangeInclusive<i64>, default: i64) -> Self {
@@ -48,6 +57,12 @@ impl Setting {
 
 pub(super) fn limits() -> Limits {
     Limits { max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT) }
+}
+
+/// Tells the observer, which keeps a copy.
+fn configure_observer() {
+    let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
+    STATE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many may wait.
@@ -82,6 +97,7 @@ pub(super) fn from_arguments(words: &[&[u8]]) -> Result<(), String> {
             })?;
         setting.set(value);
     }
+    configure_observer();
     Ok(())
 }
 
@@ -143,6 +159,20 @@ extern "C" fn set(
     guard::value("config-set", guard::status(false), || {
         // SAFETY: as in `get`.
         unsafe { &*setting.cast::<Setting>() }.set(value);
+        configure_observer();
         guard::status(true)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::observe::Log;
+
+    #[test]
+    fn the_log_may_be_as_long_as_it_can_be_and_is_as_long_as_usual() {
+        let length = |length: usize| i64::try_from(length).unwrap();
+        assert_eq!(*LOG_MAX_LEN.bounds.end(), length(Log::GREATEST_LENGTH));
+        assert_eq!(LOG_MAX_LEN.default, length(Log::USUAL_LENGTH));
+    }
 }

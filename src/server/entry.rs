@@ -1,10 +1,14 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
-use super::call::{Decision, Standing};
+use super::call::Decision;
 use super::park::Wait;
+use super::state::STATE;
+use super::witness::Happened;
 use super::{clock, config, entropy, guard};
 use crate::command::acquire::{self, Step};
-use crate::command::{Answer, Change, Reply, check, extend, help, info, release, waiters};
+use crate::command::{
+    Answer, Change, Reply, check, extend, help, info, log, release, top, waiters,
+};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
 
@@ -23,13 +27,14 @@ pub(super) extern "C" fn acquire(
         let request = acquire::Request::parse(words.as_slice(), &limits, entropy::mint_owner)?;
         let step = call.change_key(|stored, waiters, now, fences| {
             let (change, step) = request.answer(stored, waiters, now, fences)?;
-            let standing = match (&change, &step) {
-                (Change::Grant(_), _) | (_, Step::Wait(_) | Step::Reply(Reply::Nil)) => {
-                    Standing::Other
-                }
-                (_, Step::Reply(_)) => Standing::Holder,
+            let happened = match (&change, &step) {
+                (Change::Grant(grant), _) => Happened::Granted(*grant),
+                (_, Step::Wait(_)) => Happened::Waits,
+                (_, Step::Reply(Reply::Nil)) => Happened::Refused,
+                (Change::Lease(longer), _) => Happened::Again { longer: Some(*longer) },
+                (Change::Nothing | Change::Free, _) => Happened::Again { longer: None },
             };
-            Ok(Decision { change, outcome: step, standing })
+            Ok(Decision { change, outcome: step, happened })
         })?;
         match step {
             Step::Reply(reply) => call.reply(&reply),
@@ -53,7 +58,11 @@ pub(super) extern "C" fn release(
         let request = release::Request::parse(call.words().as_slice())?;
         let reply = call.change_key(|stored, _, now, fences| {
             let Answer { change, reply } = request.answer(stored, now, fences)?;
-            Ok(Decision { change, outcome: reply, standing: Standing::Other })
+            let happened = match change {
+                Change::Free => Happened::Released,
+                _ => Happened::NotReleased(request.proof()),
+            };
+            Ok(Decision { change, outcome: reply, happened })
         })?;
         call.reply(&reply);
         Ok(())
@@ -69,9 +78,11 @@ pub(super) extern "C" fn extend(
         let request = extend::Request::parse(call.words().as_slice(), &config::limits())?;
         let reply = call.change_key(|stored, _, now, fences| {
             let Answer { change, reply } = request.answer(stored, now, fences)?;
-            let standing =
-                if change == Change::Nothing { Standing::Other } else { Standing::Holder };
-            Ok(Decision { change, outcome: reply, standing })
+            let happened = match change {
+                Change::Lease(deadline) => Happened::Extended(deadline),
+                _ => Happened::NotExtended(request.proof()),
+            };
+            Ok(Decision { change, outcome: reply, happened })
         })?;
         call.reply(&reply);
         Ok(())
@@ -111,6 +122,64 @@ pub(super) extern "C" fn waiters(
         call.read_queue(|queues, db, key| {
             request.answer(queues.queue(db, key), |parked| parked.client, now)
         })
+    })
+}
+
+pub(super) extern "C" fn top(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    guard::command("lock.top", ctx, argv, argc, |call| {
+        let request = top::Request::parse(call.words().as_slice())?;
+        STATE.with_observer(|observer| match request {
+            top::Request::Show { count } => {
+                let rows = observer.top(count).into_iter().map(|entry| top::Row {
+                    key: entry.key.as_bytes(),
+                    db: entry.db,
+                    waits: entry.waits,
+                    refused: entry.refused,
+                    wait_total_ms: entry.total_wait_us / 1_000,
+                    wait_longest_ms: entry.longest_wait_us / 1_000,
+                    missed: entry.missed,
+                });
+                call.reply(&top::answer(rows));
+            }
+            top::Request::Reset => {
+                observer.reset_top();
+                call.reply(&Reply::Ok);
+            }
+        });
+        Ok(())
+    })
+}
+
+pub(super) extern "C" fn log(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    guard::command("lock.log", ctx, argv, argc, |call| {
+        let request = log::Request::parse(call.words().as_slice())?;
+        STATE.with_observer(|observer| match request {
+            log::Request::Show { count } => {
+                let rows = observer.latest(count).map(|entry| log::Row {
+                    id: entry.id,
+                    time: entry.at.millis(),
+                    event: entry.event.name(),
+                    db: entry.db,
+                    key: entry.key.as_bytes(),
+                    owner: entry.owner.as_bytes(),
+                    ms: entry.millis,
+                });
+                call.reply(&log::answer(rows));
+            }
+            log::Request::Reset => {
+                observer.reset_log();
+                call.reply(&Reply::Ok);
+            }
+        });
+        Ok(())
     })
 }
 

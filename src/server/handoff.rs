@@ -11,11 +11,13 @@ use super::authority::{self, Account, Authority};
 use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
+use super::witness::Witness;
 use super::{alarm, clock};
 use crate::command::{Change, Error};
 use crate::lock::{
-    self, Fence, Grant, KeptOwner, Moment, Name, Next, Proof, Released, Seen, Waiter,
+    self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
 };
+use crate::observe::{Given, Lock};
 use redis_module::raw::RedisModuleCtx;
 
 /// A grant that nobody heard of.
@@ -47,8 +49,8 @@ const AT_ONCE: usize = 500;
 /// is dirty. Called from contexts of the module's own, whose selected database is nobody's.
 pub(super) fn work(ctx: *mut RedisModuleCtx) {
     let ended = STATE.with_queues(|queues| queues.wake(clock::now(), AT_ONCE));
-    for waiter in ended {
-        park::answer(waiter, Outcome::GaveUp);
+    for Left { name, waiter } in ended {
+        park::answer(Lock { db: name.db, key: &name.key }, waiter, Outcome::GaveUp);
     }
     let now = clock::now();
     // One that is due later than any can be was put off before the clock was set back.
@@ -84,36 +86,48 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::Replica => return send_away(db, key, Error::Demoted),
         Authority::NotOurs => return send_away(db, key, Error::SlotMoved),
     }
+    let lock = Lock { db, key };
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
-        let next = STATE.with_queues(|queues| {
+        let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
         });
+        let witness = Witness { ctx, name: name.string(), lock, now };
+        if let Some(Lost { seen, by }) = &lost {
+            witness.lost(seen, *by);
+        }
         match next {
             Next::Held | Next::Nobody => return,
-            Next::GaveUp(waiter) => park::answer(waiter, Outcome::GaveUp),
+            Next::GaveUp(waiter) => park::answer(lock, waiter, Outcome::GaveUp),
             Next::NoFenceLeft(waiter) => {
-                park::answer(waiter, Outcome::Refused(Error::NoFenceLeft));
+                park::answer(lock, waiter, Outcome::Refused(Error::NoFenceLeft));
             }
             Next::Again { waiter, fence_number, longer } => {
                 STATE.heard(fence_number);
-                let change = longer.map_or(Change::Nothing, Change::Lease);
-                conclude(&mut opened, change, waiter, Outcome::Again { fence_number });
+                let outcome = match opened.apply(longer.map_or(Change::Nothing, Change::Lease)) {
+                    Ok(()) => Outcome::Again { fence_number },
+                    Err(error) => Outcome::Refused(error),
+                };
+                park::answer(lock, waiter, outcome);
             }
             Next::Grant { waiter, fence, deadline } => {
-                let owner = waiter.owner.clone();
-                let grant = Grant { owner: owner.as_owner(), fence, deadline };
-                let name = Name { db, key: key.into() };
-                conclude(
-                    &mut opened,
-                    Change::Grant(grant),
-                    waiter,
-                    Outcome::Granted { name, fence },
-                );
+                let grant = Grant { owner: waiter.owner.as_owner(), fence, deadline };
+                let outcome = match opened.apply(Change::Grant(grant)) {
+                    Ok(()) => {
+                        witness.grant(&grant, Given::HandedOff);
+                        Outcome::Granted { name: Name { db, key: key.into() }, fence }
+                    }
+                    Err(error) => Outcome::Refused(error),
+                };
+                park::answer(lock, waiter, outcome);
             }
-            Next::Restore(seen) => restore(&mut opened, &seen),
+            Next::Restore(seen) => {
+                if opened.restore(&seen.value, seen.deadline).is_ok() {
+                    witness.restored(&seen);
+                }
+            }
         }
     }
 }
@@ -123,35 +137,16 @@ fn postpone(db: i32, key: &[u8], millis: u64) {
     STATE.with_queues(|queues| queues.postpone(db, key, until));
 }
 
-fn conclude(
-    opened: &mut Key<'_>,
-    change: Change<'_>,
-    waiter: Waiter<super::park::Parked>,
-    outcome: Outcome,
-) {
-    match opened.apply(change) {
-        Ok(()) => park::answer(waiter, outcome),
-        Err(error) => park::answer(waiter, Outcome::Refused(error)),
-    }
-}
-
-/// Puts an evicted lock back as it was.
-fn restore(opened: &mut Key<'_>, seen: &Seen) {
-    if opened.restore(&seen.value, seen.deadline).is_ok() {
-        STATE.evictions_restored.set(STATE.evictions_restored.get().saturating_add(1));
-    }
-}
-
 fn send_away(db: i32, key: &[u8], error: Error) {
-    while let Some(waiter) = STATE.with_queues(|queues| queues.leave_first(db, key)) {
-        park::answer(waiter, Outcome::Refused(error));
+    while let Some(Left { waiter, .. }) = STATE.with_queues(|queues| queues.leave_first(db, key)) {
+        park::answer(Lock { db, key }, waiter, Outcome::Refused(error));
     }
 }
 
 /// Sends everybody away: this server no longer decides.
 pub(super) fn send_all_away(error: Error) {
-    for waiter in STATE.with_queues(|queues| queues.leave_all()) {
-        park::answer(waiter, Outcome::Refused(error));
+    for Left { name, waiter } in STATE.with_queues(|queues| queues.leave_all()) {
+        park::answer(Lock { db: name.db, key: &name.key }, waiter, Outcome::Refused(error));
     }
 }
 
@@ -182,7 +177,10 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         && opened.apply(Change::Free).is_ok()
     {
         drop(opened);
-        settle(ctx, grant.name.db, &grant.name.key, Account::Own);
+        let Name { db, ref key } = grant.name;
+        Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
+        STATE.with_queues(|queues| queues.freed(db, key));
+        settle(ctx, db, key, Account::Own);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard};
-use crate::observe::Figures;
+use crate::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 
@@ -18,21 +18,26 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
 unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
     guard::event("info", || {
         let fences = STATE.fences();
-        let figures = Figures {
+        let now = clock::now();
+        let (waiters, since) =
+            STATE.with_queues(|queues| (queues.waiters(), queues.longest_since()));
+        let elsewhere = Elsewhere {
+            waiters: waiters.try_into().unwrap_or(u64::MAX),
+            longest_wait_us: since.map_or(0, |since| now.micros().saturating_sub(since.micros())),
             panics_caught: STATE.panics_caught.get(),
             fences_refused: fences.refused(),
-            fence_ahead_us: fences.ahead_micros(clock::now()),
-            waiters: STATE.with_queues(|queues| queues.waiters()).try_into().unwrap_or(u64::MAX),
-            evictions_restored: STATE.evictions_restored.get(),
+            fence_ahead_us: fences.ahead_micros(now),
         };
         // SAFETY: the context is the one the server is calling with. An empty name makes the section
         // bear the module's.
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != guard::status(true) {
             return; // not asked for
         }
-        for (name, value) in figures.rows() {
-            // SAFETY: as above; the server copies the name.
-            unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };
-        }
+        STATE.with_observer(|observer| {
+            for (name, value) in observer.rows(elsewhere, now) {
+                // SAFETY: as above; the server copies the name, and calls nobody back.
+                unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };
+            }
+        });
     });
 }

@@ -3,6 +3,7 @@
 use super::learn::{self, Loading};
 use super::{alarm, clock, config, events, guard, handoff};
 use crate::command::Error;
+use crate::observe::Observer;
 use crate::server::api::api;
 use crate::server::state::STATE;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -38,6 +39,7 @@ unsafe extern "C" fn role_changed(
 ) {
     guard::event("role-changed", || {
         learn::while_told(ctx, Loading::Nothing);
+        STATE.with_observer(Observer::forget_grants);
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             raise_fences();
         } else {
@@ -65,6 +67,7 @@ unsafe extern "C" fn loading(
         learn::while_told(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             raise_fences();
+            STATE.with_observer(Observer::forget_grants);
             // What the keys hold may be new altogether.
             events::mark_all(ctx, &[None]);
         }

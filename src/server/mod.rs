@@ -48,3 +48,4 @@ mod replicate;
 mod respond;
 mod state;
 mod subscription;
+mod witness;

@@ -23,9 +23,10 @@ use super::authority;
 use super::handoff::{self, GiveBack};
 use super::respond::respond;
 use super::state::STATE;
-use super::{alarm, clock, config, guard, lookout};
+use super::{alarm, clock, config, guard, lookout, witness};
 use crate::command::{Error, Reply, acquire};
-use crate::lock::{Fence, Joined, KeptOwner, Name, Owner, Patience, Ttl, Waiter, WaiterId};
+use crate::lock::{Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Ttl, Waiter, WaiterId};
+use crate::observe::{Lock, WaitEnd};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -59,6 +60,16 @@ pub(super) enum Outcome {
     /// Its patience ended.
     GaveUp,
     Refused(Error),
+}
+
+impl Outcome {
+    const fn ends_a_wait(&self) -> WaitEnd {
+        match self {
+            Self::Granted { .. } | Self::Again { .. } => WaitEnd::Granted,
+            Self::GaveUp => WaitEnd::TimedOut,
+            Self::Refused(_) => WaitEnd::Refused,
+        }
+    }
 }
 
 struct Told {
@@ -110,15 +121,10 @@ pub(super) fn park(
     if !authority::may_block(ctx) {
         return Ok(false);
     }
-    let room = config::room();
-    STATE.with_queues(|queues| {
-        if queues.has_room(db, key, wait.owner, room) {
-            Ok(())
-        } else if queues.waiters_for(db, key) >= room.per_lock {
-            Err(Error::LockQueueFull)
-        } else {
-            Err(Error::QueueFull)
-        }
+    let lock = Lock { db, key };
+    has_room(lock, wait.owner).inspect_err(|_| {
+        let owner = wait.owner.as_bytes();
+        STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
     })?;
     let Some(handle) = block(ctx) else { return Ok(false) };
     let now = clock::now();
@@ -135,19 +141,39 @@ pub(super) fn park(
     let id = match STATE.with_queues(|queues| queues.join(db, key, waiter)) {
         Joined::Queued(id) => id,
         Joined::InPlaceOf(id, former) => {
-            tell(former, owner, Outcome::Refused(Error::Replaced));
+            let outcome = Outcome::Refused(Error::Replaced);
+            witness::wait_ended(lock, wait.owner.as_bytes(), now, outcome.ends_a_wait(), now);
+            tell(former, owner, outcome);
             id
         }
     };
+    let waiters = STATE.with_queues(|queues| queues.waiters());
+    STATE.with_observer(|observer| observer.wait_started(lock, waiters));
     STATE.with_parked(|parked| parked.insert(handle, id));
     lookout::post(ctx);
     alarm::set(ctx);
     Ok(true)
 }
 
-/// Tells a waiter, who has left the queue, what became of it.
-pub(super) fn answer(waiter: Waiter<Parked>, outcome: Outcome) {
-    tell(waiter.parked, waiter.owner, outcome);
+fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
+    let (room, Lock { db, key }) = (config::room(), lock);
+    STATE.with_queues(|queues| {
+        if queues.has_room(db, key, owner, room) {
+            Ok(())
+        } else if queues.waiters_for(db, key) >= room.per_lock {
+            Err(Error::LockQueueFull)
+        } else {
+            Err(Error::QueueFull)
+        }
+    })
+}
+
+/// Tells a waiter, who has left the lock's queue, what became of it.
+pub(super) fn answer(lock: Lock<'_>, waiter: Waiter<Parked>, outcome: Outcome) {
+    let Waiter { owner, since, parked, .. } = waiter;
+    let shown = owner.as_owner().as_bytes();
+    witness::wait_ended(lock, shown, since, outcome.ends_a_wait(), clock::now());
+    tell(parked, owner, outcome);
 }
 
 fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
@@ -188,7 +214,11 @@ fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> boo
     let id = NonNull::new(handle)
         .and_then(|handle| STATE.with_parked(|parked| parked.remove_entry(&Handle(handle))));
     let Some((handle, id)) = id else { return false };
-    drop(STATE.with_queues(|queues| queues.leave(id)));
+    if let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id)) {
+        let (lock, owner) = (Lock { db: name.db, key: &name.key }, waiter.owner.as_owner());
+        let now = clock::now();
+        witness::wait_ended(lock, owner.as_bytes(), waiter.since, WaitEnd::Abandoned, now);
+    }
     unblock(handle, ptr::null_mut());
     alarm::set(ctx);
     true

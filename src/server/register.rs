@@ -4,20 +4,23 @@ use super::api::{api, optional};
 use super::entry::{self, Entry};
 use super::{guard, log};
 use crate::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, release, waiters,
+    Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, log as log_page, release, top,
+    waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 7] = [
+static COMMANDS: [(&Spec, Entry); 9] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&check::SPEC, entry::check),
     (&info::SPEC, entry::info),
     (&waiters::SPEC, entry::waiters),
+    (&top::SPEC, entry::top),
+    (&log_page::SPEC, entry::log),
     (&help::SPEC, entry::help),
 ];
 
@@ -73,7 +76,10 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     else {
         return;
     };
-    let mut args: Vec<_> = spec.args.iter().map(argument).chain([NO_MORE_ARGS]).collect();
+    let mut choices: Vec<_> = spec.args.iter().map(choices).collect();
+    let args = spec.args.iter().zip(&mut choices);
+    let mut args: Vec<_> =
+        args.map(|(arg, choices)| argument(arg, choices)).chain([NO_MORE_ARGS]).collect();
     let mut keys = [key_spec(spec.access), NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
@@ -144,12 +150,29 @@ const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
 
 const NO_KEY_SPEC: c_int = -1;
 
-fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
+/// What an argument is one of, described; empty for any other.
+fn choices(arg: &Arg) -> Vec<raw::RedisModuleCommandArg> {
+    match arg.kind {
+        ArgKind::OneOf(args) => {
+            args.iter().map(|arg| argument(arg, &mut [])).chain([NO_MORE_ARGS]).collect()
+        }
+        ArgKind::Key | ArgKind::Text | ArgKind::Integer | ArgKind::Word => Vec::new(),
+    }
+}
+
+/// Points to its choices, which must stay where they are for as long as it is used.
+fn argument(arg: &Arg, choices: &mut [raw::RedisModuleCommandArg]) -> raw::RedisModuleCommandArg {
     let (type_, key_spec_index) = match arg.kind {
         ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
         ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
         ArgKind::Integer => {
             (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
+        }
+        ArgKind::Word => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_PURE_TOKEN, NO_KEY_SPEC)
+        }
+        ArgKind::OneOf(_) => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, NO_KEY_SPEC)
         }
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
@@ -159,6 +182,7 @@ fn argument(arg: &Arg) -> raw::RedisModuleCommandArg {
         key_spec_index,
         token: arg.keyword.map_or(ptr::null(), CStr::as_ptr),
         flags: optional.cast_signed(),
+        subargs: if choices.is_empty() { ptr::null_mut() } else { choices.as_mut_ptr() },
         ..NO_MORE_ARGS
     }
 }

@@ -11,6 +11,7 @@ pub(super) fn respond(ctx: *mut RedisModuleCtx, reply: &Reply<'_>) {
         Reply::Nil => unsafe {
             api!(RedisModule_ReplyWithNull)(ctx);
         },
+        Reply::Ok => status_line(ctx, "OK"),
         Reply::Integer(number) => integer(ctx, *number),
         Reply::Bytes(bytes) => string(ctx, bytes),
         Reply::Array(items) => {

@@ -9,6 +9,7 @@ use super::park::{Handles, Parked};
 use super::subscription::Subscription;
 use super::{events, learn};
 use crate::lock::{Fence, FenceClock, Moment, Queues};
+use crate::observe::Observer;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 
@@ -28,7 +29,7 @@ pub(super) static STATE: State = State {
     parked: LazyCell::new(RefCell::default),
     given_back: RefCell::new(Vec::new()),
     unheard: RefCell::new(BTreeSet::new()),
-    evictions_restored: Cell::new(0),
+    observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
 };
 
@@ -48,7 +49,7 @@ pub(super) struct State {
     given_back: RefCell<Vec<GiveBack>>,
     /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     unheard: RefCell<BTreeSet<u64>>,
-    pub(super) evictions_restored: Cell<u64>,
+    observer: RefCell<Observer>,
     pub(super) alarm: Cell<Option<Alarm>>,
 }
 
@@ -73,7 +74,7 @@ impl State {
         self.with_parked(HashMap::clear);
         self.given_back.borrow_mut().clear();
         self.unheard.borrow_mut().clear();
-        self.evictions_restored.set(0);
+        self.with_observer(|observer| *observer = Observer::new());
         self.alarm.set(None);
     }
 
@@ -94,6 +95,11 @@ impl State {
     /// Lends the handles of those who wait out, on the same condition.
     pub(super) fn with_parked<T>(&self, body: impl FnOnce(&mut Handles) -> T) -> T {
         body(&mut self.parked.borrow_mut())
+    }
+
+    /// Lends the observer out, on the same condition.
+    pub(super) fn with_observer<T>(&self, body: impl FnOnce(&mut Observer) -> T) -> T {
+        body(&mut self.observer.borrow_mut())
     }
 
     /// A waiter was granted the lock, and is about to be told.

@@ -13,7 +13,7 @@ const DEADLINE_DIGITS: usize = 13;
 const UUID_PARTS: [usize; 5] = [8, 4, 4, 4, 12];
 
 /// The fields that tell a duration.
-const DURATIONS: [&str; 3] = ["ttl", "waited", "patience"];
+const DURATIONS: [&str; 6] = ["ttl", "waited", "patience", "wait-total", "wait-longest", "ms"];
 
 /// How far a duration may be off, in milliseconds.
 const SLACK: u64 = 2_000;

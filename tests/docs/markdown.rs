@@ -68,7 +68,10 @@ impl Page {
                 inside = false;
                 continue;
             };
-            let cells: Vec<_> = cells.split('|').map(|cell| cell.trim().to_owned()).collect();
+            // A bar within a cell has a backslash before it.
+            let cells = cells.replace(r"\|", "\0");
+            let cells = cells.split('|').map(|cell| cell.trim().replace('\0', "|"));
+            let cells: Vec<_> = cells.collect();
             if cells[0] == title {
                 inside = true;
             } else if inside && !cells[0].starts_with("---") {

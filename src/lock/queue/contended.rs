@@ -1,6 +1,7 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
-use super::{Name, RECHECK_MILLIS, Seen, WaiterId};
+use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, WaiterId};
+use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::owner::KeptOwner;
 use std::collections::HashMap;
@@ -34,6 +35,23 @@ impl Queue {
             evicted: false,
             touched: None,
         }
+    }
+
+    /// How the hold that was last seen has ended since, if it has. Told once. One that was evicted has not ended.
+    pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Option<Lost> {
+        let seen = self.seen.as_ref()?;
+        let stands = stored.seen().filter(|(value, _)| **value == *seen.value);
+        let by = match (stands, stored) {
+            (Some((_, deadline)), _) => deadline
+                .is_some_and(|deadline| deadline.has_passed(now))
+                .then_some(LostBy::RunningOut),
+            _ if seen.deadline.is_some_and(|deadline| deadline.has_passed(now)) => {
+                Some(LostBy::RunningOut)
+            }
+            (None, Stored::Nothing) => (!self.evicted).then_some(LostBy::Deletion),
+            (None, Stored::Text { .. } | Stored::OtherType) => Some(LostBy::Overwriting),
+        };
+        Some(Lost { by: by?, seen: self.seen.take()? })
     }
 
     /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.

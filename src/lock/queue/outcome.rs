@@ -1,6 +1,6 @@
 //! What may come of a request to wait, and of a lock for which somebody waits.
 
-use super::{Waiter, WaiterId};
+use super::{Name, Waiter, WaiterId};
 use crate::lock::fence::Fence;
 use crate::lock::hold::Stored;
 use crate::lock::lease::Deadline;
@@ -12,6 +12,38 @@ pub(crate) enum Joined<P> {
     Queued(WaiterId),
     /// In the place of a former request of the same owner, which is to be sent away.
     InPlaceOf(WaiterId, P),
+}
+
+/// One who waits no more.
+#[derive(Debug)]
+pub(crate) struct Left<P> {
+    pub(crate) name: Name,
+    pub(crate) waiter: Waiter<P>,
+}
+
+/// What was found out about a lock for which somebody waits.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct Settled<P> {
+    /// The hold that was last seen is over, and nobody released it.
+    pub(crate) lost: Option<Lost>,
+    pub(crate) next: Next<P>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Lost {
+    pub(crate) seen: Seen,
+    pub(crate) by: LostBy,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LostBy {
+    /// The end of its lease.
+    RunningOut,
+    /// Somebody who deleted the key.
+    Deletion,
+    /// Somebody who put something else in its place.
+    Overwriting,
 }
 
 /// What has become of a lock, for the caller to carry out before it asks again.

@@ -1,3 +1,5 @@
+mod losing;
+
 use super::super::fence::Fence;
 use super::*;
 use crate::lock::Value;
@@ -58,7 +60,7 @@ fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
 }
 
 fn settle_at(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Next<Connection> {
-    queues.settle(0, KEY, stored, now, &mut FenceClock::new())
+    queues.settle(0, KEY, stored, now, &mut FenceClock::new()).next
 }
 
 fn settle(queues: &mut Queues<Connection>, stored: Stored<'_>) -> Next<Connection> {
@@ -93,7 +95,7 @@ fn a_free_lock_goes_to_those_who_wait_in_the_order_in_which_they_came() {
 fn a_grant_has_the_next_fence_and_its_lease_starts_now() {
     let (mut queues, _) = queue_of(&["a"]);
     let mut fences = FenceClock::new();
-    let next = queues.settle(0, KEY, Stored::Nothing, in_ms(7), &mut fences);
+    let next = queues.settle(0, KEY, Stored::Nothing, in_ms(7), &mut fences).next;
     let Next::Grant { fence, deadline, .. } = next else { panic!("not granted: {next:?}") };
     assert_eq!(fence.number(), in_ms(7).micros());
     assert_eq!(deadline, Deadline::from_millis(in_ms(37).millis()));
@@ -110,7 +112,10 @@ fn a_lease_that_ran_out_frees_the_lock_whatever_the_key_still_says() {
 fn whoever_leaves_from_wherever_leaves_no_gap() {
     for (gone, left) in [(0, [2, 3]), (1, [1, 3]), (2, [1, 2])] {
         let (mut queues, ids) = queue_of(&["a", "b", "c"]);
-        assert_eq!(queues.leave(ids[gone]).unwrap().owner, waiter(["a", "b", "c"][gone], 0).owner);
+        assert_eq!(
+            queues.leave(ids[gone]).unwrap().waiter.owner,
+            waiter(["a", "b", "c"][gone], 0).owner
+        );
         assert_queue(&queues, &left);
         assert!(queues.leave(ids[gone]).is_none(), "nobody leaves twice");
         join(&mut queues, waiter("d", 4));
@@ -121,8 +126,8 @@ fn whoever_leaves_from_wherever_leaves_no_gap() {
 #[test]
 fn sent_away_they_leave_from_the_head_on() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_eq!(queues.leave_first(0, KEY).unwrap().parked, 1);
-    assert_eq!(queues.leave_first(0, KEY).unwrap().parked, 2);
+    assert_eq!(queues.leave_first(0, KEY).unwrap().waiter.parked, 1);
+    assert_eq!(queues.leave_first(0, KEY).unwrap().waiter.parked, 2);
     assert!(queues.leave_first(0, KEY).is_none());
 }
 
@@ -130,7 +135,8 @@ fn sent_away_they_leave_from_the_head_on() {
 fn all_leave_one_by_one_from_all_queues() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     let _ = queues.join(1, KEY, waiter("a", 3));
-    let mut gone: Vec<_> = queues.leave_all().into_iter().map(|waiter| waiter.parked).collect();
+    let mut gone: Vec<_> =
+        queues.leave_all().into_iter().map(|waiter| waiter.waiter.parked).collect();
     gone.sort_unstable();
     assert_eq!(gone, [1, 2, 3]);
     queues.check();
@@ -209,6 +215,17 @@ fn a_mark_is_for_a_lock_that_somebody_waits_for() {
 }
 
 #[test]
+fn the_longest_wait_is_that_of_the_oldest_at_the_head_of_any_queue() {
+    let (mut queues, ids) = queue_of(&["a"]);
+    let _ = queues.join(0, b"another", Waiter { since: in_ms(5), ..waiter("b", 2) });
+    assert_eq!(queues.longest_since(), Some(NOW));
+    assert_eq!(&*queues.leave(ids[0]).unwrap().name.key, KEY);
+    assert_eq!(queues.longest_since(), Some(in_ms(5)));
+    assert_eq!(queues.leave_all().len(), 1);
+    assert_eq!(queues.longest_since(), None);
+}
+
+#[test]
 fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let (mut queues, _) = queue_of(&["a"]);
     let _ = queues.join(1, KEY, waiter("a", 2));
@@ -278,7 +295,7 @@ fn patience_ends_on_time_and_in_batches_the_soonest_first() {
     let mut wake = |millis, at_most| {
         let ended = queues.wake(in_ms(millis), at_most);
         queues.check();
-        ended.into_iter().map(|waiter| waiter.parked).collect::<Vec<_>>()
+        ended.into_iter().map(|waiter| waiter.waiter.parked).collect::<Vec<_>>()
     };
     assert_eq!(wake(9, 10), []);
     assert_eq!(wake(10, 10), [2]);

@@ -5,8 +5,10 @@
 //! from what clients were told.
 
 use super::super::fence::Fence;
+use super::super::hold;
 use super::super::lease::{Deadline, Moment};
 use super::super::model::{Client, LockName};
+use super::super::queue::{Lost, LostBy, Seen};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +22,7 @@ struct Hold {
     was_evicted: bool,
     /// Somebody was told that the lock is his.
     was_told: bool,
+    was_released: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +84,15 @@ impl History {
         fence: u64,
         deadline: Option<u64>,
     ) {
-        let hold =
-            Hold { owner, fence, deadline, is_over: false, was_evicted: false, was_told: false };
+        let hold = Hold {
+            owner,
+            fence,
+            deadline,
+            is_over: false,
+            was_evicted: false,
+            was_told: false,
+            was_released: false,
+        };
         self.holds.insert(name, hold);
     }
 
@@ -99,6 +109,21 @@ impl History {
         let is_holder = hold.owner == owner && shown.is_none_or(|shown| shown == hold.fence);
         assert!(is_holder && !hold.is_over, "L3: {owner} released {name:?}: {hold:?}");
         self.over(name);
+        self.holds.entry(name).and_modify(|hold| hold.was_released = true);
+    }
+
+    /// The module says that this hold ended otherwise than by a release.
+    pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
+        let Seen { value, deadline } = &lost.seen;
+        let fence = hold::Hold::read(value, None).fence_number();
+        // Foreign holds have no fence to tell them apart by.
+        let is_it = |hold: &&Hold| fence > 0 && hold.fence == fence;
+        if let Some(hold) = self.holds.get(&name).filter(is_it) {
+            assert!(!hold.was_released, "{name:?} was released, and not {lost:?}: {hold:?}");
+        }
+        let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(now));
+        let by_itself = lost.by == LostBy::RunningOut;
+        assert!(by_itself || !has_run_out, "{name:?} ran out, and was not {lost:?}");
     }
 
     /// Given back, because the one it was granted to never heard of it.
@@ -157,7 +182,9 @@ impl History {
     /// The databases of two locks of the same key change places, and what was evicted is not moved.
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
         let mut take = |name| self.holds.remove(&name).filter(|hold| !hold.was_evicted);
-        let (from_one, from_other) = (take(one), take(other));
+        // There may be a copy in the other database, of the same fence, that was not released.
+        let moved = |hold: Hold| Hold { was_released: false, ..hold };
+        let (from_one, from_other) = (take(one).map(moved), take(other).map(moved));
         self.holds.extend(from_one.map(|hold| (other, hold)));
         self.holds.extend(from_other.map(|hold| (one, hold)));
     }

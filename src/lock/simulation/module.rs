@@ -10,7 +10,7 @@ use super::super::hold::{NotALock, Proof, Value};
 use super::super::lease::{Deadline, Moment, Patience, Ttl};
 use super::super::model::{Client, LockName, Reply};
 use super::super::owner::Owner;
-use super::super::queue::{Joined, Next, Seen, Waiter};
+use super::super::queue::{Joined, Left, Next, Seen, Settled, Waiter};
 use super::world::{InFlight, KEYS, Role, Server};
 
 /// How long to wait before asking again whether the module may write.
@@ -99,6 +99,7 @@ impl Server {
         match outcome {
             Ok(Released::Released) => {
                 self.free(name);
+                self.queues.freed(name.0, name.1.as_bytes());
                 self.history.released(name, claim.owner, claim.fence);
                 self.answer(client, Reply::Done);
                 if is_contended {
@@ -195,7 +196,7 @@ impl Server {
     pub(super) fn leaves(&mut self, client: Client) {
         let id = self.parked.remove(&client).expect("it waits");
         let left = self.queues.leave(id).expect("it is in the queue");
-        assert_eq!(left.parked, client, "another left");
+        assert_eq!(left.waiter.parked, client, "another left");
         self.history.left(client);
         self.model.leave(client);
     }
@@ -217,7 +218,7 @@ impl Server {
 
     /// What a slot on its way to another node does to the waiters of a lock in it.
     pub(super) fn send_away(&mut self, name: LockName) {
-        while let Some(waiter) = self.queues.leave_first(name.0, name.1.as_bytes()) {
+        while let Some(Left { waiter, .. }) = self.queues.leave_first(name.0, name.1.as_bytes()) {
             let first = self.model.first_for(name).map(|first| first.client);
             assert_eq!(Some(waiter.parked), first, "who came first is sent away first");
             self.is_sent_away(waiter);
@@ -226,7 +227,7 @@ impl Server {
 
     /// This server no longer decides.
     pub(super) fn send_all_away(&mut self) {
-        for waiter in self.queues.leave_all() {
+        for Left { waiter, .. } in self.queues.leave_all() {
             self.is_sent_away(waiter);
         }
     }
@@ -248,7 +249,7 @@ impl Server {
         self.worked_at = now.micros();
         let ended = self.queues.wake(now, self.at_once);
         assert!(ended.len() <= self.at_once, "too many at once");
-        for waiter in ended {
+        for Left { waiter, .. } in ended {
             let client = waiter.parked;
             let is_first = self.model.is_first_to_give_up(client, now.micros());
             assert!(is_first, "{client} was sent away before its time, or before its turn");
@@ -286,7 +287,12 @@ impl Server {
                 Role::Replica => return self.send_away(name),
             }
             self.open(name);
-            match self.queues.settle(db, key, self.keys.stored(name), now, &mut self.fences) {
+            let stored = self.keys.stored(name);
+            let Settled { lost, next } = self.queues.settle(db, key, stored, now, &mut self.fences);
+            if let Some(lost) = &lost {
+                self.history.lost(name, lost, now);
+            }
+            match next {
                 Next::Held | Next::Nobody => break,
                 Next::Grant { waiter, fence, deadline } => {
                     self.hands_on(name, &waiter, fence, deadline);
@@ -345,6 +351,7 @@ impl Server {
         self.model.take_back(name, fence, now.micros());
         if decision::release(hold.as_ref(), &proof(claim)) == Released::Released {
             self.free(name);
+            self.queues.freed(name.0, name.1.as_bytes());
             self.history.given_back(name, fence);
             self.settle(name);
         }

@@ -1,0 +1,41 @@
+use super::*;
+
+/// What settling says about the hold that was seen before.
+fn lost(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Option<LostBy> {
+    queues.settle(0, KEY, stored, now, &mut FenceClock::new()).lost.map(|lost| lost.by)
+}
+
+#[test]
+fn how_a_hold_ended_that_nobody_released_is_told_once() {
+    let seen = held_by("x", Some(in_ms(50)));
+    for (then, at, by) in [
+        (seen, 49, None),
+        (held_by("x", Some(in_ms(90))), 60, None),
+        (seen, 51, Some(LostBy::RunningOut)),
+        (held_by("x", Some(in_ms(5))), 6, Some(LostBy::RunningOut)),
+        (Stored::Nothing, 51, Some(LostBy::RunningOut)),
+        (held_by("y", None), 51, Some(LostBy::RunningOut)),
+        (Stored::Nothing, 50, Some(LostBy::Deletion)),
+        (held_by("y", None), 50, Some(LostBy::Overwriting)),
+        (Stored::OtherType, 50, Some(LostBy::Overwriting)),
+    ] {
+        let (mut queues, _) = queue_of(&["a", "b"]);
+        assert_eq!(lost(&mut queues, seen, NOW), None, "nothing was seen before");
+        assert_eq!(lost(&mut queues, then, in_ms(at)), by, "{then:?} after {at} ms");
+        assert_eq!(lost(&mut queues, then, in_ms(at)), None, "told once");
+    }
+}
+
+#[test]
+fn a_hold_that_was_released_or_evicted_is_not_lost() {
+    let seen = held_by("x", Some(in_ms(50)));
+    let (mut queues, _) = queue_of(&["a", "b"]);
+    assert_held(&mut queues, seen);
+    queues.freed(0, KEY);
+    assert_eq!(lost(&mut queues, Stored::Nothing, NOW), None);
+    let (mut queues, _) = queue_of(&["a", "b"]);
+    assert_held(&mut queues, seen);
+    queues.mark_evicted(0, KEY);
+    let settled = queues.settle(0, KEY, Stored::Nothing, NOW, &mut FenceClock::new());
+    assert!(settled.lost.is_none() && matches!(settled.next, Next::Restore(_)), "{settled:?}");
+}

@@ -1,0 +1,265 @@
+//! What is told of grants, also against their full history.
+
+#![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
+
+use super::*;
+use crate::lock::Owner;
+use proptest::prelude::*;
+
+const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+const LOCK: u64 = 7 << 60 | 1;
+
+fn at(millis: u64) -> Moment {
+    NOW.plus_millis(millis)
+}
+
+fn owner(name: &str) -> Owner<'_> {
+    Owner::new(name.as_bytes()).unwrap()
+}
+
+fn fence(number: u64) -> Fence {
+    Fence::new(Fence::FIRST.number() + number).unwrap()
+}
+
+/// A grant whose lease ends so many milliseconds after `NOW`.
+fn grant(name: &str, number: u64, end: u64) -> Grant<'_> {
+    let deadline = Deadline::from_millis(at(end).millis());
+    Grant { owner: owner(name), fence: fence(number), deadline }
+}
+
+fn by(name: &str) -> Proof<'_> {
+    Proof { owner: owner(name), fence: None }
+}
+
+fn by_fence(name: &str, number: u64) -> Proof<'_> {
+    Proof { owner: owner(name), fence: Some(fence(number).number()) }
+}
+
+fn ran_out(by_ms: u64) -> Lateness {
+    Lateness::RanOut { by_ms }
+}
+
+#[test]
+fn a_release_is_late_when_the_lease_had_run_out() {
+    let mut recent = Recent::new();
+    assert_eq!(recent.granted(LOCK, &grant("a", 1, 50), NOW), None);
+    assert_eq!(recent.lateness(LOCK, &by("b"), at(60)), None);
+    assert_eq!(recent.lateness(LOCK, &by_fence("a", 2), at(60)), None);
+    assert_eq!(recent.lateness(LOCK + 1, &by("a"), at(60)), None);
+    let late = recent.lateness(LOCK, &by("a"), at(60));
+    assert_eq!(late, Some((ran_out(10), Telling::First)));
+    let again = recent.lateness(LOCK, &by_fence("a", 1), at(70));
+    assert_eq!(again, Some((ran_out(20), Telling::Again)));
+}
+
+#[test]
+fn it_is_still_known_as_late_when_others_have_had_the_lock_since() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 100), at(51)), None);
+    recent.released(LOCK, fence(2));
+    assert_eq!(recent.granted(LOCK, &grant("c", 3, 200), at(52)), None);
+    let late = recent.lateness(LOCK, &by("a"), at(60));
+    assert_eq!(late, Some((ran_out(10), Telling::First)));
+}
+
+#[test]
+fn a_second_release_of_the_same_grant_is_not_late() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    let _ = recent.granted(LOCK, &grant("a", 2, 100), at(51));
+    recent.released(LOCK, fence(2));
+    assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
+    // By its fence the one before it is still told apart.
+    let late = recent.lateness(LOCK, &by_fence("a", 1), at(60));
+    assert_eq!(late, Some((ran_out(10), Telling::First)));
+    let _ = recent.granted(LOCK, &grant("b", 3, 300), at(200));
+    assert_eq!(recent.lateness(LOCK, &by("a"), at(200)), None);
+}
+
+#[test]
+fn an_extension_moves_the_end() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    recent.extended(LOCK, fence(1), Deadline::from_millis(at(500).millis()));
+    assert_eq!(recent.held(at(500)), 1);
+    let late = recent.lateness(LOCK, &by("a"), at(510));
+    assert_eq!(late, Some((ran_out(10), Telling::First)));
+}
+
+#[test]
+fn a_lock_that_is_gone_while_its_lease_runs_was_deleted() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    let gone = recent.lateness(LOCK, &by("a"), at(20));
+    assert_eq!(gone, Some((Lateness::Vanished { left_ms: 30 }, Telling::First)));
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), at(21)), None, "told twice");
+}
+
+#[test]
+fn so_was_one_that_is_granted_to_another_while_its_lease_runs() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    let vanished = recent.granted(LOCK, &grant("b", 2, 90), at(20));
+    assert_eq!(vanished, Some(Vanished { left_ms: 30 }));
+    let gone = recent.lateness(LOCK, &by("a"), at(21));
+    assert_eq!(gone, Some((Lateness::Vanished { left_ms: 29 }, Telling::Again)));
+}
+
+#[test]
+fn a_loss_that_was_told_by_other_means_is_not_told_again() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    recent.lost(LOCK);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), at(20)), None);
+    recent.released(LOCK, fence(2));
+    recent.lost(LOCK);
+    assert_eq!(recent.lateness(LOCK, &by("b"), at(100)), None, "released is released");
+}
+
+#[test]
+fn what_is_held_is_neither_released_nor_lost_nor_run_out() {
+    let mut recent = Recent::new();
+    for number in 0..4 {
+        let _ = recent.granted(number << 58, &grant("a", number, 50 + number), NOW);
+    }
+    assert_eq!(recent.held(NOW), 4);
+    recent.released(0, fence(0));
+    recent.lost(1 << 58);
+    assert_eq!(recent.held(at(52)), 2);
+    assert_eq!(recent.held(at(53)), 1);
+    assert_eq!(recent.held(at(54)), 0);
+}
+
+#[test]
+fn locks_of_one_entry_push_each_other_out() {
+    let mut recent = Recent::new();
+    let other = LOCK + 1;
+    assert_eq!(index(LOCK), index(other));
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    assert_eq!(recent.granted(other, &grant("b", 2, 50), NOW), None);
+    assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
+    recent.released(LOCK, fence(2));
+    assert_eq!(recent.held(NOW), 1);
+}
+
+#[test]
+fn it_takes_no_memory_before_the_first_grant_and_then_a_fixed_amount() {
+    let mut recent = Recent::new();
+    recent.released(LOCK, fence(1));
+    assert_eq!(recent.lateness(LOCK, &by("a"), NOW), None);
+    assert_eq!((recent.held(NOW), recent.entries.capacity()), (0, 0));
+    for number in 0..50_000 {
+        let _ = recent.granted(number << 44, &grant("a", number, 50), NOW);
+    }
+    assert_eq!(recent.entries.capacity(), ENTRIES);
+    assert!(size_of::<Entry>() * ENTRIES <= 512 * 1_024, "{}", size_of::<Entry>());
+    recent.forget();
+    assert_eq!(recent.entries.capacity(), 0);
+}
+
+/// One grant, as it really was. Times are in milliseconds after `NOW`.
+#[derive(Debug)]
+struct Real {
+    lock: u64,
+    owner: &'static str,
+    number: u64,
+    end: u64,
+    fate: Fate,
+    told: bool,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Fate {
+    Left,
+    Released,
+    Deleted,
+}
+
+/// All the grants there were, and the time.
+#[derive(Default)]
+struct History {
+    grants: Vec<Real>,
+    clock: u64,
+}
+
+impl History {
+    /// The last grant of the lock; of this owner, if one is given.
+    fn last(&mut self, lock: u64, owner: Option<&str>) -> Option<&mut Real> {
+        let fits =
+            |real: &&mut Real| real.lock == lock && owner.is_none_or(|owner| owner == real.owner);
+        self.grants.iter_mut().rev().find(fits)
+    }
+
+    fn held(&mut self, lock: u64) -> Option<&mut Real> {
+        let clock = self.clock;
+        self.last(lock, None).filter(|real| real.fate == Fate::Left && real.end >= clock)
+    }
+
+    fn acquire(&mut self, recent: &mut Recent, lock: u64, owner: &'static str, ttl: u64) {
+        if self.held(lock).is_some() {
+            return;
+        }
+        let (clock, number) = (self.clock, u64::try_from(self.grants.len()).unwrap());
+        let end = clock + ttl;
+        let vanished = recent.granted(lock, &grant(owner, number, end), at(clock));
+        let expected = self
+            .last(lock, None)
+            .filter(|last| last.fate == Fate::Deleted && last.end >= clock && !last.told)
+            .map(|last| {
+                last.told = true;
+                Vanished { left_ms: last.end - clock }
+            });
+        assert_eq!(vanished, expected);
+        self.grants.push(Real { lock, owner, number, end, fate: Fate::Left, told: false });
+    }
+
+    fn release(&mut self, recent: &mut Recent, lock: u64, owner: &'static str) {
+        let clock = self.clock;
+        if let Some(held) = self.held(lock).filter(|held| held.owner == owner) {
+            held.fate = Fate::Released;
+            return recent.released(lock, fence(held.number));
+        }
+        let told = recent.lateness(lock, &by(owner), at(clock));
+        let is_last = self.last(lock, None).is_some_and(|last| last.owner == owner);
+        let expected =
+            self.last(lock, Some(owner)).filter(|real| real.fate != Fate::Released).map(|real| {
+                let telling = if real.told { Telling::Again } else { Telling::First };
+                real.told = true;
+                if real.end < clock {
+                    (ran_out(clock - real.end), telling)
+                } else {
+                    (Lateness::Vanished { left_ms: real.end - clock }, telling)
+                }
+            });
+        // Of earlier grants not all is known, but what is told is true.
+        if is_last || told.is_some() {
+            assert_eq!(told, expected);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn what_is_told_is_true_and_of_the_last_grant_all_is_told(
+        steps in prop::collection::vec((0..5_u8, 0..3_u64, 0..3_usize, 1..40_u64, 0..20_u64), 1..200),
+    ) {
+        let (mut recent, mut history) = (Recent::new(), History::default());
+        for (kind, lock, owner, ttl, passes) in steps {
+            history.clock += passes;
+            let (lock, owner) = (lock << 58, ["a", "b", "c"][owner]);
+            match kind {
+                0 | 1 => history.acquire(&mut recent, lock, owner, ttl),
+                2 | 3 => history.release(&mut recent, lock, owner),
+                _ => if let Some(held) = history.held(lock) {
+                    held.fate = Fate::Deleted;
+                },
+            }
+            let running = history.grants.iter().filter(|real| {
+                real.fate != Fate::Released && !real.told && real.end >= history.clock
+            });
+            let held = recent.held(at(history.clock));
+            prop_assert_eq!(usize::try_from(held), Ok(running.count()));
+        }
+    }
+}
