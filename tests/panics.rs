@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 29] = [
+const ENTRIES: [(&str, Survival); 28] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -43,7 +43,6 @@ const ENTRIES: [(&str, Survival); 29] = [
     ("interrupted", answers_an_interrupted_waiter_with_an_error),
     ("alarm", hands_on_at_a_release),
     ("routine", hands_on_at_a_release),
-    ("job", |entry| hands_on_in_spite_of(entry, "DEL k")),
     ("flush", |entry| hands_on_in_spite_of(entry, "FLUSHALL")),
     ("swapdb", |entry| hands_on_in_spite_of(entry, "SWAPDB 0 1")),
     ("config-changed", changes_the_policy),
@@ -281,9 +280,6 @@ fn answers_an_interrupted_waiter_with_an_error(entry: &str) {
 
 /// What the callback did not see, the look each second does.
 fn hands_on_in_spite_of(entry: &str, command: &str) {
-    if entry == "job" && lacks((7, 2), "jobs after a notification") {
-        return;
-    }
     let (server, mut bob) = contended(entry);
     let reply = server.cmd(command);
     assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");

@@ -1,18 +1,18 @@
 //! What happens to keys behind the module's back and without a command that names them: evictions, flushes,
 //! swaps. Commands that do name them are the business of [`lookout`](super::lookout).
 //!
-//! Nothing is decided here. An event only marks the locks that somebody waits for, and sees to it that
-//! they are settled soon: the callbacks run in the middle of whatever the server is doing.
+//! Nothing is decided here. An event only marks the locks that somebody waits for, and sets the alarm: the
+//! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off
+//! would change. For the same reason there are no jobs after a notification (`RM_AddPostNotificationJob`), which some
+//! servers run between two steps of such a walk, and die.
 
-use super::api::{api, optional};
+use super::api::api;
 use super::call::bytes_of;
-use super::handoff;
 use super::state::STATE;
 use super::subscription::Subscription;
 use super::{alarm, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
 use std::ffi::{c_char, c_int, c_void};
-use std::ptr;
 
 /// Subscribes to what comes without a command that names the key; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
@@ -47,8 +47,6 @@ unsafe extern "C" fn evicted(
         let db = unsafe { api!(RedisModule_GetSelectedDb)(ctx) };
         // SAFETY: the key's name lives as long as this callback.
         let name = unsafe { bytes_of(key) };
-        // Settled by the timer and not right after: the server would evict the lock again, and again, until
-        // it gives up.
         if STATE.with_queues(|queues| queues.mark_evicted(db, name)) {
             alarm::set(ctx);
         }
@@ -94,21 +92,4 @@ unsafe extern "C" fn swapped(
 pub(super) fn mark_all(ctx: *mut RedisModuleCtx, dbs: &[Option<i32>]) {
     STATE.with_queues(|queues| dbs.iter().for_each(|&db| queues.mark_all(db)));
     alarm::set(ctx);
-}
-
-/// Has what is dirty settled right after the command that is about to be executed, as part of its transaction,
-/// where the server can be asked for that (7.2 on); else by the timer, at once.
-pub(super) fn settle_soon(ctx: *mut RedisModuleCtx) {
-    let queued = optional!(RedisModule_AddPostNotificationJob).is_some_and(|add_job| {
-        // SAFETY: takes a context of the module's; the callback has the signature the server calls, and needs no
-        // data.
-        unsafe { add_job(ctx, Some(job), ptr::null_mut(), None) == guard::status(true) }
-    });
-    if !queued {
-        alarm::set(ctx);
-    }
-}
-
-unsafe extern "C" fn job(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
-    guard::event("job", || handoff::work(ctx));
 }

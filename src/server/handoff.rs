@@ -2,9 +2,9 @@
 //!
 //! Commands settle the lock they changed before they return, so that release and grant are one
 //! transaction for replicas and the append-only file. Everything else (deletion by others, expiry, a flush)
-//! only marks the lock, and [`work`] settles it right after: in a job of the server's where it has them
-//! (7.2 on), else in the timer. Writing inside a notification would put the grant before the deletion that
-//! made it possible, and replicas would lose the lock.
+//! only marks the lock, and [`work`] settles it right after, in the timer, before other clients have their next turn.
+//! Writing inside a notification would put the grant before the deletion that made it possible, and replicas
+//! would lose the lock.
 
 use super::api::api;
 use super::authority::{self, Account, Authority};

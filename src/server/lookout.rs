@@ -19,7 +19,7 @@
 use super::api::api;
 use super::call::bytes_of;
 use super::state::STATE;
-use super::{clock, events, guard};
+use super::{alarm, clock, guard};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -98,7 +98,7 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
             !ours && !names.is_empty()
         });
         if touched && let Some(ctx) = STATE.lookout.ctx.get() {
-            events::settle_soon(ctx.as_ptr());
+            alarm::set(ctx.as_ptr());
         }
     });
 }

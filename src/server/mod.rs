@@ -10,7 +10,6 @@
 //! | evicts a key                         | `events::evicted`         | marks contended locks               |
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
-//! | has done what was in progress        | `events::job`             | settles marked locks                |
 //! | reaches the moment of the timer      | `alarm::ring`             | the same, and ends patience         |
 //! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |

@@ -310,11 +310,6 @@ fn a_deletion_comes_before_the_grant_that_it_made_possible() {
     let (told, set) = told_of("DEL k", 4);
     let told: Vec<_> = told.into_iter().filter(|line| line.contains(' ')).collect();
     assert_eq!(tail(&told, 2), ["DEL k".to_owned(), set]);
-    if lacks((7, 2), "a hand-off in the transaction of the deletion") {
-        return;
-    }
-    let (told, set) = told_of("DEL k", 4);
-    assert_eq!(told, ["MULTI", "DEL k", &set, "EXEC"]);
 }
 
 #[test]

@@ -221,3 +221,25 @@ fn a_lease_that_ends_while_too_few_replicas_are_in_sync_is_handed_on_when_they_a
     client.cmd("CONFIG SET min-replicas-to-write 0");
     bob.fence();
 }
+
+#[test]
+fn the_servers_routine_may_be_the_first_to_find_the_leases_that_ended_in_a_pause() {
+    // It runs often enough to see the end of the pause before the module asks again.
+    let server = Server::builder().config("hz", "500").start();
+    let mut client = server.client();
+    let locks: Vec<_> = (0..200).map(|number| format!("k{number}")).collect();
+    for _ in 0..25 {
+        for lock in &locks {
+            client.grant(lock, "alice", LONG);
+        }
+        let mut waiters: Vec<_> =
+            locks.iter().map(|lock| Waiter::of(&server, lock, "bob")).collect();
+        let mut packet: Vec<_> = locks.iter().map(|lock| format!("PEXPIRE {lock} 10")).collect();
+        packet.push("CLIENT PAUSE 60 WRITE".to_owned());
+        client.pipeline(&packet.iter().map(String::as_str).collect::<Vec<_>>());
+        for (waiter, lock) in waiters.iter_mut().zip(&locks) {
+            waiter.fence();
+            assert!(waiter.client.release(lock, "bob"));
+        }
+    }
+}

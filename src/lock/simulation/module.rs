@@ -2,7 +2,7 @@
 //! order, with the model a step behind.
 //!
 //! Commands settle the lock that they change before they return. Everything else only marks it, and
-//! [`Server::work`] settles it: in a job right after, or somewhat later in a timer.
+//! [`Server::work`] settles it: right after, or somewhat later.
 
 use super::super::decision::{self, Acquired, Checked, Extended, Released};
 use super::super::fence::{Fence, FenceClock};
