@@ -1,7 +1,7 @@
 //! The commands in pipelines, transactions and scripts, and what they do to WATCH.
 
-use crate::support::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE};
-use crate::support::{Server, bulk, error, int, lacks, strings};
+use crate::support::errors::{OWNER_LENGTH, SCRIPT_REPEATED, TTL_NOT_POSITIVE};
+use crate::support::{Server, bulk, error, int, lacks, strings, unchanged};
 use redis::Value;
 
 #[test]
@@ -227,4 +227,29 @@ fn resp3_differs_from_resp2_only_in_the_map() {
     let resp2: Vec<_> = server.client().pipeline(&commands).iter().map(shape).collect();
     let resp3: Vec<_> = server.client_resp3().pipeline(&commands).iter().map(shape).collect();
     assert_eq!(resp2, resp3);
+}
+
+#[test]
+fn no_lock_changes_in_a_script_that_replicas_would_repeat() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let set = |value: &str| server.cmd(format!("CONFIG SET lua-replicate-commands {value}"));
+    if set("no") != Value::Okay {
+        return; // a server whose scripts are never repeated
+    }
+    client.grant("held", "alice", 60_000);
+    let script = |call: &str| format!("EVAL return(redis.call({call})) 0");
+    for call in [
+        "'LOCK.ACQUIRE','k','alice',60000",
+        "'LOCK.RELEASE','held','alice'",
+        "'LOCK.EXTEND','held','alice',90000",
+    ] {
+        let reply = unchanged(&server, || client.cmd(script(call)));
+        let Value::ServerError(error) = &reply else { panic!("{call}: {reply:?}") };
+        assert!(format!("{error:?}").contains(SCRIPT_REPEATED), "{call}: {error:?}");
+    }
+    assert!(matches!(client.cmd(script("'LOCK.CHECK','held','alice'")), Value::Int(1..)));
+    assert!(client.release("held", "alice"), "elsewhere all is as ever");
+    set("yes");
+    assert!(matches!(client.cmd(script("'LOCK.ACQUIRE','k','alice',60000")), Value::Int(1..)));
 }

@@ -26,6 +26,8 @@ pub(crate) enum Error {
     /// Waiting ended because this server became a replica.
     Demoted,
     WrongType,
+    /// The script would be repeated by replicas, each of which would give out fences of its own.
+    ScriptRepeated,
     NoFenceLeft,
     /// The server would not take the change for its replicas and its append-only file.
     NotReplicated,
@@ -78,6 +80,10 @@ impl fmt::Display for Error {
             Self::WrongType => {
                 write!(f, "WRONGTYPE Operation against a key holding the wrong kind of value")
             }
+            Self::ScriptRepeated => write!(
+                f,
+                "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)"
+            ),
             Self::NoFenceLeft => {
                 write!(f, "ERR no fence left: the server's clock is past the year 2255")
             }

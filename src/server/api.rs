@@ -49,6 +49,8 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClient,
         RedisModule_Call,
+        RedisModule_CallReplyArrayElement,
+        RedisModule_CallReplyStringPtr,
         RedisModule_CloseKey,
         RedisModule_CommandFilterArgGet,
         RedisModule_CreateCommand,

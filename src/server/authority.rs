@@ -5,10 +5,11 @@
 //! data is loading, while writes are paused (the server would crash) or refused, or for a key that this node of a
 //! cluster does not own or is about to give away (two nodes would grant it).
 
-use super::api::api;
+use super::api::{api, optional};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
 use std::ptr::NonNull;
+use std::slice;
 
 #[cfg(not(target_os = "macos"))]
 use libc::__errno_location as errno;
@@ -64,6 +65,34 @@ pub(super) fn may_block(ctx: *mut RedisModuleCtx) -> bool {
         | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
         | raw::REDISMODULE_CTX_FLAGS_SLAVE;
     flags(ctx) & denied == 0
+}
+
+/// Whether the command being executed was called by a script that replicas, and the append-only file, would be told
+/// to run again instead of what it did. Redis 7.0 did away with that; before, it was off unless asked for.
+pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
+    if optional!(RedisModule_GetCommand).is_some()
+        || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA == 0
+    {
+        return false;
+    }
+    // SAFETY: the format takes two C strings. The reply is an array of the name and the value, or null where the
+    // command was renamed; what is asked of it, it answers with null or 0 if it is not that.
+    unsafe {
+        let reply = api!(RedisModule_Call)(
+            ctx,
+            c"CONFIG".as_ptr(),
+            c"cc".as_ptr(),
+            c"GET".as_ptr(),
+            c"lua-replicate-commands".as_ptr(),
+        );
+        let Some(reply) = NonNull::new(reply) else { return false };
+        let value = api!(RedisModule_CallReplyArrayElement)(reply.as_ptr(), 1);
+        let mut len = 0;
+        let text = api!(RedisModule_CallReplyStringPtr)(value, &raw mut len);
+        let is_off = !text.is_null() && slice::from_raw_parts(text.cast::<u8>(), len) == b"no";
+        free(reply);
+        is_off
+    }
 }
 
 /// Whether other servers' grants may reach this one at any time: from its primary, or with a slot of the cluster.

@@ -1,7 +1,7 @@
 //! One command in the course of being executed: its words, its key, its reply.
 
 use super::api::api;
-use super::authority::Account;
+use super::authority::{self, Account};
 use super::key::{Key, Mode};
 use super::park::{self, Parked, Wait};
 use super::respond::respond;
@@ -83,6 +83,9 @@ impl Call {
             &mut FenceClock,
         ) -> Result<Decision<'r, T>, Error>,
     ) -> Result<T, Error> {
+        if authority::is_repeated(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
         let mut key = Key::open(self.ctx, name, Mode::Write);

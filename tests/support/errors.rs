@@ -11,6 +11,8 @@ pub(crate) const FENCE_NOT_A_NUMBER: &str =
 pub(crate) const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
 pub(crate) const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
+pub(crate) const SCRIPT_REPEATED: &str =
+    "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)";
 pub(crate) const WRONG_TYPE: &str =
     "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub(crate) const NO_FENCE_LEFT: &str =
