@@ -11,7 +11,7 @@ use super::authority::{self, Account, Authority};
 use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
-use super::witness::Witness;
+use super::witness::{Happened, Witness};
 use super::{alarm, clock};
 use crate::command::{Change, Error};
 use crate::lock::{
@@ -107,7 +107,10 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
             Next::Again { waiter, fence_number, longer } => {
                 STATE.heard(fence_number);
                 let outcome = match opened.apply(longer.map_or(Change::Nothing, Change::Lease)) {
-                    Ok(()) => Outcome::Again { fence_number },
+                    Ok(()) => {
+                        witness.command(&Happened::Again { longer }, Fence::new(fence_number));
+                        Outcome::Again { fence_number }
+                    }
                     Err(error) => Outcome::Refused(error),
                 };
                 park::answer(lock, waiter, outcome);

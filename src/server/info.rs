@@ -3,6 +3,7 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard};
+use crate::lock::Moment;
 use crate::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
@@ -14,26 +15,24 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
     outcome == guard::status(true)
 }
 
-/// Also called for a crash report: it reads a few cells, and allocates nothing.
+/// Also called for a crash report: it only looks, and allocates nothing.
 unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
     guard::event("info", || {
-        let fences = STATE.fences();
-        let now = clock::now();
-        let (waiters, since) =
-            STATE.with_queues(|queues| (queues.waiters(), queues.longest_since()));
-        let elsewhere = Elsewhere {
-            waiters: waiters.try_into().unwrap_or(u64::MAX),
-            longest_wait_us: since.map_or(0, |since| now.micros().saturating_sub(since.micros())),
-            panics_caught: STATE.panics_caught.get(),
-            fences_refused: fences.refused(),
-            fence_ahead_us: fences.ahead_micros(now),
-        };
         // SAFETY: the context is the one the server is calling with. An empty name makes the section
         // bear the module's.
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != guard::status(true) {
             return; // not asked for
         }
-        STATE.with_observer(|observer| {
+        STATE.peek(|queues, observer| {
+            let (fences, now) = (STATE.fences(), clock::now());
+            let waited = |since: Moment| now.micros().saturating_sub(since.micros());
+            let elsewhere = Elsewhere {
+                waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
+                longest_wait_us: queues.longest_since().map_or(0, waited),
+                panics_caught: STATE.panics_caught.get(),
+                fences_refused: fences.refused(),
+                fence_ahead_us: fences.ahead_micros(now),
+            };
             for (name, value) in observer.rows(elsewhere, now) {
                 // SAFETY: as above; the server copies the name, and calls nobody back.
                 unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };

@@ -102,6 +102,12 @@ impl State {
         body(&mut self.observer.borrow_mut())
     }
 
+    /// Both, to look at; `None` if either is lent out, as it may be when the server asks in the middle of a crash.
+    pub(super) fn peek<T>(&self, body: impl FnOnce(&Queues<Parked>, &Observer) -> T) -> Option<T> {
+        let (queues, observer) = (self.queues.try_borrow().ok()?, self.observer.try_borrow().ok()?);
+        Some(body(&queues, &observer))
+    }
+
     /// A waiter was granted the lock, and is about to be told.
     pub(super) fn not_heard_yet(&self, fence: Fence) {
         self.unheard.borrow_mut().insert(fence.number());
