@@ -9,6 +9,9 @@ PORT ?= 6379
 TARGET_DIR := $(abspath $(or $(CARGO_TARGET_DIR),target))
 MODULE := $(TARGET_DIR)/release/libleasehold.$(if $(filter Darwin,$(shell uname)),dylib,so)
 
+# What runs with the file that users load too, besides the build for debugging.
+RELEASE_TESTS := load:: a_hand_off_takes
+
 export PORT
 # One name for the user, another for the tests: a server given to make is the one the tests start.
 ifdef SERVER
@@ -16,10 +19,10 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help setup build run cli test measure lint verify fix clean
+.PHONY: help setup build run cli test servers test-all measure lint verify fix clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=7777 chooses another port for run and cli (default 6379)."
 	@echo "  SERVER=/path/to/valkey-server chooses another server for run and test."
@@ -39,8 +42,14 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 # What depends on the build goes first and runs the file users load, so that the summary of the whole run
 # comes last.
 test: build ## Run all tests: units, then real servers (SERVER=)
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- load:: a_hand_off_takes
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
 	cargo test --locked
+
+servers: setup ## Fetch every supported version of Redis and Valkey into servers/
+	@scripts/servers
+
+test-all: build ## Run the integration tests on each of them, and print one table
+	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
 
 measure: build ## Measure what traffic pays that has nothing to do with locks (SERVER=)
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_innocent_traffic_pays

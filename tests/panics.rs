@@ -5,7 +5,7 @@
 use crate::support::errors::INTERNAL;
 use crate::support::{
     Client, Clock, Server, Snapshot, clock::HOUR, error, eventually, field, int, lacks, module,
-    start_pair, wait_until_in_sync,
+    redis_lacks, start_pair, wait_until_in_sync,
 };
 use redis::Value;
 use std::collections::BTreeSet;
@@ -267,7 +267,7 @@ fn outlives_a_waiter_that_leaves(entry: &str) {
 }
 
 fn answers_an_interrupted_waiter_with_an_error(entry: &str) {
-    if lacks((7, 4), "CLIENT UNBLOCK of a waiter") {
+    if redis_lacks((7, 4), "CLIENT UNBLOCK of a waiter") {
         return;
     }
     let (server, mut bob) = contended(entry);

@@ -1,5 +1,6 @@
 //! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
 
+use super::eventually::eventually;
 use super::reply::{field, int};
 use redis::{Parser, RedisResult, Value};
 use std::fmt::Debug;
@@ -177,6 +178,15 @@ impl Client {
             _ => panic!("TIME: {reply:?}"),
         };
         number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000
+    }
+
+    /// The same, once it is later than whatever happened before.
+    pub(crate) fn next_millisecond(&mut self) -> i64 {
+        let begun = self.now();
+        eventually("the clock ticks", || match self.now() {
+            now if now > begun => Ok(now),
+            now => Err(now),
+        })
     }
 
     /// One field of one section of INFO.

@@ -242,7 +242,18 @@ fn new_dir() -> Arc<TempDir> {
     Arc::new(tempfile::Builder::new().prefix("leasehold-").tempdir().unwrap())
 }
 
-/// A port that is free now. Another process may take it before the server does.
+/// How far above a server's own port the bus of its cluster is.
+const BUS: u16 = 10_000;
+
+/// A port that is free now, and so is the one of the bus above it. Another process may take them before the
+/// server does.
 fn free_port() -> u16 {
-    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+    for _ in 0..1_000 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if port.checked_add(BUS).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
+            return port;
+        }
+    }
+    panic!("no free port")
 }

@@ -43,6 +43,16 @@ pub(crate) fn lacks(since: (u32, u32), what: &str) -> bool {
     lacks
 }
 
+/// The same of what every Valkey has, although Redis got it only after Valkey was forked from it.
+pub(crate) fn redis_lacks(since: (u32, u32), what: &str) -> bool {
+    !product().valkey && lacks(since, what)
+}
+
+/// For what only Valkey does, and by its own versions.
+pub(crate) fn is_valkey_since(version: (u32, u32)) -> bool {
+    product().valkey && product().version >= version
+}
+
 /// Versions are those of Redis; every Valkey has what Redis 7.2 has, from which it was forked.
 pub(super) fn is_older_than(version: (u32, u32)) -> bool {
     let level = if product().valkey { (7, 2) } else { product().version };

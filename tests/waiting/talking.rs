@@ -1,7 +1,7 @@
 //! What else goes over the connection of one that waits.
 
-use super::{LONG, Waiter, id_of, is_valkey, owners, wait_until_parked};
-use crate::support::{Server, bulk, eventually, int, strings};
+use super::{LONG, Waiter, id_of, owners, wait_until_parked};
+use crate::support::{Server, bulk, eventually, int, is_valkey_since, strings};
 use redis::Value;
 
 #[test]
@@ -138,8 +138,8 @@ fn a_subscriber_that_waits_gets_its_messages_meanwhile() {
     client.grant("k", "alice", LONG);
     let mut bob = server.client_resp3();
     bob.cmd("SUBSCRIBE news");
-    if is_valkey(&server) {
-        // It lets no module block a client that subscribes to something.
+    if is_valkey_since((8, 1)) {
+        // Since then it lets no module block a client that subscribes to something.
         assert_eq!(bob.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0"), Value::Nil);
         return;
     }
