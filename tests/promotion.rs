@@ -1,7 +1,9 @@
 //! Fences grow over failover, also onto a replica whose clock is wrong.
 
 use crate::support::clock::HOUR;
-use crate::support::{Client, Clock, Server, eventually, start_pair, wait_until_in_sync};
+use crate::support::{
+    Client, Clock, Server, eventually, misplaces_clients, start_pair, wait_until_in_sync,
+};
 use redis::Value;
 
 const LONG: u64 = 60_000;
@@ -54,6 +56,9 @@ fn a_replica_that_missed_the_last_grants_goes_on_above_them() {
 
 #[test]
 fn a_replica_an_hour_behind_goes_on_above_locks_held_and_released() {
+    if misplaces_clients() {
+        return;
+    }
     let mut behind = Clock::new();
     behind.step_back(HOUR);
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
@@ -71,6 +76,9 @@ fn a_replica_an_hour_behind_goes_on_above_locks_held_and_released() {
 
 #[test]
 fn a_replica_an_hour_behind_goes_on_above_what_transactions_and_scripts_granted() {
+    if misplaces_clients() {
+        return;
+    }
     let mut behind = Clock::new();
     behind.step_back(HOUR);
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
@@ -123,6 +131,9 @@ fn a_stranger_who_may_do_nothing_teaches_a_replica_no_fence() {
 
 #[test]
 fn a_replica_of_a_replica_an_hour_behind_goes_on_above_both() {
+    if misplaces_clients() {
+        return;
+    }
     let mut behind = Clock::new();
     behind.step_back(HOUR);
     let (primary, middle) = start_pair(Server::builder(), Server::builder().tcp());
@@ -137,6 +148,9 @@ fn a_replica_of_a_replica_an_hour_behind_goes_on_above_both() {
 
 #[test]
 fn a_server_promoted_demoted_and_promoted_again_learns_each_time() {
+    if misplaces_clients() {
+        return;
+    }
     let mut behind = Clock::new();
     behind.step_back(HOUR);
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));

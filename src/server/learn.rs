@@ -17,6 +17,9 @@
 //! server knows no way to stop listening (before Redis 8.2, and Valkey), one that once began to is listened to
 //! until it ends.
 //!
+//! Valkey 8.1 and 9.0 leave clients in the wrong database if somebody listens to commands there, so nobody does: see
+//! [`product::misplaces_clients`].
+//!
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
 
@@ -24,7 +27,7 @@ use super::call::bytes_of;
 use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
 use super::subscription::Subscription;
-use super::{authority, clock, guard};
+use super::{authority, clock, guard, product};
 use crate::lock::{Hold, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
@@ -53,7 +56,9 @@ pub(super) const fn of_keys() -> Subscription {
 pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: Loading) {
     let is_told = authority::may_be_told(ctx);
     STATE.learning.set(is_told || loading != Loading::Nothing);
-    keep(ctx, &STATE.commands_heard, is_told || loading == Loading::Commands);
+    let by_commands = is_told || loading == Loading::Commands;
+    // Fences are learned to survive clocks that disagree; nobody's data may be put at risk for that.
+    keep(ctx, &STATE.commands_heard, by_commands && !product::misplaces_clients(ctx));
     keep(ctx, &STATE.keys_heard, is_told || loading != Loading::Nothing);
 }
 

@@ -42,6 +42,7 @@ mod log;
 mod lookout;
 mod park;
 mod policy;
+mod product;
 mod register;
 mod replicate;
 mod respond;

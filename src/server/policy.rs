@@ -4,7 +4,7 @@
 //! somebody waits for is put back (see `lock::queue`); one that nobody waits for is lost.
 
 use super::api::api;
-use super::{guard, log};
+use super::{guard, log, product};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -12,7 +12,8 @@ const POLICY: &CStr = c"maxmemory-policy";
 
 /// Warns if the policy in force evicts.
 pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
-    if let Some(policy) = policy_in_force(ctx).filter(|policy| policy != "noeviction") {
+    let policy = product::info_field(ctx, c"memory", c"maxmemory_policy");
+    if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
         log::warning(
             ctx,
             &format!(
@@ -48,18 +49,4 @@ unsafe extern "C" fn changed(
             warn_if_evicting(ctx);
         }
     });
-}
-
-/// As INFO tells it, which no operator renames.
-fn policy_in_force(ctx: *mut RedisModuleCtx) -> Option<String> {
-    // SAFETY: the section and the field are C strings; the field's text lives until the section is freed,
-    // which happens after it was copied.
-    unsafe {
-        let info = api!(RedisModule_GetServerInfo)(ctx, c"memory".as_ptr());
-        let policy = api!(RedisModule_ServerInfoGetFieldC)(info, c"maxmemory_policy".as_ptr());
-        let policy =
-            (!policy.is_null()).then(|| CStr::from_ptr(policy).to_string_lossy().into_owned());
-        api!(RedisModule_FreeServerInfo)(ctx, info);
-        policy
-    }
 }

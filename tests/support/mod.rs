@@ -40,4 +40,4 @@ pub(crate) use server::Server;
 pub(crate) use setup::Setup;
 pub(crate) use snapshot::{Snapshot, deadline};
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
-pub(crate) use version::{is_valkey_since, lacks, redis_lacks};
+pub(crate) use version::{is_valkey_since, lacks, misplaces_clients, redis_lacks};

@@ -53,6 +53,19 @@ pub(crate) fn is_valkey_since(version: (u32, u32)) -> bool {
     product().valkey && product().version >= version
 }
 
+/// Whether listening to key events would put clients into the wrong database, so that the module does not learn
+/// fences from commands: see `misplaces_clients` in `src/server/product.rs`.
+pub(crate) fn misplaces_clients() -> bool {
+    let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
+    if does {
+        announce(&format!(
+            "skipped on {}: fences learned from commands (since 9.1)",
+            version_line()
+        ));
+    }
+    does
+}
+
 /// Versions are those of Redis; every Valkey has what Redis 7.2 has, from which it was forked.
 pub(super) fn is_older_than(version: (u32, u32)) -> bool {
     let level = if product().valkey { (7, 2) } else { product().version };

@@ -42,17 +42,6 @@ const WAYS: [&str; 30] = [
     "SWAPDB 0 1",
 ];
 
-/// Those that this server can be asked for. Where a module listens to key events, Valkey 8.1 leaves the client
-/// that sent a MOVE in the other database, and tells its replicas so (valkey#4024).
-fn ways(server: &Server) -> impl Iterator<Item = &'static str> {
-    let mut client = server.client();
-    client.cmd("SET moved 1");
-    client.cmd("MOVE moved 9");
-    let moves_the_client = client.cmd("DEL moved") == int(1);
-    server.cmd("FLUSHALL");
-    WAYS.into_iter().filter(move |way| !(moves_the_client && way.starts_with("MOVE")))
-}
-
 /// Far above what a loaded machine takes, and below the second after which every contended lock is looked
 /// at again.
 const LATE: i64 = 500;
@@ -72,7 +61,7 @@ fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
 fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
     let server = exact().aof().start();
     let mut client = server.client();
-    for way in ways(&server) {
+    for way in WAYS {
         client.cmd("FLUSHALL");
         let before = client.grant("k", "alice", LONG);
         let mut bob = Waiter::of(&server, "k", "bob");
@@ -324,7 +313,7 @@ fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
     let (mut primary, replica) = start_pair(exact().aof(), Server::builder());
     let mut client = primary.client();
     let mut left: Vec<Waiter> = Vec::new();
-    for (number, way) in ways(&primary).enumerate() {
+    for (number, way) in WAYS.into_iter().enumerate() {
         // A flush or a swap would take the others' keys away.
         if way.starts_with("FLUSH") || way.starts_with("SWAPDB") {
             continue;

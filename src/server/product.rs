@@ -1,0 +1,28 @@
+//! Which server this is, where it cannot be told from the functions that it has.
+
+use super::api::api;
+use redis_module::raw::RedisModuleCtx;
+use std::ffi::CStr;
+
+/// Valkey from 8.1 until 9.1 tells of key events on behalf of the client whose command caused them, in the database
+/// that they are about, and leaves the client there: whoever listens makes every client that sends a `MOVE`, or a
+/// `COPY` to another database, end up in that database, and a replica's link to its primary too (valkey#4024).
+pub(super) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
+    let version = info_field(ctx, c"server", c"valkey_version").unwrap_or_default();
+    let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    ((8, 1)..(9, 1)).contains(&version)
+}
+
+/// A field of the server's own INFO, which no operator renames.
+pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
+    // SAFETY: the section and the field are C strings; the field's text lives until the section is freed,
+    // which happens after it was copied.
+    unsafe {
+        let info = api!(RedisModule_GetServerInfo)(ctx, section.as_ptr());
+        let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
+        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+        api!(RedisModule_FreeServerInfo)(ctx, info);
+        text
+    }
+}
