@@ -2,6 +2,7 @@
 
 mod comparison;
 mod markdown;
+mod permissions;
 mod session;
 mod terminal;
 mod transcript;

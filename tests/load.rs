@@ -2,8 +2,8 @@
 
 use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use crate::support::{
-    Client, Clock, Server, clock::HOUR, error, field, int, lacks, misplaces_clients, module,
-    start_pair, strings, wait_until_in_sync,
+    Client, Clock, Server, clock::HOUR, error, eventually, field, int, lacks, misplaces_clients,
+    module, start_pair, strings, wait_until_in_sync,
 };
 use redis::Value;
 
@@ -218,6 +218,66 @@ fn unloaded_the_locks_stay_as_keys_and_loaded_again_they_are_locks() {
     }
     assert!(client.release("k", "alice"));
     assert!(client.grant("k", "bob", LONG) > held);
+}
+
+/// The server remembers the last command of each client, and would read what is said of it once it is gone.
+#[test]
+fn a_client_whose_last_command_was_ours_keeps_the_module_loaded() {
+    let server = Server::start();
+    let (mut client, mut user) = (server.client(), server.client());
+    let Value::Int(id) = user.cmd("CLIENT ID") else { panic!("no id") };
+    for _ in 0..3 {
+        assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
+        let reply = client.cmd("MODULE UNLOAD leasehold");
+        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+        assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
+
+        user.cmd("PING");
+        assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+        client.cmd("CLIENT LIST");
+        let reply = user.cmd("LOCK.INFO k");
+        assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+        assert_eq!(client.cmd(module_load("")), Value::Okay);
+    }
+    let line = format!("cannot unload: the last command of client id={id} is lock.info");
+    assert_eq!(server.log().matches(&line).count(), 3, "{}", server.log());
+}
+
+/// What is queued would be executed, and there would be nothing to execute.
+#[test]
+fn an_open_transaction_keeps_the_module_loaded() {
+    let server = Server::start();
+    let (mut client, mut user) = (server.client(), server.client());
+    user.pipeline(&["MULTI", "LOCK.INFO k", "PING"]);
+    let reply = client.cmd("MODULE UNLOAD leasehold");
+    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    let Value::Array(replies) = user.cmd("EXEC") else { panic!("no replies") };
+    assert_eq!(replies[0], Value::Nil);
+    assert!(server.log().contains("is in a transaction"), "{}", server.log());
+    user.cmd("PING");
+    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    let reply = client.transaction(&["PING"]);
+    assert_eq!(reply.len(), 1);
+}
+
+#[test]
+fn a_client_that_has_gone_does_not_keep_the_module_loaded() {
+    let server = Server::start();
+    server.client().grant("k", "alice", LONG);
+    eventually("it is unloaded", || match server.cmd("MODULE UNLOAD leasehold") {
+        Value::Okay => Ok(()),
+        refused => Err(refused),
+    });
+}
+
+#[test]
+fn a_client_whose_last_command_was_ours_does_not_keep_the_server_from_stopping() {
+    let mut server = Server::start();
+    let mut user = server.client();
+    user.grant("k", "alice", LONG);
+    server.stop();
+    let log = server.log();
+    assert!(!log.contains("cannot unload"), "{log}");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 use crate::support::errors::INTERNAL;
 use crate::support::{
     Client, Clock, Server, Snapshot, clock::HOUR, error, eventually, field, int, lacks,
-    misplaces_clients, module, redis_lacks, start_pair, wait_until_in_sync,
+    misplaces_clients, module, start_pair, wait_until_in_sync,
 };
 use redis::Value;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 28] = [
+const ENTRIES: [(&str, Survival); 29] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -37,6 +37,7 @@ const ENTRIES: [(&str, Survival); 28] = [
     ("config-get", reads_a_setting),
     ("config-set", cannot_be_configured),
     ("unload", stays_loaded),
+    ("shutdown", stops),
     ("waiter-reply", answers_a_waiter_with_an_error),
     ("waiter-free", hands_on_at_a_release),
     ("disconnected", outlives_a_waiter_that_leaves),
@@ -228,6 +229,12 @@ fn stays_loaded(entry: &str) {
     assert_caught(&server, entry);
 }
 
+fn stops(entry: &str) {
+    let mut server = start_told_to_panic_in(entry);
+    server.stop();
+    assert!(server.log().contains(&format!("panic in {entry}: ")), "{}", server.log());
+}
+
 /// A lock that alice holds and bob waits for.
 fn contended(entry: &str) -> (Server, Client) {
     let server = start_told_to_panic_in(entry);
@@ -273,7 +280,7 @@ fn outlives_a_waiter_that_leaves(entry: &str) {
 }
 
 fn answers_an_interrupted_waiter_with_an_error(entry: &str) {
-    if redis_lacks((7, 4), "CLIENT UNBLOCK of a waiter") {
+    if lacks((7, 4), "CLIENT UNBLOCK of a waiter") {
         return;
     }
     let (server, mut bob) = contended(entry);

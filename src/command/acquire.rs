@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Acquires a lock, or waits for it, and returns the fence of the grant.",
     complexity: c"O(1); O(log(N)) for one of N waiters with limited patience",
     since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
     args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::BLOCK],

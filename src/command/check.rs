@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns the fence if the owner holds the lock, by this fence if one is given.",
     complexity: c"O(1)",
     since: c"0.1.0",
+    history: &[],
+    tips: None,
     arity: -3,
     access: Access::Read,
     args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],

@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Makes the lease of a lock end ttl from now if the owner holds it.",
     complexity: c"O(1)",
     since: c"0.1.0",
+    history: &[],
+    tips: None,
     arity: -4,
     access: Access::Update,
     args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::FENCE],

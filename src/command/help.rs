@@ -7,6 +7,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns helpful text about the commands.",
     complexity: c"O(1)",
     since: c"0.1.0",
+    history: &[],
+    tips: None,
     arity: 1,
     access: Access::None,
     args: &[],

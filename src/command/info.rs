@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns the holder of a lock, its fence and what is left of its lease.",
     complexity: c"O(1)",
     since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
     arity: 2,
     access: Access::Read,
     args: &[Arg::KEY],

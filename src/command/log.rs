@@ -8,8 +8,10 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns the last noteworthy events, newest first, or forgets them.",
     complexity: c"O(N) with N events returned",
     since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::OF_EACH_SERVER),
     arity: -1,
-    access: Access::None,
+    access: Access::Operator,
     args: &[Arg::COUNT_OR_RESET],
 };
 

@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Releases a lock if the owner holds it, by this fence if one is given.",
     complexity: c"O(1)",
     since: c"0.1.0",
+    history: &[],
+    tips: None,
     arity: -3,
     access: Access::Delete,
     args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],

@@ -9,6 +9,10 @@ pub(crate) struct Spec {
     pub(crate) summary: &'static CStr,
     pub(crate) complexity: &'static CStr,
     pub(crate) since: &'static CStr,
+    /// What a released version changed: the version, and a sentence.
+    pub(crate) history: &'static [(&'static CStr, &'static CStr)],
+    /// Hints for clients and proxies, as the server words them, with a space between two.
+    pub(crate) tips: Option<&'static CStr>,
     /// How many words a request has, the command's name included; negative for "or more". The server
     /// checks this where it knows it; the page checks all of it.
     pub(crate) arity: i32,
@@ -21,6 +25,8 @@ pub(crate) struct Spec {
 pub(crate) enum Access {
     /// No key.
     None,
+    /// No key, and it shows what goes on in all of them: for operators, not for those who use locks.
+    Operator,
     /// Reads it.
     Read,
     /// May create it, so it is refused when memory is out; and may wait for it.
@@ -29,6 +35,15 @@ pub(crate) enum Access {
     Update,
     /// May delete it. Works when memory is out.
     Delete,
+}
+
+impl Access {
+    pub(crate) const fn has_key(self) -> bool {
+        match self {
+            Self::None | Self::Operator => false,
+            Self::Read | Self::Insert | Self::Update | Self::Delete => true,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -97,6 +112,13 @@ fn text(name: &CStr) -> String {
 }
 
 impl Spec {
+    /// The same request on the same data may get another reply: it has a clock or a queue in it.
+    pub(super) const NONDETERMINISTIC: &'static CStr = c"nondeterministic_output";
+
+    /// And each server answers for itself.
+    pub(super) const OF_EACH_SERVER: &'static CStr =
+        c"request_policy:all_nodes nondeterministic_output";
+
     /// As a person writes it: `LOCK.RELEASE key owner [fence]`.
     pub(crate) fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
@@ -126,7 +148,7 @@ mod tests {
     fn a_command_with_a_key_names_it_first() {
         for spec in ALL {
             let has_key = matches!(spec.args, [Arg { kind: ArgKind::Key, .. }, ..]);
-            assert_eq!(has_key, spec.access != Access::None, "{:?}", spec.name);
+            assert_eq!(has_key, spec.access.has_key(), "{:?}", spec.name);
         }
     }
 

@@ -8,8 +8,10 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns the most contended locks, or begins to count anew.",
     complexity: c"O(N) with N locks returned, at most 128",
     since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::OF_EACH_SERVER),
     arity: -1,
-    access: Access::None,
+    access: Access::Operator,
     args: &[Arg::COUNT_OR_RESET],
 };
 

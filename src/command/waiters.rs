@@ -8,6 +8,8 @@ pub(crate) static SPEC: Spec = Spec {
     summary: c"Returns those who wait for a lock, oldest first.",
     complexity: c"O(N) with N waiters returned",
     since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
     arity: -2,
     access: Access::Read,
     args: &[Arg::KEY, Arg::COUNT],

@@ -50,6 +50,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_BlockClient,
         RedisModule_Call,
         RedisModule_CallReplyArrayElement,
+        RedisModule_CallReplyLength,
         RedisModule_CallReplyStringPtr,
         RedisModule_CloseKey,
         RedisModule_CommandFilterArgGet,

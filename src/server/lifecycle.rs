@@ -19,9 +19,10 @@ pub(super) fn raise_fences() {
 
 /// Subscribes to the events; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    let events: [(u64, raw::RedisModuleEventCallback); 2] = [
+    let events: [(u64, raw::RedisModuleEventCallback); 3] = [
         (raw::REDISMODULE_EVENT_REPLICATION_ROLE_CHANGED, Some(role_changed)),
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
+        (raw::REDISMODULE_EVENT_SHUTDOWN, Some(shutdown)),
     ];
     events.into_iter().all(|(id, callback)| {
         let event = RedisModuleEvent { id, dataver: 1 };
@@ -72,4 +73,14 @@ unsafe extern "C" fn loading(
             events::mark_all(ctx, &[None]);
         }
     });
+}
+
+/// From here there is no way back.
+unsafe extern "C" fn shutdown(
+    _ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _stage: u64,
+    _data: *mut c_void,
+) {
+    guard::event("shutdown", || STATE.going_down.set(true));
 }

@@ -8,7 +8,8 @@ use super::call::Call;
 use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, config, events, guard, info, lifecycle, log, lookout, policy, register, replicate,
+    alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, register,
+    replicate,
 };
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
@@ -57,11 +58,19 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 }
 
 /// Called by the server, by this name, before the module is unloaded.
-#[unsafe(no_mangle)]
 ///
 /// The server itself refuses to while anybody waits; on its way down some call this all the same.
+#[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", guard::status(false), || {
+        let leftover = if STATE.going_down.get() { None } else { leftovers::find(ctx) };
+        if let Some(leftover) = leftover {
+            log::warning(
+                ctx,
+                &format!("cannot unload: {leftover}, and the server may die of that"),
+            );
+            return guard::status(false);
+        }
         alarm::stop(ctx);
         lookout::dismiss();
         guard::stop_listening();

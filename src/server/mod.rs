@@ -14,6 +14,7 @@
 //! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
+//! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |
 //! | answers INFO                         | `info::section`           |                                     |
 //! | reads, sets or changes configuration | `config::*`, `policy::changed` |                                |
 //!
@@ -36,6 +37,7 @@ mod handoff;
 mod info;
 mod key;
 mod learn;
+mod leftovers;
 mod lifecycle;
 mod load;
 mod log;

@@ -8,7 +8,7 @@ use crate::command::{
     waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
-use std::ffi::{CStr, c_int, c_uint};
+use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
@@ -26,11 +26,12 @@ static COMMANDS: [(&Spec, Entry); 9] = [
 
 /// Registers them all; the name of the one the server would not take.
 pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
+    let own_category = add_own_category(ctx);
     COMMANDS.iter().try_for_each(|&(spec, entry)| {
         create(ctx, spec, entry)
             .then(|| {
                 describe(ctx, spec);
-                categorize(ctx, spec);
+                categorize(ctx, spec, own_category);
             })
             .ok_or_else(|| spec.name.to_string_lossy().to_uppercase())
     })
@@ -42,7 +43,7 @@ fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
 }
 
 fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
-    let key = c_int::from(spec.access != Access::None);
+    let key = c_int::from(spec.access.has_key());
     // SAFETY: the strings are static; the entry has the signature the server calls.
     let outcome = unsafe {
         api!(RedisModule_CreateCommand)(
@@ -61,6 +62,7 @@ fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr
 const fn flags(access: Access) -> &'static [&'static CStr] {
     match access {
         Access::None => &[c"fast allow-loading allow-stale"],
+        Access::Operator => &[c"admin allow-loading allow-stale"],
         Access::Read => &[c"readonly fast"],
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
@@ -76,6 +78,7 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     else {
         return;
     };
+    let mut history: Vec<_> = spec.history.iter().map(change).chain([NO_MORE_CHANGES]).collect();
     let mut choices: Vec<_> = spec.args.iter().map(choices).collect();
     let args = spec.args.iter().zip(&mut choices);
     let mut args: Vec<_> =
@@ -86,10 +89,10 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
         summary: spec.summary.as_ptr(),
         complexity: spec.complexity.as_ptr(),
         since: spec.since.as_ptr(),
-        history: ptr::null_mut(),
-        tips: ptr::null(),
+        history: if spec.history.is_empty() { ptr::null_mut() } else { history.as_mut_ptr() },
+        tips: spec.tips.map_or(ptr::null(), CStr::as_ptr),
         arity: spec.arity,
-        key_specs: if spec.access == Access::None { ptr::null_mut() } else { keys.as_mut_ptr() },
+        key_specs: if spec.access.has_key() { keys.as_mut_ptr() } else { ptr::null_mut() },
         args: if spec.args.is_empty() { ptr::null_mut() } else { args.as_mut_ptr() },
     };
     // SAFETY: the command was registered just now; `info` is laid out as its version says, each list
@@ -102,30 +105,68 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     }
 }
 
-/// Puts the command into the categories of the ACL, where a module's commands can be in any (7.2 on).
-fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec) {
+/// The category of the ACL that is all of Leasehold's own, as `@list` is all of what is done to lists.
+const OWN_CATEGORY: &CStr = c"lock";
+
+/// Makes our own category known, where modules can have one (Redis 7.4 and Valkey 8.0 on). A category is
+/// never forgotten, not when the module is unloaded either, so a refusal mostly says that it is there.
+fn add_own_category(ctx: *mut RedisModuleCtx) -> Option<&'static CStr> {
+    let add = optional!(RedisModule_AddACLCategory)?;
+    // SAFETY: the context is the one the server loads the module with; the name is a C string.
+    unsafe { add(ctx, OWN_CATEGORY.as_ptr()) };
+    Some(OWN_CATEGORY)
+}
+
+/// Puts the command into the categories of the ACL, where a module's commands can be in any (7.2 on). The
+/// server takes all of them or none, so without our own if it should have no room for that.
+fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
     let (Some(get_command), Some(set_categories)) =
         (optional!(RedisModule_GetCommand), optional!(RedisModule_SetCommandACLCategories))
     else {
         return;
     };
-    // SAFETY: the command was registered just now; the strings are static.
-    let outcome = unsafe {
-        set_categories(get_command(ctx, spec.name.as_ptr()), categories(spec.access).as_ptr())
+    let set = |names: &CStr| {
+        // SAFETY: the command was registered just now; the server copies what it needs of the string.
+        let outcome =
+            unsafe { set_categories(get_command(ctx, spec.name.as_ptr()), names.as_ptr()) };
+        outcome == guard::status(true)
     };
-    if outcome != guard::status(true) {
-        let name = spec.name.to_string_lossy();
+    let server_categories = categories(spec.access);
+    let with_own =
+        own.filter(|_| is_for_users(spec.access)).map(|own| joined(server_categories, own));
+    if with_own.as_deref().is_some_and(set) {
+        return;
+    }
+    let name = spec.name.to_string_lossy();
+    if with_own.is_some() {
+        log::warning(ctx, &format!("the server refused the ACL category lock for {name}"));
+    }
+    if !set(server_categories) {
         log::warning(ctx, &format!("the server refused the ACL categories of {name}"));
     }
 }
 
+/// Those of the server's own. Not `keyspace`, which is what works on keys of any type, and not `string`: to a
+/// client a lock is a kind of its own, which is our own category.
 const fn categories(access: Access) -> &'static CStr {
     match access {
         Access::None => c"fast",
+        Access::Operator => c"admin slow dangerous",
         Access::Read => c"read fast",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
     }
+}
+
+/// Whether it is in our own category, which is granted together with a pattern of keys. What shows all keys
+/// is not.
+const fn is_for_users(access: Access) -> bool {
+    !matches!(access, Access::Operator)
+}
+
+fn joined(categories: &CStr, own: &CStr) -> CString {
+    let both = [categories.to_bytes(), own.to_bytes()].join(&b' ');
+    CString::new(both).unwrap_or_default()
 }
 
 static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleCommandInfoVersion {
@@ -134,6 +175,15 @@ static INFO_VERSION: raw::RedisModuleCommandInfoVersion = raw::RedisModuleComman
     sizeof_keyspec: size_of::<raw::RedisModuleCommandKeySpec>(),
     sizeof_arg: size_of::<raw::RedisModuleCommandArg>(),
 };
+
+const NO_MORE_CHANGES: raw::RedisModuleCommandHistoryEntry =
+    raw::RedisModuleCommandHistoryEntry { since: ptr::null(), changes: ptr::null() };
+
+fn change(
+    &(since, changes): &(&'static CStr, &'static CStr),
+) -> raw::RedisModuleCommandHistoryEntry {
+    raw::RedisModuleCommandHistoryEntry { since: since.as_ptr(), changes: changes.as_ptr() }
+}
 
 const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
     name: ptr::null(),
@@ -198,7 +248,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
 /// holds, hence ACCESS throughout.
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     let rights = match access {
-        Access::None => 0,
+        Access::None | Access::Operator => 0,
         Access::Read => raw::REDISMODULE_CMD_KEY_RO,
         Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
@@ -244,5 +294,15 @@ mod tests {
     fn what_is_registered_is_what_help_lists() {
         let registered = COMMANDS.map(|(spec, _)| spec.name);
         assert_eq!(registered, crate::command::ALL.map(|spec| spec.name));
+    }
+
+    #[test]
+    fn what_shows_every_lock_is_not_for_those_who_may_use_some() {
+        assert_eq!(flags(Access::Operator), [c"admin allow-loading allow-stale"]);
+        assert_eq!(categories(Access::Operator), c"admin slow dangerous");
+        assert!(!is_for_users(Access::Operator));
+        for (spec, _) in COMMANDS.iter().filter(|(spec, _)| spec.access.has_key()) {
+            assert!(is_for_users(spec.access), "{:?}", spec.name);
+        }
     }
 }

@@ -31,6 +31,7 @@ pub(super) static STATE: State = State {
     unheard: RefCell::new(BTreeSet::new()),
     observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
+    going_down: Cell::new(false),
 };
 
 pub(super) struct State {
@@ -51,6 +52,8 @@ pub(super) struct State {
     unheard: RefCell<BTreeSet<u64>>,
     observer: RefCell<Observer>,
     pub(super) alarm: Cell<Option<Alarm>>,
+    /// Whether this process is about to end, and nothing that it remembers matters any more.
+    pub(super) going_down: Cell<bool>,
 }
 
 // SAFETY: the server calls every entry of a module on its main thread (with io-threads too: those
@@ -76,6 +79,7 @@ impl State {
         self.unheard.borrow_mut().clear();
         self.with_observer(|observer| *observer = Observer::new());
         self.alarm.set(None);
+        self.going_down.set(false);
     }
 
     /// Lends the fence clock out. The clock is copied and put back, so that even a nested call, should a

@@ -8,10 +8,12 @@
 //!                                   until then
 //! ```
 //!
+//! Loaded with an argument, it takes all the room there is for categories of the ACL (7.4 on).
+//!
 //! The server's functions are looked up by name, as every module's are, through the first word of the
 //! context; there is no other way in.
 
-use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::mem::transmute;
 use std::ptr::null_mut;
 use std::slice;
@@ -35,6 +37,7 @@ static OUTCOME: AtomicI64 = AtomicI64::new(NOT_YET);
 
 type GetApi = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
 type SetAttribs = unsafe extern "C" fn(Ctx, *const c_char, c_int, c_int) -> c_int;
+type AddCategory = unsafe extern "C" fn(Ctx, *const c_char) -> c_int;
 type Command = unsafe extern "C" fn(Ctx, *mut Str, c_int) -> c_int;
 type Create =
     unsafe extern "C" fn(Ctx, *const c_char, Command, *const c_char, c_int, c_int, c_int) -> c_int;
@@ -69,12 +72,17 @@ unsafe fn find(name: &str) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
-pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, argc: c_int) -> c_int {
     GET_API.store(unsafe { *ctx.cast::<*mut c_void>() }, Ordering::Relaxed);
     let commands: [(&CStr, Command); 3] =
         [(c"caller.call", call), (c"caller.begin", begin), (c"caller.outcome", outcome)];
     unsafe {
         api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
+        if argc > 0 {
+            let add = api!("AddACLCategory" as AddCategory);
+            let name = |number: u32| CString::new(format!("caller{number}")).unwrap();
+            assert!((0..).map(name).take(100).any(|name| add(ctx, name.as_ptr()) == ERR));
+        }
         let create = api!("CreateCommand" as Create);
         let created = commands.into_iter().all(|(name, command)| {
             create(ctx, name.as_ptr(), command, c"write".as_ptr(), 0, 0, 0) == OK

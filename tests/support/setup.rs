@@ -86,6 +86,11 @@ impl Setup {
         self.config("loadmodule", &quoted(caller::library()))
     }
 
+    /// Loads it first, and has it leave no room for another category of the ACL.
+    pub(crate) fn without_room_for_categories(self) -> Self {
+        self.config("loadmodule", &format!("{} fill", quoted(caller::library())))
+    }
+
     /// Told to panic in one entry; the log may then speak of panics.
     pub(crate) fn panic_at(mut self, site: &str) -> Self {
         self.expects_panics = true;

@@ -21,7 +21,8 @@ fn product() -> &'static Product {
         let output = Command::new(&binary).arg("--version").output();
         let output = output.unwrap_or_else(|error| panic!("cannot run {binary:?}: {error}"));
         let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        let version = version_in(&line).unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
+        let version =
+            version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
         Product { valkey: line.starts_with("Valkey"), binary, line, version }
     })
 }
@@ -43,11 +44,6 @@ pub(crate) fn lacks(since: (u32, u32), what: &str) -> bool {
     lacks
 }
 
-/// The same of what every Valkey has, although Redis got it only after Valkey was forked from it.
-pub(crate) fn redis_lacks(since: (u32, u32), what: &str) -> bool {
-    !product().valkey && lacks(since, what)
-}
-
 /// For what only Valkey does, and by its own versions.
 pub(crate) fn is_valkey_since(version: (u32, u32)) -> bool {
     product().valkey && product().version >= version
@@ -66,9 +62,15 @@ pub(crate) fn misplaces_clients() -> bool {
     does
 }
 
-/// Versions are those of Redis; every Valkey has what Redis 7.2 has, from which it was forked.
+/// Versions are those of Redis. Every Valkey has what Redis 7.2 has, from which it was forked; and Valkey 8.0
+/// what Redis 7.4 gave to modules, on which both had worked before.
 pub(super) fn is_older_than(version: (u32, u32)) -> bool {
-    let level = if product().valkey { (7, 2) } else { product().version };
+    let product = product();
+    let level = match (product.valkey, product.version) {
+        (false, version) => version,
+        (true, (..8, _)) => (7, 2),
+        (true, _) => (7, 4),
+    };
     level < version
 }
 
@@ -92,8 +94,8 @@ fn find_binary() -> PathBuf {
         .expect("no redis-server or valkey-server in PATH; LEASEHOLD_SERVER= names one elsewhere")
 }
 
-/// `Redis server v=7.0.15 sha=…` is (7, 0).
-fn version_in(line: &str) -> Option<(u32, u32)> {
-    let mut parts = line.split(" v=").nth(1)?.split(['.', ' ']);
+/// `Redis server v=7.0.15 sha=…` is (7, 0), with ` v=` for the mark before it.
+pub(super) fn version_in(line: &str, mark: &str) -> Option<(u32, u32)> {
+    let mut parts = line.split(mark).nth(1)?.split(['.', ' ']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }

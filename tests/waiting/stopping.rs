@@ -40,6 +40,7 @@ fn the_module_is_not_unloaded_while_clients_wait_and_is_once_they_have_left() {
     client.cmd(format!("CLIENT KILL ID {}", bob.id));
     client.release("k", "alice");
     carol.fence();
+    drop(carol);
     eventually("it is unloaded", || match client.cmd("MODULE UNLOAD leasehold") {
         Value::Okay => Ok(()),
         refused => Err(refused),
