@@ -13,10 +13,20 @@ use std::ptr;
 /// No alarm is set further away: every contended lock is looked at each second.
 const FURTHEST_MILLIS: u64 = 2_000;
 
+/// No alarm rings so late unless the server was busy all the time.
+const LATE_MILLIS: u64 = 20;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alarm {
     timer: RedisModuleTimerID,
     rings: Moment,
+}
+
+impl Alarm {
+    /// Whether the clock was set since.
+    fn is_off(self, now: Moment) -> bool {
+        self.rings > now.plus_millis(FURTHEST_MILLIS) || self.rings.plus_millis(LATE_MILLIS) < now
+    }
 }
 
 /// Sets the alarm to the next thing due, if it is not set to that already.
@@ -64,8 +74,9 @@ fn next_due() -> Option<Moment> {
 }
 
 /// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
-/// wait would wait an hour longer. The server's own routine goes by a clock that never steps: it notices an
-/// alarm that is further away than any can be, and sets it anew.
+/// wait would wait an hour longer; if it is set forward, the server does not look at once. Its own routine goes by a
+/// clock that never steps: it notices an alarm that is further away than any can be, or that should have rung, and
+/// sets it anew.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
     // SAFETY: the callback has the signature the server calls.
@@ -81,7 +92,7 @@ unsafe extern "C" fn routine(
 ) {
     guard::event("routine", || {
         match STATE.alarm.get() {
-            Some(alarm) if alarm.rings > clock::now().plus_millis(FURTHEST_MILLIS) => {
+            Some(alarm) if alarm.is_off(clock::now()) => {
                 stop(ctx);
                 start(ctx, clock::now());
             }

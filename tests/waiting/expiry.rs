@@ -3,8 +3,9 @@
 //! Measured by the server's own clock: the fence is the moment of the grant, `LOCK.INFO` tells the
 //! deadline before it.
 
-use super::{LONG, Waiter, exact, granted_at, is_redis_since};
-use crate::support::{Server, deadline, eventually};
+use super::{LONG, Waiter, exact, granted_at, is_redis_since, waiters};
+use crate::support::crowd::Crowd;
+use crate::support::{Clock, Server, clock::HOUR, deadline, eventually};
 use redis::Value;
 
 /// What is promised on an idle server.
@@ -118,4 +119,39 @@ fn leases_of_many_locks_that_end_in_one_moment_are_all_handed_on() {
         let late = granted_at(waiter.fence()) - end;
         assert!((least..500).contains(&late), "{late} ms after its end");
     }
+}
+
+/// The server's own routine walks over all expiries and deletes what has expired. A lock handed on in the middle
+/// of that walk would take others away under its feet, and the server would die of it.
+#[test]
+fn leases_that_the_server_itself_finds_to_have_ended_are_all_handed_on() {
+    const LOCKS: usize = 64;
+    const ROUNDS: usize = 12;
+    let mut clock = Clock::new();
+    let server = Server::builder().aof().config("hz", "500").clock(&clock).start();
+    let mut client = server.client();
+    for lock in 0..LOCKS {
+        client.grant(format!("k{lock}"), "alice", LONG);
+    }
+    let mut crowd = Crowd::of(&server, LOCKS * ROUNDS);
+    for index in 0..crowd.len() {
+        crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} {LONG} BLOCK 0", index % LOCKS));
+    }
+    eventually("they wait", || match waiters(&server) {
+        waiting if waiting == crowd.len() as u64 => Ok(()),
+        waiting => Err(waiting),
+    });
+    for _ in 0..ROUNDS {
+        // All leases end, and the timer does not know: it counts the time that really passes.
+        clock.step_forward(HOUR);
+        let mut granted = 0;
+        while granted < LOCKS {
+            for (index, reply) in crowd.receive() {
+                assert!(matches!(reply, Some(Value::Int(1..))), "{index} received {reply:?}");
+                granted += 1;
+            }
+        }
+        assert_eq!(granted, LOCKS);
+    }
+    assert_eq!(waiters(&server), 0);
 }
