@@ -42,6 +42,7 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 # What depends on the build goes first and runs the file users load, so that the summary of the whole run
 # comes last.
 test: build ## Run all tests: units, then real servers (SERVER=)
+	@scripts/setup openssl
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
 	cargo test --locked
 
@@ -49,6 +50,7 @@ servers: setup ## Fetch every supported version of Redis and Valkey into servers
 	@scripts/servers
 
 test-all: build ## Run the integration tests on each of them, and print one table
+	@scripts/setup openssl
 	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
 
 measure: build ## Measure what traffic pays that has nothing to do with locks (SERVER=)

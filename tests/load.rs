@@ -1,9 +1,8 @@
-//! Loading, refusing to load, unloading, and what an operator can set.
+//! Loading, refusing to load, and unloading.
 
-use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use crate::support::{
-    Client, Clock, Server, clock::HOUR, error, eventually, field, int, lacks, misplaces_clients,
-    module, start_pair, strings, wait_until_in_sync,
+    Clock, Server, clock::HOUR, eventually, field, int, misplaces_clients, module, start_pair,
+    wait_until_in_sync,
 };
 use redis::Value;
 
@@ -65,142 +64,6 @@ fn a_server_without_set_or_del_is_refused() {
 fn another_renamed_command_is_no_obstacle() {
     let server = Server::builder().config("rename-command", "FLUSHALL \"\"").start();
     server.client().grant("k", "alice", LONG);
-}
-
-#[test]
-fn arguments_that_make_no_sense_are_refused() {
-    for args in [
-        "max-ttl",
-        "max-ttl 0",
-        "max-ttl -1",
-        "max-ttl 05",
-        "max-ttl 1e3",
-        "max-ttl 3153600000001",
-        "max-ttl 18446744073709551617",
-        "fence-margin",
-        "fence-margin -1",
-        "fence-margin 3600001",
-        "max-ttl 1000 fence-margin",
-        "max-ttl 1000 unheard-of 5",
-        "unheard-of 5",
-        "unheard-of",
-    ] {
-        let log = Server::builder().module_args(args).refuse();
-        let complaint = log.lines().find(|line| line.contains("<leasehold> cannot load: "));
-        let name =
-            args.split(' ').rfind(|word| word.contains('-') && !word.starts_with('-')).unwrap();
-        assert!(complaint.is_some_and(|line| line.contains(name)), "{args}:\n{log}");
-    }
-}
-
-#[test]
-fn arguments_set_the_limits_on_every_server() {
-    for (args, limit) in [("max-ttl 1000", 1_000), ("fence-margin 7 MAX-TTL 2000", 2_000)] {
-        let server = Server::builder().module_args(args).start();
-        let mut client = server.client();
-        client.grant("k", "alice", limit);
-        let reply = client.cmd(format!("LOCK.ACQUIRE free alice {}", limit + 1));
-        assert_eq!(reply, error(&TTL_ABOVE_LIMIT.replace("86400000", &limit.to_string())));
-        let reply = client.cmd(format!("LOCK.EXTEND k alice {}", limit + 1));
-        assert_eq!(reply, error(&TTL_ABOVE_LIMIT.replace("86400000", &limit.to_string())));
-        assert_eq!(client.cmd("LOCK.ACQUIRE free alice 0"), error(TTL_NOT_POSITIVE));
-    }
-}
-
-#[test]
-fn a_limit_of_a_hundred_years_is_possible() {
-    let server = Server::builder().module_args("max-ttl 3153600000000").start();
-    let mut client = server.client();
-    let before = client.now();
-    client.grant("k", "alice", 3_153_600_000_000);
-    assert!(client.info("k").unwrap().deadline >= before + 3_153_600_000_000);
-    let reply = client.cmd("LOCK.EXTEND k alice 3153600000001");
-    assert_eq!(reply, error(&TTL_ABOVE_LIMIT.replace("86400000", "3153600000000")));
-}
-
-fn setting(client: &mut Client, name: &str) -> String {
-    let reply = client.cmd(["CONFIG", "GET", &format!("leasehold.{name}")]);
-    strings(&reply).pop().unwrap_or_else(|| panic!("no setting {name}"))
-}
-
-#[test]
-fn settings_are_seen_and_changed_while_the_server_runs() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    assert_eq!(setting(&mut client, "max-ttl"), "86400000");
-    assert_eq!(setting(&mut client, "fence-margin"), "5000");
-    assert_eq!(client.cmd("CONFIG SET leasehold.max-ttl 1000"), Value::Okay);
-    assert_eq!(setting(&mut client, "max-ttl"), "1000");
-    let reply = client.cmd("LOCK.ACQUIRE k alice 1001");
-    assert_eq!(reply, error(&TTL_ABOVE_LIMIT.replace("86400000", "1000")));
-    client.grant("k", "alice", 1_000);
-}
-
-#[test]
-fn settings_out_of_range_are_refused_and_stay_as_they_were() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let server = Server::start();
-    let mut client = server.client();
-    for (name, value) in [
-        ("max-ttl", "0"),
-        ("max-ttl", "3153600000001"),
-        ("max-ttl", "abc"),
-        ("fence-margin", "-1"),
-        ("fence-margin", "3600001"),
-    ] {
-        let before = setting(&mut client, name);
-        let reply = client.cmd(format!("CONFIG SET leasehold.{name} {value}"));
-        assert!(matches!(reply, Value::ServerError(_)), "{name} {value}: {reply:?}");
-        assert_eq!(setting(&mut client, name), before);
-    }
-    for (name, values) in [("max-ttl", ["1", "3153600000000"]), ("fence-margin", ["0", "3600000"])]
-    {
-        for value in values {
-            client.cmd(format!("CONFIG SET leasehold.{name} {value}"));
-            assert_eq!(setting(&mut client, name), value);
-        }
-    }
-}
-
-#[test]
-fn settings_in_the_configuration_file_come_before_arguments() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let setup = Server::builder().module_args("max-ttl 1000 fence-margin 7");
-    let server = setup.config("leasehold.max-ttl", "2000").start();
-    let mut client = server.client();
-    assert_eq!(setting(&mut client, "max-ttl"), "2000");
-    assert_eq!(setting(&mut client, "fence-margin"), "7");
-}
-
-#[test]
-fn settings_out_of_range_in_the_configuration_file_are_refused() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let log = Server::builder().config("leasehold.max-ttl", "0").refuse();
-    assert!(log.contains("<leasehold> cannot load: "), "{log}");
-}
-
-#[test]
-fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
-    if lacks((7, 0), "settings of modules") {
-        return;
-    }
-    let mut server = Server::start();
-    let mut client = server.client();
-    client.cmd("CONFIG SET leasehold.max-ttl 1234");
-    assert_eq!(client.cmd("CONFIG REWRITE"), Value::Okay);
-    server.stop();
-    server.start_again();
-    assert_eq!(setting(&mut server.client(), "max-ttl"), "1234");
-    assert_eq!(setting(&mut server.client(), "fence-margin"), "5000");
 }
 
 #[test]
@@ -278,15 +141,6 @@ fn a_client_whose_last_command_was_ours_does_not_keep_the_server_from_stopping()
     server.stop();
     let log = server.log();
     assert!(!log.contains("cannot unload"), "{log}");
-}
-
-#[test]
-fn loaded_again_it_has_the_settings_of_that_load() {
-    let server = Server::builder().module_args("max-ttl 1000").start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(module_load("")), Value::Okay);
-    client.grant("k", "alice", 86_400_000);
 }
 
 #[test]

@@ -2,10 +2,11 @@
 
 use super::eventually::eventually;
 use super::reply::{field, int};
+use super::tls::Tunnel;
 use redis::{Parser, RedisResult, Value};
 use std::fmt::Debug;
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub(crate) struct Client {
 trait Wire: Read + Write + Send {}
 impl Wire for UnixStream {}
 impl Wire for TcpStream {}
+impl Wire for Tunnel {}
 
 /// What `LOCK.INFO` says of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +41,15 @@ impl Client {
         Ok(Self { wire: Box::new(stream), parser: Parser::new() })
     }
 
-    pub(super) fn over_tcp(port: u16) -> std::io::Result<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port))?;
+    pub(super) fn over_tcp(address: IpAddr, port: u16) -> std::io::Result<Self> {
+        let stream = TcpStream::connect((address, port))?;
         stream.set_read_timeout(Some(REPLY_DEADLINE))?;
         Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    }
+
+    pub(super) fn over_tls(tunnel: Tunnel) -> std::io::Result<Self> {
+        tunnel.stream().set_read_timeout(Some(REPLY_DEADLINE))?;
+        Ok(Self { wire: Box::new(tunnel), parser: Parser::new() })
     }
 
     /// Sends one command and waits for its reply. An error reply is a reply like any other; losing the
@@ -81,6 +88,16 @@ impl Client {
     /// The same where the connection may be lost.
     pub(crate) fn try_receive(&mut self) -> RedisResult<Value> {
         self.parser.parse_value(&mut self.wire)
+    }
+
+    /// Waits until the server has closed the connection, and sees that it had nothing more to say.
+    #[track_caller]
+    pub(crate) fn assert_closed(&mut self) {
+        match self.wire.read(&mut [0; 16]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("it was not closed: {other:?}"),
+        }
     }
 
     /// Sends all commands in one write, then reads all replies.

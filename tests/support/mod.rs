@@ -6,6 +6,7 @@
 //!        .cmd("LOCK.INFO k")           any command, the reply as the server sent it
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
 //!   Server::builder() … .start()       with configuration, a primary, another clock, no module
+//!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
 //!   Snapshot::of(&server)              every key, value and deadline
 //!   aof::lines(&server)                what a restart would replay
 //!   unchanged(&server, || …)           neither of the two may differ afterwards
@@ -28,6 +29,7 @@ mod seed;
 mod server;
 mod setup;
 mod snapshot;
+mod tls;
 mod unchanged;
 mod version;
 
@@ -41,4 +43,5 @@ pub(crate) use server::Server;
 pub(crate) use setup::Setup;
 pub(crate) use snapshot::{Snapshot, deadline};
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
-pub(crate) use version::{is_valkey_since, lacks, misplaces_clients};
+pub(crate) use version::{announce, is_older_than, is_valkey_since};
+pub(crate) use version::{lacks, lacks_setting, lacks_tls, misplaces_clients};

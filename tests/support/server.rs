@@ -2,11 +2,12 @@
 
 use super::client::Client;
 use super::eventually::eventually;
-use super::setup::Setup;
+use super::setup::{Setup, Transport};
+use super::tls::{Identity, Tunnel};
 use super::{Words, version};
 use redis::Value;
 use std::fs::{self, File, OpenOptions};
-use std::net::TcpListener;
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
 use std::sync::Arc;
@@ -72,6 +73,9 @@ impl Server {
         let dir = setup.dir.clone().unwrap_or_else(new_dir);
         let port = if setup.tcp { free_port() } else { 0 };
         let server = Self { setup, dir, id, port, process: None };
+        if server.setup.transport == Transport::Tls {
+            Identity::in_dir(server.dir()).create();
+        }
         let file = server.setup.file(server.dir(), &server.path("sock"), port);
         fs::write(server.path("conf"), file).unwrap();
         server
@@ -81,7 +85,7 @@ impl Server {
     fn launch(&mut self) -> Result<(), ExitStatus> {
         assert!(self.process.is_none(), "the server runs already");
         // One file for all runs, and for standard error too: nothing the server says is lost.
-        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let log = self.open_log();
         let child = Command::new(version::server_binary())
             .arg(self.path("conf"))
             .envs(self.setup.env_pairs().iter().map(|(name, value)| (name, value)))
@@ -104,13 +108,14 @@ impl Server {
         }
         let mut client =
             Client::over_unix(&self.path("sock")).map_err(|error| error.to_string())?;
-        match client.try_cmd("PING") {
+        match self.introduced(&mut client).try_cmd("PING") {
             Ok(Value::SimpleString(pong)) if pong == "PONG" => {}
             other => return Err(format!("{other:?}")),
         }
         if self.port != 0 {
             // Somebody else may have been quicker to take the port.
-            let mut stranger = Client::over_tcp(self.port).map_err(|error| error.to_string())?;
+            let mut stranger = self.connect_to_port().map_err(|error| error.to_string())?;
+            self.introduced(&mut stranger).try_cmd("PING").map_err(|error| error.to_string())?;
             let pid = stranger.info_field("server", "process_id");
             if pid != Some(self.pid().to_string()) {
                 return Err(format!("process {pid:?} answers on port {}", self.port));
@@ -121,7 +126,39 @@ impl Server {
 
     /// A new connection, speaking RESP2.
     pub(crate) fn client(&self) -> Client {
-        Client::over_unix(&self.path("sock")).unwrap()
+        let mut client = self.stranger();
+        self.introduced(&mut client);
+        client
+    }
+
+    /// The same, not having given the password.
+    pub(crate) fn stranger(&self) -> Client {
+        match self.setup.transport {
+            Transport::Unix => Client::over_unix(&self.path("sock")).unwrap(),
+            Transport::Tcp | Transport::Tls => self.connect_to_port().unwrap(),
+        }
+    }
+
+    /// The same, to another address of this machine than the usual one.
+    pub(crate) fn stranger_at(&self, address: IpAddr) -> Client {
+        Client::over_tcp(address, self.port()).unwrap()
+    }
+
+    fn connect_to_port(&self) -> std::io::Result<Client> {
+        if self.setup.transport == Transport::Tls {
+            let identity = Identity::in_dir(self.dir());
+            Client::over_tls(Tunnel::open(self.port, &identity, self.open_log())?)
+        } else {
+            Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port)
+        }
+    }
+
+    /// Gives the password, if there is one. If it is not taken, whoever asks for more will see that.
+    fn introduced<'c>(&self, client: &'c mut Client) -> &'c mut Client {
+        if let Some(password) = &self.setup.password {
+            let _ = client.try_cmd(["AUTH", password]);
+        }
+        client
     }
 
     /// A new connection, speaking RESP3.
@@ -182,6 +219,10 @@ impl Server {
 
     pub(super) fn socket(&self) -> PathBuf {
         self.path("sock")
+    }
+
+    fn open_log(&self) -> File {
+        OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap()
     }
 
     fn pid(&mut self) -> u32 {

@@ -1,6 +1,7 @@
 //! How a server is to be started.
 
 use super::clock::{self, Clock};
+use super::tls::Identity;
 use super::version::is_older_than;
 use super::{Server, caller, module};
 use std::ffi::OsString;
@@ -8,6 +9,14 @@ use std::fmt::Write;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
+
+/// How the clients of a server reach it. All listen on a unix socket, whatever else they do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Transport {
+    Unix,
+    Tcp,
+    Tls,
+}
 
 /// Built up by calls in a chain, ended by `start()` or `refuse()`.
 #[derive(Clone)]
@@ -17,7 +26,11 @@ pub(crate) struct Setup {
     /// The arguments after the module's path; `None` to start without the module.
     module: Option<Vec<String>>,
     pub(super) dir: Option<Arc<TempDir>>,
+    /// Whether it listens on a TCP port.
     pub(super) tcp: bool,
+    everywhere: bool,
+    pub(super) transport: Transport,
+    pub(super) password: Option<String>,
     pub(super) expects_panics: bool,
 }
 
@@ -29,6 +42,9 @@ impl Setup {
             module: Some(Vec::new()),
             dir: None,
             tcp: false,
+            everywhere: false,
+            transport: Transport::Unix,
+            password: None,
             expects_panics: false,
         }
     }
@@ -70,6 +86,30 @@ impl Setup {
     pub(crate) fn tcp(mut self) -> Self {
         self.tcp = true;
         self
+    }
+
+    /// The same, and its clients use it.
+    pub(crate) fn clients_over_tcp(mut self) -> Self {
+        self.transport = Transport::Tcp;
+        self.tcp()
+    }
+
+    /// The same, encrypted; clients and server show each other a certificate.
+    pub(crate) fn clients_over_tls(mut self) -> Self {
+        self.transport = Transport::Tls;
+        self.tcp()
+    }
+
+    /// Listens on every address that the machine has.
+    pub(crate) fn on_every_address(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
+    /// Asks for a password, which its clients know; see also `Server::stranger`.
+    pub(crate) fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.config("requirepass", password)
     }
 
     pub(crate) fn replica_of(self, primary: &Server) -> Self {
@@ -115,8 +155,19 @@ impl Setup {
     pub(super) fn file(&self, dir: &Path, socket: &Path, port: u16) -> String {
         let mut file = String::new();
         let mut line = |name: &str, value: &str| writeln!(file, "{name} {value}").unwrap();
-        line("bind", "127.0.0.1");
-        line("port", &port.to_string());
+        if !self.everywhere {
+            line("bind", "127.0.0.1");
+        }
+        if self.transport == Transport::Tls {
+            let identity = Identity::in_dir(dir);
+            line("port", "0");
+            line("tls-port", &port.to_string());
+            line("tls-cert-file", &quoted(&identity.certificate));
+            line("tls-key-file", &quoted(&identity.key));
+            line("tls-ca-cert-file", &quoted(&identity.certificate));
+        } else {
+            line("port", &port.to_string());
+        }
         line("unixsocket", &quoted(socket));
         line("dir", &quoted(dir));
         line("save", "\"\"");

@@ -1,5 +1,6 @@
 //! Which server the run is about, and what it cannot do.
 
+use super::Server;
 use std::env;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -62,9 +63,33 @@ pub(crate) fn misplaces_clients() -> bool {
     does
 }
 
+/// Whether the server was built without something, which shows in a line of configuration that it does not
+/// take; if so, says what goes untested.
+pub(crate) fn lacks_setting(name: &str, value: &str, what: &str) -> bool {
+    // It stops at the first line that it does not take, or names all of them.
+    let setup = Server::builder().without_module().config(name, value);
+    let log = setup.config("no-such-setting", "x").refuse();
+    built_without(what, log.contains(&format!(">>> '{name} {value}")))
+}
+
+/// The same for TLS, whose settings later servers take all the same.
+pub(crate) fn lacks_tls() -> bool {
+    // It gives up either way: for want of TLS, or of a certificate.
+    let log = Server::builder().without_module().config("tls-port", "1").refuse();
+    let signs = [">>> 'tls-port 1'", "Failed finding TLS support"];
+    built_without("TLS", signs.iter().any(|sign| log.contains(sign)))
+}
+
+fn built_without(what: &str, lacks: bool) -> bool {
+    if lacks {
+        announce(&format!("skipped on {}: {what} (built without)", version_line()));
+    }
+    lacks
+}
+
 /// Versions are those of Redis. Every Valkey has what Redis 7.2 has, from which it was forked; and Valkey 8.0
 /// what Redis 7.4 gave to modules, on which both had worked before.
-pub(super) fn is_older_than(version: (u32, u32)) -> bool {
+pub(crate) fn is_older_than(version: (u32, u32)) -> bool {
     let product = product();
     let level = match (product.valkey, product.version) {
         (false, version) => version,
@@ -76,7 +101,7 @@ pub(super) fn is_older_than(version: (u32, u32)) -> bool {
 
 /// Prints at once. What goes through `eprintln!`, the test runner keeps to itself unless the test fails.
 #[expect(clippy::explicit_write, reason = "see above")]
-pub(super) fn announce(line: &str) {
+pub(crate) fn announce(line: &str) {
     let current = std::thread::current();
     let test = current.name().unwrap_or("?");
     writeln!(std::io::stderr(), "[{test}] {line}").unwrap();

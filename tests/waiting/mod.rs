@@ -27,9 +27,9 @@ use redis::Value;
 const LONG: u64 = 60_000;
 
 /// A client whose request is in a queue.
-struct Waiter {
-    client: Client,
-    id: i64,
+pub(crate) struct Waiter {
+    pub(crate) client: Client,
+    pub(crate) id: i64,
 }
 
 /// One row of `LOCK.WAITERS`.
@@ -43,12 +43,12 @@ struct Row {
 
 impl Waiter {
     /// Sends a request on a new connection, and returns when it is queued.
-    fn sends(server: &Server, request: &str) -> Self {
+    pub(crate) fn sends(server: &Server, request: &str) -> Self {
         Self::sends_on(server.client(), server, request)
     }
 
     /// The same on a connection of the test's choice.
-    fn sends_on(mut client: Client, server: &Server, request: &str) -> Self {
+    pub(crate) fn sends_on(mut client: Client, server: &Server, request: &str) -> Self {
         let id = id_of(&mut client);
         client.send(request);
         wait_until_parked(server, id);
@@ -56,18 +56,18 @@ impl Waiter {
     }
 
     /// Waits for the lock without limit.
-    fn of(server: &Server, key: &str, owner: &str) -> Self {
+    pub(crate) fn of(server: &Server, key: &str, owner: &str) -> Self {
         Self::sends(server, &format!("LOCK.ACQUIRE {key} {owner} {LONG} BLOCK 0"))
     }
 
     /// What it is told in the end.
-    fn reply(&mut self) -> Value {
+    pub(crate) fn reply(&mut self) -> Value {
         self.client.receive()
     }
 
     /// The fence of its grant, once that is made.
     #[track_caller]
-    fn fence(&mut self) -> u64 {
+    pub(crate) fn fence(&mut self) -> u64 {
         match self.reply() {
             Value::Int(fence) => fence.try_into().unwrap(),
             other => panic!("no fence: {other:?}"),
@@ -76,7 +76,7 @@ impl Waiter {
 
     /// Asserts that it is still queued.
     #[track_caller]
-    fn assert_waits(&self, server: &Server) {
+    pub(crate) fn assert_waits(&self, server: &Server) {
         assert!(is_parked(&mut server.client(), self.id), "it waits no longer");
     }
 }
@@ -112,7 +112,7 @@ fn queue(server: &Server, key: &str) -> Vec<Row> {
 }
 
 /// The owners who wait, oldest first.
-fn owners(server: &Server, key: &str) -> Vec<String> {
+pub(crate) fn owners(server: &Server, key: &str) -> Vec<String> {
     queue(server, key).into_iter().map(|row| row.owner).collect()
 }
 
@@ -139,7 +139,7 @@ fn rows(reply: &Value) -> Vec<Row> {
 }
 
 /// How many wait, for whatever lock: the server's gauge.
-fn waiters(server: &Server) -> u64 {
+pub(crate) fn waiters(server: &Server) -> u64 {
     server.client().counter("waiters")
 }
 

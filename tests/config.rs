@@ -1,0 +1,366 @@
+//! What an operator can set: arguments on every server, and `leasehold.*` where modules have settings (7.0 on).
+
+use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
+use crate::support::{
+    Client, Server, error, int, is_older_than, lacks, module, strings, unchanged,
+};
+use crate::waiting::{Waiter, owners};
+use redis::Value;
+use std::fs;
+use std::net::TcpListener;
+
+const LONG: u64 = 60_000;
+
+/// Name, least, most and default of each setting, as docs/configuration.md has them.
+const SETTINGS: [(&str, i64, i64, i64); 4] = [
+    ("max-ttl", 1, 3_153_600_000_000, 86_400_000),
+    ("fence-margin", 0, 3_600_000, 5_000),
+    ("max-waiters", 0, 1_000_000, 10_000),
+    ("max-waiters-per-lock", 0, 1_000_000, 10_000),
+];
+
+fn ttl_above(limit: u64) -> Value {
+    error(&TTL_ABOVE_LIMIT.replace("86400000", &limit.to_string()))
+}
+
+fn setting(client: &mut Client, name: &str) -> String {
+    let reply = client.cmd(["CONFIG", "GET", &format!("leasehold.{name}")]);
+    strings(&reply).pop().unwrap_or_else(|| panic!("no setting {name}"))
+}
+
+fn all_settings(client: &mut Client) -> Vec<String> {
+    strings(&client.cmd("CONFIG GET leasehold.*"))
+}
+
+#[track_caller]
+fn assert_refused(reply: &Value) -> String {
+    match reply {
+        Value::ServerError(error) => error.to_string(),
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+/// The lines of a server's configuration file that begin so.
+fn lines_of_file(server: &Server, start: &str) -> Vec<String> {
+    let path = server.client().info_field("server", "config_file").unwrap();
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().filter(|line| line.starts_with(start)).map(str::to_owned).collect()
+}
+
+// --- arguments ---------------------------------------------------------------------------------
+
+#[test]
+fn arguments_that_make_no_sense_are_refused() {
+    for args in [
+        "max-ttl",
+        "max-ttl 0",
+        "max-ttl -1",
+        "max-ttl 05",
+        "max-ttl 1e3",
+        "max-ttl 3153600000001",
+        "max-ttl 18446744073709551617",
+        "fence-margin",
+        "fence-margin -1",
+        "fence-margin 3600001",
+        "max-waiters",
+        "max-waiters -1",
+        "max-waiters 1000001",
+        "max-waiters-per-lock 1k",
+        "max-ttl 1000 fence-margin",
+        "max-ttl 1000 max-waiters-per-lock 1000001",
+    ] {
+        let log = Server::builder().module_args(args).refuse();
+        let name =
+            args.split(' ').rfind(|word| word.contains('-') && !word.starts_with('-')).unwrap();
+        let (_, least, most, _) = SETTINGS.iter().find(|setting| setting.0 == name).unwrap();
+        let line =
+            format!("<leasehold> cannot load: argument {name} must be from {least} to {most}");
+        assert!(log.lines().any(|said| said.ends_with(&line)), "{args}: no {line:?} in:\n{log}");
+    }
+}
+
+#[test]
+fn an_unknown_argument_is_refused_and_those_that_are_known_are_named() {
+    for args in ["max-ttl 1000 unheard-of 5", "unheard-of 5", "unheard-of"] {
+        let log = Server::builder().module_args(args).refuse();
+        let line = log.lines().find_map(|line| line.split_once("<leasehold> cannot load: "));
+        let (_, said) = line.unwrap_or_else(|| panic!("{args}:\n{log}"));
+        assert!(said.starts_with("unknown argument 'unheard-of', expected "), "{said}");
+        assert!(SETTINGS.iter().all(|(name, ..)| said.contains(name)), "{said}");
+    }
+}
+
+#[test]
+fn arguments_set_the_limits_on_every_server() {
+    for (args, limit) in [("max-ttl 1000", 1_000), ("fence-margin 7 MAX-TTL 2000", 2_000)] {
+        let server = Server::builder().module_args(args).start();
+        let mut client = server.client();
+        client.grant("k", "alice", limit);
+        let reply = client.cmd(format!("LOCK.ACQUIRE free alice {}", limit + 1));
+        assert_eq!(reply, ttl_above(limit));
+        let reply = client.cmd(format!("LOCK.EXTEND k alice {}", limit + 1));
+        assert_eq!(reply, ttl_above(limit));
+        assert_eq!(client.cmd("LOCK.ACQUIRE free alice 0"), error(TTL_NOT_POSITIVE));
+    }
+}
+
+#[test]
+fn a_limit_of_a_hundred_years_is_possible() {
+    let server = Server::builder().module_args("max-ttl 3153600000000").start();
+    let mut client = server.client();
+    let before = client.now();
+    client.grant("k", "alice", 3_153_600_000_000);
+    assert!(client.info("k").unwrap().deadline >= before + 3_153_600_000_000);
+    let reply = client.cmd("LOCK.EXTEND k alice 3153600000001");
+    assert_eq!(reply, ttl_above(3_153_600_000_000));
+}
+
+#[test]
+fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
+    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 1").start();
+    for _ in 0..2 {
+        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
+        server.stop();
+        server.start_again();
+        let mut client = server.client();
+        assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1001"), ttl_above(1_000));
+        client.grant("k", "alice", 1_000);
+        let lines = lines_of_file(&server, "loadmodule");
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(" max-ttl 1000 max-waiters 1"), "{lines:?}");
+    }
+}
+
+#[test]
+fn loaded_again_it_has_the_settings_of_that_load() {
+    let server = Server::builder().module_args("max-ttl 1000").start();
+    let mut client = server.client();
+    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    assert_eq!(client.cmd(["MODULE", "LOAD", module::path().to_str().unwrap()]), Value::Okay);
+    client.grant("k", "alice", 86_400_000);
+}
+
+#[test]
+fn a_second_load_with_other_arguments_is_refused_and_sets_nothing() {
+    let server = Server::builder().module_args("max-ttl 1000").start();
+    let mut client = server.client();
+    let path = module::path().to_str().unwrap();
+    assert_refused(&client.cmd(["MODULE", "LOAD", path, "max-ttl", "5"]));
+    assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1001"), ttl_above(1_000));
+    client.grant("k", "alice", 1_000);
+}
+
+#[test]
+fn resetting_the_servers_statistics_changes_no_lock_no_queue_and_no_setting() {
+    let server = Server::builder().aof().module_args("max-ttl 100000").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    assert_eq!(unchanged(&server, || client.cmd("CONFIG RESETSTAT")), Value::Okay);
+    assert_eq!(client.counter("waiters"), 1);
+    assert_eq!(owners(&server, "k"), ["bob"]);
+    assert_eq!(client.cmd("LOCK.EXTEND k alice 100001"), ttl_above(100_000));
+    assert!(client.release("k", "alice"));
+    bob.fence();
+}
+
+// --- settings ----------------------------------------------------------------------------------
+
+#[test]
+fn settings_are_seen_and_changed_while_the_server_runs() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, _, _, default) in SETTINGS {
+        assert_eq!(setting(&mut client, name), default.to_string());
+        assert!(all_settings(&mut client).contains(&format!("leasehold.{name}")));
+    }
+    client.grant("k", "alice", LONG);
+    assert_eq!(client.cmd("CONFIG SET leasehold.max-ttl 1000"), Value::Okay);
+    assert_eq!(setting(&mut client, "max-ttl"), "1000");
+    assert_eq!(client.cmd("LOCK.ACQUIRE free alice 1001"), ttl_above(1_000));
+    client.grant("free", "alice", 1_000);
+    assert!(client.info("k").unwrap().ttl > 1_000, "a lease already granted keeps its end");
+    assert_eq!(client.cmd("CONFIG SET LEASEHOLD.Max-TTL 2000"), Value::Okay);
+    assert_eq!(setting(&mut client, "max-ttl"), "2000");
+}
+
+#[test]
+fn settings_out_of_range_are_refused_and_stay_as_they_were() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for (name, least, most, _) in SETTINGS {
+        for accepted in [least, most] {
+            client.cmd(format!("CONFIG SET leasehold.{name} {accepted}"));
+            assert_eq!(setting(&mut client, name), accepted.to_string());
+        }
+        let before = all_settings(&mut client);
+        for out_of_range in [(least - 1).to_string(), (most + 1).to_string(), i128::MAX.to_string()]
+        {
+            let reply = client.cmd(format!("CONFIG SET leasehold.{name} {out_of_range}"));
+            let said = assert_refused(&reply);
+            assert!(said.contains(&format!("leasehold.{name}")), "{said}");
+        }
+        for nonsense in ["abc", "1k", "1.5", "\"\""] {
+            assert_refused(&client.cmd(format!("CONFIG SET leasehold.{name} {nonsense}")));
+        }
+        assert_eq!(all_settings(&mut client), before);
+    }
+    assert_refused(&client.cmd("CONFIG SET leasehold.unheard-of 5"));
+}
+
+#[test]
+fn of_several_settings_all_are_changed_or_none() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let before = all_settings(&mut client);
+    let neighbour = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let taken = neighbour.local_addr().unwrap().port();
+    for one_is_wrong in [
+        "leasehold.max-ttl 1000 leasehold.fence-margin 3600001",
+        "leasehold.fence-margin 3600001 leasehold.max-ttl 1000",
+        "leasehold.max-ttl 1000 leasehold.max-waiters 5 maxmemory-policy nonsense",
+        "leasehold.max-ttl 1000 leasehold.unheard-of 5",
+        "leasehold.max-ttl 1000 leasehold.max-ttl 2000",
+        // Turns out wrong when all have been set, and the server begins to listen.
+        &format!("leasehold.max-ttl 1000 port {taken}"),
+    ] {
+        assert_refused(&client.cmd(format!("CONFIG SET {one_is_wrong}")));
+        assert_eq!(all_settings(&mut client), before, "{one_is_wrong}");
+        client.grant("k", "alice", LONG);
+    }
+    let both = "CONFIG SET leasehold.max-ttl 1000 leasehold.max-waiters 0";
+    assert_eq!(client.cmd(both), Value::Okay);
+    assert_eq!(client.cmd("LOCK.ACQUIRE free bob 1001"), ttl_above(1_000));
+    assert_eq!(setting(&mut client, "max-waiters"), "0");
+}
+
+#[test]
+fn settings_in_the_configuration_file_come_before_arguments() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let setup = Server::builder().module_args("max-ttl 1000 fence-margin 7");
+    let server = setup.config("leasehold.max-ttl", "2000").start();
+    let mut client = server.client();
+    assert_eq!(setting(&mut client, "max-ttl"), "2000");
+    assert_eq!(setting(&mut client, "fence-margin"), "7");
+}
+
+#[test]
+fn settings_out_of_range_in_the_configuration_file_are_refused() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    for (name, least, most, _) in SETTINGS {
+        for value in [least - 1, most + 1] {
+            let log =
+                Server::builder().config(&format!("leasehold.{name}"), &value.to_string()).refuse();
+            let ours = "<leasehold> cannot load: the configuration file has a leasehold.* line \
+                        that is not valid";
+            assert!(log.contains(ours), "{name} {value}:\n{log}");
+            assert!(log.contains(&format!("leasehold.{name}")), "{name} {value}:\n{log}");
+        }
+    }
+}
+
+/// The server itself sees to this. All but Redis 7.0 say which line it is.
+#[test]
+fn a_line_for_a_setting_that_is_not_there_is_refused() {
+    let unheard = ("leasehold.unheard-of", "5");
+    let known = ("leasehold.max-ttl", "1000");
+    let line = |(name, value)| Server::builder().config(name, value);
+    let mut refused = vec![(unheard, line(unheard)), (known, line(known).without_module())];
+    if is_older_than((7, 0)) {
+        refused.push((known, line(known)));
+    }
+    for ((name, value), setup) in refused {
+        let log = setup.refuse();
+        let which = format!(">>> '{name} {value}'");
+        let some = "Module Configuration detected without loadmodule directive";
+        assert!(log.contains(&which) || log.contains(some), "{log}");
+    }
+}
+
+#[test]
+fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 7").start();
+    let mut client = server.client();
+    client.cmd("CONFIG SET leasehold.max-ttl 1234 leasehold.max-waiters-per-lock 3");
+    for _ in 0..2 {
+        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
+        server.stop();
+        server.start_again();
+        let mut client = server.client();
+        let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
+        assert_eq!(found, ["1234", "5000", "7", "3"]);
+        assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
+        assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
+        assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);
+    }
+}
+
+/// The argument is the setting's default: what equals it needs no line, and what equals the module's own does.
+#[test]
+fn a_setting_put_back_to_what_it_was_is_that_after_a_restart() {
+    if lacks((7, 0), "settings of modules") {
+        return;
+    }
+    let mut server = Server::builder().module_args("max-ttl 1000 max-waiters 7").start();
+    for (set, seen) in [("86400000", "86400000"), ("1000", "1000")] {
+        assert_eq!(server.cmd(format!("CONFIG SET leasehold.max-ttl {set}")), Value::Okay);
+        assert_eq!(server.cmd("CONFIG REWRITE"), Value::Okay);
+        server.stop();
+        server.start_again();
+        assert_eq!(setting(&mut server.client(), "max-ttl"), seen);
+        assert_eq!(setting(&mut server.client(), "max-waiters"), "7");
+    }
+}
+
+#[test]
+fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
+    if lacks((7, 0), "MODULE LOADEX") {
+        return;
+    }
+    let mut server = Server::builder().without_module().start();
+    let mut client = server.client();
+    let path = module::path().to_str().unwrap();
+    let load = |client: &mut Client, rest: &str| client.cmd(format!("MODULE LOADEX {path} {rest}"));
+    for wrong in [
+        "CONFIG leasehold.max-ttl 0",
+        "CONFIG leasehold.max-ttl 3153600000001",
+        "CONFIG leasehold.unheard-of 5",
+        "CONFIG leasehold.max-ttl 1000 CONFIG other.name 5",
+        "CONFIG leasehold.max-ttl 1000 ARGS max-waiters -1",
+        "ARGS unheard-of 5",
+    ] {
+        assert_refused(&load(&mut client, wrong));
+        assert_refused(&client.cmd("LOCK.INFO k"));
+        assert_eq!(all_settings(&mut client), [""; 0], "{wrong}");
+    }
+    let both = "CONFIG leasehold.max-ttl 1000 CONFIG leasehold.max-waiters 7 \
+                ARGS max-waiters 8 fence-margin 3";
+    assert_eq!(load(&mut client, both), Value::Okay);
+    let seen = |client: &mut Client| SETTINGS.map(|(name, ..)| setting(client, name));
+    assert_eq!(seen(&mut client), ["1000", "3", "7", "10000"]);
+    client.grant("k", "alice", 1_000);
+    assert_eq!(client.cmd("CONFIG REWRITE"), Value::Okay);
+    server.stop();
+    server.start_again();
+    assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "10000"]);
+    let mut client = server.client();
+    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    assert_eq!(all_settings(&mut client), [""; 0]);
+    assert_eq!(client.cmd("EXISTS k"), int(0));
+}

@@ -1,0 +1,59 @@
+//! Threads that read and write for the server.
+
+use super::{LONG, smoke, start_with};
+use crate::support::crowd::Crowd;
+use crate::support::{Server, eventually, int};
+use redis::Value;
+
+/// So many at once that threads are worth their while.
+const BUSY: usize = 64;
+
+#[test]
+fn a_server_with_4_threads() {
+    // Later servers read in threads as a matter of course, and take this as said.
+    let setup = Server::builder().config("io-threads-do-reads", "yes");
+    let server = start_with(setup, "io-threads", "4");
+    smoke(&server);
+    let mut crowd = Crowd::of(&server, BUSY);
+    let mut latest = 0;
+    eventually("threads have read and written", || {
+        everybody_in_turn(&server, &mut crowd, &mut latest);
+        let count = |name| server.client().info_field("stats", name).unwrap();
+        match ["io_threaded_reads_processed", "io_threaded_writes_processed"].map(count) {
+            counts if counts.iter().all(|count| count != "0") => Ok(()),
+            counts => Err(counts),
+        }
+    });
+    smoke(&server);
+}
+
+/// All ask at once; whoever gets the lock gives it back.
+fn everybody_in_turn(server: &Server, crowd: &mut Crowd, latest: &mut u64) {
+    let mut client = server.client();
+    let held = client.grant("k", "alice", LONG);
+    for index in 0..crowd.len() {
+        crowd.send(index, "LOCK.CHECK k alice");
+        crowd.send(index, format!("LOCK.ACQUIRE k {index} 60000 BLOCK 0"));
+    }
+    let (mut checks, mut grants, mut releases) = (0, 0, 0);
+    while releases < crowd.len() {
+        for (index, reply) in crowd.receive() {
+            match reply {
+                Some(Value::Int(1)) => releases += 1,
+                Some(reply) if reply == int(held) => checks += 1,
+                Some(Value::Int(fence)) => {
+                    let fence = fence.try_into().unwrap();
+                    assert!(fence > *latest, "{fence} is not larger than {latest}");
+                    *latest = fence;
+                    grants += 1;
+                    crowd.send(index, format!("LOCK.RELEASE k {index}"));
+                }
+                other => panic!("{index} received {other:?}"),
+            }
+        }
+        if checks == crowd.len() && grants == 0 {
+            assert!(client.release("k", "alice"));
+        }
+    }
+    assert_eq!((checks, grants), (BUSY, BUSY));
+}
