@@ -35,6 +35,7 @@ mod info;
 mod innocent;
 mod load;
 mod memory;
+mod observing;
 mod panics;
 mod promotion;
 mod release;

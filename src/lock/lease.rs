@@ -131,6 +131,12 @@ impl Deadline {
         now.millis() > self.millis
     }
 
+    /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
+    /// keys, they take them in the millisecond of the deadline already.
+    pub(crate) const fn may_have_passed(self, now: Moment) -> bool {
+        now.millis() >= self.millis
+    }
+
     pub(crate) const fn first_moment_after(self) -> Moment {
         Moment::from_millis(self.millis.saturating_add(1))
     }
@@ -164,6 +170,8 @@ mod tests {
         let deadline = Deadline::after(Moment::from_millis(1_000), Ttl::from_millis(5).unwrap());
         assert!(!deadline.has_passed(Moment::from_micros(1_005_999)));
         assert!(deadline.has_passed(Moment::from_micros(1_006_000)));
+        assert!(!deadline.may_have_passed(Moment::from_micros(1_004_999)));
+        assert!(deadline.may_have_passed(Moment::from_micros(1_005_000)));
     }
 
     #[test]

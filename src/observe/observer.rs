@@ -195,11 +195,11 @@ impl Observer {
         count(&mut self.counters.releases);
         let Some(fence) = fence else { return };
         self.recent.released(lock.hash(), fence);
-        // A fence is the time of its grant, unless the clock of fences ran ahead.
-        if fence.number() > self.untimely
-            && let Some(held) = now.micros().checked_sub(fence.number())
-        {
-            self.holds.record(held);
+        // A fence is the time of its grant, unless the clock of fences ran ahead. A little it always may: by as
+        // much as the hold was shorter than what the server's clock can tell.
+        let is_timely = fence.number() <= now.micros().saturating_add(TIMELY_MICROS);
+        if fence.number() > self.untimely && is_timely {
+            self.holds.record(now.micros().saturating_sub(fence.number()));
         }
     }
 
@@ -213,7 +213,7 @@ impl Observer {
         self.lease_changed(lock, fence, Some(deadline));
     }
 
-    /// A release by somebody who does not hold the lock. Tells of the loss of a lock that nobody knew of
+    /// A release by somebody who does not hold the lock. Tells of the loss of a lock if nobody knew of that
     /// until now. `stored` is what the key holds.
     pub(crate) fn release_refused(
         &mut self,
@@ -236,9 +236,12 @@ impl Observer {
         self.refusal(Refused::Extend, lock, proof, stored, now)
     }
 
-    /// A lease ran out, and somebody waited for that.
-    pub(crate) fn expired_with_waiters(&mut self) {
+    /// A lease ran out, and somebody waited for that; `fence` is that of the grant, if it had one.
+    pub(crate) fn expired_with_waiters(&mut self, lock: Lock<'_>, fence: Option<Fence>) {
         count(&mut self.counters.expiries_with_waiters);
+        if let Some(fence) = fence {
+            self.recent.ran_out(lock.hash(), fence);
+        }
     }
 
     /// A lock that was evicted was put back.
@@ -345,7 +348,7 @@ impl Observer {
             return None;
         }
         self.log.note(now, noted, lock, proof.owner.as_bytes(), Some(millis));
-        Some(loss)
+        (telling == Telling::First).then_some(loss)
     }
 
     fn lost(

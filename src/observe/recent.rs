@@ -54,7 +54,9 @@ enum End {
     /// Nothing: it runs, or has run out, or was deleted.
     Unknown,
     Released,
-    /// It ended before it was released, and that has been told.
+    /// Its lease ran out, which has been told; not that its holder came too late.
+    RanOut,
+    /// It ended before it was released, and all of that has been told.
     Told,
 }
 
@@ -71,6 +73,8 @@ pub(super) enum Lateness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Telling {
     First,
+    /// That the lock was lost has been told, and not that its holder came too late.
+    OfLateness,
     Again,
 }
 
@@ -118,7 +122,9 @@ impl Recent {
             *entry = Entry { lock, ..Entry::EMPTY };
         }
         let left_ms = entry.current.deadline.millis_left(now);
-        let vanished = entry.current.runs(now).then_some(Vanished { left_ms });
+        // With nothing left, the server may have taken the key for one that has expired.
+        let is_early = entry.current.runs(now) && left_ms > 0;
+        let vanished = is_early.then_some(Vanished { left_ms });
         if vanished.is_some() {
             entry.current.end = End::Told;
         }
@@ -150,6 +156,14 @@ impl Recent {
         }
     }
 
+    /// It has been told that the lease of this grant ran out.
+    pub(super) fn ran_out(&mut self, lock: u64, fence: Fence) {
+        if let Some(known) = self.with_fence(lock, fence).filter(|known| known.end == End::Unknown)
+        {
+            known.end = End::RanOut;
+        }
+    }
+
     /// It has been told by other means that the current grant was lost.
     pub(super) fn lost(&mut self, lock: u64) {
         if let Some(known) = self.entry(lock).map(|entry| &mut entry.current)
@@ -173,10 +187,11 @@ impl Recent {
         let telling = match known.end {
             End::Released => return None,
             End::Unknown => Telling::First,
+            End::RanOut => Telling::OfLateness,
             End::Told => Telling::Again,
         };
         known.end = End::Told;
-        let lateness = if known.deadline.has_passed(now) {
+        let lateness = if known.deadline.may_have_passed(now) {
             Lateness::RanOut { by_ms: now.millis().saturating_sub(known.deadline.millis()) }
         } else {
             Lateness::Vanished { left_ms: known.deadline.millis_left(now) }

@@ -97,8 +97,10 @@ impl Call {
         if happened.confirms() {
             hear_of(fence);
         }
-        witness.refusal(&happened, stored);
         let (changes, frees) = (change != Change::Nothing, change == Change::Free);
+        if !changes {
+            witness.refusal(&happened, stored);
+        }
         key.apply(change)?;
         drop(key);
         witness.command(&happened, fence);

@@ -106,7 +106,7 @@ impl Witness<'_> {
             return;
         }
         STATE.with_observer(|observer| match by {
-            LostBy::RunningOut => observer.expired_with_waiters(),
+            LostBy::RunningOut => observer.expired_with_waiters(lock, fence),
             LostBy::Deletion => observer.deleted(lock, owner, deadline, now),
             LostBy::Overwriting => observer.overwritten(lock, owner, deadline, now),
         });

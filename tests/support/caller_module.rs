@@ -6,6 +6,7 @@
 //!                                   PROMISED
 //!   CALLER.OUTCOME                  what came of the promise: the number, -1 for nil, -2 for an error; nil
 //!                                   until then
+//!   CALLER.HEARD                    the key events of modules so far, in lines of the event and its key
 //! ```
 //!
 //! Loaded with an argument, it takes all the room there is for categories of the ACL (7.4 on).
@@ -17,6 +18,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::mem::transmute;
 use std::ptr::null_mut;
 use std::slice;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicPtr, Ordering};
 
 type Ctx = *mut c_void;
@@ -29,11 +31,15 @@ const INTEGER: c_int = 2;
 const NULL: c_int = 4;
 const PROMISE: c_int = 12;
 
+/// The class of the key events that modules make.
+const OF_MODULES: c_int = 1 << 13;
+
 const NOT_YET: i64 = i64::MIN;
 
 static GET_API: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static PROMISED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static OUTCOME: AtomicI64 = AtomicI64::new(NOT_YET);
+static HEARD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 type GetApi = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
 type SetAttribs = unsafe extern "C" fn(Ctx, *const c_char, c_int, c_int) -> c_int;
@@ -51,6 +57,9 @@ type Free = unsafe extern "C" fn(Reply);
 type Kind = unsafe extern "C" fn(Reply) -> c_int;
 type Integer = unsafe extern "C" fn(Reply) -> c_longlong;
 type Done = unsafe extern "C" fn(Ctx, Reply, *mut c_void);
+type Listen = unsafe extern "C" fn(Ctx, c_int, *const c_char, Str) -> c_int;
+type Subscribe = unsafe extern "C" fn(Ctx, c_int, Listen) -> c_int;
+type Buffer = unsafe extern "C" fn(Ctx, *const c_char, usize) -> c_int;
 type WhenDone = unsafe extern "C" fn(Reply, Done, *mut c_void);
 
 /// One of the server's functions, of this type.
@@ -74,8 +83,12 @@ unsafe fn find(name: &str) -> *mut c_void {
 #[allow(non_snake_case)]
 pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, argc: c_int) -> c_int {
     GET_API.store(unsafe { *ctx.cast::<*mut c_void>() }, Ordering::Relaxed);
-    let commands: [(&CStr, Command); 3] =
-        [(c"caller.call", call), (c"caller.begin", begin), (c"caller.outcome", outcome)];
+    let commands: [(&CStr, Command); 4] = [
+        (c"caller.call", call),
+        (c"caller.begin", begin),
+        (c"caller.outcome", outcome),
+        (c"caller.heard", heard),
+    ];
     unsafe {
         api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
         if argc > 0 {
@@ -83,6 +96,7 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, argc: c_i
             let name = |number: u32| CString::new(format!("caller{number}")).unwrap();
             assert!((0..).map(name).take(100).any(|name| add(ctx, name.as_ptr()) == ERR));
         }
+        api!("SubscribeToKeyspaceEvents" as Subscribe)(ctx, OF_MODULES, hear);
         let create = api!("CreateCommand" as Create);
         let created = commands.into_iter().all(|(name, command)| {
             create(ctx, name.as_ptr(), command, c"write".as_ptr(), 0, 0, 0) == OK
@@ -130,6 +144,21 @@ unsafe extern "C" fn outcome(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
             outcome => api!("ReplyWithLongLong" as Number)(ctx, outcome),
         }
     }
+}
+
+unsafe extern "C" fn hear(_ctx: Ctx, _class: c_int, event: *const c_char, key: Str) -> c_int {
+    let mut len = 0;
+    let (event, key) = unsafe {
+        let bytes = api!("StringPtrLen" as Bytes)(key, &raw mut len);
+        (CStr::from_ptr(event).to_bytes(), slice::from_raw_parts(bytes.cast(), len))
+    };
+    HEARD.lock().unwrap().extend([event, b" ", key, b"\n"].concat());
+    OK
+}
+
+unsafe extern "C" fn heard(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    let heard = HEARD.lock().unwrap();
+    unsafe { api!("ReplyWithStringBuffer" as Buffer)(ctx, heard.as_ptr().cast(), heard.len()) }
 }
 
 /// Calls the command that the words behind the first are.

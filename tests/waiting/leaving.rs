@@ -1,6 +1,6 @@
 //! A waiter leaves: its connection ends, in whatever way, or an operator takes it away. Nobody else notices.
 
-use super::{LONG, Waiter, is_redis_since, is_valkey, owners, wait_until_parked, waiters};
+use super::{LONG, Waiter, can_be_unblocked, owners, wait_until_parked, waiters};
 use crate::support::{Client, Server, error, eventually, int, lacks};
 use redis::Value;
 use std::io::{Read, Write};
@@ -127,11 +127,6 @@ fn who_is_killed_in_the_packet_in_which_the_lease_ends_is_passed_over() {
     client.pipeline(&[&format!("CLIENT KILL ID {}", bob.id), "LOCK.RELEASE k alice"]);
     let fence = carol.fence();
     assert_eq!(client.check("k", "carol"), Some(fence));
-}
-
-/// Whether `CLIENT UNBLOCK` is safe for a client of a module here: since Redis 7.4, and on every Valkey.
-fn can_be_unblocked(server: &Server) -> bool {
-    is_valkey(server) || is_redis_since(server, (7, 4))
 }
 
 #[test]

@@ -24,7 +24,7 @@ mod unheard;
 use crate::support::{Client, Server, eventually, field};
 use redis::Value;
 
-const LONG: u64 = 60_000;
+pub(crate) const LONG: u64 = 60_000;
 
 /// A client whose request is in a queue.
 pub(crate) struct Waiter {
@@ -162,4 +162,9 @@ fn is_redis_since(server: &Server, version: (u32, u32)) -> bool {
 
 fn is_valkey(server: &Server) -> bool {
     server.client().info_field("server", "valkey_version").is_some()
+}
+
+/// Whether `CLIENT UNBLOCK` is safe for a client of a module here: since Redis 7.4, and on every Valkey.
+pub(crate) fn can_be_unblocked(server: &Server) -> bool {
+    is_valkey(server) || is_redis_since(server, (7, 4))
 }

@@ -48,7 +48,11 @@ impl Queue {
             _ if seen.deadline.is_some_and(|deadline| deadline.has_passed(now)) => {
                 Some(LostBy::RunningOut)
             }
-            (None, Stored::Nothing) => (!self.evicted).then_some(LostBy::Deletion),
+            (None, Stored::Nothing) if self.evicted => None,
+            _ if seen.deadline.is_some_and(|deadline| deadline.may_have_passed(now)) => {
+                Some(LostBy::RunningOut)
+            }
+            (None, Stored::Nothing) => Some(LostBy::Deletion),
             (None, Stored::Text { .. } | Stored::OtherType) => Some(LostBy::Overwriting),
         };
         Some(Lost { by: by?, seen: self.seen.take()? })

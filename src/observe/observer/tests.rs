@@ -79,6 +79,24 @@ fn a_fence_that_was_ahead_of_the_clock_times_no_hold() {
 }
 
 #[test]
+fn a_hold_that_was_shorter_than_the_clock_can_tell_took_no_time() {
+    let mut observer = Observer::new();
+    let owner = proof("a").owner;
+    for number in 0..5 {
+        // Many grants in one tick of the clock.
+        let fence = Fence::new(NOW.micros() + number).unwrap();
+        let _ =
+            observer.granted(LOCK, &Grant { owner, fence, deadline: in_ms(9) }, Given::Asked, NOW);
+        observer.released(LOCK, Some(fence), NOW);
+    }
+    assert_eq!((observer.holds.count(), observer.holds.max()), (5, 0));
+    // A clock that was set back by more than that tells nothing.
+    let _ = grant(&mut observer, "a", 5_000, 60_000);
+    observer.released(LOCK, Some(fence(5_000)), NOW);
+    assert_eq!(observer.holds.count(), 5);
+}
+
+#[test]
 fn a_foreign_lock_is_counted_and_not_timed() {
     let mut observer = Observer::new();
     observer.released(LOCK, None, NOW);
@@ -257,6 +275,24 @@ fn a_loss_that_was_seen_is_noted_once() {
 }
 
 #[test]
+fn a_loss_that_a_waiter_was_there_to_see_is_told_once_and_that_its_holder_was_late_is_still_noted()
+{
+    let mut observer = Observer::new();
+    let _ = grant(&mut observer, "a", 0, 50);
+    observer.expired_with_waiters(LOCK, Some(fence(0)));
+    assert_eq!(grant(&mut observer, "b", 51, 90), None);
+    for _ in 0..2 {
+        let stored = text("b", Some(in_ms(90)));
+        assert_eq!(observer.release_refused(LOCK, &proof("a"), stored, at(60)), None);
+    }
+    assert_eq!(noted(&observer), [(Noted::LateRelease, "a", Some(10))]);
+    assert_eq!(observer.counters.releases_late, 2);
+    // The end of a grant that is over says nothing of the one that runs.
+    observer.expired_with_waiters(LOCK, Some(fence(0)));
+    assert_eq!(observer.held(at(60)), 1);
+}
+
+#[test]
 fn a_grant_that_the_module_took_back_was_not_deleted() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
@@ -279,7 +315,7 @@ fn nothing_is_said_of_grants_from_before_a_change_of_roles() {
 fn what_is_put_back_and_what_ran_out_with_waiters_is_counted() {
     let mut observer = Observer::new();
     observer.restored(LOCK, b"a", NOW);
-    observer.expired_with_waiters();
+    observer.expired_with_waiters(LOCK, None);
     let expected = [("expiries_with_waiters", 1), ("evictions_restored", 1), ("log_len", 1)];
     assert_eq!(rows(&observer, NOW), expected);
     assert_eq!(noted(&observer), [(Noted::Restored, "a", Some(0))]);

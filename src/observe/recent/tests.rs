@@ -107,6 +107,15 @@ fn so_was_one_that_is_granted_to_another_while_its_lease_runs() {
 }
 
 #[test]
+fn a_lock_that_is_gone_in_the_millisecond_of_its_deadline_was_not_deleted() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 90), at(50)), None);
+    assert_eq!(recent.lateness(LOCK, &by("a"), at(50)), Some((ran_out(0), Telling::First)));
+    assert_eq!(recent.lateness(LOCK, &by("b"), at(90)), Some((ran_out(0), Telling::First)));
+}
+
+#[test]
 fn a_loss_that_was_told_by_other_means_is_not_told_again() {
     let mut recent = Recent::new();
     let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
@@ -205,7 +214,7 @@ impl History {
         let vanished = recent.granted(lock, &grant(owner, number, end), at(clock));
         let expected = self
             .last(lock, None)
-            .filter(|last| last.fate == Fate::Deleted && last.end >= clock && !last.told)
+            .filter(|last| last.fate == Fate::Deleted && last.end > clock && !last.told)
             .map(|last| {
                 last.told = true;
                 Vanished { left_ms: last.end - clock }
@@ -226,7 +235,7 @@ impl History {
             self.last(lock, Some(owner)).filter(|real| real.fate != Fate::Released).map(|real| {
                 let telling = if real.told { Telling::Again } else { Telling::First };
                 real.told = true;
-                if real.end < clock {
+                if real.end <= clock {
                     (ran_out(clock - real.end), telling)
                 } else {
                     (Lateness::Vanished { left_ms: real.end - clock }, telling)
@@ -255,11 +264,15 @@ proptest! {
                     held.fate = Fate::Deleted;
                 },
             }
-            let running = history.grants.iter().filter(|real| {
-                real.fate != Fate::Released && !real.told && real.end >= history.clock
-            });
+            let clock = history.clock;
+            let mut runs = |lock: u64| {
+                history.last(lock << 58, None).is_some_and(|last| {
+                    last.fate != Fate::Released && !last.told && last.end >= clock
+                })
+            };
+            let running = (0..3).filter(|&lock| runs(lock)).count();
             let held = recent.held(at(history.clock));
-            prop_assert_eq!(usize::try_from(held), Ok(running.count()));
+            prop_assert_eq!(usize::try_from(held), Ok(running));
         }
     }
 }

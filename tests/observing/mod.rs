@@ -1,0 +1,113 @@
+//! What operators see: `INFO leasehold`, `LOCK.TOP`, `LOCK.LOG` and the key events.
+//!
+//! All of it is told after the fact, so each test does something to a lock, and then asks what was told of
+//! it: all that should be, and nothing else.
+
+mod events;
+mod figures;
+mod log;
+mod ordinary;
+mod times;
+mod top;
+mod waits;
+
+use crate::support::{Client, Clock, Server, eventually};
+use redis::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The figures of `INFO leasehold`, and which of them have moved since the last look.
+struct Figures {
+    client: Client,
+    last: BTreeMap<String, u64>,
+}
+
+/// What moves with time alone.
+const UNSTEADY: [&str; 2] = ["fence_ahead_us", "longest_wait_us"];
+
+/// What moves the times of holds and of waits.
+const ENDS_A_HOLD: [&str; 1] = ["releases"];
+const ENDS_A_WAIT: [&str; 3] = ["waits_granted", "waits_timed_out", "waits_abandoned"];
+
+impl Figures {
+    fn of(server: &Server) -> Self {
+        let mut client = server.client();
+        let last = all(&mut client);
+        Self { client, last }
+    }
+
+    /// Exactly these have moved since the last look, and by so much. The times of holds and waits may move
+    /// with what ends one, and not else.
+    #[track_caller]
+    fn moved(&mut self, expected: &[(&str, i64)]) {
+        let now = all(&mut self.client);
+        let moves = |names: &[&str]| expected.iter().any(|(name, _)| names.contains(name));
+        let times = [("hold_us_", moves(&ENDS_A_HOLD)), ("wait_us_", moves(&ENDS_A_WAIT))];
+        let is_free_to_move = |name: &str| {
+            UNSTEADY.contains(&name)
+                || times.iter().any(|(prefix, moves)| *moves && name.starts_with(prefix))
+        };
+        let difference = |(name, value): (&String, &u64)| {
+            let by = value.cast_signed() - self.last[name].cast_signed();
+            (by != 0 && !is_free_to_move(name)).then(|| (name.clone(), by))
+        };
+        let moved: BTreeMap<_, _> = now.iter().filter_map(difference).collect();
+        let expected: BTreeMap<_, _> =
+            expected.iter().map(|&(name, by)| (name.to_owned(), by)).collect();
+        assert_eq!(moved, expected);
+        self.last = now;
+    }
+
+    fn get(&mut self, name: &str) -> u64 {
+        self.client.counter(name)
+    }
+}
+
+/// Every field, without the name of the module in front.
+fn all(client: &mut Client) -> BTreeMap<String, u64> {
+    let text = client.info_text("leasehold");
+    let field = |line: &str| {
+        let (name, value) = line.strip_prefix("leasehold_")?.split_once(':')?;
+        Some((name.to_owned(), value.parse().unwrap()))
+    };
+    let fields: BTreeMap<_, _> = text.lines().filter_map(field).collect();
+    assert!(fields.len() > UNSTEADY.len(), "{text}");
+    fields
+}
+
+/// Waits until the lease has run out.
+fn let_run_out(client: &mut Client, key: &str) {
+    eventually("the lease runs out", || client.info(key).map_or(Ok(()), Err));
+}
+
+/// Takes the memory away until the server has evicted a lock, and gives it back. How often one was put back.
+fn evict(client: &mut Client, figures: &mut Figures) -> i64 {
+    client.cmd("CONFIG SET maxmemory 1");
+    eventually("a lock is evicted", || {
+        // A command that may need memory makes the server look for some.
+        client.cmd("SET filler x");
+        if figures.get("evictions_restored") > 0 { Ok(()) } else { Err(()) }
+    });
+    client.cmd("CONFIG SET maxmemory 0");
+    figures.get("evictions_restored").cast_signed()
+}
+
+/// What TIME says of the server's clock.
+fn micros(time: &Value) -> u64 {
+    let Value::Array(parts) = time else { panic!("TIME: {time:?}") };
+    let number = |part: &Value| match part {
+        Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<u64>().unwrap(),
+        other => panic!("TIME: {other:?}"),
+    };
+    number(&parts[0]) * 1_000_000 + number(&parts[1])
+}
+
+/// Steps the clock, and waits until the server knows: Valkey 9.1 does not ask the system each time.
+fn pass(client: &mut Client, clock: &mut Clock, duration: Duration) {
+    let then = micros(&client.cmd("TIME")) + u64::try_from(duration.as_micros()).unwrap();
+    clock.step_forward(duration);
+    eventually("the server has noticed", || match micros(&client.cmd("TIME")) {
+        now if now >= then => Ok(()),
+        now => Err(now),
+    });
+}

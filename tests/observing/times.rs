@@ -1,0 +1,204 @@
+//! How long was waited and held, against what the server's clock says of it. The tests step that clock, so
+//! that minutes pass in no time.
+
+use super::{Figures, micros, pass};
+use crate::support::{Client, Clock, Server, int};
+use crate::waiting::{LONG, Waiter};
+use redis::Value;
+use std::time::Duration;
+
+const DAY: u64 = 86_400_000;
+
+/// Redis 7.0 and before tell modules the time in milliseconds.
+const COARSE_US: u64 = 1_000;
+
+/// A server whose fences are the microseconds of a clock that can be stepped.
+fn with_clock() -> (Server, Clock) {
+    let clock = Clock::new();
+    (Server::builder().clock(&clock).module_args("fence-margin 0").start(), clock)
+}
+
+/// Releases the lock, and says between which two moments of the server's clock.
+fn released(client: &mut Client, release: &str) -> (u64, u64) {
+    let replies = client.pipeline(&["TIME", release, "TIME"]);
+    assert_eq!(replies[1], int(1), "{release}");
+    (micros(&replies[0]), micros(&replies[2]))
+}
+
+/// What each duration was at least and at most, shortest first.
+struct Durations {
+    least: Vec<u64>,
+    most: Vec<u64>,
+}
+
+impl Durations {
+    fn new(durations: Vec<(u64, u64)>) -> Self {
+        let (mut least, mut most): (Vec<_>, Vec<_>) = durations.into_iter().unzip();
+        least.sort_unstable();
+        most.sort_unstable();
+        Self { least, most }
+    }
+
+    /// The figures of this kind say of them what is true: never too little, and 6 % too much at most.
+    #[track_caller]
+    fn assert_shown(&self, figures: &mut Figures, kind: &str) {
+        for (figure, per_cent, width) in [("p50", 50, 16), ("p95", 95, 16), ("p99", 99, 16)] {
+            let rank = (self.least.len() * per_cent).div_ceil(100) - 1;
+            let (least, most) = (self.least[rank], self.most[rank]);
+            let shown = figures.get(&format!("{kind}_us_{figure}"));
+            let bounds = least.saturating_sub(COARSE_US)..=most + most / width + COARSE_US;
+            assert!(bounds.contains(&shown), "{kind} {figure} is {shown}, not in {bounds:?}");
+        }
+        let (least, most) = (self.least.last().unwrap(), self.most.last().unwrap());
+        let shown = figures.get(&format!("{kind}_us_max"));
+        let bounds = least.saturating_sub(COARSE_US)..=most + COARSE_US;
+        assert!(bounds.contains(&shown), "{kind} max is {shown}, not in {bounds:?}");
+    }
+}
+
+#[test]
+fn holds_are_timed_from_the_grant_to_the_release() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    let mut holds = Vec::new();
+    for number in 1..=100 {
+        let fence = client.grant("k", "alice", DAY);
+        pass(&mut client, &mut clock, Duration::from_millis(100 * number));
+        if number % 10 == 0 {
+            // Which does not begin a new hold.
+            assert!(client.extend("k", "alice", DAY));
+            assert_eq!(client.grant("k", "alice", DAY), fence);
+        }
+        let (before, after) = released(&mut client, "LOCK.RELEASE k alice");
+        holds.push((before - fence, after - fence));
+    }
+    Durations::new(holds).assert_shown(&mut figures, "hold");
+}
+
+#[test]
+fn a_hold_that_began_with_a_wait_is_timed_from_its_grant() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    client.cmd("SET k old");
+    let mut bob = Waiter::sends(&server, &format!("LOCK.ACQUIRE k bob {DAY} BLOCK 0"));
+    pass(&mut client, &mut clock, Duration::from_secs(1_000));
+    client.cmd("DEL k");
+    let fence = bob.fence();
+    pass(&mut client, &mut clock, Duration::from_secs(10));
+    let (before, after) = released(&mut client, "LOCK.RELEASE k bob");
+    Durations::new(vec![(before - fence, after - fence)]).assert_shown(&mut figures, "hold");
+}
+
+#[test]
+fn many_short_holds_are_timed_and_not_only_the_long_ones() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    let pair = ["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"];
+    for _ in 0..10 {
+        client.pipeline(&pair.repeat(100));
+    }
+    for _ in 0..5 {
+        client.grant("k", "alice", LONG);
+        pass(&mut client, &mut clock, Duration::from_secs(10));
+        assert!(client.release("k", "alice"));
+    }
+    assert_eq!(figures.get("releases"), 1_005);
+    let shown = figures.get("hold_us_p99");
+    assert!(shown < 10_000_000, "five of a thousand were as long as {shown} us");
+    assert!(figures.get("hold_us_max") >= 10_000_000);
+}
+
+#[test]
+fn while_fences_are_ahead_of_the_clock_holds_are_counted_and_not_timed() {
+    let mut clock = Clock::new();
+    let server = Server::builder().clock(&clock).module_args("fence-margin 600000").start();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    assert!((590_000_000..=600_000_000).contains(&figures.get("fence_ahead_us")));
+    client.grant("before", "alice", DAY);
+    client.grant("k", "alice", DAY);
+    pass(&mut client, &mut clock, Duration::from_secs(10));
+    assert!(client.release("k", "alice"));
+    figures.moved(&[("grants", 2), ("releases", 1), ("held", 1)]);
+    assert_eq!(figures.get("hold_us_max"), 0);
+    pass(&mut client, &mut clock, Duration::from_secs(600));
+    assert_eq!(figures.get("fence_ahead_us"), 0);
+    assert!(client.release("before", "alice"), "its fence does not tell when it was granted");
+    assert_eq!(figures.get("hold_us_max"), 0);
+    client.grant("k", "alice", DAY);
+    pass(&mut client, &mut clock, Duration::from_secs(20));
+    assert!(client.release("k", "alice"));
+    let shown = figures.get("hold_us_max");
+    assert!((20_000_000..30_000_000).contains(&shown), "{shown}");
+}
+
+#[test]
+fn waits_are_timed_from_the_request_to_the_grant_or_to_giving_up() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    let mut waits = Vec::new();
+    for number in 1..=20 {
+        client.grant("k", "alice", DAY);
+        let before = micros(&client.cmd("TIME"));
+        let patience = if number % 8 == 0 { 1_000 * number } else { 0 };
+        let request = format!("LOCK.ACQUIRE k bob {DAY} BLOCK {patience}");
+        let mut bob = Waiter::sends(&server, &request);
+        let parked = micros(&client.cmd("TIME"));
+        pass(&mut client, &mut clock, Duration::from_secs(number));
+        if patience == 0 {
+            let (earliest, latest) = released(&mut client, "LOCK.RELEASE k alice");
+            bob.fence();
+            assert!(client.release("k", "bob"));
+            waits.push((earliest - parked, latest - before));
+        } else {
+            assert_eq!(bob.reply(), Value::Nil);
+            waits.push((1_000_000 * number, micros(&client.cmd("TIME")) - before));
+            assert!(client.release("k", "alice"));
+        }
+    }
+    Durations::new(waits).assert_shown(&mut figures, "wait");
+}
+
+#[test]
+fn a_wait_that_ends_with_its_connection_is_timed_and_one_that_goes_on_elsewhere_is_not() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    client.grant("k", "alice", DAY);
+    let mut former = Waiter::of(&server, "k", "bob");
+    pass(&mut client, &mut clock, Duration::from_secs(100));
+    let newer = Waiter::of(&server, "k", "bob");
+    assert!(matches!(former.reply(), Value::ServerError(_)));
+    assert_eq!(figures.get("wait_us_max"), 0);
+    pass(&mut client, &mut clock, Duration::from_secs(10));
+    client.cmd(format!("CLIENT KILL ID {}", newer.id));
+    let shown = figures.get("wait_us_max");
+    assert!((110_000_000..120_000_000).contains(&shown), "{shown}: the wait began with the former");
+}
+
+#[test]
+fn the_longest_wait_is_that_of_the_one_who_waits_now_and_came_first() {
+    let (server, mut clock) = with_clock();
+    let (mut client, mut figures) = (server.client(), Figures::of(&server));
+    let mut assert_longest = |secs: u64| {
+        let shown = figures.get("longest_wait_us");
+        let bounds = secs * 1_000_000..(secs + 10) * 1_000_000;
+        assert!(bounds.contains(&shown), "{shown} is not in {bounds:?}");
+    };
+    client.grant("one", "alice", DAY);
+    client.grant("other", "alice", DAY);
+    assert_longest(0);
+    let bob = Waiter::of(&server, "one", "bob");
+    pass(&mut client, &mut clock, Duration::from_secs(100));
+    assert_longest(100);
+    let carol = Waiter::of(&server, "other", "carol");
+    pass(&mut client, &mut clock, Duration::from_secs(50));
+    let mut dave = Waiter::of(&server, "one", "dave");
+    pass(&mut client, &mut clock, Duration::from_secs(25));
+    assert_longest(175);
+    client.cmd(format!("CLIENT KILL ID {}", bob.id));
+    assert_longest(75);
+    client.cmd(format!("CLIENT KILL ID {}", carol.id));
+    assert_longest(25);
+    assert!(client.release("one", "alice"));
+    dave.fence();
+    assert_eq!(client.counter("longest_wait_us"), 0);
+}
