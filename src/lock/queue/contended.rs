@@ -11,7 +11,7 @@ pub(super) struct Queue {
     pub(super) name: Name,
     pub(super) head: Option<WaiterId>,
     pub(super) tail: Option<WaiterId>,
-    /// Every waiter by its owner, who waits only once: see [`Queues::join`].
+    /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
     pub(super) owners: HashMap<KeptOwner, WaiterId>,
     /// When to look at the key again; also in `dues`.
     pub(super) look: Option<Moment>,
@@ -19,7 +19,7 @@ pub(super) struct Queue {
     pub(super) seen: Option<Seen>,
     /// The server evicted the key since.
     pub(super) evicted: bool,
-    /// When somebody's command last named the key: see [`Queues::touch`].
+    /// When somebody's command last named the key: see [`Queues::touch`](super::Queues::touch).
     pub(super) touched: Option<Moment>,
 }
 
