@@ -5,6 +5,7 @@
 
 mod events;
 mod figures;
+mod lateness;
 mod log;
 mod ordinary;
 mod times;
@@ -61,6 +62,13 @@ impl Figures {
     fn get(&mut self, name: &str) -> u64 {
         self.client.counter(name)
     }
+}
+
+/// A server, one connection, and its figures before anything was done.
+fn fresh() -> (Server, Client, Figures) {
+    let server = Server::start();
+    let (client, figures) = (server.client(), Figures::of(&server));
+    (server, client, figures)
 }
 
 /// Every field, without the name of the module in front.

@@ -172,6 +172,8 @@ fn a_wait_that_ends_with_its_connection_is_timed_and_one_that_goes_on_elsewhere_
     client.cmd(format!("CLIENT KILL ID {}", newer.id));
     let shown = figures.get("wait_us_max");
     assert!((110_000_000..120_000_000).contains(&shown), "{shown}: the wait began with the former");
+    let shown = figures.get("wait_us_p50");
+    assert!(shown >= 110_000_000, "{shown}: one wait, and not two");
 }
 
 #[test]
