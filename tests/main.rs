@@ -38,6 +38,7 @@ mod memory;
 mod observing;
 mod panics;
 mod promotion;
+mod quarantine;
 mod release;
 mod replication;
 mod restarts;

@@ -5,6 +5,7 @@ use crate::support::{
     Client, Clock, Server, eventually, misplaces_clients, start_pair, wait_until_in_sync,
 };
 use redis::Value;
+use std::time::Duration;
 
 const LONG: u64 = 60_000;
 
@@ -189,4 +190,18 @@ fn a_former_primary_follows_the_new_one() {
     let mut client = primary.client();
     assert_eq!(client.check("k", "bob"), Some(fence));
     assert!(matches!(client.cmd("LOCK.RELEASE k bob"), Value::ServerError(_)), "it is read-only");
+}
+
+/// The old primary began above its clock, as every server does, and goes on from there.
+#[test]
+fn a_new_primary_begins_above_the_grants_that_never_reached_it() {
+    let mut behind = Clock::new();
+    behind.step_back(Duration::from_secs(3));
+    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
+    let mut old = primary.client();
+    old.grant("known", "alice", LONG);
+    wait_until_in_sync(&primary, &replica);
+    promote(&replica);
+    let unknown = (0..100).map(|number| old.grant(format!("k{number}"), "alice", LONG)).max();
+    assert!(replica.client().grant("k99", "bob", LONG) > unknown.unwrap());
 }

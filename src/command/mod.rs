@@ -91,7 +91,7 @@ mod testing {
 
     impl Held {
         pub(super) fn by(owner: &str, left: u64) -> Self {
-            let fence = FenceClock::new().mint(NOW).unwrap();
+            let fence = FenceClock::new().mint(NOW).fence().unwrap();
             Self {
                 value: Value::new(fence, Owner::new(owner.as_bytes()).unwrap()),
                 deadline: Deadline::from_millis(NOW.millis().saturating_add(left)),

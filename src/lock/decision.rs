@@ -3,7 +3,7 @@
 //! `current` is the hold **in force**: the caller has let time decide first (see
 //! [`Hold::in_force`]), so none of these asks whether a lease has run out.
 
-use super::fence::{Fence, FenceClock};
+use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Hold, Proof};
 use super::lease::{Deadline, Moment, Ttl};
 use super::owner::Owner;
@@ -24,7 +24,7 @@ pub(crate) enum Acquired<'r> {
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
     /// the lease if the retry moved it.
     Again { fence_number: u64, longer: Option<Deadline> },
-    /// Another owner has it, or others wait for it already.
+    /// Another owner has it, or others wait for it already, or nobody is granted anything for a while.
     Busy,
     /// Free, but no fence is left below 2^53.
     NoFenceLeft,
@@ -45,8 +45,9 @@ pub(crate) fn acquire<'r>(
     match current {
         None if others > 0 => Acquired::Busy,
         None => match fences.mint(now) {
-            Some(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
-            None => Acquired::NoFenceLeft,
+            Minted::Fence(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
+            Minted::NotBefore(_) => Acquired::Busy,
+            Minted::NoneLeft => Acquired::NoFenceLeft,
         },
         Some(hold) if hold.is_held_by(owner) => Acquired::Again {
             fence_number: hold.fence_number(),
@@ -156,7 +157,7 @@ mod tests {
         let mut fences = FenceClock::new();
         let hold = held_by("a", Some(in_ms(9)));
         assert_eq!(acquire(Some(&hold), 0, owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
-        assert_eq!(fences.mint(NOW).unwrap().number(), NOW.micros());
+        assert_eq!(fences.mint(NOW).fence().unwrap().number(), NOW.micros());
     }
 
     #[test]
@@ -183,6 +184,18 @@ mod tests {
         assert_eq!(again(Some(in_ms(6)), 6), Acquired::Again { fence_number, longer: None });
         assert_eq!(again(Some(in_ms(7)), 6), Acquired::Again { fence_number, longer: None });
         assert_eq!(again(None, 6), Acquired::Again { fence_number, longer: None });
+    }
+
+    #[test]
+    fn while_the_fence_clock_rests_only_those_who_hold_a_lock_have_their_way() {
+        let mut fences = FenceClock::new();
+        fences.rest(NOW, 9);
+        assert_eq!(acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        let hold = held_by("a", Some(in_ms(5)));
+        let again = acquire(Some(&hold), 0, owner("a"), ttl(9), NOW, &mut fences);
+        assert!(matches!(again, Acquired::Again { longer: Some(_), .. }));
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(9), NOW), Extended::Until(in_ms(9)));
+        assert_eq!(release(Some(&hold), &proof("a")), Released::Released);
     }
 
     #[test]

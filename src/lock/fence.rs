@@ -14,8 +14,13 @@
 //!
 //! While the process lives, `last + 1` alone keeps the order. What outlives the process is time: a
 //! new process starts at its own clock plus a margin (see [`FenceClock::raise`]), and learns from every
-//! fence it meets in a value (see [`FenceClock::observe`]). What remains is a node that lost its data
-//! *and* whose clock is behind by more than the margin.
+//! fence it meets in a value (see [`FenceClock::observe`]). A replica that takes over also knows the fences of its
+//! primary, up to the last few. These may have been ahead of all clocks, for the same reason, so it starts above what it
+//! knows, too, plus the margin (see [`FenceClock::raise_above_known`]). What remains is a fence that was never met,
+//! and is above both by more than the margin.
+//!
+//! Without a fence there is no grant. So this is also where a server is kept from granting anything for a
+//! while: see [`FenceClock::rest`].
 
 use super::lease::Moment;
 
@@ -45,8 +50,29 @@ impl Fence {
 /// Gives out fences, each larger than every one it gave or met before.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FenceClock {
-    last: u64,
+    /// The highest that was given out here, or met.
+    known: u64,
+    /// Up to here others may have given them out.
+    floor: u64,
     refused: u64,
+    rest: Option<Rest>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Rest {
+    end: Moment,
+    millis: u64,
+}
+
+/// What comes of asking for a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Minted {
+    Fence(Fence),
+    /// None before this moment.
+    NotBefore(Moment),
+    /// None is left below 2^53, as with a wall clock set past the year 2255.
+    NoneLeft,
 }
 
 impl FenceClock {
@@ -60,34 +86,65 @@ impl FenceClock {
     pub(crate) const HORIZON_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
     pub(crate) const fn new() -> Self {
-        Self { last: Fence::FIRST.0 - 1, refused: 0 }
+        Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, rest: None }
     }
 
-    /// The next fence; `None` when the range is used up, as with a wall clock set past the year 2255.
-    pub(crate) fn mint(&mut self, now: Moment) -> Option<Fence> {
-        let fence = Fence::new(self.last.saturating_add(1).max(now.micros()))?;
-        self.last = fence.0;
-        Some(fence)
+    /// The next fence.
+    pub(crate) fn mint(&mut self, now: Moment) -> Minted {
+        if let Some(end) = self.rests(now) {
+            return Minted::NotBefore(end);
+        }
+        // Once over it stays over, whatever the clock does.
+        self.rest = None;
+        match Fence::new(self.last().saturating_add(1).max(now.micros())) {
+            Some(fence) => {
+                self.known = fence.0;
+                Minted::Fence(fence)
+            }
+            None => Minted::NoneLeft,
+        }
+    }
+
+    /// Gives no fence for so long: a server that may not know of grants that are still in force waits until
+    /// they have run out.
+    pub(crate) fn rest(&mut self, now: Moment, millis: u64) {
+        self.rest = (millis > 0).then(|| Rest { end: now.plus_millis(millis), millis });
+    }
+
+    /// Until when none is given, if that is in the future; and not far in the future, as when the clock was set
+    /// back by more than the rest was to last.
+    pub(crate) fn rests(&self, now: Moment) -> Option<Moment> {
+        let Rest { end, millis } = self.rest?;
+        let is_sane = end <= now.plus_millis(millis.saturating_mul(2));
+        (now < end && is_sane).then_some(end)
     }
 
     /// Takes note of a fence met in a value, unless it lies beyond the horizon.
     pub(crate) fn observe(&mut self, fence: Fence, now: Moment) {
-        if fence.0 <= self.last {
+        if fence.0 <= self.known {
             return;
         }
-        if fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros() {
-            self.last = fence.0;
+        if fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros().max(self.floor) {
+            self.known = fence.0;
         } else {
             self.refused = self.refused.saturating_add(1);
         }
     }
 
     /// Makes every later fence larger than `floor`. Called wherever grants may have been made that
-    /// this process does not know of: its start, the end of loading, becoming primary.
+    /// this process does not know of: its start, the end of loading, the arrival of a slot.
     pub(crate) fn raise(&mut self, floor: Moment) {
         if floor.micros() < Fence::LAST.0 {
-            self.last = self.last.max(floor.micros());
+            self.floor = self.floor.max(floor.micros());
         }
+    }
+
+    /// The same, and not only above the clock but also above every fence known: where those that are not known were
+    /// given out after them, by a primary whose last grants never came here. How often it is done makes no difference,
+    /// as long as no fence is given out or met in between.
+    pub(crate) fn raise_above_known(&mut self, now: Moment, margin_millis: u64) {
+        let known = if self.known < Fence::FIRST.0 { now } else { Moment::from_micros(self.known) };
+        self.raise(known.max(now).plus_millis(margin_millis));
     }
 
     /// Fences met and not learned, since the start.
@@ -97,7 +154,19 @@ impl FenceClock {
 
     /// By how many microseconds the next fence is ahead of the wall clock.
     pub(crate) const fn ahead_micros(&self, now: Moment) -> u64 {
-        if self.last < Fence::FIRST.0 { 0 } else { self.last.saturating_sub(now.micros()) }
+        if self.last() < Fence::FIRST.0 { 0 } else { self.last().saturating_sub(now.micros()) }
+    }
+
+    /// No fence up to here is given out any more.
+    const fn last(&self) -> u64 {
+        if self.known > self.floor { self.known } else { self.floor }
+    }
+}
+
+#[cfg(test)]
+impl Minted {
+    pub(crate) fn fence(self) -> Option<Fence> {
+        if let Self::Fence(fence) = self { Some(fence) } else { None }
     }
 }
 
@@ -116,20 +185,47 @@ mod tests {
 
     #[test]
     fn a_fence_is_the_wall_clock_while_that_is_ahead() {
-        assert_eq!(FenceClock::new().mint(NOW).unwrap().number(), NOW.micros());
+        assert_eq!(FenceClock::new().mint(NOW).fence().unwrap().number(), NOW.micros());
     }
 
     #[test]
     fn two_fences_of_one_microsecond_differ_by_one() {
         let mut clock = FenceClock::new();
-        let first = clock.mint(NOW).unwrap();
-        assert_eq!(clock.mint(NOW).unwrap().number(), first.number() + 1);
+        let first = clock.mint(NOW).fence().unwrap();
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), first.number() + 1);
     }
 
     #[test]
     fn a_raised_clock_gives_a_fence_above_the_floor() {
         let mut clock = clock_at(NOW.plus_millis(5_000));
-        assert_eq!(clock.mint(NOW).unwrap().number(), NOW.micros() + 5_000_001);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
+    }
+
+    #[test]
+    fn a_clock_raised_above_what_it_knows_is_above_what_it_missed() {
+        let mut primary = clock_at(NOW.plus_millis(5_000));
+        let mut replica = FenceClock::new();
+        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
+        let missed = primary.mint(NOW).fence().unwrap();
+        let behind = Moment::from_micros(NOW.micros() - 3_000_000);
+        replica.raise_above_known(behind, 5_000);
+        assert!(replica.mint(behind).fence().unwrap() > missed);
+    }
+
+    #[test]
+    fn a_clock_that_knows_nothing_is_raised_above_the_time() {
+        let mut clock = FenceClock::new();
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
+    }
+
+    #[test]
+    fn a_clock_raised_above_what_it_knows_twice_is_as_high_as_raised_once() {
+        let mut clock = clock_at(NOW.plus_millis(60_000));
+        let known = clock.mint(NOW).fence().unwrap().number();
+        clock.raise_above_known(NOW, 5_000);
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), known + 5_000_001);
     }
 
     #[test]
@@ -137,7 +233,7 @@ mod tests {
         let mut clock = clock_at(NOW);
         let edge = Fence::new(NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000).unwrap();
         clock.observe(edge, NOW);
-        assert_eq!(clock.mint(NOW).unwrap().number(), edge.number() + 1);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), edge.number() + 1);
         assert_eq!(clock.refused(), 0);
     }
 
@@ -149,7 +245,7 @@ mod tests {
             NOW,
         );
         clock.observe(Fence::LAST, NOW);
-        assert_eq!(clock.mint(NOW).unwrap().number(), NOW.micros() + 1);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
         assert_eq!(clock.refused(), 2);
     }
 
@@ -158,20 +254,44 @@ mod tests {
         let mut clock = clock_at(NOW);
         let year_3000 = Moment::from_micros(32_503_680_000_000_000);
         clock.raise(year_3000);
-        assert_eq!(clock.mint(year_3000), None);
-        assert_eq!(clock.mint(NOW).unwrap().number(), NOW.micros() + 1);
+        assert_eq!(clock.mint(year_3000), Minted::NoneLeft);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
     }
 
     #[test]
     fn the_last_fence_is_given_once() {
-        let mut clock = FenceClock { last: Fence::LAST.0 - 1, refused: 0 };
-        assert_eq!(clock.mint(NOW), Some(Fence::LAST));
-        assert_eq!(clock.mint(NOW), None);
+        let mut clock = FenceClock { known: Fence::LAST.0 - 1, ..FenceClock::new() };
+        assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
+        assert_eq!(clock.mint(NOW), Minted::NoneLeft);
     }
 
     #[test]
     fn a_clock_before_2001_still_gives_sixteen_digits() {
-        assert_eq!(FenceClock::new().mint(Moment::from_micros(0)), Some(Fence::FIRST));
+        let minted = FenceClock::new().mint(Moment::from_micros(0));
+        assert_eq!(minted, Minted::Fence(Fence::FIRST));
+    }
+
+    #[test]
+    fn a_clock_that_rests_gives_none_until_then() {
+        let mut clock = clock_at(NOW);
+        let end = NOW.plus_millis(50);
+        clock.rest(NOW, 50);
+        assert_eq!(clock.mint(NOW.plus_millis(49)), Minted::NotBefore(end));
+        assert_eq!(clock.mint(end).fence().unwrap().number(), end.micros());
+        assert_eq!(clock.rests(NOW), None, "over is over, also if the clock is set back");
+        clock.rest(NOW, 50);
+        clock.rest(NOW, 0);
+        assert_eq!(clock.rests(NOW), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_by_hours_does_not_rest_for_hours() {
+        let mut clock = FenceClock::new();
+        clock.rest(NOW, 50);
+        let a_little = Moment::from_micros(NOW.micros() - 50_000);
+        assert_eq!(clock.rests(a_little), Some(NOW.plus_millis(50)));
+        let more = Moment::from_micros(NOW.micros() - 50_001);
+        assert_eq!(clock.rests(more), None);
     }
 
     #[test]
@@ -193,7 +313,7 @@ mod tests {
                 match action {
                     0 => clock.raise(Moment::from_micros(number)),
                     1 => if let Some(fence) = Fence::new(number) { clock.observe(fence, now) },
-                    _ => if let Some(fence) = clock.mint(now) {
+                    _ => if let Minted::Fence(fence) = clock.mint(now) {
                         prop_assert!(previous < Some(fence));
                         previous = Some(fence);
                     }

@@ -277,7 +277,7 @@ mod tests {
         let mut fences = FenceClock::new();
         assert_eq!(stored.hold(now, &mut fences), Ok(None));
         let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
-        assert_eq!(fences.mint(stepped_back).unwrap().number(), 1_763_000_000_000_001);
+        assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);
     }
 
     #[test]

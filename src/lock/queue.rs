@@ -318,7 +318,10 @@ impl<P> Queues<P> {
             },
             Ok(None) => match self.evicted_hold(id, stored, now) {
                 Some(seen) => Next::Restore(seen),
-                None => self.grant_first(id, now, fences),
+                None => match fences.rests(now) {
+                    Some(end) => self.rest(id, now, end),
+                    None => self.grant_first(id, now, fences),
+                },
             },
         };
         Settled { lost, next }
@@ -357,6 +360,13 @@ impl<P> Queues<P> {
             }
             Acquired::Granted(_) | Acquired::Busy | Acquired::NoFenceLeft => Next::GaveUp(waiter),
         }
+    }
+
+    /// Free, but not to be had before this moment.
+    fn rest(&mut self, id: QueueId, now: Moment, end: Moment) -> Next<P> {
+        self.dirty.remove(&id);
+        self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
+        Next::Held
     }
 
     fn held(

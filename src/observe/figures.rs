@@ -11,6 +11,8 @@ pub(crate) struct Elsewhere {
     pub(crate) waiters: u64,
     /// For how long the one of them has waited that has waited longest.
     pub(crate) longest_wait_us: u64,
+    /// For how long nothing is granted yet.
+    pub(crate) quarantine_left_us: u64,
     /// Panics turned into error replies. Any is a defect of the module.
     pub(crate) panics_caught: u64,
     /// Fences met in values that were too far ahead of the clock to be learned.
@@ -29,7 +31,7 @@ pub(super) struct Glance<'o> {
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
 /// The only list of them: what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 34] = [
+static ROWS: [Row; 35] = [
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
     (c"retries", |glance| glance.observer.counters.retries),
@@ -61,6 +63,7 @@ static ROWS: [Row; 34] = [
     (c"expiries_with_waiters", |glance| glance.observer.counters.expiries_with_waiters),
     (c"evictions_restored", |glance| glance.observer.counters.evictions_restored),
     (c"log_len", |glance| u64::try_from(glance.observer.log.len()).unwrap_or(u64::MAX)),
+    (c"quarantine_left_us", |glance| glance.elsewhere.quarantine_left_us),
     (c"panics_caught", |glance| glance.elsewhere.panics_caught),
     (c"fences_refused", |glance| glance.elsewhere.fences_refused),
     (c"fence_ahead_us", |glance| glance.elsewhere.fence_ahead_us),

@@ -2,8 +2,8 @@
 //! the loadmodule line everywhere.
 
 use super::api::optional;
-use super::guard;
 use super::state::STATE;
+use super::{clock, guard};
 use crate::command::{Limits, parse_integer};
 use crate::lock::{Patience, Room, Ttl};
 use crate::observe::USUAL_LONG_WAIT_MILLIS;
@@ -29,6 +29,9 @@ static MAX_TTL: Setting = Setting::new(
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
 static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 5_000);
+/// As long as the longest ttl may be.
+static QUARANTINE: Setting =
+    Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
 static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 10_000);
 static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 10_000);
 static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
@@ -38,8 +41,15 @@ static LOG_LONG_WAIT: Setting = Setting::new(
     USUAL_LONG_WAIT_MILLIS.cast_signed(),
 );
 
-static SETTINGS: [&Setting; 6] =
-    [&MAX_TTL, &FENCE_MARGIN, &MAX_WAITERS, &MAX_WAITERS_PER_LOCK, &LOG_MAX_LEN, &LOG_LONG_WAIT];
+static SETTINGS: [&Setting; 7] = [
+    &MAX_TTL,
+    &FENCE_MARGIN,
+    &QUARANTINE,
+    &MAX_WAITERS,
+    &MAX_WAITERS_PER_LOCK,
+    &LOG_MAX_LEN,
+    &LOG_LONG_WAIT,
+];
 
 impl Setting {
     const fn new(name: &'static CStr, bounds: RangeInclusive<i64>, default: i64) -> Self {
@@ -74,6 +84,11 @@ pub(super) fn room() -> Room {
 /// How far above the clock the fences of a new process, or a new primary, begin.
 pub(super) fn fence_margin_millis() -> u64 {
     FENCE_MARGIN.get()
+}
+
+/// For how long nothing is granted by a new process, or a new primary.
+pub(super) fn quarantine_millis() -> u64 {
+    QUARANTINE.get()
 }
 
 /// Sets everything to its default, and then to what the loadmodule line says: names and values in turn.
@@ -158,7 +173,12 @@ extern "C" fn set(
 ) -> c_int {
     guard::value("config-set", guard::status(false), || {
         // SAFETY: as in `get`.
-        unsafe { &*setting.cast::<Setting>() }.set(value);
+        let setting = unsafe { &*setting.cast::<Setting>() };
+        setting.set(value);
+        if ptr::eq(setting, &QUARANTINE) && value == 0 {
+            // An operator who knows that no unknown grant is left need not wait for the end of this one.
+            STATE.with_fences(|fences| fences.rest(clock::now(), 0));
+        }
         configure_observer();
         guard::status(true)
     })

@@ -29,6 +29,9 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             let elsewhere = Elsewhere {
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 longest_wait_us: queues.longest_since().map_or(0, waited),
+                quarantine_left_us: fences
+                    .rests(now)
+                    .map_or(0, |end| end.micros().saturating_sub(now.micros())),
                 panics_caught: STATE.panics_caught.get(),
                 fences_refused: fences.refused(),
                 fence_ahead_us: fences.ahead_micros(now),

@@ -17,6 +17,24 @@ pub(super) fn raise_fences() {
     STATE.with_fences(|fences| fences.raise(floor));
 }
 
+/// The same for a server that begins to grant locks. Where an operator wants it so, nothing is granted for a while
+/// either: grants that this server does not know of may still be in force, and run out meanwhile (L1).
+pub(super) fn begin() {
+    raise_fences();
+    rest();
+}
+
+/// The same for one that takes over from a primary, whose fences it knows except for the last.
+fn take_over() {
+    let margin = config::fence_margin_millis();
+    STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
+    rest();
+}
+
+fn rest() {
+    STATE.with_fences(|fences| fences.rest(clock::now(), config::quarantine_millis()));
+}
+
 /// Subscribes to the events; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
@@ -42,7 +60,7 @@ unsafe extern "C" fn role_changed(
         learn::while_told(ctx, Loading::Nothing);
         STATE.with_observer(Observer::forget_grants);
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
-            raise_fences();
+            take_over();
         } else {
             // Most servers have sent them away already; some leave it to the module.
             handoff::send_all_away(Error::Demoted);
@@ -67,7 +85,7 @@ unsafe extern "C" fn loading(
         };
         learn::while_told(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
-            raise_fences();
+            begin();
             STATE.with_observer(Observer::forget_grants);
             // What the keys hold may be new altogether.
             events::mark_all(ctx, &[None]);

@@ -102,7 +102,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     learn::while_told(ctx, Loading::Nothing);
     policy::subscribe(ctx);
     policy::warn_if_evicting(ctx);
-    lifecycle::raise_fences();
+    lifecycle::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
 }

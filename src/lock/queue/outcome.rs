@@ -61,7 +61,8 @@ pub(crate) enum Next<P> {
     GaveUp(Waiter<P>),
     /// The lock is free, but there is no fence to give: tell it so.
     NoFenceLeft(Waiter<P>),
-    /// The lock is held; the queue will be dirty again when that may change.
+    /// The lock is held, or nobody is granted anything for a while; the queue will be dirty again when that may
+    /// change.
     Held,
     /// Nobody waits.
     Nobody,

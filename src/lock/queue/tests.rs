@@ -102,6 +102,19 @@ fn a_grant_has_the_next_fence_and_its_lease_starts_now() {
 }
 
 #[test]
+fn while_the_fence_clock_rests_a_free_lock_is_not_given_away_and_looked_at_when_that_ends() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let mut fences = FenceClock::new();
+    fences.rest(NOW, 70);
+    let settled = queues.settle(0, KEY, Stored::Nothing, NOW, &mut fences);
+    assert!(matches!(settled.next, Next::Held), "{settled:?}");
+    queues.check();
+    assert_eq!(queues.next_due(), Some(in_ms(70)));
+    assert!(queues.wake(in_ms(70), 9).is_empty());
+    assert_granted(queues.settle(0, KEY, Stored::Nothing, in_ms(70), &mut fences).next, 1);
+}
+
+#[test]
 fn a_lease_that_ran_out_frees_the_lock_whatever_the_key_still_says() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", Some(NOW)));

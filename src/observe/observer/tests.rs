@@ -336,6 +336,7 @@ fn the_log_is_as_long_as_an_operator_wants_it() {
 fn what_others_count_is_shown_as_they_say() {
     let observer = Observer::new();
     let elsewhere = Elsewhere {
+        quarantine_left_us: 6,
         waiters: 1,
         longest_wait_us: 2,
         panics_caught: 3,
@@ -348,6 +349,7 @@ fn what_others_count_is_shown_as_they_say() {
         [
             (c"waiters", 1),
             (c"longest_wait_us", 2),
+            (c"quarantine_left_us", 6),
             (c"panics_caught", 3),
             (c"fences_refused", 4),
             (c"fence_ahead_us", 5)
