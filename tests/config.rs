@@ -2,9 +2,9 @@
 
 use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use crate::support::{
-    Client, Server, error, int, is_older_than, lacks, module, strings, unchanged,
+    Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
 };
-use crate::waiting::{Waiter, owners};
+use crate::waiting::owners;
 use redis::Value;
 use std::fs;
 use std::net::TcpListener;

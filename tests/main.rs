@@ -5,6 +5,8 @@
 //!
 //! - `LEASEHOLD_SERVER` names the server's binary; else it is the redis-server or valkey-server in PATH.
 //! - `LEASEHOLD_MODULE` names another build of the module than the one made for this run.
+//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`make soak`), and `LEASEHOLD_FIGURES` names a file
+//!   for what they measure.
 //! - `LEASEHOLD_SEED` repeats the random tests of an earlier run.
 
 #![allow(
@@ -29,6 +31,7 @@ mod extend;
 mod fencing;
 mod foreign;
 mod harness;
+mod harness_topology;
 mod help;
 mod hostile;
 mod info;

@@ -4,8 +4,8 @@
 
 use crate::support::errors::INTERNAL;
 use crate::support::{
-    Client, Clock, Server, Snapshot, clock::HOUR, error, eventually, field, int, lacks,
-    misplaces_clients, module, start_pair, wait_until_in_sync,
+    Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
+    lacks, lacks_moves_at_once, misplaces_clients, module, start_pair, wait_until_in_sync,
 };
 use redis::Value;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 29] = [
+const ENTRIES: [(&str, Survival); 31] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -47,6 +47,8 @@ const ENTRIES: [(&str, Survival); 29] = [
     ("flush", |entry| hands_on_in_spite_of(entry, "FLUSHALL")),
     ("swapdb", |entry| hands_on_in_spite_of(entry, "SWAPDB 0 1")),
     ("config-changed", changes_the_policy),
+    ("slots-moved", gets_a_slot),
+    ("replica-joined", is_joined_by_a_replica),
 ];
 
 /// Looks for `guard::anything("name"` in the sources.
@@ -321,4 +323,27 @@ fn changes_the_policy(entry: &str) {
     let server = start_told_to_panic_in(entry);
     assert_eq!(server.cmd("CONFIG SET maxmemory-policy volatile-lru"), Value::Okay);
     assert_caught(&server, entry);
+}
+
+fn gets_a_slot(entry: &str) {
+    if lacks_moves_at_once() {
+        return;
+    }
+    let cluster = Cluster::with(2, 0, |_, setup| setup.panic_at(entry));
+    let slot = cluster.slot_of(0);
+    let fence = cluster.node(0).client().grant(slot.key("k"), "alice", LONG);
+    SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
+    for node in cluster.nodes() {
+        assert!(node.log().contains(&format!("panic in {entry}: ")), "{}", node.log());
+        assert_ne!(node.client().counter("panics_caught"), 0);
+    }
+    let mut client = cluster.node(1).client();
+    assert_eq!(client.check(slot.key("k"), "alice"), Some(fence));
+    client.grant(slot.key("another"), "alice", LONG);
+}
+
+fn is_joined_by_a_replica(entry: &str) {
+    let (primary, replica) = start_pair(Server::builder().panic_at(entry), Server::builder());
+    assert_caught(&primary, entry);
+    wait_until_in_sync(&primary, &replica);
 }

@@ -21,8 +21,8 @@ pub(crate) enum Error {
     LockQueueFull,
     /// A newer request of the same owner waits in this one's place.
     Replaced,
-    /// Waiting ended because the key's slot is leaving this node of a cluster.
-    SlotMoved,
+    /// Waiting ended because this node of a cluster may not grant the lock any more.
+    GrantedElsewhere,
     /// Waiting ended because this server became a replica.
     Demoted,
     WrongType,
@@ -71,8 +71,8 @@ impl fmt::Display for Error {
             Self::Replaced => {
                 write!(f, "REPLACED a newer request of the same owner took this place in the queue")
             }
-            Self::SlotMoved => {
-                write!(f, "TRYAGAIN the slot of this lock is leaving the node, ask again")
+            Self::GrantedElsewhere => {
+                write!(f, "TRYAGAIN this node does not grant the lock any more, ask again")
             }
             Self::Demoted => {
                 write!(f, "UNBLOCKED this server became a replica, ask the new primary")

@@ -89,6 +89,9 @@ impl FenceClock {
         Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, rest: None }
     }
 
+    /// While a fence clock is ahead of the time it advances by a microsecond with each grant: so far in ten thousand.
+    const UNHEARD_MILLIS: u64 = 10;
+
     /// The next fence.
     pub(crate) fn mint(&mut self, now: Moment) -> Minted {
         if let Some(end) = self.rests(now) {
@@ -139,12 +142,19 @@ impl FenceClock {
         }
     }
 
-    /// The same, and not only above the clock but also above every fence known: where those that are not known were
-    /// given out after them, by a primary whose last grants never came here. How often it is done makes no difference,
-    /// as long as no fence is given out or met in between.
+    /// The same for a server that takes over from another one, most of whose fences it knows. The last of them may never
+    /// have come here: they are above those that did, and as a rule not above the time plus the margin. Only if what is known
+    /// is beyond that, this server's clock is behind the other's, and how many were given out since is anybody's guess.
+    ///
+    /// How often it is done makes no difference, as long as no fence is given out or met in between. And it goes no higher
+    /// than needed: the floor of a server that is started anew, without its data, is to be above it soon.
     pub(crate) fn raise_above_known(&mut self, now: Moment, margin_millis: u64) {
-        let known = if self.known < Fence::FIRST.0 { now } else { Moment::from_micros(self.known) };
-        self.raise(known.max(now).plus_millis(margin_millis));
+        let (known, usual) = (Moment::from_micros(self.known), now.plus_millis(margin_millis));
+        self.raise(if known > usual {
+            known.plus_millis(margin_millis)
+        } else {
+            usual.max(known.plus_millis(Self::UNHEARD_MILLIS))
+        });
     }
 
     /// Fences met and not learned, since the start.
@@ -155,6 +165,11 @@ impl FenceClock {
     /// By how many microseconds the next fence is ahead of the wall clock.
     pub(crate) const fn ahead_micros(&self, now: Moment) -> u64 {
         if self.last() < Fence::FIRST.0 { 0 } else { self.last().saturating_sub(now.micros()) }
+    }
+
+    /// The highest that may have been given out, here or elsewhere, if any may.
+    pub(crate) fn highest(&self) -> Option<Fence> {
+        Fence::new(self.last())
     }
 
     /// No fence up to here is given out any more.
@@ -226,6 +241,20 @@ mod tests {
         clock.raise_above_known(NOW, 5_000);
         clock.raise_above_known(NOW, 5_000);
         assert_eq!(clock.mint(NOW).fence().unwrap().number(), known + 5_000_001);
+    }
+
+    #[test]
+    fn a_server_that_starts_without_data_soon_after_it_took_over_goes_on_above() {
+        let mut primary = clock_at(NOW.plus_millis(5_000));
+        let mut replica = FenceClock::new();
+        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
+        let then = NOW.plus_millis(300);
+        replica.raise_above_known(then, 5_000);
+        let last = replica.mint(then).fence().unwrap();
+        let later = NOW.plus_millis(500);
+        let mut anew = FenceClock::new();
+        anew.raise(later.plus_millis(5_000));
+        assert!(anew.mint(later).fence().unwrap() > last);
     }
 
     #[test]

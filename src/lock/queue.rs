@@ -98,6 +98,8 @@ pub(crate) struct Queues<P> {
     names: Names,
     dues: BTreeSet<(Moment, Due)>,
     dirty: BTreeSet<QueueId>,
+    /// Where the next round of looks goes on, see [`Queues::mark_next`].
+    next: usize,
     /// When time last passed.
     woken: Moment,
 }
@@ -113,6 +115,7 @@ impl<P> Queues<P> {
             names: Names::default(),
             dues: BTreeSet::new(),
             dirty: BTreeSet::new(),
+            next: 0,
             woken: Moment::from_micros(0),
         }
     }
@@ -223,6 +226,22 @@ impl<P> Queues<P> {
                 queue.evicted = false;
                 self.dirty.insert(QueueId(index));
             }
+        }
+    }
+
+    /// All locks are to be looked at, for whatever reason; what was evicted still was.
+    pub(crate) fn look_at_all(&mut self) {
+        self.dirty.extend(self.queues.iter().map(|(index, _)| QueueId(index)));
+    }
+
+    /// So many locks may have become free, and the next time so many others: each has its turn.
+    pub(crate) fn mark_next(&mut self, count: usize) {
+        for _ in 0..count.min(self.queues.capacity()) {
+            self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
+            if self.queues.contains(self.next) {
+                self.dirty.insert(QueueId(self.next));
+            }
+            self.next = self.next.saturating_add(1);
         }
     }
 

@@ -277,6 +277,11 @@ impl Observer {
         self.recent.forget();
     }
 
+    /// Locks have come from other servers, and some of them may have been here before.
+    pub(crate) fn doubt_grants(&mut self) {
+        self.recent.doubt();
+    }
+
     /// How many grants run, of those that are remembered.
     pub(super) fn held(&self, now: Moment) -> u64 {
         self.recent.held(now)

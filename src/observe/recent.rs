@@ -28,6 +28,8 @@ const ENTRIES: usize = 1 << INDEX_BITS;
 pub(super) struct Recent {
     /// Nothing until the first grant.
     entries: Vec<Entry>,
+    /// How grants up to this fence ended is not concluded from anything.
+    unsure_up_to: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,7 +106,7 @@ impl Entry {
 
 impl Recent {
     pub(super) const fn new() -> Self {
-        Self { entries: Vec::new() }
+        Self { entries: Vec::new(), unsure_up_to: 0 }
     }
 
     /// `lock` is its hash, here and below.
@@ -123,7 +125,9 @@ impl Recent {
         }
         let left_ms = entry.current.deadline.millis_left(now);
         // With nothing left, the server may have taken the key for one that has expired.
-        let is_early = entry.current.runs(now) && left_ms > 0;
+        let is_early = entry.current.runs(now)
+            && left_ms > 0
+            && entry.current.fence_number > self.unsure_up_to;
         let vanished = is_early.then_some(Vanished { left_ms });
         if vanished.is_some() {
             entry.current.end = End::Told;
@@ -181,8 +185,11 @@ impl Recent {
         now: Moment,
     ) -> Option<(Lateness, Telling)> {
         let owner = identity::hash_of_owner(proof.owner.as_bytes());
+        let unsure_up_to = self.unsure_up_to;
         let known = self.entry(lock)?.find(|known| {
-            known.owner == owner && proof.fence.is_none_or(|fence| fence == known.fence_number)
+            known.owner == owner
+                && known.fence_number > unsure_up_to
+                && proof.fence.is_none_or(|fence| fence == known.fence_number)
         })?;
         let telling = match known.end {
             End::Released => return None,
@@ -208,6 +215,13 @@ impl Recent {
     /// Whatever is known may have changed without this server: it was a replica, or has loaded other data.
     pub(super) fn forget(&mut self) {
         self.entries = Vec::new();
+    }
+
+    /// Some of the grants so far may have been released elsewhere: slots of a cluster have come, and may have been here
+    /// before.
+    pub(super) fn doubt(&mut self) {
+        let fences = self.entries.iter().map(|entry| entry.current.fence_number);
+        self.unsure_up_to = fences.max().unwrap_or(0).max(self.unsure_up_to);
     }
 
     fn entry(&mut self, lock: u64) -> Option<&mut Entry> {

@@ -16,6 +16,9 @@ const FURTHEST_MILLIS: u64 = 2_000;
 /// No alarm rings so late unless the server was busy all the time.
 const LATE_MILLIS: u64 = 20;
 
+/// So many locks are looked at in each round of the server's routine, in a cluster.
+const LOOKS: usize = 500;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alarm {
     timer: RedisModuleTimerID,
@@ -70,7 +73,9 @@ fn next_due() -> Option<Moment> {
                 if queues.has_dirty() { Some(clock::now()) } else { queues.next_due() }
             },
         );
-    queued.into_iter().chain(STATE.next_given_back()).min()
+    let now = clock::now();
+    let soon = [STATE.movements.due(now), STATE.telling.due(now)];
+    queued.into_iter().chain(STATE.next_given_back()).chain(soon.into_iter().flatten()).min()
 }
 
 /// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
@@ -91,6 +96,12 @@ unsafe extern "C" fn routine(
     _info: *mut c_void,
 ) {
     guard::event("routine", || {
+        if STATE.in_cluster.get() {
+            // Nothing tells the module that the cluster is down, in which case nobody is to wait, or that other nodes
+            // say that a slot has gone.
+            STATE.with_queues(|queues| queues.mark_next(LOOKS));
+            STATE.movements.goes_on();
+        }
         match STATE.alarm.get() {
             Some(alarm) if alarm.is_off(clock::now()) => {
                 stop(ctx);

@@ -28,6 +28,8 @@ pub(super) enum Authority {
     Replica,
     /// The key's slot is elsewhere, or on its way out.
     NotOurs,
+    /// The cluster is down: no node may write anything.
+    ClusterDown,
 }
 
 /// On whose account the module is about to write.
@@ -48,12 +50,30 @@ pub(super) fn over(
     let flags = flags(ctx);
     if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         Authority::Replica
-    } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || writes_are_paused() {
+    } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 {
         Authority::NotNow
+    } else if writes_are_paused() {
+        // Those whose slot has gone meanwhile do not wait for the end of the pause.
+        match ask_to_read(ctx, flags, key) {
+            Authority::Yes => Authority::NotNow,
+            other => other,
+        }
     } else if account == Account::Own {
         ask_to_write(ctx, key).unwrap_or_else(|| ask_to_read(ctx, flags, key))
     } else {
         ask_to_read(ctx, flags, key)
+    }
+}
+
+/// Whether the module may tell replicas something on its own account, of no key.
+pub(super) fn over_replicas(ctx: *mut RedisModuleCtx) -> Authority {
+    let flags = flags(ctx);
+    if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
+        Authority::Replica
+    } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || writes_are_paused() {
+        Authority::NotNow
+    } else {
+        Authority::Yes
     }
 }
 
@@ -95,9 +115,12 @@ pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
     }
 }
 
-/// Whether other servers' grants may reach this one at any time: from its primary, or with a slot of the cluster.
-pub(super) fn may_be_told(ctx: *mut RedisModuleCtx) -> bool {
-    flags(ctx) & (raw::REDISMODULE_CTX_FLAGS_SLAVE | raw::REDISMODULE_CTX_FLAGS_CLUSTER) != 0
+pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
+    flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
+}
+
+pub(super) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {
+    flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }
 
 /// `CLIENT PAUSE`, a failover in progress, a slot being handed over.
@@ -126,7 +149,8 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     let answered = NonNull::new(reply).map(free).is_some();
     match refusal {
         Some(libc::ESPIPE) => Some(Authority::Refused),
-        Some(libc::EPERM | libc::ENETDOWN | libc::EROFS) => Some(Authority::NotOurs),
+        Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
+        Some(libc::EPERM) => Some(Authority::NotOurs),
         // Renamed, or the flags are not known.
         Some(libc::ENOENT | libc::EBADF) => None,
         _ => answered.then_some(Authority::Yes),
@@ -148,6 +172,7 @@ fn ask_to_read(ctx: *mut RedisModuleCtx, flags: u32, key: *mut RedisModuleString
     match io::Error::last_os_error().raw_os_error() {
         // Renamed: then nobody can be asked, and the server's own redirections have to do.
         Some(libc::ENOENT) => Authority::Yes,
+        Some(libc::ENETDOWN) => Authority::ClusterDown,
         _ => Authority::NotOurs,
     }
 }

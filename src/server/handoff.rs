@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock};
+use super::{alarm, clock, lifecycle, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -48,6 +48,7 @@ const AT_ONCE: usize = 500;
 /// Does what is due: sends away those whose patience has ended, takes back what nobody heard of, settles what
 /// is dirty. Called from contexts of the module's own, whose selected database is nobody's.
 pub(super) fn work(ctx: *mut RedisModuleCtx) {
+    STATE.movements.look();
     let ended = STATE.with_queues(|queues| queues.wake(clock::now(), AT_ONCE));
     for Left { name, waiter } in ended {
         park::answer(Lock { db: name.db, key: &name.key }, waiter, Outcome::GaveUp);
@@ -66,6 +67,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
             settle(ctx, name.db, &name.key, Account::Own);
         }
     }
+    tell::tell(ctx);
     alarm::set(ctx);
 }
 
@@ -83,8 +85,9 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::Yes => {}
         Authority::NotNow => return postpone(db, key, PAUSE_MILLIS),
         Authority::Refused => return postpone(db, key, REFUSAL_MILLIS),
-        Authority::Replica => return send_away(db, key, Error::Demoted),
-        Authority::NotOurs => return send_away(db, key, Error::SlotMoved),
+        Authority::Replica => return send_away(db, key, lifecycle::demoted()),
+        Authority::NotOurs => return send_away(db, key, Error::GrantedElsewhere),
+        Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
     }
     let lock = Lock { db, key };
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
@@ -170,7 +173,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
             return STATE.give_back(GiveBack { due, ..grant });
         }
         // Whoever decides now has the grant too, if it got that far; the lease ends it.
-        Authority::Replica | Authority::NotOurs => return,
+        Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
     }
     let mut opened = Key::open(ctx, name.string(), Mode::Write);
     let now: Moment = clock::now();

@@ -11,7 +11,6 @@
 //! | loads an RDB file               | each key (`loaded`)              |
 //! | loads an append-only file       | commands too (`expire`)          |
 //! | is a replica                    | the same                         |
-//! | is in a cluster                 | the same, since slots come in by `restore` at any time |
 //!
 //! A primary that does none of this is not listened to: events cost everybody's commands some percent. Where the
 //! server knows no way to stop listening (before Redis 8.2, and Valkey), one that once began to is listened to
@@ -54,7 +53,7 @@ pub(super) const fn of_keys() -> Subscription {
 
 /// Starts or stops to learn, as others' grants are being applied, or not.
 pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: Loading) {
-    let is_told = authority::may_be_told(ctx);
+    let is_told = authority::is_replica(ctx);
     STATE.learning.set(is_told || loading != Loading::Nothing);
     let by_commands = is_told || loading == Loading::Commands;
     // Fences are learned to survive clocks that disagree; nobody's data may be put at risk for that.

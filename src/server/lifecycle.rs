@@ -1,7 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
 use super::learn::{self, Loading};
-use super::{alarm, clock, config, events, guard, handoff};
+use super::{alarm, clock, config, events, guard, handoff, tell};
 use crate::command::Error;
 use crate::observe::Observer;
 use crate::server::api::api;
@@ -15,6 +15,7 @@ use std::ffi::c_void;
 pub(super) fn raise_fences() {
     let floor = clock::now().plus_millis(config::fence_margin_millis());
     STATE.with_fences(|fences| fences.raise(floor));
+    tell::lifted();
 }
 
 /// The same for a server that begins to grant locks. Where an operator wants it so, nothing is granted for a while
@@ -28,11 +29,18 @@ pub(super) fn begin() {
 fn take_over() {
     let margin = config::fence_margin_millis();
     STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
+    tell::lifted();
     rest();
 }
 
 fn rest() {
     STATE.with_fences(|fences| fences.rest(clock::now(), config::quarantine_millis()));
+}
+
+/// What those are told who wait at a server that became a replica. In a cluster it is what its clients heed by
+/// themselves: they ask again, and are sent to the new primary.
+pub(super) fn demoted() -> Error {
+    if STATE.in_cluster.get() { Error::GrantedElsewhere } else { Error::Demoted }
 }
 
 /// Subscribes to the events; false if the server will not have it.
@@ -63,7 +71,7 @@ unsafe extern "C" fn role_changed(
             take_over();
         } else {
             // Most servers have sent them away already; some leave it to the module.
-            handoff::send_all_away(Error::Demoted);
+            handoff::send_all_away(demoted());
             alarm::set(ctx);
         }
     });

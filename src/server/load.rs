@@ -9,7 +9,7 @@ use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
     alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, register,
-    replicate,
+    replicate, slots, tell,
 };
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
@@ -93,15 +93,19 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !(info::register(ctx)
         && events::subscribe(ctx)
         && lifecycle::subscribe(ctx)
-        && alarm::subscribe(ctx))
+        && alarm::subscribe(ctx)
+        && tell::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
     }
     // SAFETY: the context is the one the server loads the module with.
-    unsafe { api!(RedisModule_SetModuleOptions)(ctx, options()) };
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx, options() | slots::options(ctx)) };
     learn::while_told(ctx, Loading::Nothing);
     policy::subscribe(ctx);
     policy::warn_if_evicting(ctx);
+    lookout::post_in_cluster(ctx);
+    slots::subscribe(ctx);
+    tell::look_for_replicas(ctx);
     lifecycle::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())

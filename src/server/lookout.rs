@@ -19,7 +19,7 @@
 use super::api::api;
 use super::call::bytes_of;
 use super::state::STATE;
-use super::{alarm, clock, guard};
+use super::{alarm, authority, clock, guard, slots};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -57,7 +57,6 @@ pub(super) fn post(ctx: *mut RedisModuleCtx) {
         let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
         lookout.ctx.set(NonNull::new(detached));
     }
-    STATE.evictions_heard.take_out(ctx);
     // The module itself asks the server to try a command on a contended key: see `authority`.
     let flags = guard::flag(raw::REDISMODULE_CMDFILTER_NOSELF);
     // SAFETY: the callback has the signature the server calls.
@@ -65,14 +64,25 @@ pub(super) fn post(ctx: *mut RedisModuleCtx) {
     lookout.filter.set(NonNull::new(filter));
 }
 
+/// In a cluster the lookout is always posted, for slots that come and go.
+pub(super) fn post_in_cluster(ctx: *mut RedisModuleCtx) {
+    STATE.in_cluster.set(authority::is_in_cluster(ctx));
+    if STATE.in_cluster.get() {
+        post(ctx);
+    }
+}
+
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
 pub(super) fn withdraw_if_idle(ctx: *mut RedisModuleCtx) {
-    if STATE.with_queues(|queues| queues.is_empty())
+    if !STATE.with_queues(|queues| queues.is_empty()) {
+        return;
+    }
+    STATE.evictions_heard.cancel(ctx);
+    if !STATE.in_cluster.get()
         && let Some(filter) = STATE.lookout.filter.take()
     {
         // SAFETY: registered in `post` and forgotten just now; no filter is being called.
         unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx, filter.as_ptr()) };
-        STATE.evictions_heard.cancel(ctx);
     }
 }
 
@@ -87,20 +97,33 @@ pub(super) fn dismiss() {
 
 unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     guard::event("filter", || {
-        let touched = STATE.with_queues(|queues| {
-            let names = Words::starting_at(1, filtered).filter(|word| queues.is_waited_for(word));
-            // Nearly always none. That is found out first: every command of everybody comes here.
-            let names: Vec<_> = names.collect();
-            let ours = !names.is_empty() && is_ours(filtered);
-            if !ours {
-                names.iter().for_each(|name| queues.touch(name, clock::now()));
-            }
-            !ours && !names.is_empty()
-        });
-        if touched && let Some(ctx) = STATE.lookout.ctx.get() {
+        let Some(ctx) = STATE.lookout.ctx.get() else { return };
+        if STATE.in_cluster.get() {
+            let movement = slots::movement(Words::starting_at(0, filtered), slots::us);
+            slots::heed(ctx.as_ptr(), movement);
+        }
+        if touch_named(filtered) {
             alarm::set(ctx.as_ptr());
         }
     });
+}
+
+/// Touches the contended locks that the command names; whether there are any.
+fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
+    STATE.with_queues(|queues| {
+        // In a cluster the lookout is posted also while nobody waits.
+        if queues.is_empty() {
+            return false;
+        }
+        let names = Words::starting_at(1, filtered).filter(|word| queues.is_waited_for(word));
+        // Nearly always none. That is found out first: every command of everybody comes here.
+        let names: Vec<_> = names.collect();
+        if names.is_empty() || is_ours(filtered) {
+            return false;
+        }
+        names.iter().for_each(|name| queues.touch(name, clock::now()));
+        true
+    })
 }
 
 /// Whether the command is one of the module's own, which settle what they change themselves.

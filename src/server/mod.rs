@@ -6,7 +6,9 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
-//! | is about to execute anybody's command, while somebody waits | `lookout::filter` | touches contended locks |
+//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, notices slots that move |
+//! | is joined by a replica               | `tell::joined`            | tells it how far the fence clock is |
+//! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
 //! | evicts a key                         | `events::evicted`         | marks contended locks               |
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
@@ -48,6 +50,9 @@ mod product;
 mod register;
 mod replicate;
 mod respond;
+mod slots;
+mod soon;
 mod state;
 mod subscription;
+mod tell;
 mod witness;

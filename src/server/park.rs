@@ -151,6 +151,7 @@ pub(super) fn park(
     STATE.with_observer(|observer| observer.wait_started(lock, waiters));
     STATE.with_parked(|parked| parked.insert(handle, id));
     lookout::post(ctx);
+    STATE.evictions_heard.take_out(ctx);
     alarm::set(ctx);
     Ok(true)
 }

@@ -14,6 +14,11 @@ pub(super) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
     ((8, 1)..(9, 1)).contains(&version)
 }
 
+/// Some numbers of events mean one thing to Valkey and another to Redis.
+pub(super) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
+    info_field(ctx, c"server", c"valkey_version").is_some()
+}
+
 /// A field of the server's own INFO, which no operator renames.
 pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
     // SAFETY: the section and the field are C strings; the field's text lives until the section is freed,

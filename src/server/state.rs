@@ -6,6 +6,8 @@ use super::alarm::Alarm;
 use super::handoff::GiveBack;
 use super::lookout::Lookout;
 use super::park::{Handles, Parked};
+use super::slots::Movements;
+use super::soon::Soon;
 use super::subscription::Subscription;
 use super::{events, learn};
 use crate::lock::{Fence, FenceClock, Moment, Queues};
@@ -24,6 +26,10 @@ pub(super) static STATE: State = State {
     keys_heard: learn::of_keys(),
     evictions_heard: events::of_evictions(),
     lookout: Lookout::new(),
+    in_cluster: Cell::new(false),
+    movements: Movements::new(),
+    telling: Soon::new(),
+    has_replicas: Cell::new(false),
     complained: Cell::new(None),
     queues: LazyCell::new(|| RefCell::new(Queues::new())),
     parked: LazyCell::new(RefCell::default),
@@ -43,6 +49,12 @@ pub(super) struct State {
     pub(super) keys_heard: Subscription,
     pub(super) evictions_heard: Subscription,
     pub(super) lookout: Lookout,
+    pub(super) in_cluster: Cell<bool>,
+    pub(super) movements: Movements,
+    /// That the fence clock was lifted, to replicas.
+    pub(super) telling: Soon,
+    /// Whether there may be replicas to be told.
+    pub(super) has_replicas: Cell<bool>,
     /// When the log last heard of a fence that was refused.
     complained: Cell<Option<Moment>>,
     queues: LazyCell<RefCell<Queues<Parked>>>,
@@ -72,6 +84,9 @@ impl State {
         self.keys_heard.reset();
         self.evictions_heard.reset();
         self.lookout.reset();
+        self.movements.reset();
+        self.telling.reset();
+        self.has_replicas.set(false);
         self.complained.set(None);
         self.with_queues(|queues| *queues = Queues::new());
         self.with_parked(HashMap::clear);

@@ -1,8 +1,10 @@
 //! Key events: which are published for a lock, in which order, and for whom.
 
 use super::{Figures, evict, let_run_out};
-use crate::support::{Client, Server, Setup, eventually, int, start_pair, wait_until_in_sync};
-use crate::waiting::{LONG, Waiter};
+use crate::support::{
+    Client, Server, Setup, Waiter, eventually, int, start_pair, wait_until_in_sync,
+};
+use crate::waiting::LONG;
 use redis::Value;
 
 /// A server that publishes all events there are, but those of misses.

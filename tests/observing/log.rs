@@ -2,9 +2,9 @@
 
 use super::{Figures, evict, let_run_out, pass};
 use crate::support::{
-    Client, Clock, Server, bulk, deadline, eventually, field, int, lacks, start_pair,
+    Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, lacks, start_pair,
 };
-use crate::waiting::{LONG, Waiter};
+use crate::waiting::LONG;
 use redis::Value;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! that minutes pass in no time.
 
 use super::{Figures, micros, pass};
-use crate::support::{Client, Clock, Server, int};
-use crate::waiting::{LONG, Waiter};
+use crate::support::{Client, Clock, Server, Waiter, int};
+use crate::waiting::LONG;
 use redis::Value;
 use std::time::Duration;
 

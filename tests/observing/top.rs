@@ -2,9 +2,9 @@
 
 use super::{Figures, pass};
 use crate::support::{
-    Client, Clock, Seed, Server, bulk, field, int, lacks, start_pair, wait_until_in_sync,
+    Client, Clock, Seed, Server, Waiter, bulk, field, int, lacks, start_pair, wait_until_in_sync,
 };
-use crate::waiting::{LONG, Waiter};
+use crate::waiting::LONG;
 use redis::Value;
 use std::collections::HashMap;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! What the server does to keep its memory small and in order.
 
 use super::{LONG, smoke, start_with};
-use crate::support::{Client, Server, Setup, eventually, lacks, lacks_setting};
-use crate::waiting::{Waiter, owners, waiters};
+use crate::support::{Client, Server, Setup, Waiter, eventually, lacks, lacks_setting};
+use crate::waiting::{owners, waiters};
 use redis::Value;
 
 fn stat(client: &mut Client, name: &str) -> u64 {

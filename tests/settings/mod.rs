@@ -6,8 +6,8 @@ mod memory;
 mod scripts;
 mod threads;
 
-use crate::support::{Client, Server, Setup, bulk, eventually, int, lacks, strings};
-use crate::waiting::{Waiter, owners, waiters};
+use crate::support::{Client, Server, Setup, Waiter, bulk, eventually, int, lacks, strings};
+use crate::waiting::{owners, waiters};
 use redis::Value;
 
 const LONG: u64 = 60_000;

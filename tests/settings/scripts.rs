@@ -1,8 +1,8 @@
 //! A script that runs for long keeps the server from everything else, and it lets others see that.
 
 use super::{LONG, smoke, start_with};
-use crate::support::{Client, Server, Setup, aof, eventually, is_older_than};
-use crate::waiting::{Waiter, owners};
+use crate::support::{Client, Server, Setup, Waiter, aof, eventually, is_older_than};
+use crate::waiting::owners;
 use redis::Value;
 use std::time::{Duration, Instant};
 

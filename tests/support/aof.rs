@@ -4,10 +4,13 @@ use super::Server;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
+
 /// The commands appended so far, in order. Left out are those that change no key by themselves (SELECT,
-/// MULTI, EXEC), and the part that a rewrite wrote as RDB.
+/// MULTI, EXEC), what replicas are told of the fence clock, and the part that a rewrite wrote as RDB.
 pub(crate) fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
-    all(server).filter(|command| !is_frame(&command[0])).collect()
+    let is_told = |command: &Vec<Vec<u8>>| command.get(1).is_some_and(|key| key == FENCE_CLOCK);
+    all(server).filter(|command| !is_frame(&command[0]) && !is_told(command)).collect()
 }
 
 /// The same as lines of text.
@@ -15,7 +18,7 @@ pub(crate) fn lines(server: &Server) -> Vec<String> {
     commands(server).into_iter().map(line).collect()
 }
 
-/// The same with what frames them.
+/// The same with what was left out.
 pub(crate) fn framed_lines(server: &Server) -> Vec<String> {
     all(server).map(line).collect()
 }
@@ -30,6 +33,11 @@ fn line(words: Vec<Vec<u8>>) -> String {
 
 fn is_frame(name: &[u8]) -> bool {
     [&b"SELECT"[..], b"MULTI", b"EXEC"].iter().any(|frame| name.eq_ignore_ascii_case(frame))
+}
+
+/// The file that is appended to.
+pub(crate) fn current_file(server: &Server) -> PathBuf {
+    files(server.dir()).pop().expect("a file is appended to")
 }
 
 /// One file before 7.0; since then those that a manifest lists.

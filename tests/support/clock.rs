@@ -3,11 +3,10 @@
 //! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
 
-use std::env;
-use std::fs::{self, File};
+use super::library;
+use std::fs::File;
 use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::process::{self, Command};
 use std::sync::OnceLock;
 use std::time::Duration;
 use tempfile::NamedTempFile;
@@ -60,22 +59,5 @@ fn micros(span: Duration) -> i64 {
 /// The shim as a library, compiled once per run.
 pub(super) fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
-    SHIM.get_or_init(|| {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR"));
-        let source = folder.join("clock_shim.rs");
-        let library = folder.join("clock_shim.so");
-        // Another run may be using the same folder: each file appears whole or not at all.
-        let partial = folder.join(format!("clock_shim.{}", process::id()));
-        fs::write(&partial, include_str!("clock_shim.rs")).unwrap();
-        fs::rename(&partial, &source).unwrap();
-        let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        let status = Command::new(rustc)
-            .args(["--edition=2024", "--crate-type=cdylib", "-Cpanic=abort", "-O", "-o"])
-            .arg(&partial)
-            .arg(&source)
-            .status();
-        assert!(status.expect("rustc cannot be run").success(), "the clock shim does not compile");
-        fs::rename(&partial, &library).unwrap();
-        library
-    })
+    SHIM.get_or_init(|| library::compiled("clock_shim", include_str!("clock_shim.rs")))
 }

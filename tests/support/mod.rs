@@ -7,7 +7,11 @@
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
 //!   Server::builder() … .start()       with configuration, a primary, another clock, no module
 //!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
+//!   Cluster::start()                   several of them, which share the keys: see `cluster.rs`
+//!   Sentinels::start()                 several of them, with sentinels: see `sentinel.rs`
+//!   Proxy::to(server.port())           a link that can be cut: see `proxy.rs`
 //!   Snapshot::of(&server)              every key, value and deadline
+//!   power::fail(&mut server)           kills it, and takes what was not forced to disk
 //!   aof::lines(&server)                what a restart would replay
 //!   unchanged(&server, || …)           neither of the two may differ afterwards
 //! ```
@@ -16,32 +20,51 @@
 
 pub(crate) mod aof;
 mod caller;
+mod cli;
 mod client;
 pub(crate) mod clock;
+mod cluster;
+mod cluster_client;
 pub(crate) mod crowd;
 pub(crate) mod errors;
 mod eventually;
+mod library;
 pub(crate) mod module;
+mod ports;
+pub(crate) mod power;
 mod prompt;
+mod proxy;
 mod replica;
 mod reply;
 mod seed;
+mod sentinel;
 mod server;
 mod setup;
+mod slot_move;
 mod snapshot;
+mod soak;
 mod tls;
 mod unchanged;
 mod version;
+pub(crate) mod waiter;
 
+pub(crate) use cli::Rebalance;
 pub(crate) use client::{Client, LockInfo, Words};
 pub(crate) use clock::Clock;
+pub(crate) use cluster::{Cluster, Node, Slot, Takeover};
+pub(crate) use cluster_client::ClusterClient;
 pub(crate) use eventually::eventually;
-pub(crate) use replica::{start_pair, wait_until_in_sync};
-pub(crate) use reply::{bulk, error, field, int, strings};
+pub(crate) use proxy::{Proxy, Way};
+pub(crate) use replica::{start_pair, wait_until_in_sync, wait_until_it_is};
+pub(crate) use reply::{bulk, bulk_text, error, field, int, strings};
 pub(crate) use seed::Seed;
+pub(crate) use sentinel::{Pace, Sentinels};
 pub(crate) use server::Server;
 pub(crate) use setup::Setup;
+pub(crate) use slot_move::{SlotMove, lacks_moves_at_once};
 pub(crate) use snapshot::{Snapshot, deadline};
+pub(crate) use soak::{figure, short_or_long};
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
-pub(crate) use version::{announce, is_older_than, is_valkey_since};
+pub(crate) use version::{NEVER, announce, is_older_than, is_valkey_since, lacks_either};
 pub(crate) use version::{lacks, lacks_setting, lacks_tls, misplaces_clients};
+pub(crate) use waiter::Waiter;

@@ -1,12 +1,10 @@
 //! redis-cli, or valkey-cli, at a terminal: what a person sees while typing.
 
+use super::cli;
 use super::server::Server;
-use super::version::{announce, server_binary, version_in};
-use std::env;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::{FromRawFd, OwnedFd};
-use std::path::PathBuf;
 use std::process::{Child, Command};
 use std::ptr::null_mut;
 use std::sync::mpsc::{self, Receiver};
@@ -29,12 +27,7 @@ pub(crate) struct Prompt {
 impl Server {
     /// The prompt of a client connected to this server; `None`, and it says so, where there is no such client.
     pub(crate) fn prompt(&self) -> Option<Prompt> {
-        let Some(client) = find_client() else {
-            announce(
-                "skipped: no redis-cli or valkey-cli from 7.0 on beside the server or in PATH",
-            );
-            return None;
-        };
+        let client = cli::find(ASKS_SINCE)?;
         let (ours, theirs) = terminal();
         let process = Command::new(client)
             .arg("-s")
@@ -138,21 +131,4 @@ fn terminal() -> (File, OwnedFd) {
         assert_eq!(outcome, 0, "no terminal: {}", std::io::Error::last_os_error());
         (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
     }
-}
-
-fn find_client() -> Option<PathBuf> {
-    let beside = server_binary().parent().map(PathBuf::from);
-    let path = env::var_os("PATH").unwrap_or_default();
-    let folders = || beside.clone().into_iter().chain(env::split_paths(&path));
-    ["redis-cli", "valkey-cli"]
-        .iter()
-        .flat_map(|name| folders().map(move |folder| folder.join(name)))
-        .find(|client| client.is_file() && asks_the_server(client))
-}
-
-/// `redis-cli 7.0.15`
-fn asks_the_server(client: &PathBuf) -> bool {
-    let output = Command::new(client).arg("--version").output();
-    let line = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
-    line.is_ok_and(|line| version_in(&line, "-cli ").is_some_and(|version| version >= ASKS_SINCE))
 }

@@ -1,6 +1,6 @@
 //! A primary and its replica.
 
-use super::{Server, Setup, eventually};
+use super::{Server, Setup, bulk_text, eventually};
 
 /// A primary and a replica of it, in sync.
 pub(crate) fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
@@ -12,8 +12,10 @@ pub(crate) fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
 
 /// Waits until the replica has applied all that the primary has done so far.
 pub(crate) fn wait_until_in_sync(primary: &Server, replica: &Server) {
-    let field = |server: &Server, name| server.client().info_field("replication", name);
-    let wanted = offset(field(primary, "master_repl_offset"));
+    let wanted = eventually("the primary says where it is", || {
+        field(primary, "master_repl_offset").ok_or("it does not")
+    });
+    let wanted = offset(Some(wanted));
     eventually("the replica is in sync", || {
         let link = field(replica, "master_link_status");
         let reached = offset(field(replica, "slave_repl_offset"));
@@ -23,6 +25,21 @@ pub(crate) fn wait_until_in_sync(primary: &Server, replica: &Server) {
             Err(format!("link {link:?}, {reached:?} of {wanted:?}"))
         }
     });
+}
+
+/// Waits until the server is a `master`, or a `slave`.
+pub(crate) fn wait_until_it_is(server: &Server, role: &str) {
+    eventually(&format!("the server is a {role}"), || match field(server, "role") {
+        Some(seen) if seen == role => Ok(()),
+        seen => Err(seen),
+    });
+}
+
+/// `None` also where the connection ends, as all do when sentinels change a server's role.
+fn field(server: &Server, name: &str) -> Option<String> {
+    let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::to_owned)
 }
 
 fn offset(field: Option<String>) -> Option<i64> {

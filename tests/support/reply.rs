@@ -10,6 +10,15 @@ pub(crate) fn bulk(bytes: impl AsRef<[u8]>) -> Value {
     Value::BulkString(bytes.as_ref().to_vec())
 }
 
+/// What a bulk reply says, whichever kind of string the server used for it.
+pub(crate) fn bulk_text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        other => panic!("no text: {other:?}"),
+    }
+}
+
 /// An error reply, code first: `ERR owner must be …`.
 pub(crate) fn error(text: &str) -> Value {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()

@@ -11,10 +11,15 @@ impl Seed {
     pub(crate) fn announced() -> Self {
         let seed = match env::var("LEASEHOLD_SEED") {
             Ok(chosen) => chosen.parse().expect("LEASEHOLD_SEED is a number"),
-            Err(_) => u64::from(UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()),
+            Err(_) => Self::fresh().0,
         };
         announce(&format!("LEASEHOLD_SEED={seed}"));
         Self(seed)
+    }
+
+    /// A fresh seed, for what need not be repeated.
+    pub(super) fn fresh() -> Self {
+        Self(u64::from(UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()))
     }
 
     /// Another one, for another thread.

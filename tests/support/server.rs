@@ -2,14 +2,16 @@
 
 use super::client::Client;
 use super::eventually::eventually;
-use super::setup::{Setup, Transport};
+use super::ports::{free_port, free_port_of_a_node};
+use super::setup::{Kind, Setup, Transport};
 use super::tls::{Identity, Tunnel};
 use super::{Words, version};
 use redis::Value;
 use std::fs::{self, File, OpenOptions};
-use std::net::{IpAddr, Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
+use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
@@ -29,6 +31,7 @@ pub(crate) struct Server {
     port: u16,
     /// `None` while stopped, by the test.
     process: Option<Child>,
+    frozen: bool,
 }
 
 impl Server {
@@ -71,8 +74,12 @@ impl Server {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let dir = setup.dir.clone().unwrap_or_else(new_dir);
-        let port = if setup.tcp { free_port() } else { 0 };
-        let server = Self { setup, dir, id, port, process: None };
+        let port = match setup.kind {
+            Kind::Node => free_port_of_a_node(),
+            Kind::Alone | Kind::Sentinel if setup.tcp => free_port(),
+            Kind::Alone | Kind::Sentinel => 0,
+        };
+        let server = Self { setup, dir, id, port, process: None, frozen: false };
         if server.setup.transport == Transport::Tls {
             Identity::in_dir(server.dir()).create();
         }
@@ -84,10 +91,15 @@ impl Server {
     /// Runs the process until it answers, or gives up.
     fn launch(&mut self) -> Result<(), ExitStatus> {
         assert!(self.process.is_none(), "the server runs already");
+        // A file that may not get longer is to be an error for the server, as a full disk is, and not its end. It
+        // inherits what is ignored here.
+        // SAFETY: nothing is called when the signal arrives.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         // One file for all runs, and for standard error too: nothing the server says is lost.
         let log = self.open_log();
         let child = Command::new(version::server_binary())
             .arg(self.path("conf"))
+            .args((self.setup.kind == Kind::Sentinel).then_some("--sentinel"))
             .envs(self.setup.env_pairs().iter().map(|(name, value)| (name, value)))
             .stdin(File::open("/dev/null").unwrap())
             .stdout(log.try_clone().unwrap())
@@ -189,12 +201,69 @@ impl Server {
         let mut process = self.process.take().expect("the server is stopped");
         process.kill().unwrap();
         process.wait().unwrap();
+        self.frozen = false;
+    }
+
+    /// Waits until the server has ended by itself.
+    pub(crate) fn wait_until_it_ends(&mut self) {
+        let status = eventually("the server ends", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        assert!(status.code().is_some(), "it crashed, {status}:\n{}", self.log());
+    }
+
+    /// From now on no file of the server's gets longer than this, as on a disk that is full; the log neither.
+    pub(crate) fn limit_files(&mut self, bytes: u64) {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        let pid = self.pid().try_into().unwrap();
+        // SAFETY: a child that has not been waited for; the limit is read, and nothing written.
+        let done =
+            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, ptr::null_mut()) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// There is room again.
+    pub(crate) fn lift_limit(&mut self) {
+        self.limit_files(libc::RLIM_INFINITY);
+    }
+
+    /// Takes all processor time from the server, as a virtual machine that is moved does. It does not know.
+    pub(crate) fn freeze(&mut self) {
+        self.signal(libc::SIGSTOP);
+        self.frozen = true;
+    }
+
+    /// Lets a frozen server go on.
+    pub(crate) fn thaw(&mut self) {
+        self.signal(libc::SIGCONT);
+        self.frozen = false;
+    }
+
+    /// Whether it would answer.
+    pub(crate) fn is_up(&self) -> bool {
+        self.process.is_some() && !self.frozen
+    }
+
+    fn signal(&mut self, signal: i32) {
+        let pid = self.pid().try_into().unwrap();
+        // SAFETY: a child that has not been waited for, so its number is nobody else's.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", std::io::Error::last_os_error());
     }
 
     /// Starts a stopped server with the same files.
     pub(crate) fn start_again(&mut self) {
         if let Err(status) = self.launch() {
             panic!("the server gave up, {status}:\n{}", self.log());
+        }
+    }
+
+    /// The same where the server may find its files too damaged. Whether it started.
+    pub(crate) fn start_again_if_it_can(&mut self) -> bool {
+        match self.launch() {
+            Ok(()) => true,
+            Err(status) => {
+                assert!(status.code().is_some(), "it crashed, {status}:\n{}", self.log());
+                false
+            }
         }
     }
 
@@ -262,6 +331,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if self.frozen {
+            self.thaw();
+        }
         let complaint = if thread::panicking() { None } else { self.complaint() };
         if let Some(mut process) = self.process.take() {
             let _ = process.kill();
@@ -281,20 +353,4 @@ impl Drop for Server {
 
 fn new_dir() -> Arc<TempDir> {
     Arc::new(tempfile::Builder::new().prefix("leasehold-").tempdir().unwrap())
-}
-
-/// How far above a server's own port the bus of its cluster is.
-const BUS: u16 = 10_000;
-
-/// A port that is free now, and so is the one of the bus above it. Another process may take them before the
-/// server does.
-fn free_port() -> u16 {
-    for _ in 0..1_000 {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        if port.checked_add(BUS).is_some_and(|bus| TcpListener::bind(("127.0.0.1", bus)).is_ok()) {
-            return port;
-        }
-    }
-    panic!("no free port")
 }

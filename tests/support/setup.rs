@@ -3,7 +3,7 @@
 use super::clock::{self, Clock};
 use super::tls::Identity;
 use super::version::is_older_than;
-use super::{Server, caller, module};
+use super::{Server, caller, module, power};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
@@ -16,6 +16,16 @@ pub(super) enum Transport {
     Unix,
     Tcp,
     Tls,
+}
+
+/// What the process is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A server by itself, or with replicas.
+    Alone,
+    /// A node of a cluster.
+    Node,
+    Sentinel,
 }
 
 /// Built up by calls in a chain, ended by `start()` or `refuse()`.
@@ -31,6 +41,7 @@ pub(crate) struct Setup {
     everywhere: bool,
     pub(super) transport: Transport,
     pub(super) password: Option<String>,
+    pub(super) kind: Kind,
     pub(super) expects_panics: bool,
 }
 
@@ -45,6 +56,7 @@ impl Setup {
             everywhere: false,
             transport: Transport::Unix,
             password: None,
+            kind: Kind::Alone,
             expects_panics: false,
         }
     }
@@ -113,12 +125,34 @@ impl Setup {
     }
 
     pub(crate) fn replica_of(self, primary: &Server) -> Self {
-        self.config("replicaof", &format!("127.0.0.1 {}", primary.port()))
+        self.replica_through(primary.port())
+    }
+
+    /// A replica of whatever can be reached through this port, such as that of a proxy.
+    pub(crate) fn replica_through(self, port: u16) -> Self {
+        self.config("replicaof", &format!("127.0.0.1 {port}"))
+    }
+
+    /// A node of a cluster: see `cluster.rs`.
+    pub(super) fn node(mut self) -> Self {
+        self.kind = Kind::Node;
+        self.tcp().config("cluster-enabled", "yes")
+    }
+
+    /// A sentinel, which watches servers and is none: see `sentinel.rs`.
+    pub(super) fn sentinel(mut self) -> Self {
+        self.kind = Kind::Sentinel;
+        self.tcp().without_module()
     }
 
     /// Runs by a clock that the test can step.
     pub(crate) fn clock(self, clock: &Clock) -> Self {
         self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
+    }
+
+    /// Notes what it has forced to disk: see `power.rs`. Not together with a clock.
+    pub(crate) fn power_may_fail(self) -> Self {
+        self.env(clock::PRELOAD, power::shim())
     }
 
     /// Loads another module too, through which a test calls commands as modules do.

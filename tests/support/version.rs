@@ -38,11 +38,27 @@ pub(super) fn version_line() -> &'static str {
 
 /// Whether the server is older than `since`; if so, says what goes untested.
 pub(crate) fn lacks(since: (u32, u32), what: &str) -> bool {
-    let lacks = is_older_than(since);
-    if lacks {
-        announce(&format!("skipped on {}: {what} (since {}.{})", version_line(), since.0, since.1));
+    is_missing(is_older_than(since), since, what)
+}
+
+/// The version of what a product does not have.
+pub(crate) const NEVER: (u32, u32) = (u32::MAX, 0);
+
+/// The same where Redis and Valkey went different ways.
+pub(crate) fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
+    let since = if product().valkey { valkey } else { redis };
+    is_missing(product().version < since, since, what)
+}
+
+fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
+    if missing {
+        let since = match since {
+            NEVER => String::new(),
+            (major, minor) => format!(" (since {major}.{minor})"),
+        };
+        announce(&format!("skipped on {}: {what}{since}", version_line()));
     }
-    lacks
+    missing
 }
 
 /// For what only Valkey does, and by its own versions.

@@ -1,131 +1,77 @@
 //! In a cluster: a lock whose slot leaves the node is not granted there, and its waiters are sent away; nor is
-//! anybody left waiting on a node that became a replica.
+//! anybody left waiting on a node that became a replica. What becomes of the locks then is in `tests/beyond/`.
 
 use super::{LONG, Waiter, waiters};
-use crate::support::{Server, error, eventually};
+use crate::support::{
+    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
+};
 use redis::Value;
+use std::time::{Duration, Instant};
 
-const TRYAGAIN: &str = "TRYAGAIN the slot of this lock is leaving the node, ask again";
+const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
 
-struct Node {
-    server: Server,
-    id: String,
-}
-
-impl Node {
-    fn start() -> Self {
-        let server = Server::builder()
-            .tcp()
-            .config("cluster-enabled", "yes")
-            .config("cluster-node-timeout", "2000")
-            .config("cluster-require-full-coverage", "no")
-            .start();
-        let id = text(&server.cmd("CLUSTER MYID"));
-        Self { server, id }
-    }
-
-    /// Makes the two know each other.
-    fn meets(&self, other: &Self) {
-        self.server.cmd(format!("CLUSTER MEET 127.0.0.1 {}", other.server.port()));
-        for (one, other) in [(self, other), (other, self)] {
-            eventually("the nodes know each other", || {
-                let nodes = text(&one.server.cmd("CLUSTER NODES"));
-                let line = nodes.lines().find(|line| line.starts_with(&other.id));
-                match line {
-                    Some(line) if line.contains("connected") && !line.contains("handshake") => {
-                        Ok(())
-                    }
-                    _ => Err(nodes),
-                }
-            });
-        }
-    }
-
-    fn takes_all_slots(&self) {
-        let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
-        assert_eq!(self.server.cmd(format!("CLUSTER ADDSLOTS {}", slots.join(" "))), Value::Okay);
-    }
-
-    fn is_up(&self) {
-        eventually("the cluster is up", || {
-            let info = text(&self.server.cmd("CLUSTER INFO"));
-            if info.contains("cluster_state:ok") { Ok(()) } else { Err(info) }
-        });
-    }
-}
-
-fn text(reply: &Value) -> String {
-    match reply {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        other => panic!("no text: {other:?}"),
-    }
-}
+/// Sooner than the look each second.
+const SOON: Duration = Duration::from_millis(200);
 
 #[test]
 fn a_lock_whose_slot_leaves_the_node_is_not_granted_there() {
-    let (from, to) = (Node::start(), Node::start());
-    from.takes_all_slots();
-    from.meets(&to);
-    from.is_up();
-    to.is_up();
-    let mut client = from.server.client();
+    let cluster = Cluster::of(2, 0);
+    let (from, to) = (cluster.node(0), cluster.node(1));
+    let mut client = from.client();
+    let migrate = format!("MIGRATE 127.0.0.1 {} {{}} 0 5000", to.port());
     // What frees each lock while its slot is on its way out.
-    let migrate = format!("MIGRATE 127.0.0.1 {} moved 0 5000", to.server.port());
-    for (key, free) in [
-        ("moved", &*migrate),
-        ("released", "LOCK.RELEASE released alice"),
-        ("deleted", "DEL deleted"),
-        ("ended", "PEXPIRE ended 30"),
-    ] {
-        client.grant(key, "alice", LONG);
-        let mut bob = Waiter::of(&from.server, key, "bob");
-        let Value::Int(slot) = client.cmd(format!("CLUSTER KEYSLOT {key}")) else {
-            panic!("no slot")
-        };
-        to.server.cmd(format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id));
-        client.cmd(format!("CLUSTER SETSLOT {slot} MIGRATING {}", to.id));
-        bob.assert_waits(&from.server);
-        let reply = client.cmd(free);
+    for free in [&*migrate, "LOCK.RELEASE {} alice", "DEL {}", "PEXPIRE {} 30"] {
+        let slot = cluster.slot_of(0);
+        let key = slot.key("k");
+        let fence = client.grant(&key, "alice", LONG);
+        let mut bob = Waiter::of(from, &key, "bob");
+        let step = SlotMove { slot: slot.number, from: 0, to: 1 };
+        step.import(&cluster);
+        step.migrate(&cluster);
+        bob.assert_waits(from);
+        let reply = client.cmd(free.replace("{}", &key));
         assert!(!matches!(reply, Value::ServerError(_)), "{free}: {reply:?}");
         assert_eq!(bob.reply(), error(TRYAGAIN), "{free}");
         eventually("nothing of it is left", || {
-            match client.cmd(format!("CLUSTER COUNTKEYSINSLOT {slot}")) {
+            match client.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", slot.number)) {
                 Value::Int(0) => Ok(()),
                 left => Err((free, left)),
             }
         });
+        let there = to.client().pipeline(&["ASKING", &format!("LOCK.CHECK {key} alice")]);
+        let moved = free == migrate;
+        assert_eq!(there[1], if moved { Value::Int(fence as i64) } else { Value::Nil }, "{free}");
     }
-    assert_eq!(waiters(&from.server), 0);
-    let replies = to.server.client().pipeline(&["ASKING", "LOCK.CHECK moved alice"]);
-    assert!(matches!(replies[1], Value::Int(1..)), "it is held there: {replies:?}");
+    assert_eq!(waiters(from), 0);
+}
+
+#[test]
+fn a_lock_whose_slot_is_emptied_is_handed_on() {
+    if lacks_either(NEVER, (9, 0), "CLUSTER FLUSHSLOT") {
+        return;
+    }
+    let cluster = Cluster::of(1, 0);
+    let slot = cluster.slot_of(0);
+    let node = cluster.node(0);
+    let mut client = node.client();
+    client.grant(slot.key("k"), "alice", LONG);
+    let mut bob = Waiter::of(node, &slot.key("k"), "bob");
+    let flush = format!("CLUSTER FLUSHSLOT {}", slot.number);
+    assert_eq!(client.cmd(flush), Value::Okay);
+    let emptied = Instant::now();
+    bob.fence();
+    assert!(emptied.elapsed() < SOON, "after {:?}", emptied.elapsed());
 }
 
 #[test]
 fn nobody_waits_on_at_a_node_that_became_a_replica() {
-    let (primary, replica) = (Node::start(), Node::start());
-    primary.takes_all_slots();
-    primary.meets(&replica);
-    primary.is_up();
-    eventually("the replica follows", || {
-        match replica.server.cmd(format!("CLUSTER REPLICATE {}", primary.id)) {
-            Value::Okay => Ok(()),
-            other => Err(other),
-        }
-    });
-    eventually("the replica is in sync", || {
-        let link = replica.server.client().info_field("replication", "master_link_status");
-        if link.as_deref() == Some("up") { Ok(()) } else { Err(link) }
-    });
-    primary.server.client().grant("k", "alice", LONG);
-    let mut queued = ["bob", "carol"].map(|owner| Waiter::of(&primary.server, "k", owner));
-    eventually("the replica takes over", || {
-        replica.server.cmd("CLUSTER FAILOVER");
-        match replica.server.client().info_field("replication", "role").as_deref() {
-            Some("master") => Ok(()),
-            other => Err(other.map(str::to_owned)),
-        }
-    });
+    let cluster = Cluster::of(1, 1);
+    let (primary, replica) = (cluster.node(0), cluster.node(1));
+    let key = cluster.slot_of(0).key("k");
+    primary.client().grant(&key, "alice", LONG);
+    let mut queued = ["bob", "carol"].map(|owner| Waiter::of(primary, &key, owner));
+    wait_until_in_sync(primary, replica);
+    cluster.take_over(1, Takeover::Agreed);
     for waiter in &mut queued {
         match waiter.client.try_receive() {
             Ok(Value::ServerError(told)) => {
@@ -134,5 +80,5 @@ fn nobody_waits_on_at_a_node_that_became_a_replica() {
             other => panic!("it was told {other:?}"),
         }
     }
-    assert_eq!(waiters(&primary.server), 0);
+    assert_eq!(waiters(primary), 0);
 }

@@ -1,3 +1,4 @@
+mod looking;
 mod losing;
 
 use super::super::fence::Fence;

@@ -153,6 +153,20 @@ fn locks_of_one_entry_push_each_other_out() {
 }
 
 #[test]
+fn a_grant_that_may_have_been_released_elsewhere_was_neither_deleted_nor_is_its_release_late() {
+    let mut recent = Recent::new();
+    let _ = recent.granted(LOCK, &grant("a", 1, 50), NOW);
+    recent.doubt();
+    assert_eq!(recent.lateness(LOCK, &by("a"), at(60)), None);
+    assert_eq!(recent.granted(LOCK, &grant("b", 2, 50), at(20)), None);
+    assert_eq!(recent.held(at(20)), 1);
+    let vanished = recent.granted(LOCK, &grant("c", 3, 50), at(30));
+    assert_eq!(vanished, Some(Vanished { left_ms: 20 }), "of what came later it is sure");
+    let late = recent.lateness(LOCK, &by("c"), at(60));
+    assert_eq!(late, Some((ran_out(10), Telling::First)));
+}
+
+#[test]
 fn it_takes_no_memory_before_the_first_grant_and_then_a_fixed_amount() {
     let mut recent = Recent::new();
     recent.released(LOCK, fence(1));

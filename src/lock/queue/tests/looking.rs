@@ -1,0 +1,32 @@
+//! Every lock is looked at now and then, whatever happened or did not.
+
+use super::*;
+use std::collections::HashSet;
+
+#[test]
+fn each_lock_has_its_turn_to_be_looked_at() {
+    let mut queues = Queues::new();
+    for key in [b"a", b"b", b"c"] {
+        let _ = queues.join(0, key, waiter("bob", 1));
+    }
+    while queues.take_dirty().is_some() {}
+    let mut seen = HashSet::new();
+    for _ in 0..queues.queues.capacity() {
+        queues.mark_next(1);
+        seen.extend(queues.take_dirty().map(|name| name.key.to_vec()));
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    queues.mark_next(usize::MAX);
+    assert_eq!(std::iter::from_fn(|| queues.take_dirty()).count(), 3);
+}
+
+#[test]
+fn a_lock_that_was_evicted_still_was_when_all_are_looked_at() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let _ = queues.settle(0, KEY, held_by("alice", Some(in_ms(500))), NOW, &mut fences);
+    assert!(queues.mark_evicted(0, KEY));
+    queues.look_at_all();
+    let next = queues.settle(0, KEY, Stored::Nothing, NOW, &mut fences).next;
+    assert!(matches!(next, Next::Restore(_)), "{next:?}");
+}

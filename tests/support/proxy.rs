@@ -1,0 +1,194 @@
+//! A link that can be cut: a proxy between a port and whoever connects to it.
+//!
+//! ```text
+//!   replica, sentinel, client ──► proxy.port() ──► server
+//!                                    │ cut: what comes is swallowed, and the connection stays open, as when
+//!                                    │      a cable is pulled
+//!                                    │ heal: connections that lost something end, new ones pass
+//! ```
+//!
+//! Two threads a connection, each for one way.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    ToServer,
+    FromServer,
+}
+
+pub(crate) struct Proxy {
+    port: u16,
+    state: Arc<State>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct State {
+    /// Where to.
+    server: u16,
+    cut: Ways,
+    delay_micros: AtomicU64,
+    over: AtomicBool,
+    links: Mutex<Vec<Arc<Link>>>,
+}
+
+/// Something that is so one way, the other, both or neither.
+#[derive(Default)]
+struct Ways {
+    to_server: AtomicBool,
+    from_server: AtomicBool,
+}
+
+/// One connection, from end to end.
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+    /// Something was swallowed, so what follows would make no sense.
+    torn: Ways,
+}
+
+impl Proxy {
+    /// In front of this port of this machine.
+    pub(crate) fn to(server: u16) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            server,
+            cut: Ways::default(),
+            delay_micros: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            links: Mutex::default(),
+        });
+        let shared = Arc::clone(&state);
+        let acceptor = Some(thread::spawn(move || accept(&listener, &shared)));
+        Self { port, state, acceptor }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Swallows what passes, both ways.
+    pub(crate) fn cut(&self) {
+        [Way::ToServer, Way::FromServer].into_iter().for_each(|way| self.cut_one_way(way));
+    }
+
+    /// Swallows what passes this way.
+    pub(crate) fn cut_one_way(&self, way: Way) {
+        self.state.cut.of(way).store(true, SeqCst);
+    }
+
+    /// Lets everything pass again. Connections of which something was swallowed end.
+    pub(crate) fn heal(&self) {
+        for way in [Way::ToServer, Way::FromServer] {
+            self.state.cut.of(way).store(false, SeqCst);
+        }
+        self.state.end_links(|link| link.torn.either());
+    }
+
+    /// From now on whatever passes is late by so much.
+    pub(crate) fn slow(&self, delay: Duration) {
+        self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.over.store(true, SeqCst);
+        // Wakes the acceptor, which is waiting for a connection.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.state.end_links(|_| true);
+    }
+}
+
+impl Ways {
+    fn of(&self, way: Way) -> &AtomicBool {
+        match way {
+            Way::ToServer => &self.to_server,
+            Way::FromServer => &self.from_server,
+        }
+    }
+
+    fn either(&self) -> bool {
+        self.to_server.load(SeqCst) || self.from_server.load(SeqCst)
+    }
+}
+
+impl State {
+    fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_links(&self, which: impl Fn(&Link) -> bool) {
+        self.links().retain(|link| {
+            let ends = which(link);
+            if ends {
+                link.end();
+            }
+            !ends
+        });
+    }
+}
+
+impl Link {
+    fn end(&self) {
+        // It may have ended already.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    /// Passes on what comes, this way, until one end closes.
+    fn pass_on(&self, way: Way, state: &State) {
+        let (mut from, mut to) = match way {
+            Way::ToServer => (&self.client, &self.server),
+            Way::FromServer => (&self.server, &self.client),
+        };
+        let (cut, torn) = (state.cut.of(way), self.torn.of(way));
+        let mut bytes = [0; 16_384];
+        while let Ok(count @ 1..) = from.read(&mut bytes) {
+            thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
+            torn.fetch_or(cut.load(SeqCst), SeqCst);
+            if !torn.load(SeqCst) {
+                if to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            } else if !cut.load(SeqCst) {
+                // Healed just now, and the healer may not have seen the tear.
+                break;
+            }
+        }
+        // The end of a connection does not pass a cut either: the other side is left to wonder until it is healed.
+        torn.fetch_or(cut.load(SeqCst), SeqCst);
+        if !cut.load(SeqCst) {
+            state.end_links(|link| ptr::eq(link, self));
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, state: &Arc<State>) {
+    for client in listener.incoming() {
+        if state.over.load(SeqCst) {
+            return;
+        }
+        // Nobody there: whoever connected finds its connection closed.
+        let Ok(client) = client else { continue };
+        let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else { continue };
+        // Fails for one that has ended already, as its first read will.
+        let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
+        let link = Arc::new(Link { client, server, torn: Ways::default() });
+        state.links().push(Arc::clone(&link));
+        for way in [Way::ToServer, Way::FromServer] {
+            let (link, state) = (Arc::clone(&link), Arc::clone(state));
+            thread::spawn(move || link.pass_on(way, &state));
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! A slot that changes hands.
+//!
+//! By hand, in steps, which a test may leave off after any of them; the order is that of redis-cli:
+//!
+//! ```text
+//!            import          migrate            move_keys             give
+//!   to       expects it  ┊   expects it     ┊   has its keys      ┊   has the slot
+//!   from     has the slot┊   sends those on ┊   sends all on      ┊   says MOVED
+//!                        ┊   whose key has  ┊                     ┊
+//!                        ┊   left already   ┊                     ┊
+//! ```
+//!
+//! Or at once, where the server can: Redis 8.4, Valkey 9.
+
+use super::version::lacks_either;
+use super::{Client, Cluster, Node, eventually};
+use redis::Value;
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SlotMove {
+    pub(crate) slot: u16,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+}
+
+impl SlotMove {
+    /// All the steps.
+    pub(crate) fn by_hand(self, cluster: &Cluster) {
+        self.import(cluster);
+        self.migrate(cluster);
+        self.move_keys(cluster);
+        self.give(cluster);
+    }
+
+    pub(crate) fn import(self, cluster: &Cluster) {
+        let from = &cluster.node(self.from).id;
+        self.set(cluster, self.to, &format!("IMPORTING {from}"));
+    }
+
+    pub(crate) fn migrate(self, cluster: &Cluster) {
+        let to = &cluster.node(self.to).id;
+        self.set(cluster, self.from, &format!("MIGRATING {to}"));
+    }
+
+    pub(crate) fn move_keys(self, cluster: &Cluster) {
+        send_keys(self.slot, cluster.node(self.from), cluster.node(self.to));
+    }
+
+    /// Tells the new owner first, then the old one, then the others. Returns when all who are up agree.
+    pub(crate) fn give(self, cluster: &Cluster) {
+        let to = &cluster.node(self.to).id;
+        let others = (0..cluster.nodes().len()).filter(|node| ![self.to, self.from].contains(node));
+        for node in [self.to, self.from].into_iter().chain(others) {
+            // Replicas learn it from their primaries.
+            let is_primary = |client: &mut Client| {
+                client.info_field("replication", "role").as_deref() == Some("master")
+            };
+            if cluster.node(node).is_up() && is_primary(&mut cluster.node(node).client()) {
+                self.set(cluster, node, &format!("NODE {to}"));
+            }
+        }
+        cluster.wait_until_owned_by(self.slot, self.to);
+    }
+
+    /// The slot stays; keys that have moved already move back.
+    pub(crate) fn cancel(self, cluster: &Cluster) {
+        self.close(cluster, self.from);
+        send_keys(self.slot, cluster.node(self.to), cluster.node(self.from));
+        self.close(cluster, self.to);
+    }
+
+    /// This node forgets that the slot was to move.
+    pub(crate) fn close(self, cluster: &Cluster, node: usize) {
+        self.set(cluster, node, "STABLE");
+    }
+
+    /// Begins to move the slot at once.
+    pub(crate) fn begin_at_once(self, cluster: &Cluster) {
+        let Self { slot, from, to } = self;
+        let (asked, command) = if is_exported(cluster) {
+            let to = &cluster.node(to).id;
+            (from, format!("CLUSTER MIGRATESLOTS SLOTSRANGE {slot} {slot} NODE {to}"))
+        } else {
+            (to, format!("CLUSTER MIGRATION IMPORT {slot} {slot}"))
+        };
+        let reply = cluster.node(asked).cmd(&*command);
+        assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
+    }
+
+    /// Waits until what was begun at once is under way at both ends.
+    pub(crate) fn wait_until_both_are_at_it(self, cluster: &Cluster) {
+        let question = if is_exported(cluster) {
+            "CLUSTER GETSLOTMIGRATIONS"
+        } else {
+            "CLUSTER MIGRATION STATUS ALL"
+        };
+        for node in [self.from, self.to] {
+            eventually("the node is at it", || match cluster.node(node).cmd(question) {
+                Value::Array(tasks) if !tasks.is_empty() => Ok(()),
+                other => Err(other),
+            });
+        }
+    }
+
+    pub(crate) fn at_once(self, cluster: &Cluster) {
+        self.begin_at_once(cluster);
+        cluster.wait_until_owned_by(self.slot, self.to);
+    }
+
+    /// Leaves off what was begun at once.
+    pub(crate) fn cancel_at_once(self, cluster: &Cluster) {
+        let (asked, command) = if is_exported(cluster) {
+            (self.from, "CLUSTER CANCELSLOTMIGRATIONS")
+        } else {
+            (self.to, "CLUSTER MIGRATION CANCEL ALL")
+        };
+        let reply = cluster.node(asked).cmd(command);
+        assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
+    }
+
+    /// The way back.
+    pub(crate) fn back(self) -> Self {
+        Self { from: self.to, to: self.from, ..self }
+    }
+
+    fn set(self, cluster: &Cluster, node: usize, what: &str) {
+        let command = format!("CLUSTER SETSLOT {} {what}", self.slot);
+        // Valkey tells its replicas first, and gives up if one of them is slow.
+        eventually(&command, || match cluster.node(node).cmd(&*command) {
+            Value::Okay => Ok(()),
+            other => Err(other),
+        });
+    }
+}
+
+fn send_keys(slot: u16, from: &Node, to: &Node) {
+    let (mut client, port) = (from.client(), to.port().to_string());
+    let Value::Array(keys) = client.cmd(format!("CLUSTER GETKEYSINSLOT {slot} 1000")) else {
+        panic!("no list of keys")
+    };
+    for key in keys {
+        let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
+        let reply =
+            client.cmd([&b"MIGRATE"[..], b"127.0.0.1", port.as_bytes(), &key, b"0", b"5000"]);
+        // One whose lease has run out is not there to be moved.
+        let moved = matches!(&reply, Value::Okay | Value::SimpleString(_));
+        assert!(moved, "MIGRATE {}: {reply:?}", key.escape_ascii());
+    }
+}
+
+/// Whether no slot can be moved at once; says so.
+pub(crate) fn lacks_moves_at_once() -> bool {
+    lacks_either((8, 4), (9, 0), "slots that are moved at once")
+}
+
+/// Valkey has the node that gives a slot away do it, Redis the one that gets it.
+fn is_exported(cluster: &Cluster) -> bool {
+    matches!(cluster.node(0).cmd("COMMAND INFO cluster|migrateslots"), Value::Array(known)
+        if known.iter().any(|entry| *entry != Value::Nil))
+}
