@@ -22,6 +22,7 @@
 
 mod acl;
 mod acquire;
+mod beyond;
 mod check;
 mod commands;
 mod config;

@@ -1,0 +1,116 @@
+//! What `WAIT` after a grant is worth: it says how many replicas have heard of it, and not who takes over.
+
+use super::{LONG, fence};
+use crate::support::{
+    Proxy, Server, Waiter, int, is_older_than, lacks, start_pair, wait_until_in_sync,
+};
+use redis::Value;
+
+/// How long `WAIT` waits for what will not come.
+const NOT_LONG: u64 = 50;
+
+/// A primary with one replica that can be cut off.
+fn start_with_a_proxy() -> (Server, Proxy, Server) {
+    let primary = Server::builder().tcp().start();
+    let proxy = Proxy::to(primary.port());
+    let replica = Server::builder().tcp().replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    (primary, proxy, replica)
+}
+
+/// Asks for the lock and says how many replicas have heard of it then.
+fn acquire_and_wait(primary: &Server, owner: &str, replicas: u64, millis: u64) -> (u64, i64) {
+    let acquire = format!("LOCK.ACQUIRE k {owner} {LONG}");
+    let replies = primary.client().pipeline(&[&acquire, &format!("WAIT {replicas} {millis}")]);
+    match replies[1] {
+        Value::Int(heard) => (fence(&replies[0]), heard),
+        ref other => panic!("WAIT: {other:?}"),
+    }
+}
+
+#[test]
+fn a_grant_that_a_replica_has_acknowledged_is_held_when_that_replica_takes_over() {
+    let (mut primary, replica) = start_pair(Server::builder(), Server::builder());
+    let (fence, heard) = acquire_and_wait(&primary, "alice", 1, LONG);
+    assert_eq!(heard, 1);
+    primary.kill();
+    replica.cmd("REPLICAOF NO ONE");
+    assert_eq!(replica.client().check("k", "alice"), Some(fence));
+    assert_eq!(replica.client().acquire("k", "bob", LONG), None);
+}
+
+#[test]
+fn a_grant_that_no_replica_has_acknowledged_is_a_grant_all_the_same() {
+    let (primary, proxy, _replica) = start_with_a_proxy();
+    proxy.cut();
+    let (fence, heard) = acquire_and_wait(&primary, "alice", 1, NOT_LONG);
+    assert_eq!(heard, 0, "the client is told, and decides");
+    assert_eq!(primary.client().check("k", "alice"), Some(fence));
+}
+
+/// ```text
+///   primary    ACQUIRE k alice ─► fence 1, WAIT 1 ─► 1        killed
+///   replica a       └── heard ──► acknowledged                          (cannot be promoted)
+///   replica b            ╳ cut off                             promoted: ACQUIRE k bob ─► fence 2
+/// ```
+#[test]
+fn a_grant_that_one_replica_has_acknowledged_is_given_again_when_another_one_takes_over() {
+    let (mut primary, proxy, b) = start_with_a_proxy();
+    let mut a = Server::builder().replica_of(&primary).start();
+    wait_until_in_sync(&primary, &a);
+    proxy.cut();
+    let (alices, heard) = acquire_and_wait(&primary, "alice", 1, LONG);
+    assert_eq!(heard, 1, "as many as were asked for");
+    primary.kill();
+    assert_eq!(a.client().check("k", "alice"), Some(alices));
+    a.freeze();
+    b.cmd("REPLICAOF NO ONE");
+    let bobs = b.client().grant("k", "bob", LONG);
+    assert!(bobs > alices, "two hold the lock, and the store can tell who came later");
+}
+
+#[test]
+fn waiting_for_all_replicas_tells_that_one_has_not_heard() {
+    let (primary, proxy, _b) = start_with_a_proxy();
+    let a = Server::builder().replica_of(&primary).start();
+    wait_until_in_sync(&primary, &a);
+    proxy.cut();
+    let (_, heard) = acquire_and_wait(&primary, "alice", 2, NOT_LONG);
+    assert_eq!(heard, 1);
+}
+
+/// The grant was made on behalf of whoever released the lock.
+#[test]
+fn who_was_granted_a_lock_while_waiting_learns_as_well_whether_a_replica_has_heard_of_it() {
+    let (primary, proxy, replica) = start_with_a_proxy();
+    let wait = |waiter: &mut Waiter, millis: u64| {
+        if is_older_than((7, 0)) {
+            // There `WAIT` is about what was done when the client's last command began, not when it was answered.
+            waiter.client.cmd("LOCK.INFO k");
+        }
+        waiter.client.cmd(format!("WAIT 1 {millis}"))
+    };
+    primary.client().grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&primary, "k", "bob");
+    let mut carol = Waiter::of(&primary, "k", "carol");
+    assert!(primary.client().release("k", "alice"));
+    let bobs = bob.fence();
+    assert_eq!(wait(&mut bob, LONG), int(1));
+    assert_eq!(replica.client().check("k", "bob"), Some(bobs));
+    proxy.cut();
+    assert!(primary.client().release("k", "bob"));
+    carol.fence();
+    assert_eq!(wait(&mut carol, NOT_LONG), int(0));
+}
+
+#[test]
+fn a_grant_that_was_synced_to_disk_is_known_to_be() {
+    if lacks((7, 2), "WAITAOF") {
+        return;
+    }
+    let server = Server::builder().config("appendonly", "yes").start();
+    let acquire = format!("LOCK.ACQUIRE k alice {LONG}");
+    let replies = server.client().pipeline(&[&acquire, &format!("WAITAOF 1 0 {LONG}")]);
+    assert!(matches!(replies[0], Value::Int(_)), "{replies:?}");
+    assert_eq!(replies[1], Value::Array(vec![int(1), int(0)]));
+}

@@ -1,0 +1,285 @@
+//! What replicas say of locks, and that replicas of replicas, with the module or without, hold what their primary holds.
+
+use super::LONG;
+use crate::support::{
+    Client, Clock, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, bulk_text, clock,
+    deadline, error, eventually, misplaces_clients, short_or_long, start_pair, wait_until_in_sync,
+};
+use redis::Value;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// What changes a lock, and waiting for it.
+const CHANGES: [&str; 5] = [
+    "LOCK.ACQUIRE free bob 60000",
+    "LOCK.ACQUIRE k alice 90000",
+    "LOCK.ACQUIRE k carol 60000 BLOCK 0",
+    "LOCK.RELEASE k alice",
+    "LOCK.EXTEND k alice 90000",
+];
+
+fn empty() -> Value {
+    Value::Array(Vec::new())
+}
+
+/// What a replica says of a lock that the primary gave to alice, and for which somebody waits there.
+#[track_caller]
+fn assert_tells_of_alice(client: &mut Client, primary: &mut Client, key: &str) {
+    let there = primary.info(key).unwrap();
+    let here = client.info(key).unwrap();
+    assert_eq!(
+        (here.owner, here.fence, here.deadline),
+        (b"alice".into(), there.fence, there.deadline)
+    );
+    assert!((1..=there.ttl).contains(&here.ttl), "{} of {}", here.ttl, there.ttl);
+    assert_eq!((there.waiters, here.waiters), (1, 0));
+    assert_eq!(client.cmd(format!("LOCK.WAITERS {key}")), empty());
+    assert_eq!(client.check(key, "alice"), Some(there.fence));
+    assert_eq!(client.check(key, "bob"), None);
+}
+
+/// What it says of itself: nothing that happened at its primary.
+#[track_caller]
+fn assert_tells_of_itself(client: &mut Client) {
+    assert_eq!(client.cmd("LOCK.TOP"), empty());
+    assert_eq!(client.cmd("LOCK.LOG"), empty());
+    for counter in ["held", "waiters", "grants"] {
+        assert_eq!(client.counter(counter), 0, "{counter}");
+    }
+}
+
+#[test]
+fn a_replica_tells_who_holds_a_lock_and_nothing_of_who_waits() {
+    let (primary, replica) = start_pair(Server::builder(), Server::builder());
+    primary.client().grant("k", "alice", LONG);
+    let _bob = Waiter::of(&primary, "k", "bob");
+    wait_until_in_sync(&primary, &replica);
+    let (mut client, before) = (replica.client(), Snapshot::of(&replica));
+    assert_tells_of_alice(&mut client, &mut primary.client(), "k");
+    assert_eq!(client.info("free"), None);
+    assert_tells_of_itself(&mut client);
+    for change in CHANGES {
+        assert_eq!(client.cmd(change), error(READONLY), "{change}");
+    }
+    assert_eq!(Snapshot::of(&replica), before);
+}
+
+#[test]
+fn a_replica_in_a_cluster_tells_it_to_those_who_say_that_they_only_read() {
+    let cluster = Cluster::of(1, 1);
+    let (primary, replica) = (cluster.node(0), cluster.node(1));
+    primary.client().grant("k", "alice", LONG);
+    let _bob = Waiter::of(primary, "k", "bob");
+    wait_until_in_sync(primary, replica);
+    let mut client = replica.client();
+    let moved = client.cmd("GET k");
+    assert!(matches!(&moved, Value::ServerError(told) if told.code() == "MOVED"), "{moved:?}");
+    let questions = ["LOCK.INFO k", "LOCK.CHECK k alice", "LOCK.WAITERS k"];
+    for question in questions {
+        assert_eq!(client.cmd(question), moved, "{question}");
+    }
+    assert_tells_of_itself(&mut client);
+    assert_eq!(client.cmd("READONLY"), Value::Okay);
+    assert_tells_of_alice(&mut client, &mut primary.client(), "k");
+    assert_tells_of_itself(&mut client);
+    for change in CHANGES.into_iter().filter(|change| change.contains(" k ")) {
+        assert_eq!(client.cmd(change), moved, "{change}");
+    }
+}
+
+/// The lease has run out, and the primary, which alone deletes keys, has not said so.
+fn is_free_although_its_key_is_there(replica: &Server, deadline: i64) {
+    let mut client = replica.client();
+    // Long enough for the primary to have said so, if it could.
+    eventually("the lease ran out a while ago", || match client.now() {
+        now if now > deadline + 200 => Ok(()),
+        now => Err(now),
+    });
+    assert_eq!(client.cmd("GET k"), Value::Nil);
+    assert_eq!(client.cmd("DBSIZE"), Value::Int(1), "its key is in memory");
+    assert_eq!(client.info("k"), None);
+    assert_eq!(client.check("k", "alice"), None);
+    assert_eq!(client.cmd("LOCK.WAITERS k"), empty());
+    assert_eq!(client.cmd("DBSIZE"), Value::Int(1), "nobody deleted it");
+}
+
+#[test]
+fn a_lock_whose_lease_ran_out_is_free_on_a_replica_that_its_primary_cannot_reach() {
+    let primary = Server::builder().tcp().start();
+    let proxy = Proxy::to(primary.port());
+    let replica = Server::builder().replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    primary.client().grant("k", "alice", 100);
+    let deadline = deadline(&mut primary.client(), b"k");
+    wait_until_in_sync(&primary, &replica);
+    proxy.cut_one_way(Way::FromServer);
+    is_free_although_its_key_is_there(&replica, deadline);
+    proxy.heal();
+    let mut client = replica.client();
+    eventually("its key is deleted", || match client.cmd("DBSIZE") {
+        Value::Int(0) => Ok(()),
+        other => Err(other),
+    });
+}
+
+#[test]
+fn a_lock_whose_lease_ran_out_is_free_on_a_replica_whose_primary_stands_still() {
+    let (mut primary, replica) = start_pair(Server::builder(), Server::builder());
+    primary.client().grant("k", "alice", 100);
+    let deadline = deadline(&mut primary.client(), b"k");
+    wait_until_in_sync(&primary, &replica);
+    primary.freeze();
+    is_free_although_its_key_is_there(&replica, deadline);
+    primary.thaw();
+}
+
+#[test]
+fn a_writable_replica_grants_what_is_free_there_and_lets_nobody_wait() {
+    let primary = Server::builder().tcp().start();
+    let proxy = Proxy::to(primary.port());
+    let setup = Server::builder().config("replica-read-only", "no");
+    let replica = setup.replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    let first = primary.client().grant("k", "alice", LONG);
+    wait_until_in_sync(&primary, &replica);
+    let mut client = replica.client();
+    assert_eq!(client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0"), Value::Nil);
+    assert!(client.release("k", "alice"));
+    let second = client.grant("k", "bob", LONG);
+    assert!(second > first);
+    // The primary knows nothing of it, and has the last word.
+    assert!(primary.client().extend("k", "alice", 100));
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
+    proxy.cut_one_way(Way::FromServer);
+    eventually("the lease runs out", || match client.info("k") {
+        None => Ok(()),
+        held => Err(held),
+    });
+    assert!(client.grant("k", "carol", LONG) > second);
+}
+
+/// Wants four locks, some of which it keeps in the end. Waits for them, so most grants are hand-offs. The highest fence.
+fn contend(primary: &Server) -> u64 {
+    let mut seed = Seed::announced();
+    let highest = AtomicU64::new(0);
+    let lasts = short_or_long(Duration::from_millis(500), Duration::from_secs(10));
+    thread::scope(|scope| {
+        for worker in 0..8 {
+            let (mut client, mut seed, highest) = (primary.client(), seed.fork(), &highest);
+            scope.spawn(move || {
+                let begun = Instant::now();
+                while begun.elapsed() < lasts {
+                    let lock = *seed.pick(&["a", "b", "c", "d"]);
+                    let ttl = *seed.pick(&["3", "60000"]);
+                    let request = format!("LOCK.ACQUIRE {lock} {worker} {ttl} BLOCK 1000");
+                    let Value::Int(fence) = client.cmd(request) else { continue };
+                    highest.fetch_max(fence.try_into().unwrap(), SeqCst);
+                    match seed.below(8) {
+                        0 => drop(client.cmd(format!("DEL {lock}"))),
+                        1 => drop(client.extend(lock, worker.to_string(), LONG)),
+                        _ => {}
+                    }
+                    client.release(lock, worker.to_string());
+                }
+            });
+        }
+    });
+    let mut client = primary.client();
+    for lock in ["a", "b"] {
+        highest.fetch_max(client.grant(lock, "keeper", LONG), SeqCst);
+    }
+    assert!(client.counter("hand_offs") > 100, "hardly anything was handed off");
+    highest.into_inner()
+}
+
+/// A primary, a replica of it, and a replica of that one.
+fn chain(middle: Setup, last: Setup) -> [Server; 3] {
+    let (primary, middle) = start_pair(Server::builder(), middle.tcp());
+    let last = last.replica_of(&middle).start();
+    wait_until_in_sync(&middle, &last);
+    [primary, middle, last]
+}
+
+#[track_caller]
+fn assert_equal([primary, middle, last]: &[Server; 3]) {
+    wait_until_in_sync(primary, middle);
+    wait_until_in_sync(primary, last);
+    let truth = Snapshot::of(primary);
+    assert_eq!(truth.len(), 2);
+    assert_eq!(Snapshot::of(middle), truth, "in the middle");
+    assert_eq!(Snapshot::of(last), truth, "at the end");
+}
+
+fn promote(replica: &Server) {
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+}
+
+#[test]
+fn a_chain_of_replicas_holds_what_its_primary_holds_while_locks_are_handed_off() {
+    let chain = chain(Server::builder(), Server::builder());
+    for _ in 0..short_or_long(2, 20) {
+        contend(&chain[0]);
+        assert_equal(&chain);
+        for key in ["a", "b"] {
+            let mut client = chain[0].client();
+            assert!(client.release(key, "keeper"));
+        }
+    }
+}
+
+/// Whatever the clocks say: the last one heard of the grants, through the one in the middle.
+fn fences_grow_along_a_chain(middle: Setup, promote_the_middle: bool) {
+    if misplaces_clients() {
+        return;
+    }
+    let mut behind = Clock::new();
+    behind.step_back(2 * clock::HOUR);
+    let chain = chain(middle, Server::builder().clock(&behind));
+    let mut highest = contend(&chain[0]);
+    assert_equal(&chain);
+    let [mut primary, mut middle, last] = chain;
+    primary.kill();
+    if promote_the_middle {
+        promote(&middle);
+        let mut client = middle.client();
+        assert!(client.grant("c", "alice", LONG) > highest);
+        assert!(client.release("c", "alice"));
+        highest = client.grant("d", "alice", LONG);
+        wait_until_in_sync(&middle, &last);
+    }
+    middle.kill();
+    promote(&last);
+    let mut client = last.client();
+    assert!(client.check("a", "keeper").is_some(), "it is still held");
+    for lock in ["c", "new"] {
+        assert!(client.grant(lock, "zoe", LONG) > highest, "{lock}");
+    }
+    assert!(client.release("a", "keeper"));
+    assert!(client.grant("a", "zoe", LONG) > highest);
+}
+
+#[test]
+fn fences_grow_when_the_middle_of_a_chain_takes_over_and_then_its_end() {
+    let mut behind = Clock::new();
+    behind.step_back(clock::HOUR);
+    fences_grow_along_a_chain(Server::builder().clock(&behind), true);
+}
+
+#[test]
+fn fences_grow_when_the_end_of_a_chain_takes_over_whose_middle_has_no_module() {
+    fences_grow_along_a_chain(Server::builder().without_module(), false);
+}
+
+#[test]
+fn replicas_without_the_module_hold_what_their_primary_holds_while_locks_are_handed_off() {
+    let without = || Server::builder().without_module();
+    let chain = chain(without(), without());
+    contend(&chain[0]);
+    assert_equal(&chain);
+    let known = bulk_text(&chain[1].cmd("INFO modules"));
+    assert!(!known.contains("leasehold"), "{known}");
+}
