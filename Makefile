@@ -12,6 +12,10 @@ MODULE := $(TARGET_DIR)/release/libleasehold.$(if $(filter Darwin,$(shell uname)
 # What runs with the file that users load too, besides the build for debugging.
 RELEASE_TESTS := load:: a_hand_off_takes
 
+# What is about replicas, Sentinel, Cluster, and about faults.
+CLUSTER_TESTS := beyond:: faults:: harness_topology:: promotion:: quarantine:: replication:: restarts::
+FIGURES := $(TARGET_DIR)/figures
+
 export PORT
 # One name for the user, another for the tests: a server given to make is the one the tests start.
 ifdef SERVER
@@ -19,10 +23,10 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help setup build run cli test servers test-all measure lint verify fix clean
+.PHONY: help setup build run cli test test-cluster soak servers test-all measure lint verify fix clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=7777 chooses another port for run and cli (default 6379)."
 	@echo "  SERVER=/path/to/valkey-server chooses another server for run and test."
@@ -45,6 +49,16 @@ test: build ## Run all tests: units, then real servers (SERVER=)
 	@scripts/setup openssl
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
 	cargo test --locked
+
+test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
+	@rm -f $(FIGURES)
+	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
+	@sort $(FIGURES)
+
+soak: build ## The same for as long as it takes to be sure: more than an hour (SERVER=)
+	@rm -f $(FIGURES)
+	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
+	@sort $(FIGURES)
 
 servers: setup ## Fetch every supported version of Redis and Valkey into servers/
 	@scripts/servers

@@ -29,6 +29,7 @@ mod config;
 mod contexts;
 mod docs;
 mod extend;
+mod faults;
 mod fencing;
 mod foreign;
 mod harness;

@@ -1,0 +1,193 @@
+//! The disk is full, and has room again later.
+//!
+//! A server that cannot write its append-only file, or save, refuses what clients want to write. What it would write on
+//! its own account it must not either: a grant is as good as the file that it is in.
+
+use super::LONG;
+use super::book::Book;
+use super::busy;
+use crate::support::{Client, Seed, Server, Setup, Waiter, aof, deadline, eventually, lacks};
+use redis::Value;
+use std::fs;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
+/// More than the server waits until it asks again whether it may write.
+const LONG_ENOUGH_MILLIS: i64 = 300;
+
+fn is_refused(reply: &Value) -> bool {
+    matches!(reply, Value::ServerError(error) if error.code() == "MISCONF")
+}
+
+fn wait_until_refused(client: &mut Client) {
+    eventually("writes are refused", || match client.cmd("SET something else") {
+        reply if is_refused(&reply) => Ok(()),
+        other => Err(other),
+    });
+}
+
+/// Leaves the append-only file a few bytes: the next command is written by half.
+fn fill(server: &mut Server) {
+    let length = fs::metadata(aof::current_file(server)).unwrap().len();
+    server.limit_files(length + 10);
+}
+
+#[track_caller]
+fn assert_refused(client: &mut Client) {
+    for command in [
+        "LOCK.ACQUIRE free zoe 60000",
+        "LOCK.ACQUIRE free zoe 60000 BLOCK 0",
+        "LOCK.ACQUIRE held alice 60000",
+        "LOCK.EXTEND held alice 90000",
+        "LOCK.RELEASE held alice",
+    ] {
+        let reply = client.cmd(command);
+        assert!(is_refused(&reply), "{command}: {reply:?}");
+    }
+    assert_eq!(client.info("free"), None);
+}
+
+/// Leases run out and patience ends while `fail` keeps the server from writing; nobody is granted anything until it has
+/// been mended.
+fn nothing_is_handed_on(
+    server: &mut Server,
+    fail: impl Fn(&mut Server),
+    mend: impl Fn(&mut Server),
+) -> [(&'static str, &'static str, u64); 2] {
+    let mut client = server.client();
+    let held = client.grant("held", "alice", LONG);
+    let until = deadline(&mut client, b"held");
+    client.grant("short", "alice", 400);
+    let short_until = deadline(&mut client, b"short");
+    let mut bob = Waiter::of(server, "short", "bob");
+    let mut carol = Waiter::of(server, "held", "carol");
+    let mut dave = Waiter::sends(server, "LOCK.ACQUIRE held dave 60000 BLOCK 500");
+    fail(server);
+    wait_until_refused(&mut client);
+    assert_refused(&mut client);
+    eventually("the short lease has been over for a while", || match client.now() {
+        now if now > short_until + LONG_ENOUGH_MILLIS => Ok(()),
+        now => Err(now),
+    });
+    assert_eq!(client.info("short"), None);
+    assert_eq!(dave.reply(), Value::Nil, "patience ends all the same");
+    bob.assert_waits(server);
+    carol.assert_waits(server);
+    assert_eq!(client.check("held", "alice"), Some(held), "who holds a lock holds it still");
+    assert_eq!(deadline(&mut client, b"held"), until);
+    assert!(is_refused(&client.cmd("SET something else")), "all that happened meanwhile");
+
+    mend(server);
+    let bobs = bob.fence();
+    assert!(client.release("held", "alice"));
+    let carols = carol.fence();
+    assert!(held < bobs && bobs < carols);
+    [("short", "bob", bobs), ("held", "carol", carols)]
+}
+
+#[test]
+fn while_the_disk_is_full_nothing_is_granted_nor_handed_on() {
+    if lacks((7, 0), "hand-offs that heed refused writes") {
+        return;
+    }
+    let setup = Server::builder().config("appendonly", "yes").config("appendfsync", "everysec");
+    let mut server = setup.start();
+    let granted = nothing_is_handed_on(&mut server, fill, Server::lift_limit);
+    server.kill();
+    server.start_again();
+    for (lock, owner, fence) in granted {
+        assert_eq!(server.client().check(lock, owner), Some(fence));
+    }
+}
+
+#[test]
+fn while_the_disk_is_full_every_command_is_refused_and_none_half_done() {
+    let setup = Server::builder().config("appendonly", "yes").config("appendfsync", "everysec");
+    let mut server = setup.start();
+    let mut client = server.client();
+    let held = client.grant("held", "alice", LONG);
+    fill(&mut server);
+    wait_until_refused(&mut client);
+    assert_refused(&mut client);
+    server.lift_limit();
+    eventually("there is room again", || match client.cmd("LOCK.ACQUIRE free zoe 60000") {
+        Value::Int(_) => Ok(()),
+        refused => Err(refused),
+    });
+    assert!(client.release("held", "alice"));
+    assert!(client.grant("held", "zoe", LONG) > held);
+    server.kill();
+    server.start_again();
+    let mut client = server.client();
+    assert!(client.check("held", "zoe").is_some() && client.check("free", "zoe").is_some());
+}
+
+#[test]
+fn after_an_end_for_want_of_room_every_answered_grant_is_held() {
+    let setup = Server::builder().config("appendonly", "yes").config("appendfsync", "always");
+    let mut server = setup.start();
+    let (mut seed, mut book) = (Seed::announced(), Book::default());
+    for _ in 0..5 {
+        let over = AtomicBool::new(false);
+        let room = 1_000 + seed.below(20_000) as u64;
+        let grants = thread::scope(|scope| {
+            let work = busy::start(scope, &server, 6, &mut seed, &over);
+            let length = fs::metadata(aof::current_file(&server)).unwrap().len();
+            server.limit_files(length + room);
+            server.wait_until_it_ends();
+            work.finish()
+        });
+        let wrong = book.take_down(&grants);
+        assert!(wrong.is_empty(), "{wrong:#?}");
+        server.start_again();
+        let mut client = server.client();
+        book.compare(&grants, &mut client).assert_nothing_lost();
+        busy::let_go(&mut client);
+    }
+    assert!(book.answered > 100, "hardly anything happened: {}", book.answered);
+}
+
+fn saving(setup: Setup) -> Setup {
+    setup.config("save", "3600 1000000").config("stop-writes-on-bgsave-error", "yes")
+}
+
+fn save_until(server: &Server, status: &str) {
+    let mut client = server.client();
+    eventually(&format!("saving ends with {status}"), || {
+        client.cmd("BGSAVE");
+        match client.info_field("persistence", "rdb_last_bgsave_status") {
+            Some(seen) if seen == status => Ok(()),
+            seen => Err(seen),
+        }
+    });
+}
+
+#[test]
+fn while_saving_fails_nothing_is_granted_nor_handed_on() {
+    if lacks((7, 0), "hand-offs that heed refused writes") {
+        return;
+    }
+    let mut server = saving(Server::builder()).start();
+    let fail = |server: &mut Server| {
+        server.limit_files(10);
+        save_until(server, "err");
+    };
+    let mend = |server: &mut Server| {
+        server.lift_limit();
+        save_until(server, "ok");
+    };
+    nothing_is_handed_on(&mut server, fail, mend);
+}
+
+#[test]
+fn while_saving_fails_and_nobody_minds_locks_are_handed_on() {
+    let mut server = saving(Server::builder()).config("stop-writes-on-bgsave-error", "no").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    server.limit_files(10);
+    save_until(&server, "err");
+    assert!(client.release("k", "alice"));
+    bob.fence();
+    server.lift_limit();
+}

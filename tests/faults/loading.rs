@@ -1,0 +1,367 @@
+//! A replica loads what its primary sends it, without a file in between: into nothing, or beside what it has, which it
+//! goes on serving (`repl-diskless-load swapdb`).
+
+use super::LONG;
+use super::book::Book;
+use super::busy;
+use crate::support::{
+    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, bulk_text, error, eventually, field, int,
+    is_older_than, lacks, lacks_setting, wait_until_in_sync,
+};
+use redis::Value;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+use std::time::Duration;
+
+/// So much data, and so long until each key is sent, that there is time to look around while it is loaded.
+const FILLER: &str = "DEBUG POPULATE 1500 filler 4000";
+const SAVE_DELAY_MICROS: &str = "400";
+
+/// By how much a replica's clock is behind: less than the usual margin.
+const BEHIND: Duration = Duration::from_secs(4);
+
+struct Pair {
+    primary: Server,
+    replica: Server,
+    /// Between the two.
+    proxy: Proxy,
+}
+
+impl Pair {
+    /// Not connected yet.
+    fn with(primary: Setup, replica: Setup) -> Self {
+        let primary = primary
+            .tcp()
+            .config("repl-diskless-sync", "yes")
+            .config("repl-diskless-sync-delay", "0")
+            // The filler is as long in the stream as in memory.
+            .config("rdbcompression", "no")
+            .config("repl-backlog-size", "16kb")
+            .start();
+        assert_eq!(primary.cmd(FILLER), Value::Okay);
+        let proxy = Proxy::to(primary.port());
+        let replica = match is_older_than((7, 0)) {
+            true => replica,
+            // Others have their turn more often.
+            false => replica.config("loading-process-events-interval-bytes", "1024"),
+        };
+        Self { primary, replica: replica.start(), proxy }
+    }
+
+    /// The replica has all that the primary has.
+    fn joined(self) -> Self {
+        self.follow();
+        wait_until_in_sync(&self.primary, &self.replica);
+        self
+    }
+
+    fn follow(&self) {
+        let follow = format!("REPLICAOF 127.0.0.1 {}", self.proxy.port());
+        assert_eq!(self.replica.cmd(follow), Value::Okay);
+    }
+
+    /// From now on the primary sends its data slowly.
+    fn slow(&self) {
+        let slow = format!("CONFIG SET rdb-key-save-delay {SAVE_DELAY_MICROS}");
+        assert_eq!(self.primary.cmd(slow), Value::Okay);
+    }
+
+    /// The replica has lost its primary, and does not find it again.
+    fn parted(&self) {
+        self.proxy.cut();
+        self.primary.cmd("CLIENT KILL TYPE replica");
+    }
+
+    /// So much has happened that the replica, once it finds its primary again, must load everything.
+    fn found_again_too_late(&self) {
+        let mut client = self.primary.client();
+        let much = "x".repeat(60_000);
+        for number in 0..40 {
+            assert_eq!(client.cmd(["SET", &format!("much{number}"), &much]), Value::Okay);
+        }
+        self.slow();
+        self.proxy.heal();
+    }
+
+    fn wait_until_it_loads(&self) {
+        let mut client = self.replica.client();
+        eventually("the replica loads", || match state(&mut client) {
+            State::Ready => Err(client.info_text("replication")),
+            _ => Ok(()),
+        });
+    }
+
+    /// The replica is made the primary; whatever it grants is above all fences.
+    #[track_caller]
+    fn is_promoted_and_goes_on_above(&self, highest: u64) {
+        let mut client = self.replica.client();
+        if !is_older_than((7, 0)) {
+            assert_eq!(client.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
+        }
+        assert_eq!(client.cmd("REPLICAOF NO ONE"), Value::Okay);
+        for lock in ["held", "gone", "new", "another"] {
+            if let Some(info) = client.info(lock) {
+                assert!(client.release(lock, info.owner));
+            }
+            let fence = client.grant(lock, "zoe", LONG);
+            assert!(fence > highest, "{lock}: {fence} is not above {highest}");
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Ready,
+    /// Into nothing: nobody is answered.
+    Loads,
+    /// Beside what it has.
+    LoadsBeside,
+}
+
+fn state(client: &mut Client) -> State {
+    state_in(&client.info_text("persistence"))
+}
+
+fn state_in(text: &str) -> State {
+    let is = |field: &str| text.lines().any(|line| line == field);
+    match (is("loading:1"), is("async_loading:1")) {
+        (_, true) => State::LoadsBeside,
+        (true, false) => State::Loads,
+        (false, false) => State::Ready,
+    }
+}
+
+/// The replies to all commands at one moment, and the state at that moment.
+fn look(client: &mut Client, commands: &[&str]) -> (State, Vec<Value>) {
+    // Sent in one go, they are executed in one go.
+    let mut replies = client.pipeline(&[commands, &["INFO persistence"]].concat());
+    let state = state_in(&bulk_text(&replies.pop().unwrap()));
+    (state, replies)
+}
+
+/// `held` stays so; `gone` and `new` are for what happens while the two are parted.
+fn some_locks(primary: &Server) -> [u64; 2] {
+    let mut client = primary.client();
+    [client.grant("held", "alice", LONG), client.grant("gone", "alice", LONG)]
+}
+
+/// While the two are parted; the highest fence that was told.
+fn things_change(primary: &Server) -> u64 {
+    let mut client = primary.client();
+    assert!(client.release("gone", "alice"));
+    for _ in 0..20 {
+        client.grant("another", "bob", LONG);
+        assert!(client.release("another", "bob"));
+    }
+    client.grant("new", "bob", LONG)
+}
+
+fn assert_nobody_is_answered_while_it_loads(how: &str) {
+    let replica = Server::builder().config("repl-diskless-load", how);
+    let pair = Pair::with(Server::builder(), replica);
+    some_locks(&pair.primary);
+    // There is something to throw away where that is done first.
+    if how == "flush-before-load" {
+        pair.replica.client().grant("old", "alice", LONG);
+    }
+    pair.slow();
+    pair.follow();
+    pair.wait_until_it_loads();
+    let mut client = pair.replica.client();
+    let mut looks = 0;
+    loop {
+        let (state, replies) = look(
+            &mut client,
+            &[
+                "GET held",
+                "LOCK.INFO held",
+                "LOCK.CHECK held alice",
+                "LOCK.WAITERS held",
+                "LOCK.ACQUIRE free bob 60000 BLOCK 0",
+                "LOCK.EXTEND held alice 60000",
+                "LOCK.RELEASE held alice",
+            ],
+        );
+        if state == State::Ready {
+            break;
+        }
+        looks += 1;
+        let code = |reply: &Value| match reply {
+            Value::ServerError(error) => error.code().to_owned(),
+            other => panic!("{how}: {other:?}"),
+        };
+        let codes: Vec<_> = replies.iter().map(code).collect();
+        let (reads, writes) = codes.split_at(4);
+        assert!(reads.iter().all(|code| code == "LOADING"), "{how}: {codes:?}");
+        let refusals = ["LOADING", "READONLY"];
+        assert!(writes.iter().all(|code| refusals.contains(&&**code)), "{how}: {codes:?}");
+    }
+    assert!(looks > 0, "it was too fast");
+    wait_until_in_sync(&pair.primary, &pair.replica);
+    assert_eq!(Snapshot::of(&pair.replica), Snapshot::of(&pair.primary));
+}
+
+#[test]
+fn nobody_is_answered_while_a_replica_loads_into_nothing() {
+    assert_nobody_is_answered_while_it_loads("on-empty-db");
+}
+
+#[test]
+fn nobody_is_answered_while_a_replica_that_threw_its_data_away_loads() {
+    if lacks_setting("repl-diskless-load", "flush-before-load", "loading after a flush") {
+        return;
+    }
+    assert_nobody_is_answered_while_it_loads("flush-before-load");
+}
+
+fn beside() -> Setup {
+    Server::builder().config("repl-diskless-load", "swapdb")
+}
+
+const READONLY: &str = "READONLY You can't write against a read only replica.";
+
+/// What `GET` says of a lock is what our commands say.
+#[track_caller]
+fn assert_one_truth(replies: &[Value], owner: &str, fence: Option<u64>) {
+    let [get, info, check, waiters] = replies else { panic!("{replies:?}") };
+    let value = fence.map(|fence| Value::BulkString(format!("{fence}:{owner}").into_bytes()));
+    assert_eq!(*get, value.unwrap_or(Value::Nil));
+    match fence {
+        Some(fence) => {
+            assert_eq!(field(info, "fence"), Some(&int(fence)));
+            assert_eq!(*check, int(fence));
+        }
+        None => assert_eq!((info, check), (&Value::Nil, &Value::Nil)),
+    }
+    assert_eq!(*waiters, Value::Array(vec![]));
+}
+
+#[test]
+fn a_replica_that_loads_beside_its_data_answers_from_that_and_then_equals_its_busy_primary() {
+    if lacks((7, 0), "serving the old data while new data is loaded") {
+        return;
+    }
+    let mut seed = Seed::announced();
+    let pair = Pair::with(Server::builder(), beside());
+    let [held, gone] = some_locks(&pair.primary);
+    let pair = pair.joined();
+    pair.parted();
+    things_change(&pair.primary);
+    let over = AtomicBool::new(false);
+    let grants = thread::scope(|scope| {
+        let work = busy::start(scope, &pair.primary, 6, &mut seed, &over);
+        pair.found_again_too_late();
+        pair.wait_until_it_loads();
+        let mut client = pair.replica.client();
+        let mut looks = 0;
+        loop {
+            let of = |lock: &str, owner: &str| {
+                [
+                    format!("GET {lock}"),
+                    format!("LOCK.INFO {lock}"),
+                    format!("LOCK.CHECK {lock} {owner}"),
+                    format!("LOCK.WAITERS {lock}"),
+                ]
+            };
+            let mut commands =
+                [of("held", "alice"), of("gone", "alice"), of("new", "bob")].concat();
+            let writes =
+                ["ACQUIRE free zoe 60000", "RELEASE held alice", "EXTEND held alice 60000"];
+            commands.extend(writes.map(|write| format!("LOCK.{write}")));
+            let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+            let (state, replies) = look(&mut client, &commands);
+            if state != State::LoadsBeside {
+                break;
+            }
+            looks += 1;
+            assert_one_truth(&replies[..4], "alice", Some(held));
+            assert_one_truth(&replies[4..8], "alice", Some(gone));
+            assert_one_truth(&replies[8..12], "bob", None);
+            assert!(replies[12..].iter().all(|reply| *reply == error(READONLY)), "{replies:?}");
+        }
+        assert!(looks > 0, "it was too fast");
+        work.finish()
+    });
+    let mut book = Book::default();
+    let wrong = book.take_down(&grants);
+    assert!(wrong.is_empty() && book.answered > 100, "{} grants: {wrong:#?}", book.answered);
+    let mut client = pair.primary.client();
+    let latest = client.now() + 1_000;
+    eventually("the short leases are over", || match client.now() {
+        now if now > latest => Ok(()),
+        now => Err(now),
+    });
+    wait_until_in_sync(&pair.primary, &pair.replica);
+    assert_eq!(Snapshot::of(&pair.replica), Snapshot::of(&pair.primary));
+    book.compare(&grants, &mut pair.replica.client()).assert_nothing_lost();
+}
+
+/// The clock of the replica is behind, and the fences of the primary are not ahead of its own clock. The replica has the
+/// usual margin when it is promoted; before, where that can be changed, none that would make up for it.
+fn by_two_clocks(replica: Setup) -> (Pair, Clock) {
+    let mut behind = Clock::new();
+    behind.step_back(BEHIND);
+    let none = |setup: Setup| setup.module_args("fence-margin 0");
+    let replica = if is_older_than((7, 0)) { replica } else { none(replica) };
+    (Pair::with(none(Server::builder()), replica.clock(&behind)), behind)
+}
+
+#[test]
+fn a_replica_whose_link_breaks_while_it_loads_keeps_what_it_had_and_goes_on_from_there() {
+    let (pair, _behind) = by_two_clocks(beside());
+    some_locks(&pair.primary);
+    let pair = pair.joined();
+    let before = Snapshot::of(&pair.replica);
+    pair.parted();
+    pair.found_again_too_late();
+    let highest = things_change(&pair.primary);
+    pair.wait_until_it_loads();
+    // Also ends the connection, and there will be no other.
+    let Pair { primary, replica, proxy } = pair;
+    drop(proxy);
+    eventually("it has given up", || match state(&mut replica.client()) {
+        State::Ready => Ok(()),
+        state => Err(state),
+    });
+    assert_eq!(Snapshot::of(&replica), before);
+    let proxy = Proxy::to(primary.port());
+    Pair { primary, replica, proxy }.is_promoted_and_goes_on_above(highest);
+}
+
+#[test]
+fn a_replica_whose_link_breaks_while_it_loads_into_nothing_has_nothing_and_fences_grow() {
+    let (pair, _behind) = by_two_clocks(Server::builder());
+    some_locks(&pair.primary);
+    let highest = things_change(&pair.primary);
+    pair.slow();
+    pair.follow();
+    pair.wait_until_it_loads();
+    let Pair { primary, replica, proxy } = pair;
+    drop(proxy);
+    eventually("it has given up", || match state(&mut replica.client()) {
+        State::Ready => Ok(()),
+        state => Err(state),
+    });
+    assert_eq!(Snapshot::of(&replica).len(), 0);
+    let proxy = Proxy::to(primary.port());
+    Pair { primary, replica, proxy }.is_promoted_and_goes_on_above(highest);
+}
+
+#[test]
+fn a_replica_that_is_promoted_right_after_it_loaded_goes_on_above_its_primary() {
+    for replica in [Server::builder(), beside()] {
+        let (pair, _behind) = by_two_clocks(replica);
+        some_locks(&pair.primary);
+        let pair = pair.joined();
+        pair.parted();
+        things_change(&pair.primary);
+        pair.found_again_too_late();
+        wait_until_in_sync(&pair.primary, &pair.replica);
+        // Of these it never hears.
+        pair.parted();
+        let highest = (0..20)
+            .map(|number| pair.primary.client().grant(format!("unheard{number}"), "bob", LONG));
+        let highest = highest.max().unwrap();
+        pair.is_promoted_and_goes_on_above(highest);
+    }
+}
