@@ -132,6 +132,27 @@ fn every_error_is_explained_and_every_explained_error_exists() {
 }
 
 #[test]
+fn every_promise_is_shown_by_tests_that_exist() {
+    let rows = page("docs/safety.md").table("Promise");
+    let promises: BTreeSet<_> = rows.iter().filter_map(|row| row[0].split("**").nth(1)).collect();
+    assert_eq!(
+        promises.into_iter().collect::<Vec<_>>(),
+        (1..=8).map(|n| format!("L{n}")).collect::<Vec<_>>()
+    );
+    for row in &rows {
+        let tests: Vec<_> = row[3].split('`').skip(1).step_by(2).collect();
+        assert!(!tests.is_empty(), "nothing shows {}", row[0]);
+        for test in tests {
+            let (module, function) = test.rsplit_once("::").unwrap();
+            let file =
+                Path::new(ROOT).join("tests").join(format!("{}.rs", module.replace("::", "/")));
+            let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{test}: {error}"));
+            assert!(text.contains(&format!("#[test]\nfn {function}()")), "no test {test}");
+        }
+    }
+}
+
+#[test]
 fn every_configuration_is_documented_with_its_default_and_bounds_and_the_reverse() {
     if lacks((7, 0), "CONFIG GET of a module") {
         return;
