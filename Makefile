@@ -55,7 +55,7 @@ test-cluster: build ## Run what is about more than one server, and about faults;
 	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
 	@sort $(FIGURES)
 
-soak: build ## The same for as long as it takes to be sure: more than an hour (SERVER=)
+soak: build ## The same for as long as it takes to be sure: about a quarter of an hour (SERVER=)
 	@rm -f $(FIGURES)
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
 	@sort $(FIGURES)
