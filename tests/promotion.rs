@@ -195,6 +195,9 @@ fn a_former_primary_follows_the_new_one() {
 /// The old primary began above its clock, as every server does, and goes on from there.
 #[test]
 fn a_new_primary_begins_above_the_grants_that_never_reached_it() {
+    if misplaces_clients() {
+        return;
+    }
     let mut behind = Clock::new();
     behind.step_back(Duration::from_secs(3));
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));

@@ -1,7 +1,7 @@
 //! A replica takes over from a primary of a cluster.
 
 use super::scene::Scene;
-use super::{LONG, TRYAGAIN, WITHIN_THE_MARGIN, two_clocks_and_replicas};
+use super::{LONG, TRYAGAIN, clock_of_a_replica, two_clocks_and_replicas};
 use crate::support::{
     Clock, Cluster, SlotMove, Takeover, eventually, lacks, misplaces_clients, wait_until_in_sync,
     wait_until_it_is,
@@ -9,8 +9,7 @@ use crate::support::{
 
 /// Node 3 is a replica of node 0, with a clock that is behind.
 fn cluster_with_a_scene() -> (Cluster, Scene, Clock) {
-    let mut behind = Clock::new();
-    behind.step_back(WITHIN_THE_MARGIN);
+    let behind = clock_of_a_replica();
     let cluster = Cluster::with(3, 1, |index, setup| match index {
         3 => setup.clock(&behind),
         _ => setup,

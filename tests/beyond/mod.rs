@@ -23,7 +23,7 @@ mod slots;
 mod storm;
 mod unannounced;
 
-use crate::support::{Client, Clock, Cluster};
+use crate::support::{Client, Clock, Cluster, misplaces_clients};
 use redis::Value;
 use std::time::Duration;
 
@@ -31,6 +31,16 @@ const LONG: u64 = 60_000;
 
 /// By how much a clock may be behind: less than the usual margin.
 const WITHIN_THE_MARGIN: Duration = Duration::from_secs(4);
+
+/// The clock of a replica. It is behind where replicas learn fences from what their primary does; elsewhere it has to be
+/// right.
+fn clock_of_a_replica() -> Clock {
+    let mut clock = Clock::new();
+    if !misplaces_clients() {
+        clock.step_back(WITHIN_THE_MARGIN);
+    }
+    clock
+}
 
 /// How long a waiter may be left without an answer once its lock cannot be granted where it waits.
 const SOON: Duration = Duration::from_millis(200);

@@ -1,17 +1,16 @@
 //! A replica is made the primary by hand.
 
 use super::scene::Scene;
-use super::{LONG, WITHIN_THE_MARGIN};
+use super::{LONG, clock_of_a_replica};
 use crate::support::{
-    Clock, Proxy, Server, aof, eventually, int, lacks, misplaces_clients, start_pair,
-    wait_until_in_sync, wait_until_it_is,
+    Proxy, Server, aof, eventually, int, lacks, misplaces_clients, start_pair, wait_until_in_sync,
+    wait_until_it_is,
 };
 use redis::Value;
 
 #[test]
 fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
-    let mut behind = Clock::new();
-    behind.step_back(WITHIN_THE_MARGIN);
+    let behind = clock_of_a_replica();
     let primary = Server::builder().tcp().start();
     let proxy = Proxy::to(primary.port());
     let setup = Server::builder().tcp().clock(&behind);
@@ -34,8 +33,7 @@ fn the_first_grant_of_a_new_primary_is_followed_by_a_larger_fence_though_nobody_
     if misplaces_clients() {
         return;
     }
-    let mut behind = Clock::new();
-    behind.step_back(WITHIN_THE_MARGIN);
+    let behind = clock_of_a_replica();
     let primary = Server::builder().tcp().start();
     let proxy = Proxy::to(primary.port());
     let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
@@ -97,8 +95,7 @@ fn locks_continue_on_a_replica_that_its_primary_hands_over_to() {
     if lacks((6, 2), "FAILOVER") {
         return;
     }
-    let mut behind = Clock::new();
-    behind.step_back(WITHIN_THE_MARGIN);
+    let behind = clock_of_a_replica();
     let setup = Server::builder().tcp().clock(&behind);
     let (primary, replica) = start_pair(Server::builder(), setup);
     let mut scene = Scene::on(&primary, "");

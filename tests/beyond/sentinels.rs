@@ -1,14 +1,13 @@
 //! Sentinels promote a replica.
 
-use super::WITHIN_THE_MARGIN;
+use super::clock_of_a_replica;
 use super::scene::Scene;
 use crate::support::{Clock, Sentinels, lacks, strings, wait_until_in_sync};
 use redis::Value;
 
 /// All replicas have a clock that is behind, and miss what is granted last.
 fn sentinels_with_a_scene() -> (Sentinels, Scene, Clock) {
-    let mut behind = Clock::new();
-    behind.step_back(WITHIN_THE_MARGIN);
+    let behind = clock_of_a_replica();
     let sentinels = Sentinels::with(|index, setup| match index {
         0 => setup,
         _ => setup.clock(&behind),
