@@ -16,7 +16,7 @@ const FURTHEST_MILLIS: u64 = 2_000;
 /// No alarm rings so late unless the server was busy all the time.
 const LATE_MILLIS: u64 = 20;
 
-/// So many locks are looked at in each round of the server's routine, in a cluster.
+/// So many locks are looked at in each round, in a cluster.
 const LOOKS: usize = 500;
 
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,10 @@ unsafe extern "C" fn routine(
         if STATE.in_cluster.get() {
             // Nothing tells the module that the cluster is down, in which case nobody is to wait, or that other nodes
             // say that a slot has gone.
-            STATE.with_queues(|queues| queues.mark_next(LOOKS));
+            STATE.rounds.want();
+            if STATE.rounds.take(clock::now()) {
+                STATE.with_queues(|queues| queues.mark_next(LOOKS));
+            }
             STATE.movements.goes_on();
         }
         match STATE.alarm.get() {

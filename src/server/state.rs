@@ -28,6 +28,7 @@ pub(super) static STATE: State = State {
     lookout: Lookout::new(),
     in_cluster: Cell::new(false),
     movements: Movements::new(),
+    rounds: Soon::new(),
     telling: Soon::new(),
     has_replicas: Cell::new(false),
     complained: Cell::new(None),
@@ -51,6 +52,8 @@ pub(super) struct State {
     pub(super) lookout: Lookout,
     pub(super) in_cluster: Cell<bool>,
     pub(super) movements: Movements,
+    /// Looks at locks to which nothing is known to have happened.
+    pub(super) rounds: Soon,
     /// That the fence clock was lifted, to replicas.
     pub(super) telling: Soon,
     /// Whether there may be replicas to be told.
@@ -85,6 +88,7 @@ impl State {
         self.evictions_heard.reset();
         self.lookout.reset();
         self.movements.reset();
+        self.rounds.reset();
         self.telling.reset();
         self.has_replicas.set(false);
         self.complained.set(None);

@@ -1,5 +1,5 @@
-mod looking;
 mod losing;
+mod marking;
 
 use super::super::fence::Fence;
 use super::*;
