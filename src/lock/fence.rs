@@ -16,8 +16,8 @@
 //! new process starts at its own clock plus a margin (see [`FenceClock::raise`]), and learns from every
 //! fence it meets in a value (see [`FenceClock::observe`]). A replica that takes over also knows the fences of its
 //! primary, up to the last few. These may have been ahead of all clocks, for the same reason, so it starts above what it
-//! knows, too, plus the margin (see [`FenceClock::raise_above_known`]). What remains is a fence that was never met,
-//! and is above both by more than the margin.
+//! knows, too (see [`FenceClock::raise_above_known`]). What remains is a fence that was never met, and is ahead of the
+//! server's clock by more than the margin.
 //!
 //! Without a fence there is no grant. So this is also where a server is kept from granting anything for a
 //! while: see [`FenceClock::rest`].
@@ -85,12 +85,12 @@ impl FenceClock {
     /// a time zone, remain inside the bound.
     pub(crate) const HORIZON_MILLIS: u64 = 24 * 60 * 60 * 1_000;
 
+    /// While a fence clock is ahead of the time it advances by a microsecond with each grant: so far in ten thousand.
+    const UNHEARD_MILLIS: u64 = 10;
+
     pub(crate) const fn new() -> Self {
         Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, rest: None }
     }
-
-    /// While a fence clock is ahead of the time it advances by a microsecond with each grant: so far in ten thousand.
-    const UNHEARD_MILLIS: u64 = 10;
 
     /// The next fence.
     pub(crate) fn mint(&mut self, now: Moment) -> Minted {

@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard, handoff, lookout};
+use super::{clock, guard, handoff, lookout, subscription};
 use crate::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
@@ -83,10 +83,7 @@ fn next_due() -> Option<Moment> {
 /// clock that never steps: it notices an alarm that is further away than any can be, or that should have rung, and
 /// sets it anew.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CRON_LOOP, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls.
-    let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, Some(routine)) };
-    outcome == guard::status(true)
+    subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CRON_LOOP, Some(routine))
 }
 
 unsafe extern "C" fn routine(

@@ -48,26 +48,29 @@ pub(super) fn over(
     account: Account,
 ) -> Authority {
     let flags = flags(ctx);
-    if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
-        Authority::Replica
-    } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 {
-        Authority::NotNow
-    } else if writes_are_paused() {
-        // Those whose slot has gone meanwhile do not wait for the end of the pause.
-        match ask_to_read(ctx, flags, key) {
-            Authority::Yes => Authority::NotNow,
-            other => other,
+    match on_its_own(flags) {
+        Authority::Yes if account == Account::Own => {
+            ask_to_write(ctx, key).unwrap_or_else(|| ask_to_read(ctx, flags, key))
         }
-    } else if account == Account::Own {
-        ask_to_write(ctx, key).unwrap_or_else(|| ask_to_read(ctx, flags, key))
-    } else {
-        ask_to_read(ctx, flags, key)
+        Authority::Yes => ask_to_read(ctx, flags, key),
+        // Those whose slot has gone meanwhile do not wait for the end of the pause.
+        Authority::NotNow if flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0 => {
+            match ask_to_read(ctx, flags, key) {
+                Authority::Yes => Authority::NotNow,
+                other => other,
+            }
+        }
+        other => other,
     }
 }
 
 /// Whether the module may tell replicas something on its own account, of no key.
 pub(super) fn over_replicas(ctx: *mut RedisModuleCtx) -> Authority {
-    let flags = flags(ctx);
+    on_its_own(flags(ctx))
+}
+
+/// What the server as a whole allows now.
+fn on_its_own(flags: u32) -> Authority {
     if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         Authority::Replica
     } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || writes_are_paused() {

@@ -9,7 +9,7 @@
 use super::api::api;
 use super::call::bytes_of;
 use super::state::STATE;
-use super::subscription::Subscription;
+use super::subscription::{self, Subscription};
 use super::{alarm, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
 use std::ffi::{c_char, c_int, c_void};
@@ -20,12 +20,7 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         (raw::REDISMODULE_EVENT_FLUSHDB, Some(flushed)),
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
     ];
-    events.into_iter().all(|(id, callback)| {
-        let event = RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the callbacks have the signature the server calls.
-        let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
-        outcome == guard::status(true)
-    })
+    events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
 }
 
 /// Taken out while somebody waits: a server that evicts all the time should not pay for locks that nobody waits for.

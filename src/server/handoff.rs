@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, lifecycle, tell};
+use super::{alarm, clock, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -71,6 +71,12 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
     alarm::set(ctx);
 }
 
+/// What those are told who wait at a server that became a replica. In a cluster it is what its clients heed by
+/// themselves: they ask again, and are sent to the new primary.
+pub(super) fn demoted() -> Error {
+    if STATE.in_cluster.get() { Error::GrantedElsewhere } else { Error::Demoted }
+}
+
 /// Takes note of a grant to be taken back; not at once, because the server is in the middle of ending a
 /// connection.
 pub(super) fn give_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
@@ -85,7 +91,7 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::Yes => {}
         Authority::NotNow => return postpone(db, key, PAUSE_MILLIS),
         Authority::Refused => return postpone(db, key, REFUSAL_MILLIS),
-        Authority::Replica => return send_away(db, key, lifecycle::demoted()),
+        Authority::Replica => return send_away(db, key, demoted()),
         Authority::NotOurs => return send_away(db, key, Error::GrantedElsewhere),
         Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
     }

@@ -1,10 +1,8 @@
 //! The moments at which grants may have been made that this process does not know of.
 
 use super::learn::{self, Loading};
-use super::{alarm, clock, config, events, guard, handoff, tell};
-use crate::command::Error;
+use super::{alarm, clock, config, events, guard, handoff, subscription, tell};
 use crate::observe::Observer;
-use crate::server::api::api;
 use crate::server::state::STATE;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
@@ -37,12 +35,6 @@ fn rest() {
     STATE.with_fences(|fences| fences.rest(clock::now(), config::quarantine_millis()));
 }
 
-/// What those are told who wait at a server that became a replica. In a cluster it is what its clients heed by
-/// themselves: they ask again, and are sent to the new primary.
-pub(super) fn demoted() -> Error {
-    if STATE.in_cluster.get() { Error::GrantedElsewhere } else { Error::Demoted }
-}
-
 /// Subscribes to the events; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     let events: [(u64, raw::RedisModuleEventCallback); 3] = [
@@ -50,12 +42,7 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         (raw::REDISMODULE_EVENT_LOADING, Some(loading)),
         (raw::REDISMODULE_EVENT_SHUTDOWN, Some(shutdown)),
     ];
-    events.into_iter().all(|(id, callback)| {
-        let event = RedisModuleEvent { id, dataver: 1 };
-        // SAFETY: the callbacks have the signature the server calls.
-        let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
-        outcome == guard::status(true)
-    })
+    events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
 }
 
 unsafe extern "C" fn role_changed(
@@ -71,7 +58,7 @@ unsafe extern "C" fn role_changed(
             take_over();
         } else {
             // Most servers have sent them away already; some leave it to the module.
-            handoff::send_all_away(demoted());
+            handoff::send_all_away(handoff::demoted());
             alarm::set(ctx);
         }
     });

@@ -3,8 +3,7 @@
 //! Locks have an expiry, so every policy but `noeviction` may take them when memory is short. One that
 //! somebody waits for is put back (see `lock::queue`); one that nobody waits for is lost.
 
-use super::api::api;
-use super::{guard, log, product};
+use super::{guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -25,9 +24,7 @@ pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
 
 /// Subscribes to changes of the configuration, where the server tells of them (7.0 on).
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
-    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_CONFIG, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls. Older servers refuse the event.
-    unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, Some(changed)) };
+    subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(changed));
 }
 
 unsafe extern "C" fn changed(

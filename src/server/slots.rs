@@ -25,7 +25,7 @@
 use super::api::{api, optional};
 use super::soon::Soon;
 use super::state::STATE;
-use super::{alarm, clock, guard, lifecycle, product};
+use super::{alarm, clock, guard, lifecycle, product, subscription};
 use crate::lock::{Moment, Queues};
 use crate::observe::Observer;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -178,9 +178,7 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
     } else {
         (raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, Some(moved_by_redis))
     };
-    let event = RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls. Older servers refuse the event.
-    unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
+    subscription::to_server_event(ctx, id, callback);
 }
 
 unsafe extern "C" fn moved_by_redis(

@@ -1,9 +1,10 @@
 //! Subscriptions to key events, taken out only while they are needed: the server makes an event for every key of
-//! everybody that the class is about, and even looking through a list of nobody concerned costs it something.
+//! everybody that the class is about, and even looking through a list of nobody concerned costs it something. And to
+//! events of the server itself, for good.
 
 use super::api::{api, optional};
 use super::guard;
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_int;
 
@@ -44,4 +45,17 @@ impl Subscription {
     pub(super) fn reset(&self) {
         self.is_on.set(false);
     }
+}
+
+/// Subscribes to an event of the server, which costs nobody anything; false if the server will not have it. Some events
+/// are unknown to older servers.
+pub(super) fn to_server_event(
+    ctx: *mut RedisModuleCtx,
+    id: u64,
+    callback: raw::RedisModuleEventCallback,
+) -> bool {
+    let event = RedisModuleEvent { id, dataver: 1 };
+    // SAFETY: the callback has the signature the server calls.
+    let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
+    outcome == guard::status(true)
 }

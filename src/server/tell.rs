@@ -14,11 +14,10 @@
 //! The primary itself has no such key. A replica without the module makes nothing of it, and the append-only file takes it
 //! along.
 
-use super::api::api;
 use super::authority::{self, Authority};
 use super::key::OwnedString;
 use super::state::STATE;
-use super::{alarm, clock, guard, product, replicate};
+use super::{alarm, clock, guard, product, replicate, subscription};
 use crate::lock::{Deadline, Owner, Ttl, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
@@ -72,10 +71,7 @@ fn replicate_fence(ctx: *mut RedisModuleCtx) {
 
 /// Subscribes to replicas that join; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    let event = RedisModuleEvent { id: raw::REDISMODULE_EVENT_REPLICA_CHANGE, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls.
-    let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, Some(joined)) };
-    outcome == guard::status(true)
+    subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(joined))
 }
 
 unsafe extern "C" fn joined(

@@ -91,6 +91,19 @@ impl Pair {
         });
     }
 
+    /// Its link breaks, and there will be no other; returns when it has given up what it was loading.
+    fn cut_off_for_good(self) -> Self {
+        let Self { primary, replica, proxy } = self;
+        drop(proxy);
+        eventually("it has given up", || match state(&mut replica.client()) {
+            State::Ready => Ok(()),
+            state => Err(state),
+        });
+        // The replica does not know it.
+        let proxy = Proxy::to(primary.port());
+        Self { primary, replica, proxy }
+    }
+
     /// The replica is made the primary; whatever it grants is above all fences.
     #[track_caller]
     fn is_promoted_and_goes_on_above(&self, highest: u64) {
@@ -316,16 +329,9 @@ fn a_replica_whose_link_breaks_while_it_loads_keeps_what_it_had_and_goes_on_from
     pair.found_again_too_late();
     let highest = things_change(&pair.primary);
     pair.wait_until_it_loads();
-    // Also ends the connection, and there will be no other.
-    let Pair { primary, replica, proxy } = pair;
-    drop(proxy);
-    eventually("it has given up", || match state(&mut replica.client()) {
-        State::Ready => Ok(()),
-        state => Err(state),
-    });
-    assert_eq!(Snapshot::of(&replica), before);
-    let proxy = Proxy::to(primary.port());
-    Pair { primary, replica, proxy }.is_promoted_and_goes_on_above(highest);
+    let pair = pair.cut_off_for_good();
+    assert_eq!(Snapshot::of(&pair.replica), before);
+    pair.is_promoted_and_goes_on_above(highest);
 }
 
 #[test]
@@ -336,15 +342,9 @@ fn a_replica_whose_link_breaks_while_it_loads_into_nothing_has_nothing_and_fence
     pair.slow();
     pair.follow();
     pair.wait_until_it_loads();
-    let Pair { primary, replica, proxy } = pair;
-    drop(proxy);
-    eventually("it has given up", || match state(&mut replica.client()) {
-        State::Ready => Ok(()),
-        state => Err(state),
-    });
-    assert_eq!(Snapshot::of(&replica).len(), 0);
-    let proxy = Proxy::to(primary.port());
-    Pair { primary, replica, proxy }.is_promoted_and_goes_on_above(highest);
+    let pair = pair.cut_off_for_good();
+    assert_eq!(Snapshot::of(&pair.replica).len(), 0);
+    pair.is_promoted_and_goes_on_above(highest);
 }
 
 #[test]
