@@ -19,7 +19,7 @@ struct Expected {
     example: &'static str,
 }
 
-const COMMANDS: [Expected; 9] = [
+const COMMANDS: [Expected; 10] = [
     Expected {
         name: "lock.acquire",
         arity: -4,
@@ -52,6 +52,17 @@ const COMMANDS: [Expected; 9] = [
         args: &["key: key 0", "owner: string", "ttl: integer", "[fence: integer]"],
         usage: "LOCK.EXTEND key owner ttl [fence]",
         example: "LOCK.EXTEND the-key alice 5000",
+    },
+    Expected {
+        name: "lock.raise",
+        arity: 4,
+        flags: &["write", "fast"],
+        categories: &["@write", "@fast", "@lock"],
+        tips: &[],
+        rights: &["RW", "access", "update"],
+        args: &["key: key 0", "owner: string", "fence: integer"],
+        usage: "LOCK.RAISE key owner fence",
+        example: "LOCK.RAISE the-key alice 7",
     },
     Expected {
         name: "lock.check",

@@ -44,6 +44,7 @@ mod observing;
 mod panics;
 mod promotion;
 mod quarantine;
+mod raise;
 mod release;
 mod replication;
 mod restarts;

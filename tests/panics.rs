@@ -17,11 +17,12 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 31] = [
+const ENTRIES: [(&str, Survival); 33] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
     ("lock.extend", |entry| answers_with_an_error(entry, "LOCK.EXTEND k alice 5")),
+    ("lock.raise", |entry| answers_with_an_error(entry, "LOCK.RAISE k alice 5")),
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
@@ -49,6 +50,7 @@ const ENTRIES: [(&str, Survival); 31] = [
     ("config-changed", changes_the_policy),
     ("slots-moved", gets_a_slot),
     ("replica-joined", is_joined_by_a_replica),
+    ("forked", saves_in_a_child),
 ];
 
 /// Looks for `guard::anything("name"` in the sources.
@@ -346,4 +348,10 @@ fn is_joined_by_a_replica(entry: &str) {
     let (primary, replica) = start_pair(Server::builder().panic_at(entry), Server::builder());
     assert_caught(&primary, entry);
     wait_until_in_sync(&primary, &replica);
+}
+
+fn saves_in_a_child(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    assert!(matches!(server.cmd("BGSAVE"), Value::SimpleString(_)));
+    assert_caught(&server, entry);
 }

@@ -67,6 +67,24 @@ fn after_a_restart_with_a_rewritten_append_only_file() {
 }
 
 #[test]
+fn after_the_lock_with_a_fence_hours_ahead_is_gone_from_a_rewritten_append_only_file() {
+    if misplaces_clients() {
+        return;
+    }
+    for preamble in ["yes", "no"] {
+        let mut server = Server::builder().aof().config("aof-use-rdb-preamble", preamble).start();
+        let mut client = server.client();
+        let ahead = client.grant("k", "alice", LONG) + HOUR.as_micros() as u64;
+        assert_eq!(client.cmd(format!("LOCK.RAISE k alice {ahead}")), int(ahead as i64));
+        assert!(client.release("k", "alice"));
+        rewrite_append_only_file(&server);
+        server.kill();
+        server.start_again();
+        assert!(server.client().grant("k", "bob", LONG) > ahead);
+    }
+}
+
+#[test]
 fn after_the_append_only_file_was_read_again() {
     let server = Server::builder().aof().start();
     let mut client = server.client();

@@ -13,6 +13,7 @@ pub(crate) enum Error {
         limit: Ttl,
     },
     FenceNotANumber,
+    FenceTooFarAhead,
     UnknownOption,
     PatienceOutOfRange,
     CountNotPositive,
@@ -48,6 +49,9 @@ impl fmt::Display for Error {
             ),
             Self::FenceNotANumber => {
                 write!(f, "ERR fence must be an integer from 0 to {}", Fence::LAST.number())
+            }
+            Self::FenceTooFarAhead => {
+                write!(f, "ERR fence must be at most a day ahead of the server's clock")
             }
             Self::UnknownOption => write!(f, "ERR unknown option, expected BLOCK milliseconds"),
             Self::PatienceOutOfRange => write!(

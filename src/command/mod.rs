@@ -15,13 +15,14 @@ pub(crate) mod extend;
 pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod log;
+pub(crate) mod raise;
 pub(crate) mod release;
 mod reply;
 mod spec;
 pub(crate) mod top;
 pub(crate) mod waiters;
 
-use crate::lock::{Deadline, Grant, Ttl};
+use crate::lock::{Deadline, Fence, Grant, Owner, Ttl};
 
 pub(crate) use args::parse_integer;
 pub(crate) use error::Error;
@@ -29,10 +30,11 @@ pub(crate) use reply::Reply;
 pub(crate) use spec::{Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
-pub(crate) static ALL: [&Spec; 9] = [
+pub(crate) static ALL: [&Spec; 10] = [
     &acquire::SPEC,
     &release::SPEC,
     &extend::SPEC,
+    &raise::SPEC,
     &check::SPEC,
     &info::SPEC,
     &waiters::SPEC,
@@ -55,6 +57,12 @@ pub(crate) enum Change<'r> {
     Grant(Grant<'r>),
     /// The value stays, the lease ends here.
     Lease(Deadline),
+    /// The grant has another fence from now on, and stays the owner's until the same end.
+    Raise {
+        owner: Owner<'r>,
+        fence: Fence,
+        deadline: Option<Deadline>,
+    },
     Free,
 }
 

@@ -71,6 +71,7 @@ impl Arg {
     pub(super) const OWNER: Self = Self::needed(c"owner", ArgKind::Text);
     pub(super) const TTL: Self = Self::needed(c"ttl", ArgKind::Integer);
     pub(super) const FENCE: Self = Self::optional(c"fence", None);
+    pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
     pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 

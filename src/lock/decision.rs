@@ -111,6 +111,43 @@ pub(crate) fn check(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Checked {
     }
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Raised {
+    /// The hold has this fence from now on.
+    To { fence: Fence, deadline: Option<Deadline> },
+    /// It has this one already, which is no smaller. A foreign lock has none, and keeps none.
+    Already { fence_number: u64 },
+    /// The owner does not hold the lock; nothing changes (L3).
+    NotHolder,
+    /// No server's clock is wrong by so much: nothing changes.
+    TooFarAhead,
+}
+
+/// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
+/// any lock here later has a larger one (L2).
+pub(crate) fn raise(
+    current: Option<&Hold<'_>>,
+    owner: Owner<'_>,
+    number: u64,
+    now: Moment,
+    fences: &mut FenceClock,
+) -> Raised {
+    let fence = Fence::new(number);
+    if fence.is_some_and(|fence| !FenceClock::is_credible(fence, now)) {
+        return Raised::TooFarAhead;
+    }
+    match (current, fence) {
+        (Some(hold), _) if !hold.is_held_by(owner) => Raised::NotHolder,
+        (Some(Hold { fence: Some(former), deadline, .. }), Some(fence)) if fence > *former => {
+            fences.observe(fence, now);
+            Raised::To { fence, deadline: *deadline }
+        }
+        (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },
+        (None, _) => Raised::NotHolder,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -127,11 +127,16 @@ impl FenceClock {
         if fence.0 <= self.known {
             return;
         }
-        if fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros().max(self.floor) {
+        if Self::is_credible(fence, now) || fence.0 <= self.floor {
             self.known = fence.0;
         } else {
             self.refused = self.refused.saturating_add(1);
         }
+    }
+
+    /// Whether some server may have given it out: clocks that are wrong by hours do occur.
+    pub(crate) fn is_credible(fence: Fence, now: Moment) -> bool {
+        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros()
     }
 
     /// Makes every later fence larger than `floor`. Called wherever grants may have been made that

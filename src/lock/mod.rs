@@ -39,8 +39,8 @@ mod queue;
 #[cfg(test)]
 mod simulation;
 
-pub(crate) use decision::{Acquired, Checked, Extended, Grant, Released};
-pub(crate) use decision::{acquire, check, extend, release};
+pub(crate) use decision::{Acquired, Checked, Extended, Grant, Raised, Released};
+pub(crate) use decision::{acquire, check, extend, raise, release};
 pub(crate) use fence::{Fence, FenceClock};
 pub(crate) use hold::{Hold, NotALock, Proof, Stored, Value};
 pub(crate) use lease::{Deadline, Moment, Patience, Ttl};

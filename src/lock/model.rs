@@ -37,6 +37,7 @@ pub(super) enum Reply {
     QueueFull,
     NoFenceLeft,
     WrongType,
+    TooFarAhead,
     SentAway,
 }
 
@@ -170,6 +171,28 @@ impl Model {
                 self.answer(client, Reply::Done);
             }
             _ => self.answer(client, Reply::NotHolder),
+        }
+    }
+
+    pub(super) fn raise_hold(
+        &mut self,
+        client: Client,
+        name: LockName,
+        owner: &'static str,
+        asked: u64,
+        now: u64,
+    ) {
+        match self.look(name, now) {
+            State::NotALock => self.answer(client, Reply::WrongType),
+            _ if asked > now + HORIZON_MICROS => self.answer(client, Reply::TooFarAhead),
+            State::Held { holder, fence, deadline } if holder == owner => {
+                // A foreign lock stays one.
+                let fence = if fence == 0 { 0 } else { fence.max(asked) };
+                self.observe(fence, now);
+                self.keys.insert(name, Content::Lock { holder, fence, deadline });
+                self.answer(client, Reply::Fence(fence));
+            }
+            _ => self.answer(client, Reply::Nil),
         }
     }
 

@@ -179,8 +179,8 @@ impl<P> Queues<P> {
         heads.filter_map(|head| self.waiters.get(head.0)).map(|place| place.waiter.since).min()
     }
 
-    /// The module itself has freed the lock: it was not taken from its holder.
-    pub(crate) fn freed(&mut self, db: i32, key: &[u8]) {
+    /// The module itself has freed the lock or given it another fence: it was not taken from its holder.
+    pub(crate) fn changed(&mut self, db: i32, key: &[u8]) {
         if let Some(id) = self.id_of(db, key) {
             self.with_queue(id, |queue| queue.seen = None);
         }

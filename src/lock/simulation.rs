@@ -132,6 +132,9 @@ fn happen(server: &mut Server, client: Client, op: Op) {
         Op::Extend(claim, ttl) => {
             settling(server, claim.name, |server| server.extend(client, claim, ttl));
         }
+        Op::Raise(claim, fence) => {
+            settling(server, claim.name, |server| server.raise(client, claim, fence));
+        }
         Op::Check(claim) => server.check(client, claim),
         Op::Leave(client) => server.leaves(client),
         Op::DieUnheard(at) => server.dies_unheard(at),

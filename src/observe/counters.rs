@@ -32,6 +32,7 @@ pub(crate) struct Counters {
     pub(crate) extends: u64,
     pub(crate) extends_refused: u64,
     pub(crate) extends_late: u64,
+    pub(crate) raises: u64,
     /// Leases that ran out while somebody waited.
     pub(crate) expiries_with_waiters: u64,
     /// Locks that were evicted while somebody waited, and put back.
@@ -58,6 +59,7 @@ impl Counters {
             extends: 0,
             extends_refused: 0,
             extends_late: 0,
+            raises: 0,
             expiries_with_waiters: 0,
             evictions_restored: 0,
         }

@@ -31,7 +31,7 @@ pub(super) struct Glance<'o> {
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
 /// The only list of them: what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 35] = [
+static ROWS: [Row; 36] = [
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
     (c"retries", |glance| glance.observer.counters.retries),
@@ -56,6 +56,7 @@ static ROWS: [Row; 35] = [
     (c"extends", |glance| glance.observer.counters.extends),
     (c"extends_refused", |glance| glance.observer.counters.extends_refused),
     (c"extends_late", |glance| glance.observer.counters.extends_late),
+    (c"raises", |glance| glance.observer.counters.raises),
     (c"hold_us_p50", |glance| glance.observer.holds.percentile(500)),
     (c"hold_us_p95", |glance| glance.observer.holds.percentile(950)),
     (c"hold_us_p99", |glance| glance.observer.holds.percentile(990)),
@@ -111,6 +112,7 @@ mod tests {
             ("extends", &mut counters.extends),
             ("extends_refused", &mut counters.extends_refused),
             ("extends_late", &mut counters.extends_late),
+            ("raises", &mut counters.raises),
             ("expiries_with_waiters", &mut counters.expiries_with_waiters),
             ("evictions_restored", &mut counters.evictions_restored),
         ];

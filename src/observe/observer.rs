@@ -37,7 +37,7 @@ pub(crate) struct Observer {
     /// 0 for never.
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
-    /// The last fence that was given ahead of the clock. Neither it nor any before it says when it was given.
+    /// The last fence that was given ahead of the clock, or elsewhere. Neither it nor any before it says when it was given.
     untimely: u64,
 }
 
@@ -312,6 +312,15 @@ impl Observer {
 
     pub(crate) fn reset_log(&mut self) {
         self.log.reset();
+    }
+
+    /// The holder has this fence from now on.
+    pub(crate) fn raised(&mut self, lock: Lock<'_>, former: Option<Fence>, fence: Fence) {
+        count(&mut self.counters.raises);
+        self.untimely = self.untimely.max(fence.number());
+        if let Some(former) = former {
+            self.recent.raised(lock.hash(), former, fence);
+        }
     }
 
     fn lease_changed(&mut self, lock: Lock<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {

@@ -153,6 +153,12 @@ impl Recent {
         }
     }
 
+    pub(super) fn raised(&mut self, lock: u64, former: Fence, fence: Fence) {
+        if let Some(known) = self.with_fence(lock, former) {
+            known.fence_number = fence.number();
+        }
+    }
+
     /// Kept as released: so a second release of it is not taken for a late one of the grant before it.
     pub(super) fn released(&mut self, lock: u64, fence: Fence) {
         if let Some(known) = self.with_fence(lock, fence) {

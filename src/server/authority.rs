@@ -64,7 +64,12 @@ pub(super) fn over(
     }
 }
 
-/// Whether the module may tell replicas something on its own account, of no key.
+/// Whether the server keeps an append-only file.
+pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
+    flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
+}
+
+/// Whether the module may tell replicas and the file something on its own account, of no key.
 pub(super) fn over_replicas(ctx: *mut RedisModuleCtx) -> Authority {
     on_its_own(flags(ctx))
 }

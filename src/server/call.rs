@@ -97,7 +97,8 @@ impl Call {
         if happened.confirms() {
             hear_of(fence);
         }
-        let (changes, frees) = (change != Change::Nothing, change == Change::Free);
+        let changes = change != Change::Nothing;
+        let is_another_hold = matches!(change, Change::Free | Change::Raise { .. });
         if !changes {
             witness.refusal(&happened, stored);
         }
@@ -105,8 +106,8 @@ impl Call {
         drop(key);
         witness.command(&happened, fence);
         if waiters > 0 && changes {
-            if frees {
-                self.in_queues(name, |queues, db, key| queues.freed(db, key));
+            if is_another_hold {
+                self.in_queues(name, |queues, db, key| queues.changed(db, key));
             }
             self.settle(name);
         }

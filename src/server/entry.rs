@@ -7,7 +7,7 @@ use super::witness::Happened;
 use super::{clock, config, entropy, guard};
 use crate::command::acquire::{self, Step};
 use crate::command::{
-    Answer, Change, Reply, check, extend, help, info, log, release, top, waiters,
+    Answer, Change, Reply, check, extend, help, info, log, raise, release, top, waiters,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
@@ -32,7 +32,7 @@ pub(super) extern "C" fn acquire(
                 (_, Step::Wait(_)) => Happened::Waits,
                 (_, Step::Reply(Reply::Nil)) => Happened::Refused,
                 (Change::Lease(longer), _) => Happened::Again { longer: Some(*longer) },
-                (Change::Nothing | Change::Free, _) => Happened::Again { longer: None },
+                (_, _) => Happened::Again { longer: None },
             };
             Ok(Decision { change, outcome: step, happened })
         })?;
@@ -81,6 +81,27 @@ pub(super) extern "C" fn extend(
             let happened = match change {
                 Change::Lease(deadline) => Happened::Extended(deadline),
                 _ => Happened::NotExtended(request.proof()),
+            };
+            Ok(Decision { change, outcome: reply, happened })
+        })?;
+        call.reply(&reply);
+        Ok(())
+    })
+}
+
+pub(super) extern "C" fn raise(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    guard::command("lock.raise", ctx, argv, argc, |call| {
+        let request = raise::Request::parse(call.words().as_slice())?;
+        let reply = call.change_key(|stored, _, now, fences| {
+            let Answer { change, reply } = request.answer(stored, now, fences)?;
+            let happened = match (&change, &reply) {
+                (Change::Raise { fence, .. }, _) => Happened::Raised(*fence),
+                (_, Reply::Integer(_)) => Happened::Confirmed,
+                _ => Happened::NotRaised,
             };
             Ok(Decision { change, outcome: reply, happened })
         })?;

@@ -191,7 +191,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         drop(opened);
         let Name { db, ref key } = grant.name;
         Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
-        STATE.with_queues(|queues| queues.freed(db, key));
+        STATE.with_queues(|queues| queues.changed(db, key));
         settle(ctx, db, key, Account::Own);
     }
 }

@@ -92,6 +92,9 @@ impl Key<'_> {
             Change::Nothing => return Ok(()),
             Change::Grant(grant) => self.grant(&grant)?,
             Change::Lease(deadline) => self.lease(deadline)?,
+            Change::Raise { owner, fence, deadline } => {
+                return self.restore(Value::new(fence, owner).as_bytes(), deadline);
+            }
             Change::Free => self.free()?,
         }
         self.signal();
@@ -127,7 +130,7 @@ impl Key<'_> {
         Ok(())
     }
 
-    /// Writes a lock back that the server evicted.
+    /// Writes a whole lock that is not a new one, such as one that the server evicted.
     pub(super) fn restore(
         &mut self,
         value: &[u8],

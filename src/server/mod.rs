@@ -8,6 +8,7 @@
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, notices slots that move |
 //! | is joined by a replica               | `tell::joined`            | tells it how far the fence clock is |
+//! | forks, as to rewrite a file          | `tell::forked`            | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
 //! | evicts a key                         | `events::evicted`         | marks contended locks               |
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |

@@ -1,4 +1,4 @@
-//! Telling replicas how far the fence clock is.
+//! Telling replicas, and the append-only file, how far the fence clock is.
 //!
 //! A replica learns fences from the grants that it applies (see [`learn`](super::learn)), and goes on above them when it takes
 //! over. What it cannot see there is that its primary's fence clock has just been lifted, by up to the margin: the
@@ -13,6 +13,11 @@
 //!
 //! The primary itself has no such key. A replica without the module makes nothing of it, and the append-only file takes it
 //! along.
+//!
+//! That file knows every fence that was given out, until it is rewritten: then it holds the locks there are, and no fence
+//! of those that are free again. As long as the fence clock is ahead of the time, as a raised one may be by hours, a server
+//! that loads the file could go back. What the file is told once the child that writes it anew is born comes
+//! behind what that child writes.
 
 use super::authority::{self, Authority};
 use super::key::OwnedString;
@@ -49,7 +54,9 @@ pub(super) fn tell(ctx: *mut RedisModuleCtx) {
     }
     look_for_replicas(ctx);
     match authority::over_replicas(ctx) {
-        Authority::Yes if STATE.has_replicas.get() => replicate_fence(ctx),
+        Authority::Yes if STATE.has_replicas.get() || authority::is_filed(ctx) => {
+            replicate_fence(ctx);
+        }
         Authority::NotNow => STATE.telling.want(),
         _ => {}
     }
@@ -69,9 +76,10 @@ fn replicate_fence(ctx: *mut RedisModuleCtx) {
         .and_then(|()| replicate::del(ctx, name.string()));
 }
 
-/// Subscribes to replicas that join; false if the server will not have it.
+/// Subscribes to replicas that join, and to files that are written anew; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(joined))
+        && subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked))
 }
 
 unsafe extern "C" fn joined(
@@ -83,6 +91,24 @@ unsafe extern "C" fn joined(
     guard::event("replica-joined", || {
         if stage == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
             STATE.has_replicas.set(true);
+            STATE.telling.want();
+            alarm::set(ctx);
+        }
+    });
+}
+
+unsafe extern "C" fn forked(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    stage: u64,
+    _data: *mut c_void,
+) {
+    guard::event("forked", || {
+        // Whatever the child writes: a save of the data costs no more than two commands in vain.
+        if stage == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN
+            && authority::is_filed(ctx)
+            && STATE.fences().ahead_micros(clock::now()) > 0
+        {
             STATE.telling.want();
             alarm::set(ctx);
         }

@@ -25,12 +25,17 @@ pub(super) enum Happened<'r> {
     NotReleased(Proof<'r>),
     Extended(Deadline),
     NotExtended(Proof<'r>),
+    /// The grant has this fence now.
+    Raised(Fence),
+    /// The holder was told its fence, and nothing changed.
+    Confirmed,
+    NotRaised,
 }
 
 impl Happened<'_> {
     /// Whether the client is told that it is the holder, by the grant that the key held before.
     pub(super) fn confirms(&self) -> bool {
-        matches!(self, Self::Again { .. } | Self::Extended(_))
+        matches!(self, Self::Again { .. } | Self::Extended(_) | Self::Raised(_) | Self::Confirmed)
     }
 }
 
@@ -79,7 +84,12 @@ impl Witness<'_> {
                 STATE.with_observer(|observer| observer.extended(lock, fence, *deadline));
                 self.publish(Event::Extended);
             }
+            Happened::Raised(raised) => {
+                STATE.with_observer(|observer| observer.raised(lock, fence, *raised));
+            }
             Happened::Refused
+            | Happened::Confirmed
+            | Happened::NotRaised
             | Happened::Waits
             | Happened::NotReleased(_)
             | Happened::NotExtended(_) => {}

@@ -23,6 +23,8 @@ struct Hold {
     /// Somebody was told that the lock is his.
     was_told: bool,
     was_released: bool,
+    /// The fence that it had before it was given a larger one.
+    raised_from: Option<u64>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -92,6 +94,7 @@ impl History {
             was_evicted: false,
             was_told: false,
             was_released: false,
+            raised_from: None,
         };
         self.holds.insert(name, hold);
     }
@@ -112,7 +115,7 @@ impl History {
         self.holds.entry(name).and_modify(|hold| hold.was_released = true);
     }
 
-    /// The module says that this hold ended otherwise than by a release.
+    /// The module says that this hold ended otherwise than by a release, or by getting a larger fence.
     pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
         let Seen { value, deadline } = &lost.seen;
         let fence = hold::Hold::read(value, None).fence_number();
@@ -120,6 +123,9 @@ impl History {
         let is_it = |hold: &&Hold| fence > 0 && hold.fence == fence;
         if let Some(hold) = self.holds.get(&name).filter(is_it) {
             assert!(!hold.was_released, "{name:?} was released, and not {lost:?}: {hold:?}");
+        }
+        if let Some(hold) = self.holds.get(&name).filter(|hold| hold.raised_from == Some(fence)) {
+            assert!(hold.is_over, "{name:?} was raised, and not {lost:?}: {hold:?}");
         }
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(now));
         let by_itself = lost.by == LostBy::RunningOut;
@@ -140,6 +146,15 @@ impl History {
         assert!(hold.owner == owner && !hold.is_over, "L3: {owner} extended {name:?}: {hold:?}");
         hold.was_told = true;
         hold.fence
+    }
+
+    /// Given a larger fence on the request of this owner.
+    pub(super) fn raised(&mut self, name: LockName, owner: &'static str, fence: Fence) {
+        let hold = self.holds.get_mut(&name).expect("L3: what is raised is held");
+        assert!(hold.owner == owner && !hold.is_over, "L3: {owner} raised {name:?}: {hold:?}");
+        assert!(fence.number() > hold.fence, "L2: {name:?} was raised to {fence:?}: {hold:?}");
+        hold.raised_from = Some(hold.fence);
+        hold.fence = fence.number();
     }
 
     /// Deleted, or found to have run out and removed.
@@ -183,7 +198,7 @@ impl History {
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
         let mut take = |name| self.holds.remove(&name).filter(|hold| !hold.was_evicted);
         // There may be a copy in the other database, of the same fence, that was not released.
-        let moved = |hold: Hold| Hold { was_released: false, ..hold };
+        let moved = |hold: Hold| Hold { was_released: false, raised_from: None, ..hold };
         let (from_one, from_other) = (take(one).map(moved), take(other).map(moved));
         self.holds.extend(from_one.map(|hold| (other, hold)));
         self.holds.extend(from_other.map(|hold| (one, hold)));

@@ -4,7 +4,7 @@
 //! Commands settle the lock that they change before they return. Everything else only marks it, and
 //! [`Server::work`] settles it: right after, or somewhat later.
 
-use super::super::decision::{self, Acquired, Checked, Extended, Released};
+use super::super::decision::{self, Acquired, Checked, Extended, Raised, Released};
 use super::super::fence::{Fence, FenceClock};
 use super::super::hold::{NotALock, Proof, Value};
 use super::super::lease::{Deadline, Moment, Patience, Ttl};
@@ -99,7 +99,7 @@ impl Server {
         match outcome {
             Ok(Released::Released) => {
                 self.free(name);
-                self.queues.freed(name.0, name.1.as_bytes());
+                self.queues.changed(name.0, name.1.as_bytes());
                 self.history.released(name, claim.owner, claim.fence);
                 self.answer(client, Reply::Done);
                 if is_contended {
@@ -133,6 +133,36 @@ impl Server {
                 }
             }
             Ok(Extended::NotHolder) => self.answer(client, Reply::NotHolder),
+            Err(NotALock) => self.answer(client, Reply::WrongType),
+        }
+    }
+
+    pub(super) fn raise(&mut self, client: Client, claim: Claim, asked: u64) {
+        let Claim { name, owner: asker, .. } = claim;
+        let is_contended = self.settle_if_dirty(name);
+        self.open(name);
+        let now = self.now();
+        let outcome = self.keys.stored(name).hold(now, &mut self.fences).map(|current| {
+            decision::raise(current.as_ref(), owner(asker), asked, now, &mut self.fences)
+        });
+        self.model.raise_hold(client, name, asker, asked, now.micros());
+        match outcome {
+            Ok(Raised::To { fence, deadline }) => {
+                self.write(
+                    name,
+                    Value::new(fence, owner(asker)).as_bytes(),
+                    deadline.map(Deadline::millis),
+                );
+                self.history.raised(name, asker, fence);
+                self.tell(client, name, fence.number());
+                if is_contended {
+                    self.queues.changed(name.0, name.1.as_bytes());
+                    self.settle(name);
+                }
+            }
+            Ok(Raised::Already { fence_number }) => self.tell(client, name, fence_number),
+            Ok(Raised::NotHolder) => self.answer(client, Reply::Nil),
+            Ok(Raised::TooFarAhead) => self.answer(client, Reply::TooFarAhead),
             Err(NotALock) => self.answer(client, Reply::WrongType),
         }
     }
@@ -351,7 +381,7 @@ impl Server {
         self.model.take_back(name, fence, now.micros());
         if decision::release(hold.as_ref(), &proof(claim)) == Released::Released {
             self.free(name);
-            self.queues.freed(name.0, name.1.as_bytes());
+            self.queues.changed(name.0, name.1.as_bytes());
             self.history.given_back(name, fence);
             self.settle(name);
         }

@@ -36,6 +36,7 @@ pub(super) enum Op {
     TryInTransaction(Request, u64),
     Release(Claim),
     Extend(Claim, u64),
+    Raise(Claim, u64),
     Check(Claim),
     /// One who waits is gone.
     Leave(Client),
@@ -79,6 +80,7 @@ enum Kind {
     TryInTransaction,
     Release,
     Extend,
+    Raise,
     Check,
     Leave,
     DieUnheard,
@@ -98,7 +100,7 @@ enum Kind {
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 24] = [
+const USUAL: [(Kind, u32, bool); 25] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
@@ -107,6 +109,7 @@ const USUAL: [(Kind, u32, bool); 24] = [
     (Kind::TryInTransaction, 20, false),
     (Kind::Release, 110, true),
     (Kind::Extend, 30, false),
+    (Kind::Raise, 20, false),
     (Kind::Check, 15, false),
     (Kind::Leave, 40, false),
     (Kind::DieUnheard, 40, false),
@@ -228,6 +231,7 @@ impl Schedule {
             }
             Kind::Release => Op::Release(self.claim(server)),
             Kind::Extend => Op::Extend(self.claim(server), self.millis(self.longest_lease)),
+            Kind::Raise => Op::Raise(self.claim(server), self.fence_of_another_server(server)),
             Kind::Check => Op::Check(self.claim(server)),
             Kind::Put => Op::Put(self.name(), self.content(server)),
             Kind::Delete => Op::Delete(self.name()),
@@ -288,6 +292,16 @@ impl Schedule {
         let deadline =
             self.rng.random_bool(0.5).then(|| now.millis() + self.millis(self.longest_lease));
         Content::Lock { holder: self.owner(), fence, deadline }
+    }
+
+    /// Its clock may be behind, a little ahead, or as wrong as no clock is.
+    fn fence_of_another_server(&mut self, server: &Server) -> u64 {
+        let now = server.now().micros();
+        possible(match self.rng.random_range(0..8) {
+            0 => self.rng.random_range(0..now),
+            1 => now + self.rng.random_range(0..200_000_000_000),
+            _ => now + self.rng.random_range(0..4_000_000),
+        })
     }
 
     fn deadline(&mut self, server: &Server) -> Option<u64> {

@@ -37,7 +37,7 @@ fn a_hold_that_was_released_or_evicted_is_not_lost() {
     let seen = held_by("x", Some(in_ms(50)));
     let (mut queues, _) = queue_of(&["a", "b"]);
     assert_held(&mut queues, seen);
-    queues.freed(0, KEY);
+    queues.changed(0, KEY);
     assert_eq!(lost(&mut queues, Stored::Nothing, NOW), None);
     let (mut queues, _) = queue_of(&["a", "b"]);
     assert_held(&mut queues, seen);
