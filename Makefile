@@ -14,6 +14,7 @@ RELEASE_TESTS := load:: a_hand_off_takes
 
 # What is about replicas, Sentinel, Cluster, and about faults.
 CLUSTER_TESTS := beyond:: faults:: harness_topology:: promotion:: quarantine:: replication:: restarts::
+CLIENT_CLUSTER_TESTS := durable:: endurance:: quorum:: quorum_storm:: topology::
 FIGURES := $(TARGET_DIR)/figures
 
 export PORT
@@ -48,39 +49,42 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 test: build ## Run all tests: units, then real servers (SERVER=)
 	@scripts/setup openssl
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
-	cargo test --locked
+	cargo test --locked --workspace
 
 test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
 	@rm -f $(FIGURES)
 	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
+	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
 	@sort $(FIGURES)
 
-soak: build ## The same for as long as it takes to be sure: about a quarter of an hour (SERVER=)
+soak: build ## The same for as long as it takes to be sure: twenty minutes and more (SERVER=)
 	@rm -f $(FIGURES)
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
+	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
 	@sort $(FIGURES)
 
 servers: setup ## Fetch every supported version of Redis and Valkey into servers/
 	@scripts/servers
 
-test-all: build ## Run the integration tests on each of them, and print one table
+test-all: build ## Run the tests on real servers on each of them, and print one table
 	@scripts/setup openssl
 	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
 
 measure: build ## Measure what traffic pays that has nothing to do with locks (SERVER=)
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_innocent_traffic_pays
 
-# The crate offers no Rust API: its docs are for those who work on it, so links to private things are fine.
+# The module offers no Rust API: its docs are for those who work on it, so links to private things are fine.
 lint: setup ## Check format, lints and API docs; changes nothing
-	cargo fmt --check
-	cargo clippy --locked --all-targets -- -D warnings
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --no-deps --document-private-items
+	cargo fmt --all --check
+	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 
 verify: lint test ## What CI runs: lint, then test; changes nothing
 
 fix: setup ## Format and apply what clippy can fix; writes to the tree
-	cargo fmt
-	cargo clippy --locked --all-targets --fix --allow-dirty --allow-staged
+	cargo fmt --all
+	cargo clippy --locked --workspace --all-targets --fix --allow-dirty --allow-staged
 
 clean: ## Remove everything that was built
 	cargo clean

@@ -12,7 +12,7 @@ use markdown::Page;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use transcript::Transcript;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -139,17 +139,57 @@ fn every_promise_is_shown_by_tests_that_exist() {
         promises.into_iter().collect::<Vec<_>>(),
         (1..=8).map(|n| format!("L{n}")).collect::<Vec<_>>()
     );
+    rows.iter().for_each(|row| assert_shown(&row[0], &row[3]));
+}
+
+#[test]
+fn everything_that_lock_libraries_offer_is_shown_by_tests_that_exist() {
+    let rows = page("docs/clients.md").table("What lock libraries offer");
+    assert!(rows.len() > 30, "this test no longer understands docs/clients.md");
     for row in &rows {
-        let tests: Vec<_> = row[3].split('`').skip(1).step_by(2).collect();
-        assert!(!tests.is_empty(), "nothing shows {}", row[0]);
-        for test in tests {
-            let (module, function) = test.rsplit_once("::").unwrap();
-            let file =
-                Path::new(ROOT).join("tests").join(format!("{}.rs", module.replace("::", "/")));
-            let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{test}: {error}"));
-            assert!(text.contains(&format!("#[test]\nfn {function}()")), "no test {test}");
-        }
+        assert!(row.iter().all(|cell| !cell.is_empty()), "{row:?}");
+        assert_shown(&row[0], &row[3]);
     }
+}
+
+#[test]
+fn what_the_page_on_redlock_says_is_shown_by_tests_that_exist() {
+    page("docs/redlock.md")
+        .table("Said above")
+        .iter()
+        .for_each(|row| assert_shown(&row[0], &row[1]));
+}
+
+/// That tests are named there, and exist.
+fn assert_shown(what: &str, named: &str) {
+    let tests: Vec<_> = named.split('`').skip(1).step_by(2).collect();
+    assert!(!tests.is_empty(), "nothing shows {what}");
+    for test in tests {
+        let (module, function) = test.rsplit_once("::").unwrap();
+        let file = file_of(module);
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| panic!("{test}: {error}"));
+        let is_it = |(before, line): (&str, &str)| {
+            let name = line.trim_start().trim_start_matches("async ").strip_prefix("fn ");
+            let is_test = ["#[test]", "#[tokio::test"].iter();
+            name.is_some_and(|name| name.starts_with(&format!("{function}()")))
+                && is_test.into_iter().any(|mark| before.trim_start().starts_with(mark))
+        };
+        assert!(text.lines().zip(text.lines().skip(1)).any(is_it), "no test {test}");
+    }
+}
+
+/// Where the tests of this name are; those within the source of the client end in `tests`.
+fn file_of(module: &str) -> PathBuf {
+    let (folder, module) = match module.split_once("::") {
+        Some(("client", module)) => ("client", module),
+        Some(("booking", module)) => ("examples/booking", module),
+        _ => ("", module),
+    };
+    let (kind, module) = match module.strip_suffix("::tests") {
+        Some(module) => ("src", module),
+        None => ("tests", module),
+    };
+    Path::new(ROOT).join(folder).join(kind).join(format!("{}.rs", module.replace("::", "/")))
 }
 
 #[test]
@@ -277,7 +317,12 @@ fn the_readme_is_short() {
 }
 
 fn pages() -> Vec<Page> {
-    let mut names = vec!["README.md".into(), "CONTRIBUTING.md".into(), "CHANGELOG.md".into()];
+    let mut names = vec![
+        "README.md".into(),
+        "CONTRIBUTING.md".into(),
+        "CHANGELOG.md".into(),
+        "examples/README.md".into(),
+    ];
     for folder in ["docs", "docs/commands"] {
         for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();

@@ -31,13 +31,20 @@ const OTHER_CLOCKS: [&str; 4] = ["std::time", "SystemTime", "Instant", "clock_ge
 /// Words that mean too many things in the literature; see Style in CONTRIBUTING.md.
 const AMBIGUOUS: [&str; 2] = ["token", "mutex"];
 /// Where others have named something so, and the one sentence that says so.
-const NAMED_BY_OTHERS: [&str; 5] = [
+const NAMED_BY_OTHERS: [&str; 6] = [
     "token: ptr::null(),",
     "token: arg.keyword",
     "REDISMODULE_ARG_TYPE_PURE_TOKEN",
     "text_field(arg, \"token\")",
+    ".over.child_token()",
     "The number is the **fence** (also called fencing token)",
 ];
+
+/// Types of the standard library, and of tokio.
+const TYPES_OF_OTHERS: [&str; 2] = ["Mutex", "CancellationToken"];
+
+/// What whoever runs an example has there.
+const INSTALLED: [&str; 2] = ["node_modules", "target"];
 
 /// File names that say nothing of what is inside.
 const NAMELESS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
@@ -118,10 +125,11 @@ fn no_file_is_too_long_or_has_a_name_that_says_nothing() {
 #[test]
 fn ambiguous_words_are_not_used() {
     let mut wrong = Vec::new();
-    for file in files(".rs").iter().chain(&files(".md")).filter(|file| !is_this(file)) {
+    let files = [".rs", ".md", ".js", ".sh"].map(files).into_iter().flatten();
+    for file in files.filter(|file| !is_this(file)) {
         for (number, line) in file.code() {
-            // The standard library's type, by its own name.
-            let line = line.replace("Mutex", "");
+            let known = TYPES_OF_OTHERS.iter();
+            let line = known.fold(line.to_owned(), |line, name| line.replace(name, ""));
             let found = AMBIGUOUS.iter().any(|word| line.to_lowercase().contains(word));
             if found && !NAMED_BY_OTHERS.iter().any(|known| line.contains(known)) {
                 wrong.push(format!("{}:{number}: {line}", file.name));
@@ -183,7 +191,7 @@ fn is_this(file: &File) -> bool {
 /// Every file of ours whose name ends so.
 fn files(ending: &str) -> Vec<File> {
     let mut files = Vec::new();
-    for name in ["src", "tests", "docs", "scripts", ".ci"] {
+    for name in ["src", "tests", "client", "docs", "examples", "scripts", ".ci"] {
         collect(name, ending, &mut files);
     }
     for entry in fs::read_dir(ROOT).unwrap() {
@@ -201,7 +209,9 @@ fn collect(folder: &str, ending: &str, files: &mut Vec<File>) {
         let entry = entry.unwrap();
         let name = format!("{folder}/{}", entry.file_name().into_string().unwrap());
         if entry.file_type().unwrap().is_dir() {
-            collect(&name, ending, files);
+            if !INSTALLED.iter().any(|installed| entry.file_name() == *installed) {
+                collect(&name, ending, files);
+            }
         } else if name.ends_with(ending) {
             files.push(read(name));
         }

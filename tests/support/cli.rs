@@ -16,7 +16,7 @@ const REBALANCES_SINCE: (u32, u32) = (5, 0);
 const LONGEST: Duration = Duration::from_secs(120);
 
 /// Beside the server, or in PATH; `None`, and it says so, where there is none that is new enough.
-pub(super) fn find(since: (u32, u32)) -> Option<PathBuf> {
+pub(crate) fn find(since: (u32, u32)) -> Option<PathBuf> {
     let beside = server_binary().parent().map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
     let found = beside

@@ -48,7 +48,7 @@ mod unchanged;
 mod version;
 pub(crate) mod waiter;
 
-pub(crate) use cli::Rebalance;
+pub(crate) use cli::{Rebalance, find as find_cli};
 pub(crate) use client::{Client, LockInfo, Words};
 pub(crate) use clock::Clock;
 pub(crate) use cluster::{Cluster, Node, Slot, Takeover};

@@ -60,7 +60,11 @@ fn sources(path: &Path) -> Vec<PathBuf> {
     let note = note
         .unwrap_or_else(|| panic!("nothing beside {} says of what it is built", path.display()));
     let (_, sources) = note.lines().next().unwrap().split_once(": ").unwrap();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    // The compiler ran in the folder of the workspace, which is that of the module.
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .filter(|folder| folder.join("Cargo.lock").is_file());
+    let root = root.last().expect("no Cargo.lock above the tests");
     sources.split(' ').map(|source| root.join(source)).collect()
 }
 

@@ -85,6 +85,12 @@ impl Sentinels {
         &mut self.servers[index]
     }
 
+    /// Where the sentinels are.
+    #[allow(dead_code, reason = "the tests of the client ask for it")]
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        self.sentinels.iter().map(Server::port).collect()
+    }
+
     /// The index of the primary, as all the sentinels see it; `Err` says how they differ.
     pub(crate) fn primary(&self) -> Result<usize, Vec<usize>> {
         let seen = self.sentinels.iter().map(|sentinel| {

@@ -25,6 +25,10 @@ impl Identity {
         let output = Command::new("openssl")
             .args("req -x509 -nodes -days 2 -subj /CN=localhost".split(' '))
             .args("-newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
+            // Some clients accept neither a name in the subject alone nor an authority as a server.
+            .args(
+                "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE".split(' '),
+            )
             .arg("-keyout")
             .arg(&self.key)
             .arg("-out")

@@ -1,0 +1,143 @@
+//! What is sent for a request, and how the answer reads. Pure: no connection.
+//!
+//! Both dialects keep a lock in the same key with the same value, `<fence>:<owner>` with a fence of sixteen digits, so
+//! clients that speak one and clients that speak the other keep each other out.
+
+pub(crate) mod native;
+pub(crate) mod plain;
+
+use redis::{Cmd, ErrorKind, RedisError, Value};
+use std::time::Duration;
+
+/// How a client speaks with the server that it is connected to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Dialect {
+    /// The server has the module: its commands, its queue, its fences.
+    Native,
+    /// It has not: scripts, or commands that compare where there are some. Whoever waits polls.
+    Plain,
+}
+
+/// Which commands that compare a server without the module has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Compares {
+    /// None: scripts do it.
+    Scripts,
+    /// `SET key value IFEQ value`: Valkey 8.1.
+    Set,
+    /// That and `DELEX`: Redis 8.4.
+    Delex,
+    /// That and `DELIFEQ`: Valkey 9.0.
+    Delifeq,
+}
+
+/// What a connection found out about its server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Server {
+    Native,
+    Plain(Compares),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Question<'a> {
+    Acquire {
+        owner: &'a str,
+        ttl: Duration,
+    },
+    /// Waits in the queue for so long; only native.
+    Wait {
+        owner: &'a str,
+        ttl: Duration,
+        patience: Duration,
+    },
+    Extend {
+        owner: &'a str,
+        fence: u64,
+        ttl: Duration,
+    },
+    Release {
+        owner: &'a str,
+        fence: u64,
+    },
+    /// Whatever fence it has.
+    ReleaseAny {
+        owner: &'a str,
+    },
+    /// Gives the grant a larger fence; the answer is the one now in force.
+    Raise {
+        owner: &'a str,
+        fence: u64,
+    },
+}
+
+impl Server {
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            Self::Native => Dialect::Native,
+            Self::Plain(_) => Dialect::Plain,
+        }
+    }
+
+    pub(crate) fn command(self, key: &str, question: Question<'_>) -> Cmd {
+        match self {
+            Self::Native => native::command(key, question),
+            Self::Plain(compares) => plain::command(compares, key, question),
+        }
+    }
+
+    /// The same where the server said that it does not know the script.
+    pub(crate) fn command_in_full(self, key: &str, question: Question<'_>) -> Cmd {
+        match self {
+            Self::Native => native::command(key, question),
+            Self::Plain(compares) => plain::command_in_full(compares, key, question),
+        }
+    }
+}
+
+/// A number, in digits or not; nil and false are none, and OK is 1.
+pub(crate) fn number(reply: &Value) -> Result<Option<u64>, RedisError> {
+    let number = match reply {
+        Value::Nil => return Ok(None),
+        Value::Okay => Some(1),
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(digits) => std::str::from_utf8(digits).ok().and_then(|d| d.parse().ok()),
+        _ => None,
+    };
+    let surprise = || RedisError::from((ErrorKind::UnexpectedReturnType, "neither number nor nil"));
+    number.map(Some).ok_or_else(surprise)
+}
+
+/// Whole milliseconds, at least one.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX).max(1)
+}
+
+#[cfg(test)]
+pub(crate) fn words(command: &Cmd) -> String {
+    let words = command.args_iter().map(|arg| match arg {
+        redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+        _ => "?".to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn answers_are_numbers_or_nil() {
+        assert_eq!(number(&Value::Nil).unwrap(), None);
+        assert_eq!(number(&Value::Int(7)).unwrap(), Some(7));
+        assert_eq!(number(&Value::Okay).unwrap(), Some(1));
+        assert_eq!(number(&Value::BulkString(b"0000000000000007".to_vec())).unwrap(), Some(7));
+        assert!(number(&Value::Int(-1)).is_err());
+        assert!(number(&Value::Array(Vec::new())).is_err());
+    }
+
+    #[test]
+    fn a_duration_is_sent_as_at_least_a_millisecond() {
+        assert_eq!(millis(Duration::from_micros(10)), 1);
+        assert_eq!(millis(Duration::from_secs(2)), 2_000);
+    }
+}

@@ -1,0 +1,89 @@
+//! What can go wrong. That somebody else has the lock is no error, unless one was to wait for it.
+
+use redis::RedisError;
+use std::fmt;
+use std::time::Duration;
+
+/// Why there is no lock, or no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A setting has no sense. Names the variable, or the method, that gave it.
+    Setting {
+        /// The variable of the environment, or what else the setting is called.
+        name: String,
+        /// What was wrong, and what is allowed.
+        reason: String,
+    },
+    /// Somebody else had the lock for as long as one was ready to wait.
+    Busy {
+        /// The lock.
+        name: String,
+        /// For how long it was waited for.
+        waited: Duration,
+    },
+    /// Nobody answered in time, or nobody who may grant locks.
+    Unreachable {
+        /// What the last of the tries came to.
+        reason: String,
+    },
+    /// The server answered with an error that another try would not mend.
+    Refused {
+        /// The error, as the server worded it.
+        reason: String,
+    },
+    /// The lock was granted, too few replicas heard of it, and it was released again.
+    TooFewReplicas {
+        /// The lock.
+        name: String,
+        /// How many replicas had heard of it when the time was over.
+        acknowledged: u64,
+        /// How many were asked for.
+        wanted: u64,
+    },
+    /// The lock was granted, and the answer came when the lease had run out.
+    TooLate {
+        /// The lock.
+        name: String,
+    },
+    /// The task that looks after the guards is gone: the runtime that it was started on has ended.
+    Closed,
+}
+
+impl Error {
+    pub(crate) fn setting(name: &str, reason: &str) -> Self {
+        Self::Setting { name: name.to_owned(), reason: reason.to_owned() }
+    }
+
+    pub(crate) fn unreachable(error: &RedisError) -> Self {
+        Self::Unreachable { reason: error.to_string() }
+    }
+
+    pub(crate) fn refused(error: &RedisError) -> Self {
+        let words = [error.code(), error.detail()].map(Option::unwrap_or_default);
+        let reason = words.join(" ").trim().to_owned();
+        Self::Refused { reason: if reason.is_empty() { error.to_string() } else { reason } }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Setting { name, reason } => write!(f, "{name}: {reason}"),
+            Self::Busy { name, waited } => {
+                write!(f, "the lock {name} was held by others for {} ms", waited.as_millis())
+            }
+            Self::Unreachable { reason } => write!(f, "no server that grants locks: {reason}"),
+            Self::Refused { reason } => write!(f, "the server refused: {reason}"),
+            Self::TooFewReplicas { name, acknowledged, wanted } => {
+                write!(f, "{acknowledged} of {wanted} replicas have heard of the lock {name}")
+            }
+            Self::TooLate { name } => {
+                write!(f, "the lock {name} was granted, and its lease over when the answer came")
+            }
+            Self::Closed => f.write_str("the runtime that looked after the locks has ended"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}

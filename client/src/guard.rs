@@ -1,0 +1,201 @@
+//! A lock that is held, as long as the guard lives.
+
+use crate::keeper::{self, Order, Orders};
+use crate::lease::{Lease, checked};
+use crate::wire::Wire;
+use crate::{Error, Extended, Loss, Released, story};
+use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio_util::sync::CancellationToken;
+
+/// Where those meet who ask for one lock as one owner. Locked while one of them asks or releases.
+pub(crate) type Slot = tokio::sync::Mutex<Weak<Hold>>;
+
+/// One grant, and how many guards share it.
+pub(crate) struct Hold {
+    pub(crate) lease: Arc<Lease>,
+    pub(crate) orders: Orders,
+    pub(crate) wire: Arc<Wire>,
+    pub(crate) slot: Option<Arc<Slot>>,
+    pub(crate) guards: AtomicUsize,
+}
+
+impl Hold {
+    /// Another guard, if there is one still.
+    pub(crate) fn join(self: Arc<Self>) -> Option<Guard> {
+        let more = |guards: usize| guards.checked_add(1).filter(|_| guards > 0);
+        if self.lease.ended().is_some() {
+            return None;
+        }
+        self.guards.fetch_update(SeqCst, SeqCst, more).ok()?;
+        Some(Guard { hold: self, left: false })
+    }
+
+    pub(crate) fn holds(&self, fence: u64) -> bool {
+        self.guards.load(SeqCst) > 0 && self.lease.fence == fence
+    }
+
+    /// One guard fewer; the last one releases. Whether this was the last.
+    fn leave(&self, reply: Option<keeper::Reply>) -> Result<bool, Error> {
+        if self.guards.fetch_sub(1, SeqCst) > 1 {
+            return Ok(false);
+        }
+        self.lease.end(Loss::Released);
+        let (lease, slot) = (Arc::clone(&self.lease), self.slot.clone());
+        let ordered = self.orders.send(Order::Release { lease, slot, reply });
+        ordered.map(|()| true).map_err(|_| Error::Closed)
+    }
+}
+
+/// A lock that is held.
+///
+/// Dropped, it is released in the background; [`release`](Guard::release) also says whether that was in time.
+#[must_use = "the lock is released as soon as the guard is dropped"]
+pub struct Guard {
+    pub(crate) hold: Arc<Hold>,
+    /// It has been counted out already.
+    pub(crate) left: bool,
+}
+
+impl Guard {
+    /// The name, without the prefix.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.hold.lease.name
+    }
+
+    /// The number of the grant: larger than that of any earlier grant of this lock. Send it along with every write.
+    #[must_use]
+    pub fn fence(&self) -> u64 {
+        self.hold.lease.fence
+    }
+
+    /// As whom it is held.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.hold.lease.owner
+    }
+
+    /// How long the lock can be counted on from now: what is left of the lease by the monotonic clock, less what clocks
+    /// may differ by. Zero once it is lost.
+    #[must_use]
+    pub fn valid_for(&self) -> Duration {
+        self.hold.lease.valid_for(Instant::now())
+    }
+
+    /// Whether it was lost, and why.
+    #[must_use]
+    pub fn loss(&self) -> Option<Loss> {
+        let lease = &self.hold.lease;
+        let is_over = || lease.valid_for(Instant::now()).is_zero().then_some(Loss::Expired);
+        lease.ended().or_else(is_over)
+    }
+
+    /// Ends when the lock is lost, or can no longer be shown to be held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.lock("printer").fixed_ttl(Duration::from_millis(50)).await?;
+    /// tokio::select! {
+    ///     () = std::future::pending() => {} // the work
+    ///     loss = guard.lost() => println!("stopped: {loss:?}"),
+    /// }
+    /// assert_eq!(guard.valid_for(), Duration::ZERO);
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn lost(&self) -> Loss {
+        self.hold.lease.over.cancelled().await;
+        self.hold.lease.ended().unwrap_or(Loss::Expired)
+    }
+
+    /// The same for whoever has no guard at hand; it also fires when the last guard is gone.
+    #[must_use]
+    pub fn cancellation(&self) -> CancellationToken {
+        self.hold.lease.over.child_token()
+    }
+
+    /// Has the lease end a `ttl` from now, also if that is sooner. Later renewals ask for this `ttl` too.
+    ///
+    /// # Errors
+    ///
+    /// When the server refuses, or does not answer while the lease lasts. The lock may be held or lost then:
+    /// [`valid_for`](Guard::valid_for) is right in any case.
+    pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
+        let Hold { lease, wire, orders, .. } = &*self.hold;
+        let ttl = checked(ttl)?;
+        if self.loss().is_some() {
+            return Ok(Extended::Lost);
+        }
+        let look_again = LookAgain { orders, id: lease.id };
+        let answer = keeper::extend(wire, lease, ttl).await?;
+        let now = Instant::now();
+        let loss = match answer.number {
+            Some(1) if lease.extended(answer.asked, ttl, now) => {
+                story::extended(lease, now);
+                return Ok(Extended::Extended);
+            }
+            Some(1) => Loss::Expired,
+            _ => Loss::Taken,
+        };
+        drop(look_again);
+        if lease.end(loss) {
+            story::lost(lease, loss);
+        }
+        Ok(Extended::Lost)
+    }
+
+    /// Gives the lock back. It is released even if this future is dropped.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses. The lease ends by itself then.
+    pub async fn release(mut self) -> Result<Released, Error> {
+        let (reply, outcome) = oneshot::channel();
+        self.left = true;
+        if !self.hold.leave(Some(reply))? {
+            return Ok(Released::StillHeld);
+        }
+        outcome.await.map_err(|_| Error::Closed)?
+    }
+}
+
+/// The end of the lease may be another one, however the request ended.
+struct LookAgain<'a> {
+    orders: &'a Orders,
+    id: u64,
+}
+
+impl Drop for LookAgain<'_> {
+    fn drop(&mut self) {
+        // Without a keeper there is nobody who would look.
+        let _ = self.orders.send(Order::LookAgain(self.id));
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if !self.left {
+            // Without a keeper the lease ends by itself.
+            let _ = self.hold.leave(None);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Guard");
+        debug.field("name", &self.name()).field("fence", &self.fence());
+        debug.field("owner", &self.owner()).field("valid_for", &self.valid_for()).finish()
+    }
+}

@@ -1,0 +1,335 @@
+//! The one task of a client: it renews leases, sees them end, and releases what nobody waits for.
+//!
+//! ```text
+//!   guards ──► orders ──► keeper ──► schedule: when to look at which lease next
+//!                           └──────► work: requests that are under way, any number of them
+//! ```
+
+use crate::dialect::Question;
+use crate::guard::{Hold, Slot};
+use crate::lease::{Lease, Next, released_in_time};
+use crate::schedule::Schedule;
+use crate::validity::later;
+use crate::wire::{Answer, Wire};
+use crate::{Error, Loss, Released, story};
+use futures_util::StreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::stream::FuturesUnordered;
+use std::collections::HashMap;
+use std::future::pending;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::{sleep, sleep_until};
+
+pub(crate) type Orders = UnboundedSender<Order>;
+
+/// When it is asked again for what may have been granted to somebody who is gone: the server hears of the end of a
+/// connection and of this in either order.
+const RELEASES_AFTER: [Duration; 3] =
+    [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(500)];
+
+/// How often sentinels are asked again who is the primary.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+pub(crate) enum Order {
+    Keep(Arc<Lease>),
+    /// Its end is another one now.
+    LookAgain(u64),
+    Release {
+        lease: Arc<Lease>,
+        slot: Option<Arc<Slot>>,
+        reply: Option<Reply>,
+    },
+    /// Nobody waits any more for a grant that may have been made.
+    Abandon {
+        key: String,
+        owner: String,
+        ttl: Duration,
+        place: Option<OwnedMutexGuard<Weak<Hold>>>,
+    },
+    /// Says when all releases are done that were ordered before.
+    Settle(oneshot::Sender<()>),
+}
+
+pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;
+
+struct Keeper {
+    orders: UnboundedReceiver<Order>,
+    wire: Arc<Wire>,
+    within: Duration,
+    leases: HashMap<u64, Kept>,
+    schedule: Schedule,
+    work: FuturesUnordered<BoxFuture<'static, Done>>,
+    /// How many releases are under way, and who waits for none to be.
+    releasing: u64,
+    settling: Vec<oneshot::Sender<()>>,
+}
+
+struct Kept {
+    lease: Arc<Lease>,
+    /// A renewal is under way.
+    renewing: bool,
+}
+
+enum Done {
+    Renewed { id: u64, ttl: Duration, answer: Result<Answer, Error> },
+    Released,
+    Looked,
+}
+
+pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
+    let (orders, received) = unbounded_channel();
+    let keeper = Keeper {
+        orders: received,
+        wire,
+        within,
+        leases: HashMap::new(),
+        schedule: Schedule::default(),
+        work: FuturesUnordered::new(),
+        releasing: 0,
+        settling: Vec::new(),
+    };
+    tokio::spawn(keeper.run());
+    orders
+}
+
+impl Keeper {
+    async fn run(mut self) {
+        let mut open = true;
+        let mut look_at = self.wire.routes.is_watched().then(Instant::now);
+        while open || !self.work.is_empty() {
+            let first = self.schedule.first().into_iter().chain(look_at).min();
+            let wake = async move {
+                match first {
+                    Some(first) => sleep_until(first.into()).await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                order = self.orders.recv(), if open => match order {
+                    Some(order) => self.obey(order),
+                    None => (open, look_at) = (false, None),
+                },
+                Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
+                () = wake => {}
+            }
+            let now = Instant::now();
+            if look_at.is_some_and(|look_at| now >= look_at) {
+                look_at = Some(later(now, LOOK_EVERY));
+                self.work.push(look_again(Arc::clone(&self.wire)));
+            }
+            while let Some(id) = self.schedule.pop(now) {
+                self.look_at(id, now);
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Order) {
+        match order {
+            Order::Keep(lease) => {
+                self.schedule.set(lease.id, lease.next().at());
+                self.leases.insert(lease.id, Kept { lease, renewing: false });
+            }
+            Order::LookAgain(id) => {
+                if let Some(kept) = self.leases.get(&id) {
+                    self.schedule.set(id, kept.lease.next().at());
+                }
+            }
+            Order::Release { lease, slot, reply } => {
+                self.forget(lease.id);
+                self.releasing = self.releasing.saturating_add(1);
+                self.work.push(release(Arc::clone(&self.wire), lease, slot, reply, self.within));
+            }
+            Order::Abandon { key, owner, ttl, place } => {
+                self.releasing = self.releasing.saturating_add(1);
+                self.work.push(abandon(Arc::clone(&self.wire), key, owner, ttl, place));
+            }
+            Order::Settle(done) => {
+                self.settling.push(done);
+                self.settle();
+            }
+        }
+    }
+
+    fn finish(&mut self, done: Done) {
+        let (id, ttl, answer) = match done {
+            Done::Released => {
+                self.releasing = self.releasing.saturating_sub(1);
+                return self.settle();
+            }
+            Done::Looked => return,
+            Done::Renewed { id, ttl, answer } => (id, ttl, answer),
+        };
+        let Some(kept) = self.leases.get_mut(&id) else { return };
+        kept.renewing = false;
+        let (lease, now) = (Arc::clone(&kept.lease), Instant::now());
+        match answer {
+            Ok(answer) if answer.number == Some(1) => {
+                if lease.extended(answer.asked, ttl, now) {
+                    story::extended(&lease, now);
+                    self.schedule.set(id, lease.next().at());
+                } else {
+                    self.lose(&lease, Loss::Expired);
+                }
+            }
+            Ok(_) => self.lose(&lease, Loss::Taken),
+            // There may be time for another try.
+            Err(_) => {
+                let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
+                let next = later(now, rest.max(Duration::from_millis(10)));
+                self.schedule.set(id, next.min(lease.valid_until()));
+            }
+        }
+    }
+
+    fn look_at(&mut self, id: u64, now: Instant) {
+        let Some(kept) = self.leases.get_mut(&id) else { return };
+        let lease = Arc::clone(&kept.lease);
+        if now >= lease.valid_until() {
+            return self.lose(&lease, Loss::Expired);
+        }
+        match lease.next() {
+            Next::Renew { at } if at <= now => {
+                self.schedule.set(id, lease.valid_until());
+                if !kept.renewing {
+                    kept.renewing = true;
+                    let ttl = lease.renewal_ttl(now);
+                    self.work.push(renew(Arc::clone(&self.wire), lease, ttl));
+                }
+            }
+            next => self.schedule.set(id, next.at()),
+        }
+    }
+
+    fn lose(&mut self, lease: &Lease, loss: Loss) {
+        self.forget(lease.id);
+        if lease.end(loss) {
+            story::lost(lease, loss);
+        }
+    }
+
+    fn forget(&mut self, id: u64) {
+        self.schedule.remove(id);
+        self.leases.remove(&id);
+    }
+
+    fn settle(&mut self) {
+        if self.releasing == 0 {
+            // Whoever waited may be gone.
+            for done in self.settling.drain(..) {
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+impl Drop for Keeper {
+    /// The runtime ends, and nobody renews any more.
+    fn drop(&mut self) {
+        self.orders.close();
+        while let Ok(order) = self.orders.try_recv() {
+            if let Order::Keep(lease) = order {
+                self.lose(&lease, Loss::Expired);
+            }
+        }
+        for kept in std::mem::take(&mut self.leases).into_values() {
+            self.lose(&kept.lease, Loss::Expired);
+        }
+    }
+}
+
+fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
+    Box::pin(async move {
+        let looking = wire.routes.look_again(LOOK_EVERY);
+        // Sentinels that do not answer change nothing.
+        let _ = tokio::time::timeout(LOOK_EVERY, looking).await;
+        Done::Looked
+    })
+}
+
+fn renew(wire: Arc<Wire>, lease: Arc<Lease>, ttl: Duration) -> BoxFuture<'static, Done> {
+    Box::pin(async move {
+        let answer = extend(&wire, &lease, ttl).await;
+        Done::Renewed { id: lease.id, ttl, answer }
+    })
+}
+
+/// Tries until the lease could have ended.
+pub(crate) async fn extend(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Answer, Error> {
+    let _extending = lease.extending.lock().await;
+    let limits = wire.limits(ttl, Some(lease.valid_until()));
+    lease.about_to_extend(ttl, Instant::now());
+    let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
+    wire.ask(&lease.key, question, limits).await
+}
+
+fn release(
+    wire: Arc<Wire>,
+    lease: Arc<Lease>,
+    slot: Option<Arc<Slot>>,
+    reply: Option<Reply>,
+    within: Duration,
+) -> BoxFuture<'static, Done> {
+    Box::pin(async move {
+        let outcome = released(&wire, &lease, slot, within).await;
+        if let Ok(outcome) = &outcome {
+            story::released(&lease, *outcome);
+        }
+        if let Some(reply) = reply {
+            // Nobody may wait for it any more.
+            let _ = reply.send(outcome);
+        }
+        Done::Released
+    })
+}
+
+async fn released(
+    wire: &Wire,
+    lease: &Lease,
+    slot: Option<Arc<Slot>>,
+    within: Duration,
+) -> Result<Released, Error> {
+    let _place = match &slot {
+        None => None,
+        Some(slot) => {
+            let place = slot.lock().await;
+            // The same owner asked again, and the server gave it the same grant.
+            if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
+                return Ok(Released::StillHeld);
+            }
+            Some(place)
+        }
+    };
+    let valid_until = lease.valid_until();
+    let until = later(Instant::now(), within).max(valid_until);
+    let question = Question::Release { owner: &lease.owner, fence: lease.fence };
+    let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
+    let in_time = released_in_time(answer, valid_until);
+    Ok(if in_time { Released::Released } else { Released::Late })
+}
+
+fn abandon(
+    wire: Arc<Wire>,
+    key: String,
+    owner: String,
+    ttl: Duration,
+    place: Option<OwnedMutexGuard<Weak<Hold>>>,
+) -> BoxFuture<'static, Done> {
+    Box::pin(async move {
+        // An owner that the caller chose may come back at any time: it is kept from that for one release.
+        let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
+        for rest in RELEASES_AFTER.into_iter().take(times) {
+            sleep(rest).await;
+            let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
+            let question = Question::ReleaseAny { owner: &owner };
+            let answer = wire.ask(&key, question, limits).await;
+            if answer.is_ok_and(|answer| answer.number == Some(1)) {
+                break;
+            }
+        }
+        drop(place);
+        Done::Released
+    })
+}

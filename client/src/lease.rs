@@ -1,0 +1,256 @@
+//! What a client knows of one grant. No input or output: moments are arguments.
+
+use crate::settings::Renew;
+use crate::validity::{later, renew_at, valid_until};
+use crate::wire::Answer;
+use crate::{Error, Loss};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio_util::sync::CancellationToken;
+
+pub(crate) struct Lease {
+    pub(crate) id: u64,
+    /// Without the prefix.
+    pub(crate) name: String,
+    pub(crate) key: String,
+    pub(crate) owner: String,
+    pub(crate) fence: u64,
+    pub(crate) correlation: String,
+    renew: Renew,
+    granted: Instant,
+    state: Mutex<State>,
+    /// Fires when it is held no more.
+    pub(crate) over: CancellationToken,
+    /// One extension at a time: the last one that the server heard counts.
+    pub(crate) extending: tokio::sync::Mutex<()>,
+}
+
+struct State {
+    ttl: Duration,
+    /// When that ttl was asked for.
+    asked: Instant,
+    valid_until: Instant,
+    ended: Option<Loss>,
+}
+
+/// What is to be done with it next, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Renew { at: Instant },
+    End { at: Instant },
+}
+
+/// What names a lease.
+pub(crate) struct Names {
+    pub(crate) id: u64,
+    pub(crate) name: String,
+    pub(crate) key: String,
+    pub(crate) owner: String,
+    pub(crate) correlation: String,
+}
+
+impl Lease {
+    pub(crate) fn new(
+        names: Names,
+        fence: u64,
+        asked: Instant,
+        ttl: Duration,
+        renew: Renew,
+    ) -> Self {
+        let Names { id, name, key, owner, correlation } = names;
+        let valid_until = valid_until(asked, ttl);
+        let state = State { ttl, asked, valid_until, ended: None };
+        Self {
+            id,
+            name,
+            key,
+            owner,
+            fence,
+            correlation,
+            renew,
+            granted: asked,
+            state: Mutex::new(state),
+            over: CancellationToken::new(),
+            extending: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn valid_for(&self, now: Instant) -> Duration {
+        let state = self.state();
+        match state.ended {
+            None => state.valid_until.saturating_duration_since(now),
+            Some(_) => Duration::ZERO,
+        }
+    }
+
+    /// That in force.
+    pub(crate) fn ttl(&self) -> Duration {
+        self.state().ttl
+    }
+
+    pub(crate) fn valid_until(&self) -> Instant {
+        self.state().valid_until
+    }
+
+    pub(crate) fn ended(&self) -> Option<Loss> {
+        self.state().ended
+    }
+
+    /// It is held no more. Whether that is news.
+    pub(crate) fn end(&self, loss: Loss) -> bool {
+        let mut state = self.state();
+        let news = state.ended.is_none();
+        state.ended.get_or_insert(loss);
+        drop(state);
+        self.over.cancel();
+        news
+    }
+
+    /// From now on the server may have this ttl in force, which may be shorter than what is left.
+    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Instant) {
+        let mut state = self.state();
+        state.valid_until = state.valid_until.min(valid_until(now, ttl));
+    }
+
+    /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
+    pub(crate) fn extended(&self, asked: Instant, ttl: Duration, now: Instant) -> bool {
+        let mut state = self.state();
+        let until = valid_until(asked, ttl);
+        if state.ended.is_some() || now >= state.valid_until || now >= until {
+            return false;
+        }
+        state.valid_until = until;
+        state.asked = asked;
+        state.ttl = ttl;
+        true
+    }
+
+    pub(crate) fn next(&self) -> Next {
+        let state = self.state();
+        let end = Next::End { at: state.valid_until };
+        let at = renew_at(state.asked, state.ttl);
+        let more = match self.renew {
+            Renew::Off => false,
+            Renew::Every => true,
+            Renew::AtMost(longest) => later(state.asked, state.ttl) < later(self.granted, longest),
+        };
+        if more && at < state.valid_until { Next::Renew { at } } else { end }
+    }
+
+    /// The ttl to renew it with now.
+    pub(crate) fn renewal_ttl(&self, now: Instant) -> Duration {
+        let ttl = self.state().ttl;
+        match self.renew {
+            Renew::AtMost(longest) => {
+                ttl.min(later(self.granted, longest).saturating_duration_since(now))
+            }
+            _ => ttl,
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Next {
+    pub(crate) fn at(self) -> Instant {
+        match self {
+            Self::Renew { at } | Self::End { at } => at,
+        }
+    }
+}
+
+/// Whether a release was heard in time. A try of which nobody knows may have been the one that released it: nobody
+/// else could, before the end of the lease.
+pub(crate) fn released_in_time(answer: Answer, valid_until: Instant) -> bool {
+    answer.number == Some(1) || (answer.repeated && answer.asked < valid_until)
+}
+
+/// The longest and the shortest ttl that is of use.
+pub(crate) fn checked(ttl: Duration) -> Result<Duration, Error> {
+    if ttl < Duration::from_millis(1) {
+        return Err(Error::setting("ttl", "it must be at least a millisecond"));
+    }
+    Ok(ttl)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Dialect;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn lease(renew: Renew) -> (Lease, Instant) {
+        let asked = Instant::now();
+        let text = String::new;
+        let names = Names { id: 1, name: text(), key: text(), owner: text(), correlation: text() };
+        (Lease::new(names, 7, asked, MINUTE, renew), asked)
+    }
+
+    #[test]
+    fn each_renewal_moves_the_end_and_the_next_renewal() {
+        let (lease, asked) = lease(Renew::Every);
+        assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
+        let again = asked + 21 * SECOND;
+        assert!(lease.extended(again, MINUTE, again + SECOND));
+        assert_eq!(lease.valid_until(), valid_until(again, MINUTE));
+        assert_eq!(lease.next(), Next::Renew { at: again + 20 * SECOND });
+    }
+
+    #[test]
+    fn a_fixed_lease_only_ends() {
+        let (lease, asked) = lease(Renew::Off);
+        assert_eq!(lease.next(), Next::End { at: valid_until(asked, MINUTE) });
+    }
+
+    #[test]
+    fn the_last_renewal_ends_with_the_longest_lifetime() {
+        let (lease, asked) = lease(Renew::AtMost(65 * SECOND));
+        let at = asked + 20 * SECOND;
+        assert_eq!(lease.next(), Next::Renew { at });
+        assert_eq!(lease.renewal_ttl(at), 45 * SECOND);
+        assert!(lease.extended(at, 45 * SECOND, at));
+        assert_eq!(lease.next(), Next::End { at: valid_until(at, 45 * SECOND) });
+    }
+
+    #[test]
+    fn what_is_over_is_not_revived() {
+        let (late, asked) = lease(Renew::Every);
+        assert!(!late.extended(asked + 59 * SECOND, MINUTE, asked + MINUTE));
+        let (lost, asked) = lease(Renew::Every);
+        assert!(lost.end(Loss::Taken));
+        assert!(!lost.end(Loss::Expired));
+        assert!(!lost.extended(asked, MINUTE, asked + SECOND));
+        assert_eq!(lost.ended(), Some(Loss::Taken));
+        assert_eq!(lost.valid_for(asked), Duration::ZERO);
+        assert!(lost.over.is_cancelled());
+    }
+
+    #[test]
+    fn a_shorter_ttl_counts_as_soon_as_it_may_be_in_force() {
+        let (lease, asked) = lease(Renew::Every);
+        lease.about_to_extend(SECOND, asked);
+        assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
+        lease.about_to_extend(MINUTE, asked);
+        assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
+    }
+
+    #[test]
+    fn a_release_that_was_repeated_within_the_lease_was_in_time() {
+        let asked = Instant::now();
+        let answer = |number, repeated| Answer {
+            number: Some(number),
+            asked,
+            repeated,
+            dialect: Dialect::Native,
+            heard: 0,
+        };
+        assert!(released_in_time(answer(1, false), asked));
+        assert!(released_in_time(answer(0, true), asked + SECOND));
+        assert!(!released_in_time(answer(0, true), asked));
+        assert!(!released_in_time(answer(0, false), asked + SECOND));
+    }
+}

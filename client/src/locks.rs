@@ -1,0 +1,411 @@
+//! The client.
+
+use crate::dialect::{Dialect, Question};
+use crate::guard::{Guard, Hold, Slot};
+use crate::keeper::{self, Order, Orders};
+use crate::lease::{Lease, Names};
+use crate::pending::Pending;
+use crate::queue::{Queue, Waited};
+use crate::request::{Options, Request, Wanted};
+use crate::validity::{is_fresh, later};
+use crate::wire::{Answer, Limits, Wire};
+use crate::{Error, Settings, Target, backoff, story};
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
+use tokio::time::{sleep, timeout};
+use tracing::Instrument;
+use uuid::Uuid;
+
+/// Locks on one server, cluster, or group that sentinels watch. Copies share everything.
+#[derive(Clone)]
+pub struct Locks {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    settings: Settings,
+    wire: Arc<Wire>,
+    orders: Orders,
+    /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
+    slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
+}
+
+/// What the server said to a request, when.
+struct Granted {
+    fence: u64,
+    asked: Instant,
+}
+
+impl Locks {
+    /// Connects, with settings from the environment: see [`Settings`].
+    ///
+    /// # Errors
+    ///
+    /// When a variable or the address has no sense, and when nobody answers there.
+    pub async fn connect(target: impl Into<Target>) -> Result<Self, Error> {
+        Self::connect_with(target, Settings::from_env()?).await
+    }
+
+    /// Connects, with these settings.
+    ///
+    /// # Errors
+    ///
+    /// When a setting or the address has no sense, and when nobody answers there.
+    pub async fn connect_with(
+        target: impl Into<Target>,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let locks = Self::unasked(&target.into(), settings)?;
+        locks.find_out().await?;
+        Ok(locks)
+    }
+
+    /// A client of a server that nobody has asked anything yet, and that may be down.
+    pub(crate) fn unasked(target: &Target, settings: Settings) -> Result<Self, Error> {
+        let settings = settings.checked()?;
+        let wire = Arc::new(Wire::unasked(target, &settings)?);
+        let orders = keeper::start(Arc::clone(&wire), settings.within);
+        let inner = Inner { settings, wire, orders, slots: Mutex::default() };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Whether the server that was asked last has the module.
+    #[must_use]
+    pub fn dialect(&self) -> Dialect {
+        self.inner.wire.dialect()
+    }
+
+    /// What requests do that do not say otherwise.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.inner.settings
+    }
+
+    /// Takes the lock if it is free: none if somebody else has it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.try_lock("printer").await?;
+    /// assert!(guard.is_some());
+    /// assert!(locks.try_lock("printer").await?.is_none());
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn try_lock(&self, name: &str) -> Result<Option<Guard>, Error> {
+        self.lock(name).try_now().await
+    }
+
+    /// Waits for the lock, when it is awaited.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.lock("printer").ttl(Duration::from_secs(5)).await?;
+    /// let busy = locks.lock("printer").wait(Duration::from_millis(100)).await;
+    /// assert!(matches!(busy, Err(Error::Busy { .. })));
+    /// # drop(guard);
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lock(&self, name: impl Into<String>) -> Request {
+        Request::new(self.clone(), name.into())
+    }
+
+    /// Waits for the lock, does the work, and releases it: when the work is done, fails, panics, or is dropped
+    /// half-way.
+    ///
+    /// That the lock was lost before the end of the work is traced as a warning. To stop the work then, watch
+    /// [`Guard::lost`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let options = Options::new().ttl(Duration::from_secs(5)).correlation("request 17");
+    /// let printed = locks.with_lock("printer", options, async |guard| {
+    ///     // Send the fence along with every write.
+    ///     format!("page 1, fence {}", guard.fence())
+    /// });
+    /// assert!(printed.await?.starts_with("page 1"));
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the lock was not to be had, and the work not begun.
+    pub async fn with_lock<T>(
+        &self,
+        name: &str,
+        options: Options,
+        work: impl AsyncFnOnce(&Guard) -> T,
+    ) -> Result<T, Error> {
+        let guard = self.lock(name).options(options).await?;
+        let done = work(&guard).await;
+        // What was traced of it is all that can be done about a late one, and nobody may be there to answer.
+        let _ = guard.release().await;
+        Ok(done)
+    }
+
+    /// Waits until all that was released or abandoned in the background is released; worth while before a program ends.
+    pub async fn settle(&self) {
+        let (done, settled) = oneshot::channel();
+        if self.inner.orders.send(Order::Settle(done)).is_ok() {
+            // It fails when the keeper ends, and then there is nothing to wait for.
+            let _ = settled.await;
+        }
+    }
+
+    pub(crate) async fn acquire(
+        &self,
+        name: &str,
+        options: Options,
+    ) -> Result<Option<Guard>, Error> {
+        let wanted = options.over(&self.inner.settings)?;
+        let span = story::span(name, &wanted.correlation);
+        let told = async {
+            let begun = Instant::now();
+            let owner = wanted.owner.clone().unwrap_or_else(|| new_uuid().to_string());
+            let came = self.inner.acquire(name, &owner, &wanted).await;
+            story::not_acquired(name, Some(&owner), &wanted, begun, &came);
+            came
+        };
+        told.instrument(span).await
+    }
+
+    pub(crate) fn key(&self, name: &str) -> String {
+        self.inner.key(name)
+    }
+
+    pub(crate) fn wire(&self) -> &Wire {
+        &self.inner.wire
+    }
+
+    /// Whether somebody answers there, and in which dialect.
+    pub(crate) async fn find_out(&self) -> Result<(), Error> {
+        let Settings { response, within, .. } = self.inner.settings;
+        self.inner.wire.find_out(response, later(Instant::now(), within)).await
+    }
+
+    /// Releases in the background what may have been granted to this owner.
+    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration) {
+        let (key, owner) = (self.key(name), owner.to_owned());
+        // Without a keeper the lease ends by itself.
+        let _ = self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None });
+    }
+}
+
+impl Inner {
+    fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.settings.prefix)
+    }
+
+    async fn acquire(
+        &self,
+        name: &str,
+        owner: &str,
+        wanted: &Wanted,
+    ) -> Result<Option<Guard>, Error> {
+        let (key, asked) = (self.key(name), Instant::now());
+        let until = wanted.wait.map(|patience| later(asked, patience));
+        let slot = wanted.owner.as_ref().map(|owner| self.slot(&key, owner));
+        let place = match &slot {
+            None => None,
+            Some(slot) => {
+                let place = Arc::clone(slot).lock_owned();
+                let place = match wanted.wait {
+                    None => place.await,
+                    Some(patience) => {
+                        match timeout(patience.max(self.settings.response), place).await {
+                            Ok(place) => place,
+                            Err(_) => return Ok(None),
+                        }
+                    }
+                };
+                if let Some(guard) = place.upgrade().and_then(Hold::join) {
+                    return Ok(Some(guard));
+                }
+                Some(place)
+            }
+        };
+        let mut pending = Pending {
+            orders: self.orders.clone(),
+            key,
+            owner: owner.to_owned(),
+            ttl: wanted.ttl,
+            place,
+            unknown: false,
+        };
+        let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
+            return Ok(None);
+        };
+        let (key, owner) = (pending.key.clone(), pending.owner.clone());
+        let names = Names {
+            id: next_id(),
+            name: name.to_owned(),
+            key,
+            owner,
+            correlation: wanted.correlation.clone(),
+        };
+        let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
+        if lease.valid_for(Instant::now()).is_zero() {
+            return Err(Error::TooLate { name: name.to_owned() });
+        }
+        let lease = Arc::new(lease);
+        self.orders.send(Order::Keep(Arc::clone(&lease))).map_err(|_| Error::Closed)?;
+        story::acquired(&lease, asked.elapsed());
+        let hold = Arc::new(Hold {
+            lease,
+            orders: self.orders.clone(),
+            wire: Arc::clone(&self.wire),
+            slot,
+            guards: AtomicUsize::new(1),
+        });
+        if let Some(mut place) = pending.known() {
+            *place = Arc::downgrade(&hold);
+        }
+        Ok(Some(Guard { hold, left: false }))
+    }
+
+    /// Asks until it is granted, or patience has ended.
+    async fn granted(
+        &self,
+        name: &str,
+        pending: &mut Pending,
+        wanted: &Wanted,
+        until: Option<Instant>,
+    ) -> Result<Option<Granted>, Error> {
+        let ttl = pending.ttl;
+        let trying = later(Instant::now(), self.settings.within);
+        let patience = until.filter(|_| wanted.wait != Some(Duration::ZERO));
+        let retry_until = if wanted.wait == Some(Duration::ZERO) { Some(trying) } else { patience };
+        let limits = self.wire.limits(ttl, retry_until);
+        let mut polls = 0_u32;
+        loop {
+            pending.unknown = true;
+            let question = Question::Acquire { owner: &pending.owner, ttl };
+            let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
+            let answer = asked.await?;
+            if let Some(fence) = answer.number {
+                self.check_heard(name, pending, wanted, answer, limits).await?;
+                return Ok(Some(Granted { fence, asked: answer.asked }));
+            }
+            pending.unknown = false;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(None);
+            }
+            if answer.dialect == Dialect::Plain {
+                let rest = backoff::POLL.random_rest(polls);
+                sleep(left.map_or(rest, |left| rest.min(left))).await;
+                polls = polls.saturating_add(1);
+                continue;
+            }
+            pending.unknown = true;
+            match self.queue(pending, wanted, limits, until).wait().await? {
+                Waited::Granted { fence, asked }
+                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Instant::now()) =>
+                {
+                    return Ok(Some(Granted { fence, asked }));
+                }
+                // Asked once more, it tells how much of the lease is left, or that it is over.
+                Waited::Granted { .. } | Waited::NoQueue => {}
+                Waited::Over => {
+                    pending.unknown = false;
+                    return Ok(None);
+                }
+                Waited::Unanswered => return Ok(None),
+            }
+        }
+    }
+
+    fn queue<'a>(
+        &'a self,
+        pending: &'a Pending,
+        wanted: &Wanted,
+        limits: Limits,
+        until: Option<Instant>,
+    ) -> Queue<'a> {
+        let Pending { key, owner, ttl, .. } = pending;
+        // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
+        let less = Duration::from_millis(1);
+        let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
+        let (wire, slice) = (&self.wire, self.settings.slice);
+        Queue { wire, key, owner, ttl, slice, each: limits.each, until }
+    }
+
+    /// Releases what too few replicas have heard of.
+    async fn check_heard(
+        &self,
+        name: &str,
+        pending: &Pending,
+        wanted: &Wanted,
+        answer: Answer,
+        limits: Limits,
+    ) -> Result<(), Error> {
+        let Some(replicas) = wanted.replicas.filter(|replicas| answer.heard < replicas.count)
+        else {
+            return Ok(());
+        };
+        let question = Question::ReleaseAny { owner: &pending.owner };
+        let until = Some(later(Instant::now(), self.settings.within));
+        // If that fails it is tried again in the background.
+        let _ = self.wire.ask(&pending.key, question, Limits { until, ..limits }).await;
+        Err(Error::TooFewReplicas {
+            name: name.to_owned(),
+            acknowledged: answer.heard,
+            wanted: replicas.count,
+        })
+    }
+
+    fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
+        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that nobody uses are in the way of none, but they would be more and more.
+        if slots.len() >= 1_024 && slots.len().is_power_of_two() {
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+        }
+        Arc::clone(slots.entry((key.to_owned(), owner.to_owned())).or_default())
+    }
+}
+
+impl fmt::Debug for Locks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Locks");
+        debug.field("dialect", &self.dialect()).field("settings", self.settings()).finish()
+    }
+}
+
+pub(crate) fn next_id() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+pub(crate) fn new_uuid() -> Uuid {
+    uuid::Builder::from_random_bytes(rand::random()).into_uuid()
+}

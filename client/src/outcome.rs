@@ -1,0 +1,43 @@
+//! What became of a request of a holder. None of these is an error.
+
+/// What a release came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a late release means that the work may have been done without the lock"]
+pub enum Released {
+    /// It was held until now, and is free or the next one's.
+    Released,
+    /// It was lost before: the lease had run out, or the key was deleted, and somebody else may have it. The ttl is too
+    /// short for the work.
+    Late,
+    /// Another guard of the same owner still holds it.
+    StillHeld,
+}
+
+impl Released {
+    /// Whether the lock was this owner's up to the release.
+    #[must_use]
+    pub fn in_time(self) -> bool {
+        self != Self::Late
+    }
+}
+
+/// What an extension came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what was not extended is lost"]
+pub enum Extended {
+    /// The lease ends a ttl from now.
+    Extended,
+    /// The lock is not this guard's any more.
+    Lost,
+}
+
+/// Why a guard holds nothing any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The lease has run out, or could have, before it was renewed.
+    Expired,
+    /// The server says that it is not this guard's: it was deleted, or somebody else has it.
+    Taken,
+    /// The guard was released or dropped.
+    Released,
+}

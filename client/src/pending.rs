@@ -1,0 +1,36 @@
+//! A request that may have been heard: whoever drops it gives back what it may have been granted.
+
+use crate::guard::Hold;
+use crate::keeper::{Order, Orders};
+use std::sync::Weak;
+use std::time::Duration;
+use tokio::sync::OwnedMutexGuard;
+
+pub(crate) struct Pending {
+    pub(crate) orders: Orders,
+    pub(crate) key: String,
+    pub(crate) owner: String,
+    pub(crate) ttl: Duration,
+    /// Where others of the same owner wait for this one, if the caller chose the owner.
+    pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
+    pub(crate) unknown: bool,
+}
+
+impl Pending {
+    /// It is known what became of it.
+    pub(crate) fn known(mut self) -> Option<OwnedMutexGuard<Weak<Hold>>> {
+        self.unknown = false;
+        self.place.take()
+    }
+}
+
+impl Drop for Pending {
+    fn drop(&mut self) {
+        if self.unknown {
+            let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
+            let (ttl, place) = (self.ttl, self.place.take());
+            // Without a keeper the lease ends by itself.
+            let _ = self.orders.send(Order::Abandon { key, owner, ttl, place });
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! Locks on several servers that know nothing of each other: Redlock, with fences. `docs/redlock.md` has the argument.
+
+mod attempt;
+mod guard;
+mod servers;
+
+pub use guard::QuorumGuard;
+
+use crate::lease::{Lease, Names};
+use crate::locks::next_id;
+use crate::request::{Options, Wanted};
+use crate::settings::Renew;
+use crate::validity::later;
+use crate::{Error, Locks, Settings, Target, backoff, story};
+use attempt::attempt;
+use futures_util::future::join_all;
+use servers::Servers;
+use std::fmt;
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+use tracing::Instrument;
+
+/// Locks on several independent servers, each of which is held by whoever has it on most of them. Copies share
+/// everything.
+///
+/// ```
+/// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+/// # use leasehold_client::{Error, Quorum};
+/// # use std::time::Duration;
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Error> {
+/// # let servers = [Example::start(), Example::start(), Example::start()];
+/// # let urls = servers.iter().map(Example::url);
+/// let quorum = Quorum::connect(urls).await?; // three or five addresses
+/// let guard = quorum.lock("printer").ttl(Duration::from_secs(5)).wait(Duration::from_secs(60)).await?;
+/// println!("printing, with fence {}", guard.fence());
+/// assert!(guard.release().await?.in_time());
+/// # quorum.settle().await;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Quorum {
+    servers: Arc<Servers>,
+    settings: Settings,
+}
+
+impl Quorum {
+    /// Of these servers, with the settings of the first one's client.
+    ///
+    /// # Errors
+    ///
+    /// When there is none, or they are to have replicas acknowledge grants: here other servers do.
+    pub fn new(servers: Vec<Locks>) -> Result<Self, Error> {
+        let Some(settings) = servers.first().map(|first| first.settings().clone()) else {
+            return Err(Error::setting("servers", "there must be at least one"));
+        };
+        if settings.replicas > 0 {
+            return Err(Error::setting("replicas", "it must be 0 for servers of a quorum"));
+        }
+        Ok(Self { servers: Arc::new(Servers { all: servers, limit: None }), settings })
+    }
+
+    /// Connects to these, with settings from the environment: see [`Settings`].
+    ///
+    /// # Errors
+    ///
+    /// When a variable or an address has no sense, and when fewer than most of them answer.
+    pub async fn connect<T: Into<Target>>(
+        targets: impl IntoIterator<Item = T>,
+    ) -> Result<Self, Error> {
+        Self::connect_with(targets, Settings::from_env()?).await
+    }
+
+    /// Connects to these, with these settings. A few may be down: they count as soon as they are up.
+    ///
+    /// # Errors
+    ///
+    /// When a setting or an address has no sense, and when fewer than most of them answer.
+    pub async fn connect_with<T: Into<Target>>(
+        targets: impl IntoIterator<Item = T>,
+        settings: Settings,
+    ) -> Result<Self, Error> {
+        let unasked = |target: T| -> Result<Locks, Error> {
+            Locks::unasked(&target.into(), settings.clone())
+        };
+        let quorum = Self::new(targets.into_iter().map(unasked).collect::<Result<_, _>>()?)?;
+        quorum.find_out().await?;
+        Ok(quorum)
+    }
+
+    /// Waits for most of them, not for all.
+    async fn find_out(&self) -> Result<(), Error> {
+        let mut up = 0_usize;
+        let mut failed = None;
+        let asked = self.servers.all.iter().map(Locks::find_out);
+        let mut asked: futures_util::stream::FuturesUnordered<_> = asked.collect();
+        while let Some(answer) = futures_util::StreamExt::next(&mut asked).await {
+            match answer {
+                Ok(()) => up = up.saturating_add(1),
+                Err(error) => failed = Some(error),
+            }
+            if up >= self.servers.majority() {
+                return Ok(());
+            }
+        }
+        Err(failed.unwrap_or(Error::Closed))
+    }
+
+    /// How long each server may take to answer, which is to be small against the ttl; a tenth of that, and at most
+    /// half a second, unless this is called.
+    #[must_use]
+    pub fn server_limit(self, limit: Duration) -> Self {
+        let servers = Servers { all: self.servers.all.clone(), limit: Some(limit) };
+        Self { servers: Arc::new(servers), ..self }
+    }
+
+    /// Takes the lock if it is free on most servers: none if others have it.
+    ///
+    /// # Errors
+    ///
+    /// When too few servers answer, or they refuse.
+    pub async fn try_lock(&self, name: &str) -> Result<Option<QuorumGuard>, Error> {
+        self.lock(name).try_now().await
+    }
+
+    /// Waits for the lock, when it is awaited: it tries again and again, after rests of random length.
+    ///
+    /// It does not wait in the servers' queues. Each would be in an order of its own: whoever came first in one would
+    /// wait for whoever came first in another, until their leases end.
+    pub fn lock(&self, name: impl Into<String>) -> QuorumRequest {
+        QuorumRequest { quorum: self.clone(), name: name.into(), options: Options::new() }
+    }
+
+    /// Waits until all that was released or given up in the background is released; worth while before a program ends.
+    pub async fn settle(&self) {
+        join_all(self.servers.all.iter().map(Locks::settle)).await;
+    }
+
+    /// `begun` is when the first of all tries began.
+    async fn try_once(
+        &self,
+        name: &str,
+        wanted: &Wanted,
+        begun: Instant,
+    ) -> Result<Option<QuorumGuard>, Error> {
+        let Some(grant) = attempt(&self.servers, name, wanted.ttl).await? else { return Ok(None) };
+        let names = Names {
+            id: next_id(),
+            name: name.to_owned(),
+            key: format!("{}{name}", self.settings.prefix),
+            owner: grant.subject.owner.clone(),
+            correlation: wanted.correlation.clone(),
+        };
+        let lease = Lease::new(names, grant.fence, grant.asked, wanted.ttl, wanted.renew);
+        let is_over = lease.valid_for(Instant::now()).is_zero();
+        if !is_over {
+            story::acquired(&lease, begun.elapsed());
+        }
+        // One that is over is released by being dropped.
+        let guard = QuorumGuard::keep(Arc::clone(&self.servers), grant.subject, lease);
+        if is_over {
+            return Err(Error::TooLate { name: name.to_owned() });
+        }
+        Ok(Some(guard))
+    }
+
+    /// Until it is granted, or patience has ended.
+    async fn acquire(&self, name: &str, wanted: &Wanted) -> Result<Option<QuorumGuard>, Error> {
+        let begun = Instant::now();
+        let until = wanted.wait.map(|patience| later(begun, patience));
+        let mut tries = 0_u32;
+        loop {
+            let came = self.try_once(name, wanted, begun).await;
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let is_final = match &came {
+                Ok(Some(_)) => true,
+                Ok(None) | Err(Error::Unreachable { .. }) => {
+                    left.is_some_and(|left| left.is_zero())
+                }
+                Err(_) => true,
+            };
+            if is_final {
+                story::not_acquired(name, None, wanted, begun, &came);
+                return came;
+            }
+            // At random, or those who split the servers between them would do so again.
+            let rest = backoff::POLL.random_rest(tries);
+            sleep(left.map_or(rest, |left| rest.min(left))).await;
+            tries = tries.saturating_add(1);
+        }
+    }
+}
+
+impl fmt::Debug for Quorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quorum").field("servers", &self.servers.all).finish()
+    }
+}
+
+/// A lock that is about to be asked for: [`Quorum::lock`].
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked before it is awaited"]
+pub struct QuorumRequest {
+    quorum: Quorum,
+    name: String,
+    options: Options,
+}
+
+impl QuorumRequest {
+    /// [`Options::ttl`]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|options| options.ttl(ttl))
+    }
+
+    /// [`Options::fixed_ttl`]
+    pub fn fixed_ttl(self, ttl: Duration) -> Self {
+        self.with(|options| options.fixed_ttl(ttl))
+    }
+
+    /// [`Options::wait`]
+    pub fn wait(self, patience: Duration) -> Self {
+        self.with(|options| options.wait(patience))
+    }
+
+    /// [`Options::renew`]
+    pub fn renew(self, renew: Renew) -> Self {
+        self.with(|options| options.renew(renew))
+    }
+
+    /// [`Options::correlation`]
+    pub fn correlation(self, correlation: impl Into<String>) -> Self {
+        self.with(|options| options.correlation(correlation))
+    }
+
+    fn with(mut self, change: impl FnOnce(Options) -> Options) -> Self {
+        self.options = change(self.options);
+        self
+    }
+
+    /// Tries once: none if others have it.
+    ///
+    /// # Errors
+    ///
+    /// When too few servers answer, or they refuse.
+    pub async fn try_now(self) -> Result<Option<QuorumGuard>, Error> {
+        let Self { quorum, name, options } = self.wait(Duration::ZERO);
+        let wanted = options.over(&quorum.settings)?;
+        let span = story::span(&name, &wanted.correlation);
+        quorum.acquire(&name, &wanted).instrument(span).await
+    }
+}
+
+impl IntoFuture for QuorumRequest {
+    type Output = Result<QuorumGuard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let Self { quorum, name, options } = self;
+            let (asked, wanted) = (Instant::now(), options.over(&quorum.settings)?);
+            let span = story::span(&name, &wanted.correlation);
+            let guard = quorum.acquire(&name, &wanted).instrument(span).await?;
+            guard.ok_or_else(|| Error::Busy { name, waited: asked.elapsed() })
+        })
+    }
+}

@@ -1,0 +1,150 @@
+//! Asking all servers at once, without waiting for the slowest.
+//!
+//! ```text
+//!   asked ──► server 1 ── answer ─┐
+//!         ──► server 2 ── answer ─┤ most of them agree: the rest have as long again
+//!         ──► server 3 ───────────┼─────────┤ too late: what it grants is released by its own task
+//! ```
+
+use crate::dialect::Question;
+use crate::validity::later;
+use crate::wire::{Answer, Limits};
+use crate::{Error, Locks};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::timeout_at;
+
+/// A server that does not answer for longer is down, unless a setting says otherwise.
+const LONGEST_LIMIT: Duration = Duration::from_millis(500);
+
+/// What servers have at least that answer after most have.
+const LEAST_GRACE: Duration = Duration::from_millis(10);
+
+pub(crate) struct Servers {
+    pub(crate) all: Vec<Locks>,
+    /// How long each may take to answer, if somebody has said so.
+    pub(crate) limit: Option<Duration>,
+}
+
+/// Whom it is about: one lock, and one owner of it, which no other attempt has.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) owner: String,
+    pub(crate) ttl: Duration,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Ask {
+    Acquire,
+    Raise { fence: u64 },
+    Extend { fence: u64, ttl: Duration },
+    Release,
+}
+
+/// Those who have answered in time, or failed, and where they are in the list.
+pub(crate) type Answers = Vec<(usize, Result<Answer, Error>)>;
+
+impl Servers {
+    pub(crate) fn majority(&self) -> usize {
+        self.all.len().div_euclid(2).saturating_add(1)
+    }
+
+    pub(crate) fn everybody(&self) -> Vec<usize> {
+        (0..self.all.len()).collect()
+    }
+
+    fn limit(&self, ttl: Duration) -> Duration {
+        let tenth = ttl.checked_div(10).unwrap_or_default();
+        self.limit.unwrap_or(tenth.min(LONGEST_LIMIT)).max(Duration::from_millis(1))
+    }
+
+    /// Each request is a task of its own, which ends as requests do: it finds out that a connection is dead also when
+    /// nobody waits for it any more.
+    pub(crate) async fn ask(
+        self: &Arc<Self>,
+        whom: &[usize],
+        subject: &Arc<Subject>,
+        ask: Ask,
+        agrees: impl Fn(Option<u64>) -> bool,
+    ) -> Answers {
+        let (asked, limit) = (Instant::now(), self.limit(subject.ttl));
+        let (answer, mut answers) = unbounded_channel();
+        for &server in whom {
+            let (servers, subject, answer) =
+                (Arc::clone(self), Arc::clone(subject), answer.clone());
+            tokio::spawn(async move {
+                let came = servers.ask_one(server, &subject, ask, asked, limit).await;
+                let late = answer.send((server, came)).is_err();
+                if late && matches!(ask, Ask::Acquire | Ask::Release) {
+                    servers.abandon(server, &subject);
+                }
+            });
+        }
+        drop(answer);
+        let (mut heard, mut until) = (Answers::new(), later(asked, limit));
+        let (mut agreed, mut others) = (0_usize, 0_usize);
+        while let Ok(Some((server, answer))) = timeout_at(until.into(), answers.recv()).await {
+            match &answer {
+                Ok(answer) if agrees(answer.number) => agreed = agreed.saturating_add(1),
+                _ => others = others.saturating_add(1),
+            }
+            heard.push((server, answer));
+            let is_out = whom.len().saturating_sub(others) < self.majority();
+            if agreed >= self.majority() || is_out {
+                until = until.min(later(Instant::now(), asked.elapsed().max(LEAST_GRACE)));
+            }
+        }
+        // From here on each answer has either been heard or is late, and its task knows.
+        answers.close();
+        while let Ok(answer) = answers.try_recv() {
+            heard.push(answer);
+        }
+        heard
+    }
+
+    async fn ask_one(
+        &self,
+        server: usize,
+        subject: &Subject,
+        ask: Ask,
+        asked: Instant,
+        limit: Duration,
+    ) -> Result<Answer, Error> {
+        let locks = self.all.get(server).ok_or(Error::Closed)?;
+        let owner = subject.owner.as_str();
+        let (question, until) = match ask {
+            Ask::Acquire => (Question::Acquire { owner, ttl: subject.ttl }, later(asked, limit)),
+            Ask::Raise { fence } => (Question::Raise { owner, fence }, later(asked, limit)),
+            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
+            Ask::Extend { fence, ttl } => (Question::Extend { owner, fence, ttl }, asked),
+            Ask::Release => (Question::ReleaseAny { owner }, later(asked, limit)),
+        };
+        let limits = Limits { each: limit, until: Some(until) };
+        locks.wire().ask(&locks.key(&subject.name), question, limits).await
+    }
+
+    /// Has this one release it in the background, until it is known to be released or over.
+    pub(crate) fn abandon(&self, server: usize, subject: &Subject) {
+        if let Some(locks) = self.all.get(server) {
+            locks.abandon(&subject.name, &subject.owner, subject.ttl);
+        }
+    }
+
+    pub(crate) fn abandon_everywhere(&self, subject: &Subject) {
+        self.everybody().into_iter().for_each(|server| self.abandon(server, subject));
+    }
+
+    /// What it comes to that not enough of them agreed: none if most of them have said so, or the error that kept them.
+    pub(crate) fn too_few(&self, answers: &Answers) -> Result<(), Error> {
+        let said = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        if said >= self.majority() {
+            return Ok(());
+        }
+        let errors = || answers.iter().filter_map(|(_, answer)| answer.as_ref().err());
+        let refused = errors().find(|error| matches!(error, Error::Refused { .. }));
+        let last = errors().next_back().map(|error| format!(": {error}")).unwrap_or_default();
+        let reason = format!("{said} of {} servers answered in time{last}", self.all.len());
+        Err(refused.cloned().unwrap_or(Error::Unreachable { reason }))
+    }
+}

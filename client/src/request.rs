@@ -1,0 +1,220 @@
+//! How a lock is asked for.
+
+use crate::lease::checked;
+use crate::settings::Renew;
+use crate::wire::Replicas;
+use crate::{Error, Guard, Locks, Settings};
+use std::future::IntoFuture;
+use std::pin::Pin;
+use std::time::{Duration, Instant};
+
+/// What one request wants to be different from the settings of its client.
+///
+/// ```
+/// use leasehold_client::Options;
+/// use std::time::Duration;
+///
+/// let options = Options::new().ttl(Duration::from_secs(5)).wait(Duration::from_secs(1));
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    ttl: Option<Duration>,
+    wait: Option<Duration>,
+    renew: Option<Renew>,
+    owner: Option<String>,
+    replicas: Option<Replicas>,
+    correlation: Option<String>,
+}
+
+/// The same with what the settings say of the rest.
+#[derive(Clone, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) ttl: Duration,
+    /// None is without limit.
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: Renew,
+    pub(crate) owner: Option<String>,
+    pub(crate) replicas: Option<Replicas>,
+    pub(crate) correlation: String,
+}
+
+impl Options {
+    /// Everything as the settings say.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// How long the lease lasts, unless it is renewed.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = Some(ttl);
+        self
+    }
+
+    /// The lease lasts so long, and is not renewed.
+    #[must_use]
+    pub fn fixed_ttl(self, ttl: Duration) -> Self {
+        self.ttl(ttl).renew(Renew::Off)
+    }
+
+    /// How long to wait while others have it.
+    #[must_use]
+    pub fn wait(mut self, patience: Duration) -> Self {
+        self.wait = Some(patience);
+        self
+    }
+
+    /// Whether the lease is renewed.
+    #[must_use]
+    pub fn renew(mut self, renew: Renew) -> Self {
+        self.renew = Some(renew);
+        self
+    }
+
+    /// As whom to ask, 1 to 255 bytes; unless this is called, as somebody new each time. Within a client the same owner
+    /// may have the lock several times: it is released when the last of its guards is gone.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let outer = locks.lock("printer").owner("worker-7").await?;
+    /// let inner = locks.lock("printer").owner("worker-7").await?;
+    /// assert_eq!(inner.release().await?, Released::StillHeld);
+    /// assert_eq!(outer.release().await?, Released::Released);
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<String>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// How many replicas must have heard of the grant, and how long they may take.
+    #[must_use]
+    pub fn replicas(mut self, count: u64, within: Duration) -> Self {
+        self.replicas = Some(Replicas { count, within });
+        self
+    }
+
+    /// What the caller goes by: a field of all that is traced about this lock.
+    #[must_use]
+    pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
+        self.correlation = Some(correlation.into());
+        self
+    }
+
+    pub(crate) fn over(self, settings: &Settings) -> Result<Wanted, Error> {
+        if self.owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > 255) {
+            return Err(Error::setting("owner", "it must be 1 to 255 bytes long"));
+        }
+        let from_settings =
+            || Replicas { count: settings.replicas, within: settings.replicas_within };
+        let replicas = self.replicas.unwrap_or_else(from_settings);
+        let (mut ttl, renew) =
+            (self.ttl.unwrap_or(settings.ttl), self.renew.unwrap_or(settings.renew));
+        if let Renew::AtMost(longest) = renew {
+            ttl = ttl.min(longest);
+        }
+        Ok(Wanted {
+            ttl: checked(ttl)?,
+            wait: self.wait.or(settings.wait),
+            renew,
+            owner: self.owner,
+            replicas: Some(replicas).filter(|replicas| replicas.count > 0),
+            correlation: self.correlation.unwrap_or_default(),
+        })
+    }
+}
+
+/// A lock that is about to be asked for: [`Locks::lock`].
+///
+/// Awaited, it waits for the lock; dropped while it waits, it leaves the queue.
+#[derive(Clone, Debug)]
+#[must_use = "nothing is asked before it is awaited"]
+pub struct Request {
+    locks: Locks,
+    name: String,
+    options: Options,
+}
+
+impl Request {
+    pub(crate) fn new(locks: Locks, name: String) -> Self {
+        Self { locks, name, options: Options::new() }
+    }
+
+    /// All options at once.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// [`Options::ttl`]
+    pub fn ttl(self, ttl: Duration) -> Self {
+        self.with(|options| options.ttl(ttl))
+    }
+
+    /// [`Options::fixed_ttl`]
+    pub fn fixed_ttl(self, ttl: Duration) -> Self {
+        self.with(|options| options.fixed_ttl(ttl))
+    }
+
+    /// [`Options::wait`]
+    pub fn wait(self, patience: Duration) -> Self {
+        self.with(|options| options.wait(patience))
+    }
+
+    /// [`Options::renew`]
+    pub fn renew(self, renew: Renew) -> Self {
+        self.with(|options| options.renew(renew))
+    }
+
+    /// [`Options::owner`]
+    pub fn owner(self, owner: impl Into<String>) -> Self {
+        self.with(|options| options.owner(owner))
+    }
+
+    /// [`Options::replicas`]
+    pub fn replicas(self, count: u64, within: Duration) -> Self {
+        self.with(|options| options.replicas(count, within))
+    }
+
+    /// [`Options::correlation`]
+    pub fn correlation(self, correlation: impl Into<String>) -> Self {
+        self.with(|options| options.correlation(correlation))
+    }
+
+    fn with(mut self, change: impl FnOnce(Options) -> Options) -> Self {
+        self.options = change(self.options);
+        self
+    }
+
+    /// Takes the lock if it is free, and does not wait: none if somebody else has it.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn try_now(self) -> Result<Option<Guard>, Error> {
+        self.locks.acquire(&self.name, self.options.wait(Duration::ZERO)).await
+    }
+}
+
+impl IntoFuture for Request {
+    type Output = Result<Guard, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let asked = Instant::now();
+            let guard = self.locks.acquire(&self.name, self.options).await?;
+            guard.ok_or_else(|| Error::Busy { name: self.name, waited: asked.elapsed() })
+        })
+    }
+}

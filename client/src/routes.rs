@@ -1,0 +1,287 @@
+//! Which server a lock is on, and how that is found out anew when it has changed.
+
+use crate::node::{Link, Node, within};
+use crate::slots::{Slots, slot_of};
+use crate::verdict::Verdict;
+use crate::{Error, Settings, Target};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value, cmd,
+};
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+pub(crate) struct Routes {
+    kind: Kind,
+    /// User, password, database and encryption, the same for all servers.
+    like: ConnectionInfo,
+    nodes: Mutex<HashMap<String, Arc<Node>>>,
+    /// What is known of the servers may be wrong.
+    stale: AtomicBool,
+    /// Held by whoever finds out.
+    asking: tokio::sync::Mutex<()>,
+}
+
+enum Kind {
+    Server(Arc<Node>),
+    Cluster { seeds: Vec<String>, slots: Mutex<Slots> },
+    Sentinel { sentinels: Vec<Arc<Node>>, service: String, primary: Mutex<Option<Arc<Node>>> },
+}
+
+impl Routes {
+    pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, Error> {
+        let parsed = |url: &str| parsed(url, settings);
+        let (kind, like) = match target {
+            Target::Server(url) => {
+                let info = parsed(url)?;
+                let node = Node::new(url.clone(), client(info.clone())?);
+                (Kind::Server(node), info)
+            }
+            Target::Cluster(urls) => {
+                let infos: Vec<_> = urls.iter().map(|url| parsed(url)).collect::<Result<_, _>>()?;
+                let seeds = infos.iter().filter_map(address).collect();
+                let like = infos.into_iter().next().ok_or_else(|| nobody("cluster"))?;
+                (Kind::Cluster { seeds, slots: Mutex::default() }, like)
+            }
+            Target::Sentinel { urls, service, server } => {
+                let sentinel = |url: &String| Ok(Node::new(url.clone(), client(parsed(url)?)?));
+                let sentinels: Vec<_> = urls.iter().map(sentinel).collect::<Result<_, Error>>()?;
+                if sentinels.is_empty() {
+                    return Err(nobody("sentinel"));
+                }
+                let like = parsed(server.as_deref().unwrap_or("redis://127.0.0.1"))?;
+                let service = service.clone();
+                (Kind::Sentinel { sentinels, service, primary: Mutex::default() }, like)
+            }
+        };
+        let stale = AtomicBool::new(true);
+        Ok(Self { kind, like, nodes: Mutex::default(), stale, asking: Default::default() })
+    }
+
+    /// The server that this lock is on, as far as is known.
+    pub(crate) async fn node(&self, key: &str, limit: Duration) -> Result<Arc<Node>, RedisError> {
+        if let Kind::Server(node) = &self.kind {
+            return Ok(Arc::clone(node));
+        }
+        if let Some(node) = self.known(key)? {
+            return Ok(node);
+        }
+        let _asking = self.asking.lock().await;
+        // Somebody else may just have found out.
+        if let Some(node) = self.known(key)? {
+            return Ok(node);
+        }
+        match &self.kind {
+            Kind::Server(_) => {}
+            Kind::Cluster { seeds, slots } => self.ask_nodes(seeds, slots, limit).await?,
+            Kind::Sentinel { sentinels, service, primary } => {
+                let address = ask_sentinels(sentinels, service, limit).await?;
+                *locked(primary) = Some(self.node_at(&address)?);
+            }
+        }
+        self.stale.store(false, SeqCst);
+        self.known(key)?.ok_or_else(|| unknown("no node has the slot"))
+    }
+
+    fn known(&self, key: &str) -> Result<Option<Arc<Node>>, RedisError> {
+        if self.stale.load(SeqCst) {
+            return Ok(None);
+        }
+        match &self.kind {
+            Kind::Server(node) => Ok(Some(Arc::clone(node))),
+            Kind::Sentinel { primary, .. } => Ok(locked(primary).clone()),
+            Kind::Cluster { slots, .. } => {
+                let address = locked(slots).address(slot_of(key)).map(str::to_owned);
+                address.map(|address| self.node_at(&address)).transpose()
+            }
+        }
+    }
+
+    pub(crate) fn node_at(&self, address: &str) -> Result<Arc<Node>, RedisError> {
+        if let Some(node) = locked(&self.nodes).get(address) {
+            return Ok(Arc::clone(node));
+        }
+        let (host, port) = address.rsplit_once(':').ok_or_else(|| unknown("no address"))?;
+        let port = port.parse().map_err(|_| unknown("no port"))?;
+        let host = host.trim_matches(['[', ']']).to_owned();
+        let addr = match self.like.addr() {
+            ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: *insecure,
+                tls_params: tls_params.clone(),
+            },
+            _ => ConnectionAddr::Tcp(host, port),
+        };
+        let client = Client::open(self.like.clone().set_addr(addr))?;
+        let node = Node::new(address.to_owned(), client);
+        locked(&self.nodes).insert(address.to_owned(), Arc::clone(&node));
+        Ok(node)
+    }
+
+    /// What a failure says about where things are.
+    pub(crate) fn learn(&self, verdict: &Verdict, asked: Option<(&Node, Option<&Link>)>) {
+        match verdict {
+            Verdict::Broken | Verdict::Elsewhere | Verdict::UnknownCommand => {
+                if let Some((node, Some(link))) = asked {
+                    node.forget(link);
+                }
+                self.stale.store(true, SeqCst);
+            }
+            Verdict::Moved { slot, to } => {
+                if let Kind::Cluster { slots, .. } = &self.kind {
+                    let host = asked.and_then(|(node, _)| node.address.rsplit_once(':'));
+                    let to = match (to.strip_prefix(':'), host) {
+                        (Some(port), Some((host, _))) => format!("{host}:{port}"),
+                        _ => to.clone(),
+                    };
+                    locked(slots).moved(*slot, to);
+                }
+            }
+            Verdict::Again if matches!(self.kind, Kind::Cluster { .. }) => {
+                self.stale.store(true, SeqCst);
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether somebody else decides who is the primary, so that it is worth while to look again now and then.
+    pub(crate) fn is_watched(&self) -> bool {
+        matches!(self.kind, Kind::Sentinel { .. })
+    }
+
+    /// Asks who is the primary now: the sentinels may have chosen another one while the former one still answers. If
+    /// they do not answer, nothing changes.
+    pub(crate) async fn look_again(&self, limit: Duration) {
+        if let Kind::Sentinel { sentinels, service, primary } = &self.kind
+            && let Ok(address) = ask_sentinels(sentinels, service, limit).await
+            && let Ok(node) = self.node_at(&address)
+        {
+            *locked(primary) = Some(node);
+        }
+    }
+
+    async fn ask_nodes(
+        &self,
+        seeds: &[String],
+        slots: &Mutex<Slots>,
+        limit: Duration,
+    ) -> Result<(), RedisError> {
+        let mut addresses = locked(slots).addresses();
+        // No node is asked first each time: it may be one that is cut off.
+        let start = rand::random_range(0..=addresses.len());
+        addresses.rotate_left(start);
+        addresses.extend(seeds.iter().cloned());
+        let mut last = unknown("no node of the cluster is known");
+        for address in addresses {
+            match self.ask_node(&address, limit).await {
+                Ok(seen) => {
+                    *locked(slots) = seen;
+                    return Ok(());
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn ask_node(&self, address: &str, limit: Duration) -> Result<Slots, RedisError> {
+        let node = self.node_at(address)?;
+        let link = node.shared(limit).await?;
+        let reply = within(limit, link.one(cmd("CLUSTER").arg("SLOTS"))).await;
+        let reply = reply.inspect_err(|_| node.forget(&link))?;
+        let host = address.rsplit_once(':').map(|(host, _)| host).unwrap_or_default();
+        Slots::parse(&reply, host).ok_or_else(|| unknown("the node knows of no slots"))
+    }
+}
+
+async fn ask_sentinels(
+    sentinels: &[Arc<Node>],
+    service: &str,
+    limit: Duration,
+) -> Result<String, RedisError> {
+    let mut last = unknown("no sentinel knows the service");
+    for sentinel in sentinels {
+        match ask_sentinel(sentinel, service, limit).await {
+            Ok(Some(address)) => return Ok(address),
+            Ok(None) => {}
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+async fn ask_sentinel(
+    sentinel: &Node,
+    service: &str,
+    limit: Duration,
+) -> Result<Option<String>, RedisError> {
+    let link = sentinel.shared(limit).await?;
+    let mut question = cmd("SENTINEL");
+    question.arg("GET-MASTER-ADDR-BY-NAME").arg(service);
+    let reply = within(limit, link.one(&question)).await;
+    match reply.inspect_err(|_| sentinel.forget(&link))? {
+        Value::Array(parts) => match parts.as_slice() {
+            [Value::BulkString(host), Value::BulkString(port)] => {
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                Ok(Some(format!("{}:{}", text(host), text(port))))
+            }
+            _ => Ok(None),
+        },
+        _ => Ok(None),
+    }
+}
+
+fn address(info: &ConnectionInfo) -> Option<String> {
+    match info.addr() {
+        ConnectionAddr::Tcp(host, port) | ConnectionAddr::TcpTls { host, port, .. } => {
+            Some(format!("{host}:{port}"))
+        }
+        _ => None,
+    }
+}
+
+fn parsed(url: &str, settings: &Settings) -> Result<ConnectionInfo, Error> {
+    let info = url.into_connection_info().map_err(|error| bad_address(&error))?;
+    encrypted(info, settings)
+}
+
+/// The same, with what `settings` say about certificates.
+#[cfg(feature = "tls")]
+fn encrypted(info: ConnectionInfo, settings: &Settings) -> Result<ConnectionInfo, Error> {
+    match (&settings.tls, info.addr()) {
+        (Some(tls), ConnectionAddr::TcpTls { .. }) => {
+            let client = Client::build_with_tls(info, tls.certificates());
+            let client = client.map_err(|error| Error::setting("tls", &error.to_string()))?;
+            Ok(client.get_connection_info().clone())
+        }
+        _ => Ok(info),
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+fn encrypted(info: ConnectionInfo, _: &Settings) -> Result<ConnectionInfo, Error> {
+    Ok(info)
+}
+
+fn client(info: ConnectionInfo) -> Result<Client, Error> {
+    Client::open(info).map_err(|error| bad_address(&error))
+}
+
+/// Without the address itself, which may have a password in it.
+fn bad_address(error: &RedisError) -> Error {
+    Error::setting("target", &format!("no address of a server: {error}"))
+}
+
+fn nobody(kind: &str) -> Error {
+    Error::setting("target", &format!("a {kind} needs at least one address"))
+}
+
+fn unknown(what: &'static str) -> RedisError {
+    RedisError::from((ErrorKind::Io, what))
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

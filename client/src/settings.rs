@@ -1,0 +1,289 @@
+//! What a client does unless a request says otherwise: from code, or from the environment.
+
+use crate::Error;
+use std::time::Duration;
+
+/// Whether a lease is renewed while its guard lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Renew {
+    /// Each time a third of the ttl has passed.
+    Every,
+    /// Never: the lease ends a ttl after it was granted.
+    Off,
+    /// Each third, but the lock is held no longer than this in all.
+    AtMost(Duration),
+}
+
+/// Defaults for all requests of a client.
+///
+/// | variable | means | default |
+/// |---|---|---|
+/// | `LOCK_TTL_MS` | how long a lease lasts | 30000 |
+/// | `LOCK_WAIT_MS` | how long `lock` waits | without limit |
+/// | `LOCK_RENEW` | `on`, `off`, or how many milliseconds a lock may be held in all | `on` |
+/// | `LOCK_PREFIX` | what the name of every lock begins with | nothing |
+/// | `LOCK_RESPONSE_MS` | how long to wait for each answer of a server | 1000 |
+/// | `LOCK_WITHIN_MS` | how long to go on trying when servers fail, for whoever does not wait | 3000 |
+/// | `LOCK_SLICE_MS` | after how long a connection that waits is looked after | 5000 |
+/// | `LOCK_REPLICAS` | how many replicas must have heard of a grant | 0 |
+/// | `LOCK_REPLICAS_WITHIN_MS` | how long they may take | 1000 |
+///
+/// ```
+/// use leasehold_client::Settings;
+/// use std::time::Duration;
+///
+/// let settings = Settings::default().ttl(Duration::from_secs(5)).prefix("lock:table:");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub(crate) ttl: Duration,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) renew: Renew,
+    pub(crate) prefix: String,
+    pub(crate) response: Duration,
+    pub(crate) within: Duration,
+    pub(crate) slice: Duration,
+    pub(crate) replicas: u64,
+    pub(crate) replicas_within: Duration,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::Tls>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            ttl: Duration::from_secs(30),
+            wait: None,
+            renew: Renew::Every,
+            prefix: String::new(),
+            response: Duration::from_secs(1),
+            within: Duration::from_secs(3),
+            slice: Duration::from_secs(5),
+            replicas: 0,
+            replicas_within: Duration::from_secs(1),
+            #[cfg(feature = "tls")]
+            tls: None,
+        }
+    }
+}
+
+impl Settings {
+    /// The defaults, as far as the environment has nothing else.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Setting`] names the first variable that has no sense.
+    pub fn from_env() -> Result<Self, Error> {
+        Self::from_variables(|name| std::env::var_os(name).map(|value| value.into_string()))
+    }
+
+    fn from_variables<E>(read: impl Fn(&str) -> Option<Result<String, E>>) -> Result<Self, Error> {
+        let text = |name: &str| match read(name) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text)),
+            Some(Err(_)) => Err(Error::setting(name, "it is no text")),
+        };
+        let millis = |name: &str, default: Duration| match text(name)? {
+            None => Ok(default),
+            Some(text) => whole_millis(name, &text),
+        };
+        let defaults = Self::default();
+        let wait = match text("LOCK_WAIT_MS")? {
+            None => None,
+            Some(text) if text == "0" => Some(Duration::ZERO),
+            Some(text) => Some(whole_millis("LOCK_WAIT_MS", &text)?),
+        };
+        let renew = match text("LOCK_RENEW")?.as_deref() {
+            None | Some("on") => Renew::Every,
+            Some("off") => Renew::Off,
+            Some(text) => Renew::AtMost(whole_millis("LOCK_RENEW", text).map_err(|_| {
+                Error::setting("LOCK_RENEW", "it must be on, off, or a number of milliseconds")
+            })?),
+        };
+        let replicas = match text("LOCK_REPLICAS")? {
+            None => 0,
+            Some(text) => text
+                .parse()
+                .map_err(|_| Error::setting("LOCK_REPLICAS", "it must be a number of replicas"))?,
+        };
+        Ok(Self {
+            ttl: millis("LOCK_TTL_MS", defaults.ttl)?,
+            wait,
+            renew,
+            prefix: text("LOCK_PREFIX")?.unwrap_or_default(),
+            response: millis("LOCK_RESPONSE_MS", defaults.response)?,
+            within: millis("LOCK_WITHIN_MS", defaults.within)?,
+            slice: millis("LOCK_SLICE_MS", defaults.slice)?,
+            replicas,
+            replicas_within: millis("LOCK_REPLICAS_WITHIN_MS", defaults.replicas_within)?,
+            #[cfg(feature = "tls")]
+            tls: None,
+        })
+    }
+
+    /// How long a lease lasts unless it is renewed.
+    #[must_use]
+    pub fn ttl(mut self, ttl: Duration) -> Self {
+        self.ttl = ttl;
+        self
+    }
+
+    /// How long [`lock`](crate::Locks::lock) waits; without limit unless this is called.
+    #[must_use]
+    pub fn wait(mut self, patience: Duration) -> Self {
+        self.wait = Some(patience);
+        self
+    }
+
+    /// Whether leases are renewed.
+    #[must_use]
+    pub fn renew(mut self, renew: Renew) -> Self {
+        self.renew = renew;
+        self
+    }
+
+    /// Whom to trust, and who to be, on encrypted connections.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn tls(mut self, tls: crate::Tls) -> Self {
+        self.tls = Some(tls);
+        self
+    }
+
+    /// What the name of every lock begins with on the server.
+    #[must_use]
+    pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// How long to wait for each answer of a server. For a short ttl it is less: a fifth of that.
+    #[must_use]
+    pub fn response(mut self, limit: Duration) -> Self {
+        self.response = limit;
+        self
+    }
+
+    /// How long a request that does not wait goes on trying when servers fail.
+    #[must_use]
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within = limit;
+        self
+    }
+
+    /// After how long a connection on which a request waits is looked after: a dead one costs no more than this.
+    #[must_use]
+    pub fn slice(mut self, slice: Duration) -> Self {
+        self.slice = slice;
+        self
+    }
+
+    /// How many replicas must have heard of each grant, and how long they may take.
+    #[must_use]
+    pub fn replicas(mut self, count: u64, within: Duration) -> Self {
+        self.replicas = count;
+        self.replicas_within = within;
+        self
+    }
+
+    pub(crate) fn checked(self) -> Result<Self, Error> {
+        let positive = [("ttl", self.ttl), ("response", self.response), ("slice", self.slice)];
+        for (name, duration) in positive {
+            if duration < Duration::from_millis(1) {
+                return Err(Error::setting(name, "it must be at least a millisecond"));
+            }
+        }
+        Ok(self)
+    }
+}
+
+fn whole_millis(name: &str, text: &str) -> Result<Duration, Error> {
+    match text.parse() {
+        Ok(millis @ 1..) => Ok(Duration::from_millis(millis)),
+        _ => Err(Error::setting(name, "it must be a positive number of milliseconds")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(variables: &[(&str, &str)]) -> Result<Settings, Error> {
+        Settings::from_variables(|asked| {
+            let found = variables.iter().find(|(name, _)| *name == asked);
+            found.map(|(_, value)| Ok::<_, ()>((*value).to_owned()))
+        })
+    }
+
+    #[test]
+    fn an_empty_environment_leaves_the_defaults() {
+        assert_eq!(from(&[]).unwrap(), Settings::default());
+    }
+
+    #[test]
+    fn every_variable_is_heard() {
+        let millis = Duration::from_millis;
+        let settings = from(&[
+            ("LOCK_TTL_MS", "5000"),
+            ("LOCK_WAIT_MS", "0"),
+            ("LOCK_RENEW", "60000"),
+            ("LOCK_PREFIX", "lock:table:"),
+            ("LOCK_RESPONSE_MS", "1"),
+            ("LOCK_WITHIN_MS", "2"),
+            ("LOCK_SLICE_MS", "3"),
+            ("LOCK_REPLICAS", "2"),
+            ("LOCK_REPLICAS_WITHIN_MS", "50"),
+        ]);
+        let expected = Settings {
+            ttl: millis(5_000),
+            wait: Some(Duration::ZERO),
+            renew: Renew::AtMost(millis(60_000)),
+            prefix: "lock:table:".to_owned(),
+            response: millis(1),
+            within: millis(2),
+            slice: millis(3),
+            replicas: 2,
+            replicas_within: millis(50),
+            ..Settings::default()
+        };
+        assert_eq!(settings.unwrap(), expected);
+        assert_eq!(from(&[("LOCK_RENEW", "off")]).unwrap().renew, Renew::Off);
+        assert_eq!(from(&[("LOCK_RENEW", "on")]).unwrap().renew, Renew::Every);
+    }
+
+    #[test]
+    fn a_bad_value_is_an_error_that_names_its_variable() {
+        let bad = [
+            ("LOCK_TTL_MS", "0"),
+            ("LOCK_TTL_MS", "5s"),
+            ("LOCK_WAIT_MS", "-1"),
+            ("LOCK_RENEW", "maybe"),
+            ("LOCK_RESPONSE_MS", ""),
+            ("LOCK_WITHIN_MS", "x"),
+            ("LOCK_SLICE_MS", "1.5"),
+            ("LOCK_REPLICAS", "many"),
+            ("LOCK_REPLICAS_WITHIN_MS", "0"),
+        ];
+        for (name, value) in bad {
+            let error = from(&[(name, value)]).unwrap_err();
+            assert!(matches!(&error, Error::Setting { name: named, .. } if named == name));
+            assert!(error.to_string().starts_with(name), "{error}");
+        }
+    }
+
+    /// In a process of its own, whose environment nobody else reads.
+    #[test]
+    fn the_environment_is_read() {
+        const NAME: &str = "settings::tests::the_environment_is_read";
+        if std::env::var_os("LOCK_TTL_MS").is_some() {
+            assert_eq!(Settings::from_env().unwrap().ttl, Duration::from_millis(1_234));
+            return;
+        }
+        let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
+        itself.args([NAME, "--exact"]).env("LOCK_TTL_MS", "1234");
+        let output = itself.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success() && said.contains("1 passed"), "{said}");
+    }
+}

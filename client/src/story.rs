@@ -1,0 +1,75 @@
+//! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and
+//! what the caller goes by.
+
+use crate::lease::Lease;
+use crate::request::Wanted;
+use crate::{Error, Loss, Released};
+use std::time::{Duration, Instant};
+use tracing::{Span, debug, debug_span, warn};
+
+pub(crate) fn span(name: &str, correlation: &str) -> Span {
+    debug_span!(target: "leasehold", "acquire", lock = name, correlation)
+}
+
+pub(crate) fn acquired(lease: &Lease, waited: Duration) {
+    let (ttl_ms, waited_ms) = (millis(lease.ttl()), millis(waited));
+    let Lease { name, owner, fence, correlation, .. } = lease;
+    debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, waited_ms, "acquired");
+}
+
+/// How a request ended that was granted nothing. A quorum asks as somebody new with each try, and names no owner.
+pub(crate) fn not_acquired<T>(
+    name: &str,
+    owner: Option<&str>,
+    wanted: &Wanted,
+    begun: Instant,
+    came: &Result<Option<T>, Error>,
+) {
+    let (ttl_ms, waited_ms) = (millis(wanted.ttl), millis(begun.elapsed()));
+    let correlation = &wanted.correlation;
+    match came {
+        Ok(Some(_)) => {}
+        Ok(None) => {
+            debug!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, "refused");
+        }
+        Err(error) => {
+            warn!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, %error, "failed");
+        }
+    }
+}
+
+pub(crate) fn extended(lease: &Lease, now: Instant) {
+    let (ttl_ms, valid_ms) = (millis(lease.ttl()), millis(lease.valid_for(now)));
+    let Lease { name, owner, fence, correlation, .. } = lease;
+    debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, valid_ms, "extended");
+}
+
+pub(crate) fn released(lease: &Lease, outcome: Released) {
+    let ttl_ms = millis(lease.ttl());
+    let Lease { name, owner, fence, correlation, .. } = lease;
+    match outcome {
+        Released::Released => {
+            debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released");
+        }
+        Released::Late => warn!(
+            target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
+            "released too late: the ttl is too short for the work, or the lock was deleted"
+        ),
+        Released::StillHeld => {}
+    }
+}
+
+pub(crate) fn lost(lease: &Lease, loss: Loss) {
+    let ttl_ms = millis(lease.ttl());
+    let Lease { name, owner, fence, correlation, .. } = lease;
+    let why = match loss {
+        Loss::Expired => "the lease could have ended",
+        Loss::Taken => "the server says that it is not held",
+        Loss::Released => return,
+    };
+    warn!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, why, "lost");
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

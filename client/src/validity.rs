@@ -1,0 +1,81 @@
+//! Until when a lease can be counted on. Pure: moments are arguments.
+//!
+//! ```text
+//!   asked              granted, by the server's clock                    its lease ends
+//!     ├────────────────────┼────────────────────── ttl ─────────────────────┤
+//!     ├────────────────────── ttl ──────────────────────┤
+//!                                            valid until ┤ drift ┤
+//! ```
+//!
+//! The lease began at the earliest when it was asked for. Two clocks measure it, and the drift is what they may
+//! differ by meanwhile.
+
+use std::time::{Duration, Instant};
+
+/// One part of this many, and a little more for what is measured in whole milliseconds.
+const DRIFT_PART: u32 = 100;
+const DRIFT_LEAST: Duration = Duration::from_millis(2);
+
+pub(crate) fn drift(ttl: Duration) -> Duration {
+    let part = ttl.checked_div(DRIFT_PART).unwrap_or_default();
+    part.saturating_add(DRIFT_LEAST)
+}
+
+pub(crate) fn valid_until(asked: Instant, ttl: Duration) -> Instant {
+    later(asked, ttl.saturating_sub(drift(ttl)))
+}
+
+/// When to renew: a third of the ttl after it was asked for.
+pub(crate) fn renew_at(asked: Instant, ttl: Duration) -> Instant {
+    later(asked, ttl.checked_div(3).unwrap_or_default())
+}
+
+/// Whether so little of the lease has passed that it need not be asked for once more.
+pub(crate) fn is_fresh(asked: Instant, ttl: Duration, now: Instant) -> bool {
+    now < later(asked, ttl.checked_div(4).unwrap_or_default())
+}
+
+/// A moment that is so much later, or the last one there is.
+pub(crate) fn later(moment: Instant, by: Duration) -> Instant {
+    const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+    moment.checked_add(by.min(FOR_EVER)).unwrap_or(moment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_lease_is_counted_from_the_asking_less_the_drift() {
+        let asked = Instant::now();
+        assert_eq!(drift(SECOND), Duration::from_millis(12));
+        assert_eq!(valid_until(asked, SECOND), asked + Duration::from_millis(988));
+    }
+
+    #[test]
+    fn a_lease_shorter_than_the_drift_is_over_at_once() {
+        let asked = Instant::now();
+        assert_eq!(valid_until(asked, Duration::from_millis(1)), asked);
+    }
+
+    #[test]
+    fn a_lease_is_renewed_after_a_third() {
+        let asked = Instant::now();
+        assert_eq!(renew_at(asked, 3 * SECOND), asked + SECOND);
+    }
+
+    #[test]
+    fn a_grant_is_fresh_for_a_quarter_of_its_ttl() {
+        let asked = Instant::now();
+        assert!(is_fresh(asked, 4 * SECOND, asked + Duration::from_millis(999)));
+        assert!(!is_fresh(asked, 4 * SECOND, asked + SECOND));
+    }
+
+    #[test]
+    fn the_longest_duration_does_not_overflow() {
+        let asked = Instant::now();
+        assert!(later(asked, Duration::MAX) > asked);
+    }
+}

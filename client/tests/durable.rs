@@ -1,0 +1,76 @@
+//! Grants that replicas must have heard of.
+
+use crate::scene::{LONG, eventually_waiting, held, locks, locks_with, millis, soon};
+use crate::support::{Server, start_pair};
+use leasehold_client::{Error, Released, Settings};
+use tokio::time::timeout;
+
+fn pairs() -> [(Server, Server); 2] {
+    let plain = || Server::builder().without_module();
+    [start_pair(Server::builder(), Server::builder()), start_pair(plain(), plain())]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_enough_replicas_have_heard_of_is_a_guard() {
+    for (primary, replica) in pairs() {
+        let locks = locks_with(&primary, Settings::default().replicas(1, LONG)).await;
+        for _ in 0..10 {
+            let guard = locks.try_lock("printer").await.unwrap().expect("it is free");
+            assert_eq!(held(&replica, "printer"), held(&primary, "printer"));
+            assert!(locks.try_lock("printer").await.unwrap().is_none());
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_that_too_few_replicas_have_heard_of_is_released_and_says_how_many() {
+    for (primary, _replica) in pairs() {
+        let locks = locks(&primary).await;
+        let request = locks.lock("printer").ttl(LONG).replicas(2, millis(200));
+        let error = request.await.unwrap_err();
+        assert!(
+            matches!(error, Error::TooFewReplicas { acknowledged: 1, wanted: 2, .. }),
+            "{error}"
+        );
+        assert_eq!(held(&primary, "printer"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_after_a_wait_is_heard_of_too() {
+    let [(primary, mut replica), _] = pairs();
+    let locks = locks(&primary).await;
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let request = locks.lock("printer").ttl(LONG).replicas(1, LONG);
+    let mut waiter = tokio::spawn(async move { request.await });
+    eventually_waiting(&primary, "printer", 1).await;
+    replica.freeze();
+    drop(guard);
+    assert!(timeout(millis(300), &mut waiter).await.is_err(), "nobody has heard of it yet");
+    replica.thaw();
+    let guard = soon(waiter).await.unwrap().unwrap();
+    assert_eq!(held(&replica, "printer"), held(&primary, "printer"));
+    assert!(guard.valid_for() > millis(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiting_for_replicas_does_not_hinder_others() {
+    let [(primary, mut replica), _] = pairs();
+    let locks = locks(&primary).await;
+    replica.freeze();
+    let request = locks.lock("printer").ttl(LONG).replicas(1, millis(1_000));
+    let waiter = tokio::spawn(async move { request.await.map(drop) });
+    eventually_held(&primary).await;
+    let begun = std::time::Instant::now();
+    let other = locks.try_lock("scanner").await.unwrap().expect("it is free");
+    assert_eq!(other.release().await.unwrap(), Released::Released);
+    assert!(begun.elapsed() < millis(800), "{:?}", begun.elapsed());
+    let error = soon(waiter).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::TooFewReplicas { acknowledged: 0, wanted: 1, .. }), "{error}");
+    replica.thaw();
+}
+
+async fn eventually_held(server: &Server) {
+    crate::scene::eventually("it is held", || held(server, "printer").ok_or(())).await;
+}

@@ -1,0 +1,36 @@
+//! What the client promises, tested on real servers.
+//!
+//! The harness is that of the module: `tests/support/`. The same variables choose the server and the build.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test stops at the first surprise"
+)]
+
+mod durable;
+mod endurance;
+mod events;
+mod health;
+mod holding;
+mod losing;
+mod oracle;
+mod plain;
+mod quorum;
+mod quorum_storm;
+mod renewing;
+mod scene;
+mod scope;
+mod sieve;
+mod stories;
+#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod tls;
+mod topology;
+mod waiting;

@@ -1,0 +1,127 @@
+//! Servers without the module, and groups of which only some have it.
+
+use crate::scene::{LONG, held, locks, millis, server, soon, without_module};
+use crate::support::{Server, bulk_text, is_older_than, is_valkey_since};
+use leasehold_client::{Dialect, Released};
+use redis::Value;
+
+/// How often the server was sent a script.
+fn scripts(server: &Server) -> u64 {
+    let stats = bulk_text(&server.cmd("INFO commandstats"));
+    let calls = |name: &str| {
+        let line =
+            stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{name}:calls=")));
+        line.map_or(0, |line| line.split(',').next().unwrap().parse::<u64>().unwrap())
+    };
+    calls("eval") + calls("evalsha")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_finds_out_whether_the_server_has_the_module() {
+    assert_eq!(locks(&server()).await.dialect(), Dialect::Native);
+    assert_eq!(locks(&without_module().start()).await.dialect(), Dialect::Plain);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_server_can_compare_by_itself_needs_no_script() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let before = scripts(&server);
+    assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+    let extended = scripts(&server) - before;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let released = scripts(&server) - before - extended;
+    let redis_compares = !is_older_than((8, 4));
+    let sets = redis_compares || is_valkey_since((8, 1));
+    let deletes = redis_compares || is_valkey_since((9, 0));
+    assert_eq!((extended == 0, released == 0), (sets, deletes));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_the_server_forgot_are_sent_again() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    for _ in 0..2 {
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        server.cmd("SCRIPT FLUSH");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fences_grow_also_when_the_clock_of_the_server_does_not() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    let ahead = locks.lock("printer").ttl(LONG).await.unwrap().fence() + 3_600_000_000;
+    locks.settle().await;
+    // As if the clock had been an hour ahead at the last grant.
+    server.cmd(format!("SET {{printer}}:fence {ahead}"));
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    assert_eq!(guard.fence(), ahead + 1);
+    drop(guard);
+    locks.settle().await;
+    assert_eq!(locks.lock("printer").ttl(LONG).await.unwrap().fence(), ahead + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_remembered_of_a_lock_is_forgotten_after_a_day() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    drop(locks.lock("printer").ttl(LONG).await.unwrap());
+    locks.settle().await;
+    let Value::Int(left) = server.cmd(["PTTL", "{printer}:fence"]) else { panic!("no number") };
+    assert!((86_000_000..=86_400_000).contains(&left), "{left}");
+    assert_eq!(server.cmd("DBSIZE"), Value::Int(1));
+}
+
+/// Clients that connected before the module was loaded speak the other dialect than those that came after.
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_use_the_module_and_clients_that_do_not_keep_each_other_out() {
+    let server = without_module().start();
+    let plain = locks(&server).await;
+    let module = crate::support::module::path().to_str().unwrap();
+    assert_eq!(server.cmd(["MODULE", "LOAD", module]), Value::Okay);
+    let native = locks(&server).await;
+    assert_eq!((plain.dialect(), native.dialect()), (Dialect::Plain, Dialect::Native));
+    for (first, second) in [(&plain, &native), (&native, &plain)] {
+        let guard = first.lock("printer").ttl(LONG).await.unwrap();
+        assert!(second.try_lock("printer").await.unwrap().is_none());
+        // The same owner holds the same grant, whichever way it asks.
+        let again = second.lock("printer").owner(guard.owner()).ttl(LONG).await.unwrap();
+        assert_eq!(again.fence(), guard.fence());
+        assert_eq!(again.release().await.unwrap(), Released::Released);
+        assert_eq!(guard.release().await.unwrap(), Released::Late);
+        let request = second.lock("printer").ttl(LONG);
+        let guard = first.lock("printer").ttl(LONG).await.unwrap();
+        let fence = guard.fence();
+        let waiter = tokio::spawn(async move { request.await.unwrap().fence() });
+        tokio::time::sleep(millis(50)).await;
+        assert!(!waiter.is_finished());
+        drop(guard);
+        let next = soon(waiter).await.unwrap();
+        // Both kinds at once on one server: fences of one kind are ahead of those of the other by the margin.
+        assert!(next > fence || next.abs_diff(fence) < 6_000_000, "{next}, {fence}");
+        second.settle().await;
+        assert_eq!(held(&server, "printer"), None);
+    }
+    assert_eq!((plain.dialect(), native.dialect()), (Dialect::Plain, Dialect::Native));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn clients_that_lock_with_set_nx_are_kept_out_and_keep_out() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let old = || server.cmd("SET printer 4711:old-client NX PX 60000");
+    assert_eq!(old(), Value::Nil);
+    drop(guard);
+    locks.settle().await;
+    assert_eq!(old(), Value::Okay);
+    assert!(locks.try_lock("printer").await.unwrap().is_none());
+    let theirs = locks.lock("printer").owner("4711:old-client").ttl(LONG).await.unwrap();
+    assert_eq!(theirs.fence(), 0);
+    assert_eq!(theirs.release().await.unwrap(), Released::Released);
+    assert_eq!(held(&server, "printer"), None);
+}

@@ -1,0 +1,165 @@
+//! Leases are renewed while their guards live, and no longer.
+
+use crate::scene::{
+    LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon, url,
+    without_module,
+};
+use crate::support::{Proxy, Server, bulk_text, figure};
+use leasehold_client::{Locks, Loss, Released, Renew, Settings};
+use std::time::Instant;
+use tokio::runtime::Handle;
+use tokio::time::sleep;
+
+const SHORT: u64 = 300;
+
+/// How often the server was asked to extend.
+fn extensions(server: &Server) -> u64 {
+    let stats = bulk_text(&server.cmd("INFO commandstats"));
+    let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_lock.extend:calls="));
+    line.map_or(0, |line| line.split(',').next().unwrap().parse().unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_outlives_its_ttl_many_times() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let guard = ours.lock("printer").ttl(millis(SHORT)).await.unwrap();
+        let begun = Instant::now();
+        while begun.elapsed() < millis(4 * SHORT) {
+            assert!(theirs.try_lock("printer").await.unwrap().is_none());
+            sleep(millis(10)).await;
+        }
+        assert_eq!(guard.loss(), None);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_is_not_renewed() {
+    let server = server();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").fixed_ttl(millis(SHORT)).await.unwrap();
+    assert_eq!(soon(guard.lost()).await, Loss::Expired);
+    assert_eq!(extensions(&server), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_no_longer_than_its_longest_lifetime() {
+    let server = server();
+    let locks = locks(&server).await;
+    let longest = Renew::AtMost(millis(3 * SHORT));
+    let begun = Instant::now();
+    let guard = locks.lock("printer").ttl(millis(SHORT)).renew(longest).await.unwrap();
+    assert_eq!(soon(guard.lost()).await, Loss::Expired);
+    let lasted = begun.elapsed();
+    assert!(lasted > millis(2 * SHORT) && lasted < millis(4 * SHORT), "{lasted:?}");
+    assert!(extensions(&server) >= 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_renewed_when_the_guard_is_gone() {
+    let server = server();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").ttl(millis(SHORT)).await.unwrap();
+    eventually("it is renewed", || match extensions(&server) {
+        0 => Err(()),
+        _ => Ok(()),
+    })
+    .await;
+    drop(guard);
+    locks.settle().await;
+    let before = extensions(&server);
+    sleep(millis(2 * SHORT)).await;
+    assert_eq!(extensions(&server), before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_task_of_a_client_ends_with_its_last_guard() {
+    let server = server();
+    let before = Handle::current().metrics().num_alive_tasks();
+    let locks = locks(&server).await;
+    let guard = locks.try_lock("printer").await.unwrap().expect("it is free");
+    drop(locks);
+    assert!(Handle::current().metrics().num_alive_tasks() > before);
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    eventually("its tasks have ended", || match Handle::current().metrics().num_alive_tasks() {
+        now if now <= before => Ok(()),
+        now => Err(now),
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_survives_a_link_that_breaks_and_comes_back() {
+    for server in [server(), without_module().start()] {
+        let proxy = Proxy::to(server.port());
+        let locks = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
+        let guard = locks.lock("printer").ttl(millis(3_000)).await.unwrap();
+        for _ in 0..2 {
+            proxy.cut();
+            sleep(millis(1_400)).await;
+            proxy.heal();
+            let healed = Instant::now();
+            eventually("it was renewed", || match guard.valid_for() {
+                left if left > millis(2_500) => Ok(()),
+                left => Err((left, healed.elapsed(), guard.loss())),
+            })
+            .await;
+        }
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_task_keeps_ten_thousand_guards() {
+    const GUARDS: usize = 10_000;
+    let server = server();
+    let settings = Settings::default().ttl(millis(6_000)).response(millis(1_200));
+    let locks = locks_with(&server, settings).await;
+    let tasks = || Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    let begun = Instant::now();
+    let mut guards = Vec::with_capacity(GUARDS);
+    for first in (0..GUARDS).step_by(100) {
+        let some =
+            (first..first + 100).map(|number| locks.lock(format!("lock:{number}")).try_now());
+        let some = futures_util::future::join_all(some).await;
+        guards.extend(some.into_iter().map(|guard| guard.unwrap().expect("it is free")));
+    }
+    let taken = begun.elapsed();
+    assert_eq!(tasks(), before, "tasks per lock");
+    // More than one ttl after the last one was taken, all of them have been renewed.
+    sleep(millis(7_000)).await;
+    assert_eq!(guards.iter().filter_map(|guard| guard.loss()).count(), 0);
+    assert!(extensions(&server) >= GUARDS as u64);
+    assert_eq!(
+        server.client().info_field("keyspace", "db0").unwrap().split(',').next(),
+        Some("keys=10000")
+    );
+    let begun = Instant::now();
+    drop(guards);
+    locks.settle().await;
+    assert!(server.client().info_field("keyspace", "db0").is_none());
+    figure(&format!(
+        "client: 10,000 guards taken in {} ms, kept over a ttl of 6 s by one task, released in {} ms",
+        taken.as_millis(),
+        begun.elapsed().as_millis()
+    ));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_hangs_for_less_than_the_lease_costs_nothing() {
+    let mut server = server();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").ttl(millis(3_000)).await.unwrap();
+    server.freeze();
+    sleep(millis(1_500)).await;
+    server.thaw();
+    eventually("it was renewed", || match guard.valid_for() {
+        left if left > millis(2_500) => Ok(()),
+        left => Err((left, guard.loss())),
+    })
+    .await;
+    assert!(held(&server, "printer").is_some());
+    assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+}

@@ -1,0 +1,101 @@
+//! What most tests begin with.
+
+use crate::support::{Server, Setup};
+use leasehold_client::{Locks, Settings};
+use redis::Value;
+use std::fmt::Debug;
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(60);
+
+/// Longer than anything here takes on a loaded machine. Reaching it means "never".
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn millis(count: u64) -> Duration {
+    Duration::from_millis(count)
+}
+
+/// What comes of it, unless it takes for ever.
+#[track_caller]
+pub(crate) fn soon<T>(expected: impl IntoFuture<Output = T>) -> impl Future<Output = T> {
+    let whose = std::panic::Location::caller();
+    async move {
+        let came = tokio::time::timeout(PATIENCE, expected).await;
+        came.unwrap_or_else(|_| panic!("it never came: {whose}"))
+    }
+}
+
+/// A server with the module that clients reach over TCP.
+pub(crate) fn server() -> Server {
+    with_module().start()
+}
+
+pub(crate) fn with_module() -> Setup {
+    Server::builder().tcp()
+}
+
+pub(crate) fn without_module() -> Setup {
+    Server::builder().tcp().without_module()
+}
+
+pub(crate) fn both_kinds() -> [Server; 2] {
+    [with_module().start(), without_module().start()]
+}
+
+pub(crate) fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}")
+}
+
+/// A client of this server, as most have it.
+pub(crate) async fn locks(server: &Server) -> Locks {
+    locks_with(server, Settings::default()).await
+}
+
+pub(crate) async fn locks_with(server: &Server, settings: Settings) -> Locks {
+    Locks::connect_with(url(server.port()), settings).await.unwrap()
+}
+
+/// What the server holds under this key.
+pub(crate) fn held(server: &Server, key: &str) -> Option<String> {
+    match server.cmd(["GET", key]) {
+        Value::Nil => None,
+        Value::BulkString(value) => Some(String::from_utf8(value).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// How many requests wait for this lock.
+pub(crate) fn waiters(server: &Server, key: &str) -> i64 {
+    server.client().info(key).map_or(0, |info| info.waiters)
+}
+
+/// Looks until `probe` gives `Ok`, while everything else goes on.
+pub(crate) async fn eventually<T, E: Debug>(
+    what: &str,
+    mut probe: impl FnMut() -> Result<T, E>,
+) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match probe() {
+            Ok(seen) => return seen,
+            Err(seen) if Instant::now() > deadline => {
+                panic!("never happened: {what}; last seen: {seen:?}")
+            }
+            Err(_) => sleep(millis(2)).await,
+        }
+    }
+}
+
+pub(crate) async fn eventually_free(server: &Server, key: &str) {
+    eventually("the lock is free", || held(server, key).map_or(Ok(()), Err)).await;
+}
+
+pub(crate) async fn eventually_waiting(server: &Server, key: &str, count: i64) {
+    eventually("so many wait", || {
+        let seen = waiters(server, key);
+        if seen == count { Ok(()) } else { Err(seen) }
+    })
+    .await;
+}

@@ -1,0 +1,57 @@
+//! Encrypted connections.
+
+use crate::scene::{LONG, millis, soon};
+use crate::support::{Server, lacks_tls};
+use leasehold_client::{Error, Locks, Settings, Tls};
+use std::fs;
+
+fn url(server: &Server) -> String {
+    format!("rediss://127.0.0.1:{}", server.port())
+}
+
+fn pem(server: &Server, file: &str) -> Vec<u8> {
+    fs::read(server.dir().join(file)).unwrap()
+}
+
+/// Whoever shows what the server shows.
+fn known_to(server: &Server) -> Tls {
+    Tls::new().identity(pem(server, "tls.crt"), pem(server, "tls.key"))
+}
+
+#[tokio::test]
+async fn a_lock_is_held_and_waited_for_over_encrypted_connections() {
+    if lacks_tls() {
+        return;
+    }
+    let server = Server::builder().clients_over_tls().start();
+    let tls = known_to(&server).trusting(pem(&server, "tls.crt"));
+    let settings = Settings::default().ttl(LONG).tls(tls);
+    assert!(!format!("{settings:?}").contains("PRIVATE KEY"));
+    let locks = Locks::connect_with(url(&server), settings).await.unwrap();
+    let first = locks.lock("printer").await.unwrap();
+    assert!(locks.try_lock("printer").await.unwrap().is_none());
+    let fence = first.fence();
+    let second = tokio::spawn(locks.lock("printer").into_future());
+    drop(first);
+    assert!(soon(second).await.unwrap().unwrap().fence() > fence);
+    locks.settle().await;
+}
+
+#[tokio::test]
+async fn a_server_that_nobody_vouches_for_is_not_talked_to() {
+    if lacks_tls() {
+        return;
+    }
+    let server = Server::builder().clients_over_tls().start();
+    let settings = Settings::default().within(millis(100)).tls(known_to(&server));
+    let refused = Locks::connect_with(url(&server), settings).await;
+    assert!(matches!(refused, Err(Error::Unreachable { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_certificate_that_is_none_is_named() {
+    let settings = Settings::default().tls(Tls::new().identity("nonsense", "nonsense"));
+    let refused = Locks::connect_with("rediss://127.0.0.1:1", settings).await;
+    let Err(Error::Setting { name, .. }) = refused else { panic!("{refused:?}") };
+    assert_eq!(name, "tls");
+}

@@ -1,0 +1,230 @@
+//! A restaurant that gives no table to two guests, in four scenes: one guest after the other, two at once, one whose
+//! program crashes, and one whose program is paused and writes too late.
+//!
+//! Run a server with `make run`, then `cargo run -p booking`. `REDIS_URL` names another one.
+
+mod book;
+
+use book::{Book, Written};
+use leasehold_client::{Dialect, Guard, Locks, Settings};
+use std::env;
+use std::error::Error;
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
+
+/// So short that nobody who looks on gets bored. A program of your own rather takes the default of 30 seconds.
+const TTL: Duration = Duration::from_millis(1_500);
+
+/// How the program is called to play the guest that crashes.
+const CRASHING: &str = "--the-one-that-crashes";
+
+struct Restaurant {
+    url: String,
+    locks: Locks,
+    book: PathBuf,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match evening().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn evening() -> Outcome {
+    let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
+    if env::args().nth(1).as_deref() == Some(CRASHING) {
+        return wait_to_be_killed(&url).await;
+    }
+    let locks = connect(&url).await.map_err(|error| {
+        format!("{url}: {error}\n`make run` starts a server, and REDIS_URL names another one")
+    })?;
+    let folder = tempfile::tempdir()?;
+    let restaurant = Restaurant { url, locks, book: folder.path().join("bookings.db") };
+    Book::create(&restaurant.book)?;
+    restaurant.welcome();
+    restaurant.one_after_the_other().await?;
+    restaurant.two_at_once().await?;
+    restaurant.a_crash().await?;
+    restaurant.a_pause().await?;
+    restaurant.closing_time()?;
+    restaurant.locks.settle().await;
+    Ok(())
+}
+
+async fn connect(url: &str) -> Result<Locks, leasehold_client::Error> {
+    let patience = Duration::from_secs(10);
+    let settings = Settings::default().prefix("lock:table:").ttl(TTL).wait(patience);
+    Locks::connect_with(url, settings).await
+}
+
+impl Restaurant {
+    fn welcome(&self) {
+        println!(
+            "Friday evening. Each table has a lock, such as lock:table:7, and the book is a SQLite database."
+        );
+        match self.locks.dialect() {
+            Dialect::Native => {
+                println!("The server has Leasehold: whoever waits, waits in its queue.")
+            }
+            Dialect::Plain => {
+                println!("The server has no Leasehold: whoever waits asks again and again.")
+            }
+        }
+    }
+
+    async fn one_after_the_other(&self) -> Outcome {
+        println!("\n1. One after the other");
+        for (guest, hour) in [("Anna", 18), ("Ben", 20)] {
+            let guard = self.locks.lock("7").await?;
+            println!("   {guest} has the lock of table 7, with fence {}.", guard.fence());
+            self.book_a_free_table(&guard, guest, 7, hour)?;
+            if !guard.release().await?.in_time() {
+                println!("   {guest} held the lock for too long.");
+            }
+        }
+        Ok(())
+    }
+
+    async fn two_at_once(&self) -> Outcome {
+        println!("\n2. Two at the same moment");
+        println!("   Carla and Dan both want table 4 at 20:00, and neither wants to wait.");
+        // Each on a connection of its own, as two programs would be.
+        let dans = connect(&self.url).await?;
+        let (carla, dan) = tokio::join!(self.locks.try_lock("4"), dans.try_lock("4"));
+        let (mut refused, mut booked) = (Vec::new(), 0_u32);
+        for (guest, tried) in [("Carla", carla?), ("Dan", dan?)] {
+            let Some(guard) = tried else {
+                refused.push(guest);
+                continue;
+            };
+            println!("   {guest} has the lock, with fence {}.", guard.fence());
+            self.book_a_free_table(&guard, guest, 4, 20)?;
+            booked = booked.saturating_add(1);
+        }
+        for guest in refused {
+            println!("   {guest} hears at once that somebody has the lock, and writes nothing.");
+        }
+        if booked != 1 {
+            return Err(format!("{booked} guests were booked for one table").into());
+        }
+        dans.settle().await;
+        Ok(())
+    }
+
+    /// A process of its own has the lock, and is killed.
+    async fn a_crash(&self) -> Outcome {
+        println!("\n3. A crash");
+        let mut program = Command::new(env::current_exe()?)
+            .arg(CRASHING)
+            .env("REDIS_URL", &self.url)
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let mut fence = String::new();
+        if let Some(says) = program.stdout.take() {
+            BufReader::new(says).read_line(&mut fence)?;
+        }
+        program.kill()?;
+        program.wait()?;
+        println!("   Emma has the lock of table 9, with fence {}.", fence.trim());
+        println!("   Her program is killed before it books. Nobody is there to release the lock.");
+        let begun = Instant::now();
+        let guard = self.locks.lock("9").await?;
+        let waited = begun.elapsed().as_secs_f64();
+        println!(
+            "   Finn waits {waited:.1} s, until her lease has ended: fence {}.",
+            guard.fence()
+        );
+        self.book_a_free_table(&guard, "Finn", 9, 20)
+    }
+
+    /// A thread with a runtime of its own stands still, so that nothing renews its lease: as a whole program does when
+    /// its machine is suspended.
+    async fn a_pause(&self) -> Outcome {
+        println!("\n4. A pause");
+        let (url, file) = (self.url.clone(), self.book.clone());
+        let (paused, is_paused) = tokio::sync::oneshot::channel();
+        let (wake, is_woken) = mpsc::channel();
+        let grace = thread::spawn(move || as_grace(&url, &file, paused, &is_woken));
+        if is_paused.await.is_ok() {
+            let guard = self.locks.lock("12").await?;
+            println!("   Her lease ends. Hugo has the lock, with fence {}.", guard.fence());
+            self.book_a_free_table(&guard, "Hugo", 12, 20)?;
+        }
+        // It fails if she has ended, and then what she says is why.
+        let _ = wake.send(());
+        grace.join().map_err(|_| "the thread of the paused guest panicked")?
+    }
+
+    fn closing_time(&self) -> Outcome {
+        println!("\nThe book says:");
+        for (table, hour, guest) in Book::open(&self.book)?.all()? {
+            println!("   table {table:>2}   {hour}:00   {guest}");
+        }
+        println!("Nobody was booked twice, and nobody's booking was overwritten.");
+        Ok(())
+    }
+
+    /// What the lock is for: from looking to writing, nobody else does either.
+    fn book_a_free_table(&self, guard: &Guard, guest: &str, table: u32, hour: u32) -> Outcome {
+        let mut book = Book::open(&self.book)?;
+        if let Some(other) = book.guest_at(table, hour)? {
+            return Err(format!("table {table} is {other}'s at {hour}:00").into());
+        }
+        say(guest, table, hour, book.write(table, hour, guest, guard.fence())?);
+        Ok(())
+    }
+}
+
+fn say(guest: &str, table: u32, hour: u32, written: Written) {
+    match written {
+        Written::Booked => println!("   {guest} is booked: table {table} at {hour}:00."),
+        Written::Refused { newer } => {
+            println!("   The database refuses {guest}'s write: it has seen fence {newer}.");
+        }
+    }
+}
+
+fn as_grace(
+    url: &str,
+    file: &Path,
+    paused: tokio::sync::oneshot::Sender<()>,
+    is_woken: &mpsc::Receiver<()>,
+) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let guard = connect(url).await?.lock("12").await?;
+        println!("   Grace has the lock of table 12, with fence {}.", guard.fence());
+        let mut book = Book::open(file)?;
+        if book.guest_at(12, 20)?.is_none() {
+            println!("   She sees that the table is free at 20:00, and her program stands still.");
+        }
+        // Whoever waits for that is gone only if the program ends.
+        let _ = paused.send(());
+        is_woken.recv()?;
+        println!("   Grace's program goes on where it stood still, and writes.");
+        let written = book.write(12, 20, "Grace", guard.fence())?;
+        say("Grace", 12, 20, written);
+        match written {
+            Written::Booked => Err("a late write was taken".into()),
+            Written::Refused { .. } => Ok(()),
+        }
+    })
+}
+
+async fn wait_to_be_killed(url: &str) -> Outcome {
+    let guard = connect(url).await?.lock("9").await?;
+    println!("{}", guard.fence());
+    std::io::stdout().flush()?;
+    std::future::pending().await
+}
