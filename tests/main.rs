@@ -28,6 +28,7 @@ mod commands;
 mod config;
 mod contexts;
 mod docs;
+mod examples;
 mod extend;
 mod faults;
 mod fencing;

@@ -1,0 +1,24 @@
+//! The examples are run as they stand, and the recipes of docs/clients.md by their clients.
+
+mod around;
+mod node;
+mod page;
+mod program;
+mod recipes;
+mod shapes;
+mod stories;
+
+use crate::support::Server;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// What the pages call the server.
+const ADDRESS: &str = "redis://127.0.0.1:6379";
+
+fn server() -> Server {
+    Server::builder().clients_over_tcp().start()
+}
+
+fn address_of(server: &Server) -> String {
+    format!("redis://127.0.0.1:{}", server.port())
+}

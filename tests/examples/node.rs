@@ -1,0 +1,94 @@
+//! An example for Node, copied out of the tree and installed.
+
+use super::program::{Missing, Told, available, find, folder, install, run, write};
+use super::{ROOT, address_of};
+use crate::support::Server;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// The oldest Node on which the examples run.
+const SINCE: (u32, u32) = (20, 11);
+
+/// By the names of its folder in examples/. Two tests use each, at the same time.
+pub(super) struct Package {
+    name: &'static str,
+    installed: OnceLock<Result<Installed, Missing>>,
+}
+
+pub(super) struct Installed {
+    node: PathBuf,
+    folder: PathBuf,
+}
+
+pub(super) static IOREDIS: Package = Package { name: "node-ioredis", installed: OnceLock::new() };
+pub(super) static NODE_REDIS: Package = Package { name: "node-redis", installed: OnceLock::new() };
+
+impl Package {
+    /// `None`, and it says so, where Node or the registry is missing.
+    pub(super) fn installed(&self) -> Option<&Installed> {
+        available(self.installed.get_or_init(|| self.install()).as_ref())
+    }
+
+    fn install(&self) -> Result<Installed, Missing> {
+        let (node, npm) = (find("node")?, find("npm")?);
+        if version(&node) < SINCE {
+            return Err(format!("node from {}.{} on", SINCE.0, SINCE.1));
+        }
+        let folder = folder(self.name);
+        for entry in fs::read_dir(Path::new(ROOT).join("examples").join(self.name)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                write(&folder.join(entry.file_name()), &text);
+            }
+        }
+        // What was installed before, for this very list.
+        let wanted = fs::read_to_string(folder.join("package-lock.json")).unwrap();
+        let stamp = folder.join("installed");
+        if fs::read_to_string(&stamp).ok().as_ref() != Some(&wanted) {
+            let of_npm =
+                |words: &[&str]| install(Command::new(&npm).current_dir(&folder).args(words));
+            // From here on a failure is one of ours.
+            if !of_npm(&["ping", "--fetch-retries=0", "--fetch-timeout=15000"]).success {
+                return Err("answer from the registry of npm".to_owned());
+            }
+            let told = of_npm(&["ci"]);
+            assert!(told.success, "{}{}", told.out, told.err);
+            write(&stamp, &wanted);
+        }
+        Ok(Installed { node, folder })
+    }
+}
+
+impl Installed {
+    pub(super) fn story(&self, server: &Server) -> Told {
+        run(self.node().arg("story.js").env("REDIS_URL", address_of(server)))
+    }
+
+    /// Runs a program that is not of the example, with what the example has installed.
+    pub(super) fn program(&self, text: &str) -> Told {
+        static NEXT: AtomicU32 = AtomicU32::new(1);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let file = self.folder.join(format!("recipe-{}-{number}.mjs", process::id()));
+        fs::write(&file, text).unwrap();
+        let told = run(self.node().arg(&file));
+        fs::remove_file(&file).unwrap();
+        told
+    }
+
+    fn node(&self) -> Command {
+        let mut command = Command::new(&self.node);
+        command.current_dir(&self.folder);
+        command
+    }
+}
+
+/// `v20.11.0`
+fn version(node: &Path) -> (u32, u32) {
+    let line = run(Command::new(node).arg("--version")).output();
+    let mut parts = line.trim_start_matches('v').split('.').map(|part| part.parse().unwrap_or(0));
+    (parts.next().unwrap_or(0), parts.next().unwrap_or(0))
+}

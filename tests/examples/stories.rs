@@ -1,0 +1,70 @@
+//! Each story prints what examples/README.md shows, but for fences and for who is first.
+
+use super::node::{IOREDIS, NODE_REDIS, Package};
+use super::program::{available, find, run};
+use super::{ROOT, address_of, page, server};
+use crate::support::find_cli;
+use std::path::Path;
+use std::process::Command;
+
+const PAGE: &str = "examples/README.md";
+const DIGITS_OF_A_FENCE: usize = 16;
+
+/// Since when it takes the address of the server as one word.
+const CLI_SINCE: (u32, u32) = (6, 0);
+
+#[test]
+fn the_restaurant_is_booked_with_ioredis() {
+    books_the_restaurant(&IOREDIS);
+}
+
+#[test]
+fn the_restaurant_is_booked_with_node_redis() {
+    books_the_restaurant(&NODE_REDIS);
+}
+
+fn books_the_restaurant(package: &Package) {
+    let Some(package) = package.installed() else { return };
+    let server = server();
+    let told = package.story(&server).output();
+    assert_eq!(comparable(&told), comparable(&page::blocks(PAGE, "The restaurant", "text")));
+    let fences = fences(&told);
+    assert!(fences.is_sorted_by(|one, next| one < next), "{told}");
+    let mut client = server.client();
+    // One of two in the same instant is refused, frank and heidi wait, and grace comes too late.
+    let counters = ["grants", "tries_refused", "hand_offs", "releases", "releases_late"];
+    assert_eq!(counters.map(|name| client.counter(name)), [7, 1, 2, 5, 1], "{told}");
+    assert_eq!(client.counter("held"), 0);
+}
+
+#[test]
+fn old_clients_and_leasehold_take_turns_and_keep_each_other_out() {
+    let (Some(bash), Some(cli)) = (available(find("bash")), find_cli(CLI_SINCE)) else { return };
+    let server = server();
+    let story = Path::new(ROOT).join("examples/migrate/story.sh");
+    let mut command = Command::new(bash);
+    command.arg(story).env("REDIS_URL", address_of(&server)).env("REDIS_CLI", cli);
+    let told = run(&mut command).output();
+    assert_eq!(comparable(&told), comparable(&page::blocks(PAGE, "The migration", "text")));
+    assert!(fences(&told).is_sorted_by(|one, next| one < next), "{told}");
+}
+
+/// Who of two in the same instant is first is chance, and so is what fence a grant has.
+fn comparable(told: &str) -> Vec<String> {
+    let first = told.find("carol").min(told.find("dave")).and_then(|at| told.get(at..));
+    let swapped = first.is_some_and(|rest| rest.starts_with("dave"));
+    let word = |word: &str| match word {
+        "carol" if swapped => "dave".to_owned(),
+        "dave" if swapped => "carol".to_owned(),
+        word => {
+            fences(word).iter().fold(word.to_owned(), |word, fence| word.replace(fence, "FENCE"))
+        }
+    };
+    let line = |line: &str| line.split_whitespace().map(word).collect::<Vec<_>>().join(" ");
+    told.lines().map(line).collect()
+}
+
+fn fences(told: &str) -> Vec<String> {
+    let numbers = told.split(|c: char| !c.is_ascii_digit());
+    numbers.filter(|number| number.len() == DIGITS_OF_A_FENCE).map(str::to_owned).collect()
+}
