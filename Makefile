@@ -24,10 +24,13 @@ export SERVER
 export LEASEHOLD_SERVER := $(SERVER)
 endif
 
-.PHONY: help setup build run cli test test-cluster soak servers test-all measure lint verify fix clean
+# Sections, such as `ONLY="held memory"`; without, all of them.
+ONLY ?=
+
+.PHONY: help setup build run cli test test-cluster soak servers test-all bench bench-instructions lint verify fix clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  PORT=7777 chooses another port for run and cli (default 6379)."
 	@echo "  SERVER=/path/to/valkey-server chooses another server for run and test."
@@ -46,7 +49,7 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 
 # What depends on the build goes first and runs the file users load, so that the summary of the whole run
 # comes last.
-test: build ## Run all tests: units, then real servers (SERVER=)
+test: build bench-instructions ## Run all tests: units, then real servers (SERVER=)
 	@scripts/setup openssl
 	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
 	cargo test --locked --workspace
@@ -70,8 +73,13 @@ test-all: build ## Run the tests on real servers on each of them, and print one 
 	@scripts/setup openssl
 	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
 
-measure: build ## Measure what traffic pays that has nothing to do with locks (SERVER=)
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_innocent_traffic_pays
+bench: build ## Measure locks against what one would use instead: 40 minutes; QUICK=1: two (SERVER=, ONLY=)
+	LEASEHOLD_MODULE=$(MODULE) scripts/bench $(if $(QUICK),--quick) $(ONLY)
+
+# Where there is no valgrind, and none to be had, it says that it counted nothing.
+bench-instructions: build ## Count the instructions of each command, and compare them with the budget (SERVER=)
+	@scripts/setup valgrind || true
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_each_command_takes
 
 # The module offers no Rust API: its docs are for those who work on it, so links to private things are fine.
 lint: setup ## Check format, lints and API docs; changes nothing

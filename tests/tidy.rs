@@ -191,7 +191,7 @@ fn is_this(file: &File) -> bool {
 /// Every file of ours whose name ends so.
 fn files(ending: &str) -> Vec<File> {
     let mut files = Vec::new();
-    for name in ["src", "tests", "client", "docs", "examples", "scripts", ".ci"] {
+    for name in ["src", "tests", "benches", "client", "docs", "examples", "scripts", ".ci"] {
         collect(name, ending, &mut files);
     }
     for entry in fs::read_dir(ROOT).unwrap() {

@@ -1,0 +1,294 @@
+//! Many workers, one lock: how many get through, how long do they wait, and who?
+
+use super::Effort;
+use super::plot;
+use super::report::{Report, Table, Target};
+use super::statistics::{Spread, quantile};
+use super::turns::{Section, fairness, overtakings};
+use super::ways::{BATON, POLLING, QUEUE, Way};
+use crate::support::Server;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const WORKERS: [usize; 4] = [2, 16, 64, 256];
+/// The case whose figures are to be reached.
+const BASE: Case = Case { workers: 16, section: Duration::ZERO };
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Case {
+    workers: usize,
+    /// How long the lock is held.
+    section: Duration,
+}
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let server = Server::start();
+    let ways = Way::all(&server);
+    let sections = [Duration::ZERO, Duration::from_millis(1)];
+    let all = sections.iter().flat_map(|&section| WORKERS.map(|workers| Case { workers, section }));
+    let cases = effort.pick(vec![BASE], vec![BASE], all.collect());
+    let mut rows = Rows::new();
+    let mut waits: Vec<Vec<(f64, f64)>> = vec![Vec::new(); ways.len()];
+    for case in cases {
+        let measured = measure(&server, &ways, case, effort);
+        rows.add(case, &ways, &measured);
+        if case == BASE {
+            targets(&ways, &measured, report);
+        }
+        if case.section.is_zero() {
+            for (points, measured) in waits.iter_mut().zip(&measured) {
+                points.push((case.workers as f64, measured.longest() * 1e3));
+            }
+        }
+    }
+    report.table("contended", &rows.page, &["longest-wait"]);
+    report.file("contended", &rows.file);
+    let lines: Vec<_> = ways.iter().map(|way| way.name).zip(waits).collect();
+    let title = format!("The longest wait for a lock that is never idle, {}", report.server());
+    let axes = plot::Axes { across: "workers", up: "milliseconds", up_by_powers: true };
+    plot::lines(&report.path("longest-wait", "svg"), &title, &axes, &lines);
+}
+
+/// All runs of one way.
+struct Measured {
+    runs: Vec<Run>,
+}
+
+/// What one run of all workers amounts to.
+struct Run {
+    per_second: f64,
+    /// In seconds, in order.
+    waits: Vec<f64>,
+    /// Jain's: 1 if all workers got through equally often, 1/n if only one of n did.
+    fairness: f64,
+    /// Grants to one who asked when another was queued already, before that one, as a share of all.
+    overtaking: f64,
+    /// What the server executed for each critical section.
+    commands: f64,
+}
+
+impl Measured {
+    fn each(&self, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
+        self.runs.iter().map(figure).collect()
+    }
+
+    fn median(&self, figure: impl Fn(&Run) -> f64) -> f64 {
+        Spread::of(self.each(figure)).median
+    }
+
+    fn wait(&self, share: f64) -> f64 {
+        self.median(|run| quantile(&run.waits, share))
+    }
+
+    fn longest(&self) -> f64 {
+        self.each(|run| *run.waits.last().unwrap()).into_iter().fold(0.0, f64::max)
+    }
+}
+
+fn measure(server: &Server, ways: &[Way], case: Case, effort: Effort) -> Vec<Measured> {
+    let length = Duration::from_millis(effort.pick(100, 1_500, 1_500));
+    let rounds = effort.pick(1, 3, if case == BASE { 9 } else { 3 });
+    let mut measured: Vec<_> = ways.iter().map(|_| Measured { runs: Vec::new() }).collect();
+    for round in 0..rounds {
+        for turn in 0..ways.len() {
+            let one = (round + turn) % ways.len();
+            measured[one].runs.push(run_once(server, &ways[one], case, length));
+        }
+    }
+    measured
+}
+
+/// What the workers share.
+struct Floor {
+    /// Nobody begins before all are there.
+    gate: Barrier,
+    closing: AtomicBool,
+    inside: AtomicBool,
+    places: AtomicUsize,
+    epoch: Instant,
+}
+
+fn run_once(server: &Server, way: &Way, case: Case, length: Duration) -> Run {
+    way.prepare(server);
+    let floor = Floor {
+        gate: Barrier::new(case.workers + 1),
+        closing: AtomicBool::new(false),
+        inside: AtomicBool::new(false),
+        places: AtomicUsize::new(0),
+        epoch: Instant::now(),
+    };
+    let mut observer = server.client();
+    let mut commands = || {
+        observer.info_field("stats", "total_commands_processed").unwrap().parse::<f64>().unwrap()
+    };
+    let (mut sections, before, opened, closed) = thread::scope(|scope| {
+        let work = |worker| {
+            let floor = &floor;
+            scope.spawn(move || work(way, worker, case.section, floor))
+        };
+        let workers: Vec<_> = (0..case.workers).map(work).collect();
+        let before = commands();
+        floor.gate.wait();
+        let opened = floor.epoch.elapsed().as_secs_f64();
+        thread::sleep(length);
+        floor.closing.store(true, Ordering::Relaxed);
+        let closed = floor.epoch.elapsed().as_secs_f64();
+        let sections: Vec<_> =
+            workers.into_iter().flat_map(|worker| worker.join().unwrap()).collect();
+        (sections, before, opened, closed)
+    });
+    let commands = (commands() - before) / sections.len() as f64;
+    sections.sort_by_key(|section| section.place);
+    let in_time = sections.iter().filter(|section| section.granted < closed).count();
+    // Who had not got the lock when the doors closed got it afterwards: no wait is left out.
+    let mut waits: Vec<f64> =
+        sections.iter().map(|section| section.granted - section.begun).collect();
+    waits.sort_by(f64::total_cmp);
+    Run {
+        per_second: in_time as f64 / (closed - opened),
+        waits,
+        fairness: fairness(&sections[..in_time], case.workers),
+        overtaking: overtakings(&sections) as f64 / sections.len() as f64,
+        commands,
+    }
+}
+
+fn work(way: &Way, number: usize, length: Duration, floor: &Floor) -> Vec<Section> {
+    let mut worker = way.worker(number);
+    let mut sections = Vec::with_capacity(1 << 10);
+    floor.gate.wait();
+    while !floor.closing.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        let sent = worker.acquire();
+        let granted = Instant::now();
+        let occupied = floor.inside.swap(true, Ordering::SeqCst);
+        assert!(!occupied, "{}: two have the lock at once", way.name);
+        let place = floor.places.fetch_add(1, Ordering::SeqCst);
+        if !length.is_zero() {
+            thread::sleep(length);
+        }
+        floor.inside.store(false, Ordering::SeqCst);
+        worker.release();
+        let [begun, sent, granted] =
+            [begun, sent, granted].map(|moment| (moment - floor.epoch).as_secs_f64());
+        sections.push(Section { place, worker: number, begun, sent, granted });
+    }
+    sections
+}
+
+fn targets(ways: &[Way], measured: &[Measured], report: &mut Report) {
+    let find = |name: &str| &measured[ways.iter().position(|way| way.name == name).unwrap()];
+    let (ours, baton) = (find(QUEUE), find(BATON));
+    let rate = |run: &Run| run.per_second;
+    let ratio = Spread::of_ratios(&ours.each(rate), &baton.each(rate));
+    report.target(Target {
+        what: "16 workers, one lock: throughput".to_owned(),
+        against: BATON.to_owned(),
+        wanted: "≥ 1.00 ×".to_owned(),
+        measured: format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
+        met: ratio.median >= 1.0,
+    });
+    let overtaking = ours.each(|run| run.overtaking).into_iter().fold(0.0, f64::max);
+    report.target(Target {
+        what: "16 workers, one lock: grants out of turn".to_owned(),
+        against: String::new(),
+        wanted: "0".to_owned(),
+        measured: percent(overtaking),
+        met: overtaking == 0.0,
+    });
+    for name in POLLING {
+        let share = ours.longest() / find(name).longest();
+        report.target(Target {
+            what: "16 workers, one lock: longest wait".to_owned(),
+            against: name.to_owned(),
+            wanted: "≤ 0.050 ×".to_owned(),
+            measured: format!("{share:.4} ×"),
+            met: share <= 0.05,
+        });
+    }
+}
+
+fn percent(share: f64) -> String {
+    if share == 0.0 { "0".to_owned() } else { format!("{:.3} %", share * 100.0) }
+}
+
+/// The figures, for people and for programs.
+struct Rows {
+    page: Table,
+    file: Table,
+}
+
+impl Rows {
+    fn new() -> Self {
+        Self {
+            page: Table::new(&[
+                "Held for",
+                "Workers",
+                "By",
+                "a second",
+                "half wait up to",
+                "99 % up to",
+                "longest wait",
+                "fairness",
+                "out of turn",
+                "commands each",
+            ]),
+            file: Table::new(&[
+                "held_ms",
+                "workers",
+                "by",
+                "per_second",
+                "per_second_low",
+                "per_second_high",
+                "wait_p50_ms",
+                "wait_p99_ms",
+                "wait_longest_ms",
+                "fairness",
+                "out_of_turn",
+                "commands",
+            ]),
+        }
+    }
+
+    fn add(&mut self, case: Case, ways: &[Way], measured: &[Measured]) {
+        for (number, (way, one)) in ways.iter().zip(measured).enumerate() {
+            let first = |text: String| if number == 0 { text } else { String::new() };
+            let milliseconds = case.section.as_millis();
+            let rate = Spread::of(one.each(|run| run.per_second));
+            let fairness = one.median(|run| run.fairness);
+            let overtaking = one.median(|run| run.overtaking);
+            let commands = one.median(|run| run.commands);
+            let waits = [one.wait(0.5), one.wait(0.99), one.longest()].map(|wait| wait * 1e3);
+            let [half, most, longest] = waits.map(|wait| format!("{wait:.2} ms"));
+            self.page.row(vec![
+                first(format!("{milliseconds} ms")),
+                first(case.workers.to_string()),
+                way.name.to_owned(),
+                format!("{:.0}", rate.median),
+                half,
+                most,
+                longest,
+                format!("{fairness:.3}"),
+                percent(overtaking),
+                format!("{commands:.1}"),
+            ]);
+            let [half, most, longest] = waits.map(|wait| format!("{wait:.4}"));
+            self.file.row(vec![
+                milliseconds.to_string(),
+                case.workers.to_string(),
+                way.name.to_owned(),
+                format!("{:.1}", rate.median),
+                format!("{:.1}", rate.low),
+                format!("{:.1}", rate.high),
+                half,
+                most,
+                longest,
+                format!("{fairness:.4}"),
+                format!("{overtaking:.5}"),
+                format!("{commands:.2}"),
+            ]);
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Does a lock with thousands of waiters take longer to be handed on than one with a few?
+
+use super::Effort;
+use super::contenders::ONE;
+use super::plot;
+use super::report::{Report, Table, Target};
+use super::statistics::Spread;
+use super::wire::{Line, request, socket};
+use crate::support::crowd::{Crowd, Received};
+use crate::support::{Server, eventually};
+use redis::Value;
+use std::time::Instant;
+
+/// How many wait for a lock, and how many such locks there are. With few waiters there are many locks, so that nobody
+/// is granted one twice within hundreds of rounds: otherwise the processor's caches would still know the client.
+const SIZES: [(usize, usize); 5] = [(2, 200), (10, 100), (100, 10), (1_000, 1), (10_000, 1)];
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let sizes = &SIZES[..effort.pick(2, SIZES.len(), SIZES.len())];
+    let server = roomy(sizes.iter().map(|(waiters, locks)| (waiters + 1) * locks).sum());
+    let mut line = Line::to(&socket(&server));
+    let group = |&(waiters, locks)| Group::of(&server, waiters, locks);
+    let mut groups: Vec<Group> = sizes.iter().map(group).collect();
+    let mut times = vec![Vec::new(); sizes.len()];
+    for round in 0..effort.pick(5, 1_000, 20_000) {
+        for turn in 0..sizes.len() {
+            let one = (round + turn) % sizes.len();
+            let lock = round % sizes[one].1;
+            times[one].push(groups[one].hand_off(lock, &mut line));
+        }
+    }
+    let spreads: Vec<_> = times.iter().map(|times| Spread::of(times.iter().copied())).collect();
+    let mut page = Table::new(&["Waiters", "hand-off", "half are between", "against 10 waiters"]);
+    let mut file = Table::new(&["waiters", "median_us", "low_us", "high_us"]);
+    let base = spreads[1].median;
+    for ((waiters, _), spread) in sizes.iter().zip(&spreads) {
+        let [low, median, high] = [spread.low, spread.median, spread.high].map(|time| time * 1e6);
+        page.row(vec![
+            waiters.to_string(),
+            format!("{median:.1} µs"),
+            format!("{low:.1}–{high:.1} µs"),
+            format!("{:.2} ×", spread.median / base),
+        ]);
+        file.row(vec![
+            waiters.to_string(),
+            format!("{median:.2}"),
+            format!("{low:.2}"),
+            format!("{high:.2}"),
+        ]);
+    }
+    report.table("hand-off", &page, &["hand-off"]);
+    report.file("hand-off", &file);
+    if let Some(most) = spreads.get(4) {
+        let ratio = most.median / base;
+        report.target(Target {
+            what: "hand-off with 10,000 waiters".to_owned(),
+            against: "with 10".to_owned(),
+            wanted: "≤ 1.20 × the time".to_owned(),
+            measured: format!("{ratio:.2} ×"),
+            met: ratio <= 1.2,
+        });
+    }
+    let line = |name, figure: fn(&Spread) -> f64| {
+        let points = sizes.iter().zip(&spreads);
+        (name, points.map(|(size, spread)| (size.0 as f64, figure(spread) * 1e6)).collect())
+    };
+    let lines = [
+        line("median", |spread| spread.median),
+        line("a quarter take less", |spread| spread.low),
+        line("a quarter take more", |spread| spread.high),
+    ];
+    let title = format!("From a release to the grant of the next, {}", report.server());
+    let axes = plot::Axes { across: "waiters", up: "microseconds", up_by_powers: false };
+    plot::lines(&report.path("hand-off", "svg"), &title, &axes, &lines);
+}
+
+/// A server with room for so many clients who wait.
+pub(super) fn roomy(clients: usize) -> Server {
+    let limits = format!("max-waiters {clients} max-waiters-per-lock {clients}");
+    let setup = Server::builder().config("maxclients", &(clients + 100).to_string());
+    setup.module_args(&limits).start()
+}
+
+/// Locks with equally many waiters, each of which passes round its part of a crowd: who releases it queues up again.
+struct Group {
+    waiters: usize,
+    /// One crowd for all of them, so that the one who measures is as quick with many locks as with one.
+    crowd: Crowd,
+    /// By lock.
+    holders: Vec<usize>,
+    /// Grants that were received together with another.
+    arrived: Vec<Received>,
+}
+
+impl Group {
+    fn of(server: &Server, waiters: usize, locks: usize) -> Self {
+        let crowd = Crowd::of(server, (waiters + 1) * locks);
+        let mut group = Self { waiters, crowd, holders: vec![0; locks], arrived: Vec::new() };
+        for member in 0..group.crowd.len() {
+            group.ask(member);
+        }
+        for _ in 0..locks {
+            let holder = group.next_holder();
+            group.holders[holder / (waiters + 1)] = holder;
+        }
+        let mut observer = server.client();
+        let wanted = i64::try_from(waiters).unwrap();
+        for lock in 0..locks {
+            let key = group.key(lock);
+            eventually("all are queued", || match observer.info(&key).unwrap().waiters {
+                all if all == wanted => Ok(()),
+                some => Err(some),
+            });
+        }
+        group
+    }
+
+    fn key(&self, lock: usize) -> String {
+        format!("{}:{lock}", self.waiters)
+    }
+
+    fn ask(&mut self, member: usize) {
+        let key = self.key(member / (self.waiters + 1));
+        self.crowd.send(member, format!("LOCK.ACQUIRE {key} w{member} 600000 BLOCK 0"));
+    }
+
+    fn next_holder(&mut self) -> usize {
+        if self.arrived.is_empty() {
+            self.arrived = self.crowd.receive();
+        }
+        match self.arrived.pop() {
+            Some((member, Some(Value::Int(_)))) => member,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// In seconds, from the release by one to the reply to the next.
+    fn hand_off(&mut self, lock: usize, line: &mut Line) -> f64 {
+        let released = self.holders[lock];
+        let release = request(&format!("LOCK.RELEASE {} w{released}", self.key(lock)));
+        let started = Instant::now();
+        line.send(&release);
+        self.holders[lock] = self.next_holder();
+        let took = started.elapsed();
+        ONE.check(line.line());
+        self.ask(released);
+        took.as_secs_f64()
+    }
+}

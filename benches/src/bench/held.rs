@@ -1,0 +1,139 @@
+//! Does a lock cost more among a million held ones than among a thousand?
+
+use super::contenders::{Contender, Lock, Part};
+use super::load::{Load, Shape, Work};
+use super::plot;
+use super::report::{Report, Table, Target};
+use super::statistics::Spread;
+use super::{Effort, cores};
+use crate::support::Server;
+
+const SHAPE: Shape = Shape { connections: 1, depth: 32 };
+
+/// Few enough that a thousand held locks are not suddenly many more.
+const AT_ONCE: usize = 512;
+/// Sets of so many names, taken in turns: each name is a surprise for the processor's caches.
+const SETS: usize = 40;
+/// From this number on they are the held ones.
+const HELD: usize = 1_000_000;
+
+struct Place {
+    server: Server,
+    held: usize,
+    load: Load,
+    /// By contender, half and round.
+    times: Vec<[Vec<f64>; 2]>,
+}
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let counts = effort.pick(
+        vec![100, 1_000],
+        vec![1_000, 1_000_000],
+        vec![1_000, 10_000, 100_000, 1_000_000],
+    );
+    let contenders = [Contender::leasehold(), Contender::bare()];
+    let names = [["LOCK.ACQUIRE", "LOCK.RELEASE"], ["SET NX PX", "DEL"]];
+    let _apart = cores::leave_the_last();
+    let mut places: Vec<Place> = counts.into_iter().map(Place::with).collect();
+    let sets: Vec<Vec<Lock>> = (0..effort.pick(2, SETS, SETS))
+        .map(|set| (0..AT_ONCE).map(|lock| Lock::numbered(set * AT_ONCE + lock)).collect())
+        .collect();
+    let rounds = effort.pick(2, 400, 2_000);
+    let work: Vec<Vec<[Work; 2]>> = contenders
+        .iter()
+        .map(|one| sets.iter().map(|locks| halves(one, locks)).collect())
+        .collect();
+    for round in 0..rounds {
+        for turn in 0..places.len() {
+            let number = (round + turn) % places.len();
+            let place = &mut places[number];
+            for (contender, (work, times)) in work.iter().zip(&mut place.times).enumerate() {
+                // Not the names that the other one has just made known to the caches.
+                let set = (round + contender * sets.len() / 2) % sets.len();
+                for (half, times) in work[set].iter().zip(times) {
+                    times.push(place.load.measure(half, AT_ONCE).wall);
+                }
+            }
+        }
+    }
+    let mut page =
+        Table::new(&["Locks held", "By", "each", "half are between", "against the fewest"]);
+    let mut file = Table::new(&[
+        "held",
+        "by",
+        "median_us",
+        "low_us",
+        "high_us",
+        "ratio",
+        "ratio_low",
+        "ratio_high",
+    ]);
+    let mut lines: Vec<(&str, Vec<(f64, f64)>)> =
+        names.iter().flatten().map(|name| (*name, Vec::new())).collect();
+    for place in &places {
+        let figures = place.times.iter().flatten().zip(places[0].times.iter().flatten());
+        for ((times, fewest), (name, points)) in figures.zip(&mut lines) {
+            let spread = Spread::of(times.iter().copied());
+            let [low, median, high] =
+                [spread.low, spread.median, spread.high].map(|time| time * 1e6);
+            let ratio = Spread::of_ratios(times, fewest);
+            points.push((place.held as f64, median));
+            page.row(vec![
+                place.held.to_string(),
+                (*name).to_owned(),
+                format!("{median:.3} µs"),
+                format!("{low:.3}–{high:.3} µs"),
+                format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
+            ]);
+            file.row(vec![
+                place.held.to_string(),
+                (*name).to_owned(),
+                format!("{median:.4}"),
+                format!("{low:.4}"),
+                format!("{high:.4}"),
+                format!("{:.3}", ratio.median),
+                format!("{:.3}", ratio.low),
+                format!("{:.3}", ratio.high),
+            ]);
+            if place.held == 1_000_000 && *name == names[0][0] {
+                report.target(Target {
+                    what: "acquire with 1,000,000 locks held".to_owned(),
+                    against: "with 1,000".to_owned(),
+                    wanted: "≤ 1.20 × the time".to_owned(),
+                    measured: format!("{:.2} ({:.2}–{:.2}) ×", ratio.median, ratio.low, ratio.high),
+                    met: ratio.median <= 1.2,
+                });
+            }
+        }
+    }
+    report.table("held", &page, &["held"]);
+    report.file("held", &file);
+    let title = format!("What a command takes while others are held, {}", report.server());
+    let axes = plot::Axes { across: "locks held", up: "microseconds", up_by_powers: false };
+    plot::lines(&report.path("held", "svg"), &title, &axes, &lines);
+}
+
+impl Place {
+    fn with(held: usize) -> Self {
+        let server = Server::start();
+        cores::give_the_last_to(&server);
+        let load = Load::on(&server, SHAPE);
+        let mut place = Self { server, held, load, times: vec![<[Vec<f64>; 2]>::default(); 2] };
+        let contender = Contender::leasehold();
+        let numbers: Vec<usize> = (HELD..HELD + held).collect();
+        for part in numbers.chunks(10_000) {
+            let locks: Vec<_> = part.iter().copied().map(Lock::numbered).collect();
+            place.load.measure(&work(&contender, Part::Acquire, &locks), locks.len());
+        }
+        assert_eq!(place.server.cmd("DBSIZE"), crate::support::int(held as u64 as i64));
+        place
+    }
+}
+
+fn work(contender: &Contender, part: Part, locks: &[Lock]) -> Work {
+    Work::shared(SHAPE, locks, |locks| contender.batches(part, locks, SHAPE.depth))
+}
+
+fn halves(contender: &Contender, locks: &[Lock]) -> [Work; 2] {
+    [Part::Acquire, Part::Release].map(|part| work(contender, part, locks))
+}

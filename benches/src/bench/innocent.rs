@@ -1,0 +1,143 @@
+//! What those pay who have nothing to do with locks, on a server that has the module.
+
+use super::contenders::{Batch, OKAY, ONE, Reply};
+use super::load::{Load, Shape, Work};
+use super::report::{Report, Table, Target};
+use super::statistics::Spread;
+use super::wire::{Line, encode, request, socket};
+use super::{Effort, cores};
+use crate::support::{Cluster, Server};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// One command for each of many keys, `{}` standing for the number of the key, and what it is answered.
+const TRAFFIC: [(&str, &[Reply]); 5] = [
+    ("SET k{} v PX 100000", &[OKAY]),
+    ("EXPIRE k{} 100", &[ONE]),
+    ("GET k{}", &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")]),
+    ("DEL k{}", &[ONE]),
+    ("SET k{} v", &[OKAY]),
+];
+const CONNECTING: &str = "connect, PING, close";
+
+const SHAPE: Shape = Shape { connections: 1, depth: 64 };
+const CONNECTIONS: usize = 500;
+
+/// What a server without the module takes is 1.
+const MOST: f64 = 1.03;
+/// In a cluster every command passes a look at its name.
+const MOST_IN_CLUSTER: f64 = 1.05;
+
+struct Place {
+    load: Load,
+    socket: PathBuf,
+    /// By traffic and round; the last is that of connecting.
+    times: Vec<Vec<f64>>,
+}
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let servers = [Server::builder().without_module().start(), Server::start(), Server::start()];
+    let clusters = [
+        Cluster::with(1, 0, |_, setup| setup.without_module()),
+        Cluster::with(1, 0, |_, setup| setup),
+    ];
+    let [alone, unused, waited_at] = &servers;
+    waited_at.client().grant("contended", "alice", 86_400_000);
+    let mut waiter = waited_at.client();
+    waiter.send("LOCK.ACQUIRE contended bob 86400000 BLOCK 0");
+    let constant = (memory(unused) - memory(alone)) / 1024.0;
+
+    let _apart = cores::leave_the_last();
+    let all = [alone, unused, waited_at, clusters[0].node(0), clusters[1].node(0)];
+    let mut places: Vec<Place> = all.iter().map(|server| Place::on(server)).collect();
+    let keys: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
+    let work = TRAFFIC.map(|(command, replies)| {
+        Work::shared(SHAPE, &keys, |keys| batches(keys, command, replies))
+    });
+    for round in 0..effort.pick(1, 20, 60) {
+        // Whoever is first finds the processor's caches in another state.
+        for turn in 0..places.len() {
+            let one = (round + turn) % all.len();
+            places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
+        }
+    }
+    let grown = populated(unused) / populated(alone);
+
+    let columns = ["Without the module = 1", "unused", "unused in a cluster", "somebody waits"];
+    let mut table = Table::new(&columns);
+    let (mut most, mut most_in_cluster) = (0.0_f64, 0.0_f64);
+    let names = TRAFFIC.iter().map(|(command, _)| *command).chain([CONNECTING]);
+    for (number, name) in names.enumerate() {
+        let against = |this: usize, that: usize| {
+            Spread::of_ratios(&places[this].times[number], &places[that].times[number])
+        };
+        let ratios = [against(1, 0), against(4, 3), against(2, 0)];
+        most = most.max(ratios[0].median);
+        most_in_cluster = most_in_cluster.max(ratios[1].median);
+        let shown =
+            ratios.map(|ratio| format!("{:.3} ({:.3}–{:.3})", ratio.median, ratio.low, ratio.high));
+        table.row([name.to_owned()].into_iter().chain(shown).collect());
+    }
+    let memory = format!("memory of 100,000 keys, and {constant:.0} kB");
+    table.row(vec![memory, format!("{grown:.3}"), "–".to_owned(), "–".to_owned()]);
+    report.table("innocent", &table, &[]);
+    report.file("innocent", &table);
+    for (what, measured, wanted) in [
+        ("time of what has nothing to do with locks", most.max(grown), MOST),
+        ("the same in a cluster", most_in_cluster, MOST_IN_CLUSTER),
+    ] {
+        report.target(Target {
+            what: what.to_owned(),
+            against: "without the module".to_owned(),
+            wanted: format!("≤ {wanted:.2} ×"),
+            measured: format!("{measured:.3} ×"),
+            met: measured <= wanted,
+        });
+    }
+}
+
+fn batches(keys: &[usize], command: &str, replies: &[Reply]) -> Vec<Batch> {
+    let batch = |keys: &[usize]| {
+        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(keys.len()) };
+        for key in keys {
+            let line = command.replace("{}", &key.to_string());
+            encode(&line.split(' ').collect::<Vec<_>>(), &mut batch.bytes);
+        }
+        batch
+    };
+    keys.chunks(SHAPE.depth).map(batch).collect()
+}
+
+impl Place {
+    fn on(server: &Server) -> Self {
+        cores::give_the_last_to(server);
+        Self {
+            load: Load::on(server, SHAPE),
+            socket: socket(server),
+            times: vec![Vec::new(); TRAFFIC.len() + 1],
+        }
+    }
+
+    fn round(&mut self, work: &[Work], keys: usize, connections: usize) {
+        for (work, times) in work.iter().zip(&mut self.times) {
+            times.push(self.load.measure(work, keys).wall);
+        }
+        let ping = request("PING");
+        let started = Instant::now();
+        for _ in 0..connections {
+            assert_eq!(Line::to(&self.socket).ask(&ping), b"+PONG");
+        }
+        self.times[TRAFFIC.len()].push(started.elapsed().as_secs_f64());
+    }
+}
+
+fn memory(server: &Server) -> f64 {
+    server.client().info_field("memory", "used_memory").unwrap().parse().unwrap()
+}
+
+/// The memory of a server with as many keys as a small one has.
+fn populated(server: &Server) -> f64 {
+    server.cmd("FLUSHALL");
+    server.cmd("DEBUG POPULATE 100000");
+    memory(server)
+}

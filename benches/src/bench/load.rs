@@ -1,0 +1,106 @@
+//! The loop that all contenders go through: it sends what was encoded before, and looks at every reply.
+
+use super::contenders::Batch;
+use super::wire::{Line, socket};
+use crate::support::{Client, Server};
+use std::time::{Duration, Instant};
+
+/// How many connections there are, and how much is on its way on each.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) connections: usize,
+    /// Locks in one write; 1 is without pipelining: a command is sent when the one before it was answered.
+    pub(crate) depth: usize,
+}
+
+impl Shape {
+    /// How many writes of a connection may be unanswered. A single connection that pipelines is some ahead, or the
+    /// server would have nothing to do while replies are read.
+    fn window(self) -> usize {
+        if self.connections == 1 && self.depth > 1 { 4 } else { 1 }
+    }
+}
+
+/// What a piece of work took.
+#[derive(Clone, Copy)]
+pub(crate) struct Sample {
+    /// By the clock, for each lock.
+    pub(crate) wall: f64,
+    /// Of the server's main thread, for each lock.
+    pub(crate) processor: f64,
+}
+
+pub(crate) struct Load {
+    lines: Vec<Line>,
+    shape: Shape,
+    observer: Client,
+}
+
+impl Load {
+    pub(crate) fn on(server: &Server, shape: Shape) -> Self {
+        let socket = socket(server);
+        let lines = (0..shape.connections).map(|_| Line::to(&socket)).collect();
+        Self { lines, shape, observer: server.client() }
+    }
+
+    /// Does all the work, which is about so many locks.
+    pub(crate) fn measure(&mut self, work: &Work, locks: usize) -> Sample {
+        let before = processor_time(&mut self.observer);
+        let wall = self.drive(work);
+        let processor = processor_time(&mut self.observer) - before;
+        let each = |time: Duration| time.as_secs_f64() / locks as f64;
+        Sample { wall: each(wall), processor: each(processor) }
+    }
+
+    /// Connections take turns; each has its own share of the work, in order.
+    fn drive(&mut self, work: &Work) -> Duration {
+        assert_eq!(work.shares.len(), self.lines.len());
+        let longest = work.shares.iter().map(Vec::len).max().unwrap();
+        let window = self.shape.window();
+        let started = Instant::now();
+        for turn in 0..longest + window {
+            for (line, share) in self.lines.iter_mut().zip(&work.shares) {
+                if let Some(batch) = turn.checked_sub(window).and_then(|turn| share.get(turn)) {
+                    for reply in &batch.replies {
+                        reply.check(line.line());
+                    }
+                }
+                if let Some(batch) = share.get(turn) {
+                    line.send(&batch.bytes);
+                }
+            }
+        }
+        started.elapsed()
+    }
+}
+
+/// Who sends what: a share for each connection.
+pub(crate) struct Work {
+    shares: Vec<Vec<Batch>>,
+}
+
+impl Work {
+    /// Deals the locks out to the connections, and has each share encoded.
+    pub(crate) fn shared<T>(
+        shape: Shape,
+        locks: &[T],
+        encode: impl Fn(&[T]) -> Vec<Batch>,
+    ) -> Self {
+        let share = locks.len() / shape.connections;
+        assert_eq!(share * shape.connections, locks.len(), "shares differ");
+        Self { shares: locks.chunks(share).map(encode).collect() }
+    }
+}
+
+/// What the thread that executes commands has used so far; of all threads on servers that do not tell.
+pub(crate) fn processor_time(observer: &mut Client) -> Duration {
+    let text = observer.info_text("cpu");
+    let field = |name: &str| -> Option<f64> {
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        Some(value.parse().unwrap())
+    };
+    let main = |way: &str| field(&format!("used_cpu_{way}_main_thread"));
+    let all = |way: &str| field(&format!("used_cpu_{way}")).unwrap();
+    let seconds = ["user", "sys"].map(|way| main(way).unwrap_or_else(|| all(way)));
+    Duration::from_secs_f64(seconds.iter().sum())
+}

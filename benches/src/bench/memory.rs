@@ -1,0 +1,119 @@
+//! What the server keeps for a lock, and for one who waits.
+
+use super::Effort;
+use super::contenders::Lock;
+use super::hand_off::roomy;
+use super::report::{Report, Table, Target};
+use crate::support::crowd::Crowd;
+use crate::support::{Client, Server, bulk_text, eventually};
+use std::thread::sleep;
+use std::time::Duration;
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let locks = effort.pick(1_000, 100_000, 100_000);
+    let waiters = effort.pick(100, 2_000, 10_000);
+    let [held, released] = of_locks(effort, locks, |lock| {
+        [
+            format!("LOCK.ACQUIRE {} {} 86400000", lock.key, lock.owner),
+            format!("LOCK.RELEASE {} {}", lock.key, lock.owner),
+        ]
+    });
+    // What such a lock is to anyone who looks: a fence of 16 digits and the owner.
+    let [set, deleted] = of_locks(effort, locks, |lock| {
+        let value = format!("{}:{}", value_of_a_lock(), lock.owner);
+        [format!("SET {} {value} PX 86400000", lock.key), format!("DEL {}", lock.key)]
+    });
+    let [idle, waiting] =
+        of_waiters(effort, waiters, |member| format!("LOCK.ACQUIRE k w{member} 600000 BLOCK 0"));
+    let [_, popping] = of_waiters(effort, waiters, |_| "BLPOP list 0".to_owned());
+
+    let mut table = Table::new(&["Bytes of the server's memory", "each"]);
+    let mut row = |what: &str, bytes: f64| table.row(vec![what.to_owned(), format!("{bytes:.1}")]);
+    row("a held lock", held);
+    row("the same string set by SET PX", set);
+    row("a lock that was released", released);
+    row("the same string deleted by DEL", deleted);
+    row("a connection that does nothing yet", idle);
+    row("a connection that waits by LOCK.ACQUIRE BLOCK", waiting);
+    row("a connection that waits by BLPOP", popping);
+    report.table("memory", &table, &[]);
+    report.file("memory", &table);
+    let ratio = held / set;
+    report.target(Target {
+        what: "memory of a held lock".to_owned(),
+        against: "the same string set by SET".to_owned(),
+        wanted: "1.00 ×".to_owned(),
+        measured: format!("{ratio:.3} ×"),
+        met: (ratio * 100.0).round() <= 100.0,
+    });
+    let left = released - deleted;
+    report.target(Target {
+        what: "memory of a released lock".to_owned(),
+        against: "the same string deleted by DEL".to_owned(),
+        wanted: "no more".to_owned(),
+        measured: format!("{left:+.1} bytes"),
+        // Buffers of the server differ from one look to the next by a few kilobytes.
+        met: left < 0.5,
+    });
+}
+
+/// What stands before the owner in the value of a held lock.
+fn value_of_a_lock() -> u64 {
+    1_795_233_601_234_567
+}
+
+/// The fewest bytes that are used within some seconds: tables shrink, and buffers are freed, from time to time.
+fn settled(effort: Effort, client: &mut Client) -> f64 {
+    let look = |client: &mut Client| -> f64 {
+        sleep(Duration::from_millis(20));
+        client.info_field("memory", "used_memory").unwrap().parse().unwrap()
+    };
+    (0..effort.pick(3, 100, 150)).map(|_| look(client)).fold(f64::INFINITY, f64::min)
+}
+
+/// For each of so many locks: while they are held, and afterwards.
+fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2]) -> [f64; 2] {
+    let server = Server::start();
+    let mut client = server.client();
+    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
+    let all = |client: &mut Client, half: usize| {
+        for locks in locks.chunks(500) {
+            let lines: Vec<String> =
+                locks.iter().map(|lock| commands(lock)[half].clone()).collect();
+            client.pipeline(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    };
+    // So that what the first requests leave behind for good is not counted.
+    client.pipeline(&["LOCK.ACQUIRE first alice 1000", "LOCK.RELEASE first alice"]);
+    let before = settled(effort, &mut client);
+    all(&mut client, 0);
+    assert_eq!(client.cmd("DBSIZE"), crate::support::int(count as i64));
+    let size = bulk_text(&client.cmd(format!("GET {}", locks[0].key))).len();
+    assert_eq!(size, 16 + 1 + 36, "values of another length");
+    let held = settled(effort, &mut client);
+    all(&mut client, 1);
+    assert_eq!(client.cmd("DBSIZE"), crate::support::int(0));
+    let after = settled(effort, &mut client);
+    [held, after].map(|used| (used - before) / count as f64)
+}
+
+/// For each of so many connections: when they are new, and when they wait.
+fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 2] {
+    let server = roomy(count);
+    let mut client = server.client();
+    client.grant("k", "alice", 86_400_000);
+    let before = settled(effort, &mut client);
+    let mut crowd = Crowd::of(&server, count);
+    let wait_for = |client: &mut Client, field: &str, wanted: usize| {
+        eventually("all are there", || match client.info_field("clients", field) {
+            Some(seen) if seen == wanted.to_string() => Ok(()),
+            seen => Err(seen),
+        });
+    };
+    wait_for(&mut client, "connected_clients", count + 1);
+    let idle = settled(effort, &mut client);
+    (0..count).for_each(|member| crowd.send(member, request(member)));
+    wait_for(&mut client, "blocked_clients", count);
+    let waiting = settled(effort, &mut client);
+    [idle, waiting].map(|used| (used - before) / count as f64)
+}

@@ -1,0 +1,301 @@
+//! One lock after another, taken and given back: what do the ways to do that cost?
+
+use super::Effort;
+use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
+use super::load::{Load, Sample, Shape, Work};
+use super::plot;
+use super::report::{Report, Table, Target};
+use super::statistics::Spread;
+use crate::support::{Server, start_pair};
+
+/// How many names the locks have, one after another.
+const NAMES: usize = 10_240;
+
+/// What the server does besides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Duty {
+    Nothing,
+    Aof,
+    Replica,
+}
+
+struct Case {
+    name: &'static str,
+    shape: Shape,
+    duty: Duty,
+}
+
+const fn case(name: &'static str, connections: usize, depth: usize, duty: Duty) -> Case {
+    Case { name, shape: Shape { connections, depth }, duty }
+}
+
+/// One thing differs from the first at a time, as far as it can.
+const CASES: [Case; 8] = [
+    case("1 connection, pipelined 32", 1, 32, Duty::Nothing),
+    case("1 connection, unpipelined", 1, 1, Duty::Nothing),
+    case("1 connection, pipelined 16", 1, 16, Duty::Nothing),
+    case("16 connections, pipelined 32", 16, 32, Duty::Nothing),
+    case("16 connections, unpipelined", 16, 1, Duty::Nothing),
+    case("64 connections, unpipelined", 64, 1, Duty::Nothing),
+    case("pipelined 32, AOF everysec", 1, 32, Duty::Aof),
+    case("pipelined 32, a replica", 1, 32, Duty::Replica),
+];
+
+/// The base cases, which are also those with figures to be reached.
+const BASE: usize = 2;
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let mut rows = Rows::new();
+    let mut bars = Vec::new();
+    for case in &CASES[..effort.pick(CASES.len(), BASE, CASES.len())] {
+        let measured = measure(case, Part::Both, effort, &Contender::all);
+        rows.add("acquire + release", case, &measured);
+        if case.name == CASES[0].name {
+            pipelined_targets(&measured, report);
+        }
+        let floor = find(&measured, BARE).unwrap();
+        let speeds = measured.iter().map(|one| (one.name, one.ratio(floor).median));
+        bars.push((case.name, speeds.collect::<Vec<_>>()));
+    }
+    for case in &CASES[..BASE] {
+        let [taken, given] = halves(case, effort);
+        rows.add("acquire", case, &taken);
+        rows.add("release", case, &given);
+        single_targets(case, &taken, &given, report);
+    }
+    report.table("same-work", &rows.page, &["throughput"]);
+    report.file("same-work", &rows.file);
+    let title = format!("Locks acquired and released in a second, {}", report.server());
+    let unit = "bare SET NX PX and DEL = 1";
+    plot::bars(&report.path("throughput", "svg"), &title, unit, &bars);
+}
+
+/// All samples of one contender, by round.
+struct Measured {
+    name: &'static str,
+    samples: Vec<Sample>,
+}
+
+impl Measured {
+    fn walls(&self) -> Vec<f64> {
+        self.samples.iter().map(|sample| sample.wall).collect()
+    }
+
+    fn wall(&self) -> Spread {
+        Spread::of(self.walls())
+    }
+
+    fn processor(&self) -> f64 {
+        let (processor, wall) =
+            self.samples.iter().fold((0.0, 0.0), |(processor, wall), sample| {
+                (processor + sample.processor, wall + sample.wall)
+            });
+        processor / wall
+    }
+
+    /// How many times as fast as that one this one is.
+    fn ratio(&self, that: &Self) -> Spread {
+        Spread::of_ratios(&that.walls(), &self.walls())
+    }
+}
+
+fn start(duty: Duty) -> (Server, Option<Server>) {
+    match duty {
+        Duty::Nothing => (Server::start(), None),
+        Duty::Aof => {
+            let setup = Server::builder().config("appendonly", "yes");
+            (setup.config("appendfsync", "everysec").start(), None)
+        }
+        Duty::Replica => {
+            let (primary, replica) = start_pair(Server::builder(), Server::builder());
+            (primary, Some(replica))
+        }
+    }
+}
+
+/// How many locks a sample is about, which makes it about 30 ms long, and how many samples there are.
+fn extent(shape: Shape, effort: Effort) -> (usize, usize) {
+    let locks = match shape {
+        Shape { depth: 1, connections: 1 } => NAMES / 8,
+        Shape { depth: 1, .. } => NAMES / 4,
+        _ => NAMES,
+    };
+    (effort.pick(NAMES / 8, locks, locks), effort.pick(1, 40, 100))
+}
+
+fn measure(
+    case: &Case,
+    part: Part,
+    effort: Effort,
+    contenders: &dyn Fn(&Server) -> Vec<Contender>,
+) -> Vec<Measured> {
+    let (server, _replica) = start(case.duty);
+    let (count, rounds) = extent(case.shape, effort);
+    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
+    let contenders = contenders(&server);
+    let work: Vec<Work> = contenders.iter().map(|one| work(case, one, part, &locks)).collect();
+    let mut load = Load::on(&server, case.shape);
+    // Once before, so that keys and buffers are as large as they get.
+    for work in &work {
+        load.measure(work, count);
+    }
+    let mut measured: Vec<_> =
+        contenders.iter().map(|one| Measured { name: one.name, samples: Vec::new() }).collect();
+    for round in 0..rounds {
+        // Whoever is first finds the processor's caches in another state.
+        for turn in 0..work.len() {
+            let one = (round + turn) % work.len();
+            measured[one].samples.push(load.measure(&work[one], count));
+        }
+    }
+    measured
+}
+
+/// Taking all locks, and then giving all of them back, each by itself.
+fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
+    let (server, _replica) = start(case.duty);
+    let (count, rounds) = extent(case.shape, effort);
+    let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
+    let contenders: Vec<Contender> = [Some(Contender::leasehold()), Some(Contender::bare())]
+        .into_iter()
+        .chain([Contender::compared(&server)])
+        .flatten()
+        .collect();
+    let work: Vec<[Work; 2]> = contenders
+        .iter()
+        .map(|one| [Part::Acquire, Part::Release].map(|part| work(case, one, part, &locks)))
+        .collect();
+    let mut load = Load::on(&server, case.shape);
+    let mut both = [(); 2].map(|()| {
+        let measured = |one: &Contender| Measured { name: one.name, samples: Vec::new() };
+        contenders.iter().map(measured).collect::<Vec<_>>()
+    });
+    for round in 0..=rounds {
+        for turn in 0..work.len() {
+            let one = (round + turn) % work.len();
+            for (half, measured) in work[one].iter().zip(&mut both) {
+                let sample = load.measure(half, count);
+                // The first round lets keys and buffers become as large as they get.
+                if round > 0 {
+                    measured[one].samples.push(sample);
+                }
+            }
+        }
+    }
+    both
+}
+
+fn work(case: &Case, contender: &Contender, part: Part, locks: &[Lock]) -> Work {
+    Work::shared(case.shape, locks, |locks| match case.shape.depth {
+        1 => contender.steps(part, locks),
+        depth => contender.batches(part, locks, depth),
+    })
+}
+
+fn find<'m>(measured: &'m [Measured], name: &str) -> Option<&'m Measured> {
+    measured.iter().find(|one| one.name == name)
+}
+
+fn times(spread: Spread) -> String {
+    format!("{:.2} ({:.2}–{:.2})", spread.median, spread.low, spread.high)
+}
+
+fn wanted(what: &str, measured: &Measured, that: &Measured, least: f64) -> Target {
+    let ratio = measured.ratio(that);
+    Target {
+        what: what.to_owned(),
+        against: that.name.to_owned(),
+        wanted: format!("≥ {least:.2} ×"),
+        measured: format!("{} ×", times(ratio)),
+        met: ratio.median >= least,
+    }
+}
+
+fn pipelined_targets(measured: &[Measured], report: &mut Report) {
+    let ours = find(measured, LEASEHOLD).unwrap();
+    let what = "acquire + release, pipelined";
+    report.target(wanted(what, ours, find(measured, EVALSHA).unwrap(), 3.0));
+    // Not where the three commands promise less, because none of them compares.
+    if let Some(trio) = measured.iter().find(|one| Compared::trios().contains(&one.name)) {
+        report.target(wanted(what, ours, trio, 1.3));
+    }
+}
+
+fn single_targets(case: &Case, taken: &[Measured], given: &[Measured], report: &mut Report) {
+    let is_pipelined = case.shape.depth > 1;
+    let how = if is_pipelined { "pipelined" } else { "unpipelined" };
+    let (take, give) = (format!("acquire, {how}"), format!("release, {how}"));
+    let least = |pipelined: f64| if is_pipelined { pipelined } else { 0.95 };
+    let bare = |measured| find(measured, BARE).unwrap();
+    report.target(wanted(&take, &taken[0], bare(taken), least(0.9)));
+    report.target(wanted(&give, &given[0], bare(given), least(0.75)));
+    if let Some(compared) = given.get(2) {
+        report.target(wanted(&give, &given[0], compared, 0.95));
+    }
+}
+
+/// The figures, for people and for programs.
+struct Rows {
+    page: Table,
+    file: Table,
+}
+
+impl Rows {
+    fn new() -> Self {
+        Self {
+            page: Table::new(&[
+                "Work",
+                "Case",
+                "By",
+                "a second",
+                "µs of the server's processor",
+                "server busy",
+                "Leasehold against it",
+            ]),
+            file: Table::new(&[
+                "work",
+                "case",
+                "by",
+                "per_second",
+                "per_second_low",
+                "per_second_high",
+                "processor_us",
+                "busy",
+                "leasehold_ratio",
+                "leasehold_ratio_low",
+                "leasehold_ratio_high",
+            ]),
+        }
+    }
+
+    fn add(&mut self, work: &str, case: &Case, measured: &[Measured]) {
+        for (number, one) in measured.iter().enumerate() {
+            let (wall, busy) = (one.wall(), one.processor());
+            let processor = Spread::of(one.samples.iter().map(|sample| sample.processor)).median;
+            let ratio = measured[0].ratio(one);
+            let first = |text: &str| if number == 0 { text.to_owned() } else { String::new() };
+            self.page.row(vec![
+                first(work),
+                first(case.name),
+                one.name.to_owned(),
+                format!("{:.0}", 1.0 / wall.median),
+                format!("{:.2}", processor * 1e6),
+                format!("{:.0} %", busy * 100.0),
+                if number == 0 { "–".to_owned() } else { format!("{} ×", times(ratio)) },
+            ]);
+            self.file.row(vec![
+                work.to_owned(),
+                case.name.to_owned(),
+                one.name.to_owned(),
+                format!("{:.0}", 1.0 / wall.median),
+                format!("{:.0}", 1.0 / wall.high),
+                format!("{:.0}", 1.0 / wall.low),
+                format!("{:.3}", processor * 1e6),
+                format!("{busy:.3}"),
+                format!("{:.3}", ratio.median),
+                format!("{:.3}", ratio.low),
+                format!("{:.3}", ratio.high),
+            ]);
+        }
+    }
+}

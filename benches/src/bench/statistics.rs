@@ -1,0 +1,32 @@
+//! What is said of many samples: the middle one, and the two between which half of them are.
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread {
+    pub(crate) low: f64,
+    pub(crate) median: f64,
+    pub(crate) high: f64,
+}
+
+impl Spread {
+    pub(crate) fn of(samples: impl IntoIterator<Item = f64>) -> Self {
+        let mut samples: Vec<f64> = samples.into_iter().collect();
+        samples.sort_by(f64::total_cmp);
+        Self {
+            low: quantile(&samples, 0.25),
+            median: quantile(&samples, 0.5),
+            high: quantile(&samples, 0.75),
+        }
+    }
+
+    /// Of what this took compared with that, round by round.
+    pub(crate) fn of_ratios(this: &[f64], that: &[f64]) -> Self {
+        assert_eq!(this.len(), that.len(), "rounds are missing");
+        Self::of(this.iter().zip(that).map(|(this, that)| this / that))
+    }
+}
+
+/// Of samples in order: the smallest that at least this share of them does not exceed.
+pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let rank = (share * sorted.len() as f64).ceil() as usize;
+    sorted[rank.max(1) - 1]
+}

@@ -1,0 +1,262 @@
+//! The ways to wait for a lock that are compared. Each is one worker's: connections of its own, a thread of its own.
+
+use super::contenders::{ONE, RELEASE, Reply, TTL};
+use super::wire::{Line, encoded, load_script, request, socket};
+use crate::support::Server;
+use std::path::PathBuf;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Takes the lock, or says for how long it is held.
+const TRY: &str = "\
+    if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -1 end \
+    return redis.call('PTTL', KEYS[1])";
+
+/// Gives it back and tells those who wait.
+const RELEASE_AND_TELL: &str = "\
+    if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) \
+    redis.call('PUBLISH', KEYS[2], '0') return 1 end return 0";
+
+/// The lock that all want, and what belongs to it.
+const KEY: &str = "contended";
+const CHANNEL: &str = "contended:free";
+
+/// How one worker gets at the lock.
+pub(crate) trait Waiting: Send {
+    /// Returns when it has the lock: the moment when its first request was on its way.
+    fn acquire(&mut self) -> Instant;
+    fn release(&mut self);
+}
+
+/// A way, of which each worker gets its own.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    worker: Worker,
+    socket: PathBuf,
+    scripts: Scripts,
+}
+
+#[derive(Clone)]
+struct Scripts {
+    compare_and_delete: String,
+    try_or_ttl: String,
+    release_and_tell: String,
+}
+
+#[derive(Clone, Copy)]
+enum Worker {
+    Queueing,
+    Passing,
+    Polling { pause: Pause },
+    Listening,
+}
+
+/// How long to sleep between two tries, in milliseconds.
+#[derive(Clone, Copy)]
+struct Pause {
+    least: u64,
+    most: u64,
+}
+
+pub(crate) const QUEUE: &str = "Leasehold, BLOCK";
+pub(crate) const BATON: &str = "BLPOP, LPUSH";
+pub(crate) const POLLING: [&str; 2] = ["polling as redis-py", "polling as node-redlock"];
+
+impl Way {
+    pub(crate) fn all(server: &Server) -> Vec<Self> {
+        let socket = socket(server);
+        let scripts = Scripts {
+            compare_and_delete: load_script(server, RELEASE),
+            try_or_ttl: load_script(server, TRY),
+            release_and_tell: load_script(server, RELEASE_AND_TELL),
+        };
+        let polling = |least, most| Worker::Polling { pause: Pause { least, most } };
+        let [redis_py, node_redlock] = POLLING;
+        let ways = [
+            (QUEUE, Worker::Queueing),
+            (BATON, Worker::Passing),
+            ("PUBLISH as Redisson", Worker::Listening),
+            ("polling, 5 ms", polling(5, 5)),
+            (redis_py, polling(100, 100)),
+            (node_redlock, polling(100, 300)),
+        ];
+        let way = |(name, worker)| Self {
+            name,
+            worker,
+            socket: socket.clone(),
+            scripts: scripts.clone(),
+        };
+        ways.map(way).into()
+    }
+
+    /// Makes the lock free, as each run begins.
+    pub(crate) fn prepare(&self, server: &Server) {
+        server.cmd("FLUSHALL");
+        if matches!(self.worker, Worker::Passing) {
+            server.cmd(["LPUSH", KEY, "1"]);
+        }
+    }
+
+    pub(crate) fn worker(&self, number: usize) -> Box<dyn Waiting> {
+        let line = Line::to(&self.socket);
+        let owner = format!("{number:08x}-5a1c-4e6b-9d2f-{number:012x}");
+        let scripts = &self.scripts;
+        let by_script = |script: &str| encoded(&["EVALSHA", script, "1", KEY, &owner]);
+        match self.worker {
+            Worker::Queueing => Box::new(Queueing {
+                line,
+                acquire: request(&format!("LOCK.ACQUIRE {KEY} {owner} {TTL} BLOCK 0")),
+                release: request(&format!("LOCK.RELEASE {KEY} {owner}")),
+            }),
+            Worker::Passing => Box::new(Passing {
+                line,
+                receive: request(&format!("BLPOP {KEY} 0")),
+                pass_on: request(&format!("LPUSH {KEY} 1")),
+            }),
+            Worker::Polling { pause } => Box::new(Polling {
+                line,
+                attempt: request(&format!("SET {KEY} {owner} NX PX {TTL}")),
+                release: by_script(&scripts.compare_and_delete),
+                pause,
+            }),
+            Worker::Listening => Box::new(Listening {
+                line,
+                ear: Line::to(&self.socket),
+                attempt: encoded(&["EVALSHA", &scripts.try_or_ttl, "1", KEY, &owner, TTL]),
+                release: encoded(&[
+                    "EVALSHA",
+                    &scripts.release_and_tell,
+                    "2",
+                    KEY,
+                    CHANNEL,
+                    &owner,
+                ]),
+            }),
+        }
+    }
+}
+
+/// In the server's queue.
+struct Queueing {
+    line: Line,
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+}
+
+impl Waiting for Queueing {
+    fn acquire(&mut self) -> Instant {
+        self.line.send(&self.acquire);
+        let sent = Instant::now();
+        Reply::Number.check(self.line.line());
+        sent
+    }
+
+    fn release(&mut self) {
+        ONE.check(self.line.ask(&self.release));
+    }
+}
+
+/// Whoever takes the one element out of a list has the lock. It has no owner, and no end if its holder dies.
+struct Passing {
+    line: Line,
+    receive: Vec<u8>,
+    pass_on: Vec<u8>,
+}
+
+impl Waiting for Passing {
+    fn acquire(&mut self) -> Instant {
+        self.line.send(&self.receive);
+        let sent = Instant::now();
+        // The key and the element, each with its length.
+        let lines = [&b"*2"[..], b"$9", KEY.as_bytes(), b"$1", b"1"];
+        for expected in lines {
+            assert_eq!(self.line.line(), expected);
+        }
+        sent
+    }
+
+    fn release(&mut self) {
+        Reply::Number.check(self.line.ask(&self.pass_on));
+    }
+}
+
+/// Tries, and sleeps, and tries again.
+struct Polling {
+    line: Line,
+    attempt: Vec<u8>,
+    release: Vec<u8>,
+    pause: Pause,
+}
+
+impl Waiting for Polling {
+    fn acquire(&mut self) -> Instant {
+        self.line.send(&self.attempt);
+        let sent = Instant::now();
+        loop {
+            match self.line.line() {
+                b"+OK" => return sent,
+                b"$-1" => {}
+                other => panic!("answered {}", other.escape_ascii()),
+            }
+            let Pause { least, most } = self.pause;
+            sleep(Duration::from_millis(rand::random_range(least..=most)));
+            self.line.send(&self.attempt);
+        }
+    }
+
+    fn release(&mut self) {
+        ONE.check(self.line.ask(&self.release));
+    }
+}
+
+/// Who finds the lock taken subscribes to its channel, and tries again at each message, or when the lease is over.
+struct Listening {
+    line: Line,
+    /// Where messages arrive.
+    ear: Line,
+    attempt: Vec<u8>,
+    release: Vec<u8>,
+}
+
+impl Listening {
+    /// How long the lock is still held, if it is.
+    fn attempt(&mut self) -> Option<Duration> {
+        let reply = self.line.ask(&self.attempt);
+        let number = reply.strip_prefix(b":").and_then(|digits| str::from_utf8(digits).ok());
+        match number.expect("a number").parse::<i64>().unwrap() {
+            -1 => None,
+            // -2: it became free meanwhile.
+            left => Some(Duration::from_millis(left.max(1) as u64)),
+        }
+    }
+
+    /// Subscribing and the reverse are each answered by three elements, the last being a number.
+    fn subscribe(&mut self, command: &str) {
+        self.ear.send(&encoded(&[command, CHANNEL]));
+        // Messages that arrived since the last look come first.
+        while !self.ear.line().starts_with(b":") {}
+    }
+}
+
+impl Waiting for Listening {
+    fn acquire(&mut self) -> Instant {
+        let sent = Instant::now();
+        if self.attempt().is_none() {
+            return sent;
+        }
+        self.subscribe("SUBSCRIBE");
+        while let Some(left) = self.attempt() {
+            self.ear.patience(left);
+            // A message is three elements in seven lines.
+            if self.ear.line_in_time().is_some() {
+                (1..7).for_each(|_| drop(self.ear.line().to_vec()));
+            }
+        }
+        self.subscribe("UNSUBSCRIBE");
+        sent
+    }
+
+    fn release(&mut self) {
+        ONE.check(self.line.ask(&self.release));
+    }
+}

@@ -1,0 +1,24 @@
+//! `make bench`: Leasehold measured against what its users would pick instead.
+//!
+//! One run measures one server, the one that `LEASEHOLD_SERVER` names or the first in PATH. What it measures and how is
+//! said for users in `docs/benchmarks.md`, into which the full form writes its tables.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a measurement stops at the first surprise"
+)]
+
+mod bench;
+#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+fn main() {
+    bench::run(std::env::args().skip(1));
+}

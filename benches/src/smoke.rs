@@ -1,0 +1,131 @@
+//! The benchmark still works: a few operations of everything, on a real server.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test stops at the first surprise"
+)]
+
+#[allow(dead_code, reason = "the benchmark itself uses the rest of it")]
+mod bench;
+#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+
+use bench::report::Report;
+use bench::statistics::Spread;
+use bench::turns::{Section, fairness, overtakings};
+use bench::{Effort, SECTIONS, machine};
+use std::fs;
+use support::is_older_than;
+
+/// Runs a section, which looks at every reply by itself; the rows that it wrote down.
+fn rows(name: &str) -> Vec<String> {
+    let (_, run) = SECTIONS.iter().find(|(section, _)| *section == name).unwrap();
+    let mut report = Report::begun(Effort::Smoke);
+    run(Effort::Smoke, &mut report);
+    let file = fs::read_to_string(report.path(name, "csv")).unwrap();
+    assert!(!file.contains("NaN") && !file.contains("inf"), "{file}");
+    file.lines().skip(1).map(str::to_owned).collect()
+}
+
+fn count(rows: &[String], name: &str) -> usize {
+    rows.iter().filter(|row| row.contains(name)).count()
+}
+
+#[test]
+fn each_way_to_take_a_lock_and_give_it_back_is_measured() {
+    let rows = rows("same-work");
+    let cases = count(&rows, ",EVALSHA,");
+    assert_eq!(cases, 8, "{rows:#?}");
+    assert_eq!(count(&rows, ",FCALL,"), if is_older_than((7, 0)) { 0 } else { cases });
+    assert_eq!(count(&rows, "SET NX PX, INCR, DEL"), cases);
+    // And in four cases each half by itself.
+    assert_eq!(count(&rows, ",Leasehold,"), cases + 4);
+    assert_eq!(count(&rows, "\"SET NX PX, DEL\""), cases + 4);
+}
+
+#[test]
+fn each_way_to_wait_is_measured() {
+    let rows = rows("contended");
+    assert_eq!(rows.len(), 6, "{rows:#?}");
+    for way in ["Leasehold", "BLPOP", "Redisson", "5 ms", "redis-py", "node-redlock"] {
+        assert_eq!(count(&rows, way), 1, "{rows:#?}");
+    }
+    // The column before the last: nobody is granted the lock out of turn.
+    let ours = rows.iter().find(|row| row.contains("Leasehold")).unwrap();
+    assert_eq!(ours.rsplit(',').nth(1), Some("0.00000"), "{ours}");
+}
+
+#[test]
+fn hand_offs_are_measured() {
+    assert_eq!(rows("hand-off").len(), 2);
+}
+
+#[test]
+fn locks_among_others_are_measured() {
+    assert_eq!(rows("held").len(), 2 * 4);
+}
+
+#[test]
+fn memory_is_measured() {
+    assert_eq!(rows("memory").len(), 7);
+}
+
+#[test]
+fn leaving_is_measured() {
+    assert_eq!(rows("leaving").len(), 4);
+}
+
+#[test]
+fn what_innocent_traffic_pays_is_measured() {
+    assert_eq!(rows("innocent").len(), 7);
+}
+
+/// Sections by worker, moment of asking, and moment of the grant.
+fn sections(all: &[(usize, f64, f64)]) -> Vec<Section> {
+    let section = |(place, &(worker, begun, granted))| Section {
+        place,
+        worker,
+        begun,
+        sent: begun + 0.1,
+        granted,
+    };
+    all.iter().enumerate().map(section).collect()
+}
+
+#[test]
+fn whoever_is_granted_before_one_who_was_queued_is_out_of_turn() {
+    let in_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (2, 0.2, 3.0), (0, 1.5, 4.0), (1, 2.5, 5.0)];
+    assert_eq!(overtakings(&sections(&in_turn)), 0);
+    // Worker 2 asks at 0.2 and is granted last, behind one who asked when two grants had passed.
+    let out_of_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (0, 1.5, 3.0), (1, 2.5, 4.0), (2, 0.2, 5.0)];
+    assert_eq!(overtakings(&sections(&out_of_turn)), 1);
+}
+
+#[test]
+fn it_is_fair_if_all_get_through_equally_often() {
+    let fair = sections(&[(0, 0.0, 1.0), (1, 0.0, 2.0), (0, 0.0, 3.0), (1, 0.0, 4.0)]);
+    assert_eq!(fairness(&fair, 2), 1.0);
+    assert_eq!(fairness(&fair, 4), 0.5);
+}
+
+#[test]
+fn half_of_all_samples_are_between_the_quartiles() {
+    let spread = Spread::of([8.0, 1.0, 5.0, 2.0, 7.0, 3.0, 6.0, 4.0]);
+    assert_eq!(spread, Spread { low: 2.0, median: 4.0, high: 6.0 });
+    let ratio = Spread::of_ratios(&[2.0, 6.0, 3.0], &[1.0, 2.0, 3.0]);
+    assert_eq!(ratio, Spread { low: 1.0, median: 2.0, high: 3.0 });
+}
+
+#[test]
+fn a_day_has_its_date() {
+    assert_eq!(machine::date(0), "1970-01-01");
+    assert_eq!(machine::date(19_782), "2024-02-29");
+    assert_eq!(machine::date(20_778), "2026-11-21");
+}
