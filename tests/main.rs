@@ -39,6 +39,7 @@ mod help;
 mod hostile;
 mod info;
 mod innocent;
+mod instructions;
 mod load;
 mod memory;
 mod observing;

@@ -67,11 +67,10 @@ impl Listing {
 pub(crate) fn parse_integer(bytes: &[u8]) -> Option<u64> {
     match bytes {
         [b'0'] => Some(0),
-        [b'1'..=b'9', ..] if bytes.iter().all(u8::is_ascii_digit) => {
-            Some(bytes.iter().fold(0_u64, |number, digit| {
-                number.saturating_mul(10).saturating_add(u64::from(digit.wrapping_sub(b'0')))
-            }))
-        }
+        [b'1'..=b'9', ..] => bytes.iter().try_fold(0_u64, |number, digit| {
+            let one = u64::from(digit.wrapping_sub(b'0'));
+            digit.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(one))
+        }),
         _ => None,
     }
 }

@@ -124,13 +124,9 @@ impl Value {
 
     pub(crate) fn new(fence: Fence, owner: Owner<'_>) -> Self {
         let mut value = Self { bytes: [0; Self::LONGEST], len: 0 };
-        let mut rest = fence.number();
-        let mut digits = [b'0'; Fence::DIGITS];
-        for digit in digits.iter_mut().rev() {
-            *digit = b'0'.wrapping_add(u8::try_from(rest % 10).unwrap_or(0));
-            rest /= 10;
-        }
-        for part in [&digits[..], b":", owner.as_bytes()] {
+        // A fence has sixteen digits by its range.
+        let mut digits = itoa::Buffer::new();
+        for part in [digits.format(fence.number()).as_bytes(), b":", owner.as_bytes()] {
             value.append(part);
         }
         value

@@ -54,11 +54,14 @@ impl Call {
         Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
     }
 
+    /// The first, which is the name of the command, stays empty: nobody asks for it.
     pub(super) fn words(&self) -> Words<'_> {
         let mut words = Words { words: [&[]; MOST_WORDS], len: self.argc.min(MOST_WORDS) };
-        for (word, &string) in words.words.iter_mut().zip(self.strings()) {
-            // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
-            *word = unsafe { bytes_of(string) };
+        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words.words, self.strings()) {
+            for (word, &string) in words.iter_mut().zip(strings) {
+                // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
+                *word = unsafe { bytes_of(string) };
+            }
         }
         words
     }
@@ -92,7 +95,7 @@ impl Call {
         let (stored, now) = (key.stored(), clock::now());
         let Decision { change, outcome, happened } =
             self.consult(now, |fences| decide(stored, waiters, now, fences))?;
-        let witness = Witness { ctx: self.ctx, name, lock: self.lock()?, now };
+        let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
         let fence = fence_of(stored);
         if happened.confirms() {
             hear_of(fence);
@@ -213,6 +216,10 @@ impl Call {
     }
 
     fn is_given_back(&self, name: *mut RedisModuleString, value: &[u8]) -> bool {
+        // Nearly always none is.
+        if STATE.next_given_back().is_none() {
+            return false;
+        }
         // SAFETY: an argument of this command.
         let key = unsafe { bytes_of(name) };
         STATE.is_given_back(self.db(), key, Hold::read(value, None).fence)
@@ -241,9 +248,9 @@ impl Call {
     }
 
     /// The lock that the command is about.
-    fn lock(&self) -> Result<Lock<'_>, Error> {
+    fn lock(&self, name: *mut RedisModuleString) -> Lock<'_> {
         // SAFETY: an argument of this command.
-        Ok(Lock { db: self.db(), key: unsafe { bytes_of(self.key_name()?) } })
+        Lock { db: self.db(), key: unsafe { bytes_of(name) } }
     }
 
     fn key_name(&self) -> Result<*mut RedisModuleString, Error> {

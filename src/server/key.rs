@@ -53,27 +53,36 @@ impl Key<'_> {
     /// What the key holds. The bytes are the server's own, and live until the key is changed: which
     /// the borrow checker sees, because every change needs `&mut self`.
     pub(super) fn stored(&self) -> Stored<'_> {
-        // SAFETY: the handle is open; null is allowed and means an empty key.
-        let kind = unsafe { api!(RedisModule_KeyType)(self.handle) };
+        let kind = self.kind();
         if kind == kind_of(raw::REDISMODULE_KEYTYPE_EMPTY) {
             return Stored::Nothing;
         }
         if kind != kind_of(raw::REDISMODULE_KEYTYPE_STRING) {
             return Stored::OtherType;
         }
-        let mut len = 0;
-        // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer
-        // to no bytes; nothing else runs on this thread until they are let go.
-        let value = unsafe {
-            let mode = guard::flag(raw::REDISMODULE_READ);
-            let bytes = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
-            if bytes.is_null() { &[] } else { slice::from_raw_parts(bytes.cast(), len) }
-        };
+        let value = self.text();
         // SAFETY: the handle is open and not empty; on an empty one some servers crash here.
         let deadline = unsafe { api!(RedisModule_GetAbsExpire)(self.handle) };
         // Negative says that there is none.
         let deadline = u64::try_from(deadline).ok().map(Deadline::from_millis);
         Stored::Text { value, deadline }
+    }
+
+    fn kind(&self) -> c_int {
+        // SAFETY: the handle is open; null is allowed and means an empty key.
+        unsafe { api!(RedisModule_KeyType)(self.handle) }
+    }
+
+    /// The bytes of a key that is known to be a string.
+    fn text(&self) -> &[u8] {
+        let mut len = 0;
+        // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer
+        // to no bytes; nothing else runs on this thread until they are let go.
+        unsafe {
+            let mode = guard::flag(raw::REDISMODULE_READ);
+            let bytes = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
+            if bytes.is_null() { &[] } else { slice::from_raw_parts(bytes.cast(), len) }
+        }
     }
 
     /// The length of a string; of another type, how many elements it has; 0 if there is none.
@@ -121,10 +130,12 @@ impl Key<'_> {
     }
 
     fn lease(&mut self, deadline: Deadline) -> Result<(), Error> {
-        let Stored::Text { value, .. } = self.stored() else { return Ok(()) };
+        if self.kind() != kind_of(raw::REDISMODULE_KEYTYPE_STRING) {
+            return Ok(());
+        }
         // The whole value once more, and not just its expiry, so that what replicas are told is one
         // command with one meaning, whatever they missed.
-        let value = OwnedString::new(self.ctx, value);
+        let value = OwnedString::new(self.ctx, self.text());
         replicate::set(self.ctx, self.name, value.string, Some(deadline))?;
         self.expire_at(deadline);
         Ok(())

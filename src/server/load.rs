@@ -8,8 +8,8 @@ use super::call::Call;
 use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, register,
-    replicate, slots, tell,
+    alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, product,
+    register, replicate, slots, tell,
 };
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
@@ -73,6 +73,7 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
         }
         alarm::stop(ctx);
         lookout::dismiss();
+        STATE.ending.forget();
         guard::stop_listening();
         guard::status(true)
     })
@@ -99,7 +100,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
         return Err("the server refused a callback".to_owned());
     }
     // SAFETY: the context is the one the server loads the module with.
-    unsafe { api!(RedisModule_SetModuleOptions)(ctx, options() | slots::options(ctx)) };
+    unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
     learn::while_told(ctx, Loading::Nothing);
     policy::subscribe(ctx);
     policy::warn_if_evicting(ctx);
@@ -112,11 +113,13 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
 }
 
 /// What the module promises the server.
-fn options() -> c_int {
+fn options(ctx: *mut RedisModuleCtx) -> c_int {
+    let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
     // It keeps no state of its own beside the keyspace, so a replica may go on serving the old data while
     // it loads the new; and it says itself which keys it modifies, see `key`.
     guard::flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
         | guard::flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
+        | product::options_of_valkey(ctx, of_valkey)
 }
 
 const fn number(digits: &str) -> c_int {

@@ -1,8 +1,9 @@
 //! Which server this is, where it cannot be told from the functions that it has.
 
-use super::api::api;
+use super::api::{api, optional};
+use super::guard;
 use redis_module::raw::RedisModuleCtx;
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
 
 /// Valkey from 8.1 until 9.1 tells of key events on behalf of the client whose command caused them, in the database
 /// that they are about, and leaves the client there: whoever listens makes every client that sends a `MOVE`, or a
@@ -17,6 +18,14 @@ pub(super) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
 /// Some numbers of events mean one thing to Valkey and another to Redis.
 pub(super) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
     info_field(ctx, c"server", c"valkey_version").is_some()
+}
+
+/// Of what the module could promise the server, that which this Valkey knows. Nothing in Redis, where the same bits may
+/// come to mean something else.
+pub(super) fn options_of_valkey(ctx: *mut RedisModuleCtx, promise: u32) -> c_int {
+    // SAFETY: takes nothing.
+    let known = optional!(RedisModule_GetModuleOptionsAll).map_or(0, |all| unsafe { all() });
+    if is_valkey(ctx) { known & guard::flag(promise) } else { 0 }
 }
 
 /// A field of the server's own INFO, which no operator renames.

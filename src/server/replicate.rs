@@ -6,15 +6,73 @@
 
 use super::api::api;
 use super::guard;
+use super::state::STATE;
 use crate::command::Error;
 use crate::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_longlong};
 use std::io;
+use std::ptr::{self, NonNull};
 
 const SET: &CStr = c"SET";
 const DEL: &CStr = c"DEL";
-const PXAT: &CStr = c"PXAT";
+
+/// Of Valkey (9.0 on): what is replicated need not be looked up among the commands each time. It was at load (see
+/// [`obstacle`]), and no command is renamed after that.
+pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
+
+/// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
+/// grants are many the second often is: those of one millisecond mostly end in one, too.
+pub(super) struct Ending {
+    pxat: Cell<Option<NonNull<RedisModuleString>>>,
+    deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
+}
+
+impl Ending {
+    pub(super) const fn new() -> Self {
+        Self { pxat: Cell::new(None), deadline: Cell::new(None) }
+    }
+
+    fn pxat(&self) -> *mut RedisModuleString {
+        if self.pxat.get().is_none() {
+            self.pxat.set(kept(b"PXAT"));
+        }
+        self.pxat.get().map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    fn deadline(&self, deadline: Deadline) -> *mut RedisModuleString {
+        if let Some((last, string)) = self.deadline.get()
+            && last == deadline
+        {
+            return string.as_ptr();
+        }
+        let string = kept(itoa::Buffer::new().format(signed_millis(deadline)).as_bytes());
+        if let Some((_, former)) = self.deadline.replace(string.map(|string| (deadline, string))) {
+            free(former);
+        }
+        string.map_or(ptr::null_mut(), NonNull::as_ptr)
+    }
+
+    /// The module is about to be unloaded.
+    pub(super) fn forget(&self) {
+        let deadline = self.deadline.take().map(|(_, string)| string);
+        [self.pxat.take(), deadline].into_iter().flatten().for_each(free);
+    }
+}
+
+/// A string that outlives the command. The server makes one or ends itself: it is never null.
+fn kept(bytes: &[u8]) -> Option<NonNull<RedisModuleString>> {
+    let (start, len) = (bytes.as_ptr().cast(), bytes.len());
+    // SAFETY: the server copies the bytes. Without a context, the string is nobody's but ours.
+    NonNull::new(unsafe { api!(RedisModule_CreateString)(ptr::null_mut(), start, len) })
+}
+
+fn free(string: NonNull<RedisModuleString>) {
+    // SAFETY: made by `kept`, and freed once: `Ending` has let go of it. Whoever still replicates it has a share of
+    // its own.
+    unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string.as_ptr()) };
+}
 
 pub(super) fn set(
     ctx: *mut RedisModuleCtx,
@@ -28,18 +86,13 @@ pub(super) fn set(
             api!(RedisModule_Replicate)(ctx, SET.as_ptr(), c"ss".as_ptr(), name, value)
         });
     };
-    // SAFETY: the format takes two strings, a C string and a long long, which is what follows; the server
-    // takes its own share of the strings.
+    // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
+    // each time, and this is the most of what a grant costs.
+    let (pxat, deadline) = (STATE.ending.pxat(), STATE.ending.deadline(deadline));
+    // SAFETY: the format takes four strings; the server takes its own share of them.
     accepted(unsafe {
-        api!(RedisModule_Replicate)(
-            ctx,
-            SET.as_ptr(),
-            c"sscl".as_ptr(),
-            name,
-            value,
-            PXAT.as_ptr(),
-            signed_millis(deadline),
-        )
+        let format = c"ssss".as_ptr();
+        api!(RedisModule_Replicate)(ctx, SET.as_ptr(), format, name, value, pxat, deadline)
     })
 }
 

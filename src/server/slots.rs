@@ -22,7 +22,7 @@
 //!            lookout sees                                    to Redis and another to Valkey
 //! ```
 
-use super::api::{api, optional};
+use super::api::api;
 use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, product, subscription};
@@ -30,7 +30,7 @@ use crate::lock::{Moment, Queues};
 use crate::observe::Observer;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::slice;
 
 /// `ATOMIC_SLOT_MIGRATION` of Valkey, for which the bindings have no name.
@@ -44,7 +44,7 @@ const MILLIS_UNTIL_EXECUTED: u64 = 5_000;
 const ID_LENGTH: usize = 40;
 
 /// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move them.
-const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
+pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// What a command, or an event, means for slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,14 +161,6 @@ impl Movements {
             None => {}
         }
     }
-}
-
-/// What the module promises the server, where the server knows of such a promise.
-pub(super) fn options(ctx: *mut RedisModuleCtx) -> c_int {
-    // SAFETY: takes nothing.
-    let known = optional!(RedisModule_GetModuleOptionsAll).map_or(0, |all| unsafe { all() });
-    let promise = guard::flag(HANDLE_ATOMIC_SLOT_MIGRATION);
-    if product::is_valkey(ctx) { known & promise } else { 0 }
 }
 
 /// Subscribes to slots that are moved at once, where the server moves them so.

@@ -6,6 +6,7 @@ use super::alarm::Alarm;
 use super::handoff::GiveBack;
 use super::lookout::Lookout;
 use super::park::{Handles, Parked};
+use super::replicate::Ending;
 use super::slots::Movements;
 use super::soon::Soon;
 use super::subscription::Subscription;
@@ -39,6 +40,7 @@ pub(super) static STATE: State = State {
     observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
     going_down: Cell::new(false),
+    ending: Ending::new(),
 };
 
 pub(super) struct State {
@@ -69,6 +71,7 @@ pub(super) struct State {
     pub(super) alarm: Cell<Option<Alarm>>,
     /// Whether this process is about to end, and nothing that it remembers matters any more.
     pub(super) going_down: Cell<bool>,
+    pub(super) ending: Ending,
 }
 
 // SAFETY: the server calls every entry of a module on its main thread (with io-threads too: those

@@ -66,5 +66,5 @@ pub(crate) use snapshot::{Snapshot, deadline};
 pub(crate) use soak::{figure, short_or_long};
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
 pub(crate) use version::{NEVER, announce, is_older_than, is_valkey_since, lacks_either};
-pub(crate) use version::{lacks, lacks_setting, lacks_tls, misplaces_clients};
+pub(crate) use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_name};
 pub(crate) use waiter::Waiter;

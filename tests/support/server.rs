@@ -1,16 +1,16 @@
 //! One server process in a directory of its own, from start to a checked end.
 
+use super::Words;
 use super::client::Client;
 use super::eventually::eventually;
 use super::ports::{free_port, free_port_of_a_node};
 use super::setup::{Kind, Setup, Transport};
 use super::tls::{Identity, Tunnel};
-use super::{Words, version};
 use redis::Value;
 use std::fs::{self, File, OpenOptions};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus};
+use std::process::{Child, ExitStatus};
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -97,7 +97,9 @@ impl Server {
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
         // One file for all runs, and for standard error too: nothing the server says is lost.
         let log = self.open_log();
-        let child = Command::new(version::server_binary())
+        let child = self
+            .setup
+            .command()
             .arg(self.path("conf"))
             .args((self.setup.kind == Kind::Sentinel).then_some("--sentinel"))
             .envs(self.setup.env_pairs().iter().map(|(name, value)| (name, value)))

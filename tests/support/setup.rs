@@ -2,11 +2,12 @@
 
 use super::clock::{self, Clock};
 use super::tls::Identity;
-use super::version::is_older_than;
+use super::version::{is_older_than, server_binary};
 use super::{Server, caller, module, power};
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -33,6 +34,8 @@ pub(super) enum Kind {
 pub(crate) struct Setup {
     configs: Vec<(String, String)>,
     env: Vec<(String, OsString)>,
+    /// The program that runs the server, and its arguments; none to run it as it is.
+    runner: Vec<String>,
     /// The arguments after the module's path; `None` to start without the module.
     module: Option<Vec<String>>,
     pub(super) dir: Option<Arc<TempDir>>,
@@ -50,6 +53,7 @@ impl Setup {
         Self {
             configs: Vec::new(),
             env: Vec::new(),
+            runner: Vec::new(),
             module: Some(Vec::new()),
             dir: None,
             tcp: false,
@@ -85,6 +89,12 @@ impl Setup {
 
     pub(crate) fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
         self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs under another program, such as valgrind.
+    pub(crate) fn under(mut self, runner: &[&str]) -> Self {
+        self.runner = runner.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
@@ -179,6 +189,16 @@ impl Setup {
     /// Starts a server that must give up by itself; what it logged.
     pub(crate) fn refuse(self) -> String {
         Server::refused(self)
+    }
+
+    /// What starts the server, to be followed by its arguments.
+    pub(super) fn command(&self) -> Command {
+        let Some((program, args)) = self.runner.split_first() else {
+            return Command::new(server_binary());
+        };
+        let mut command = Command::new(program);
+        command.args(args).arg(server_binary());
+        command
     }
 
     pub(super) fn env_pairs(&self) -> &[(String, OsString)] {

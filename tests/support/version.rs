@@ -36,6 +36,12 @@ pub(super) fn version_line() -> &'static str {
     &product().line
 }
 
+/// `redis 7.0`, or its like.
+pub(crate) fn server_name() -> String {
+    let Product { valkey, version: (major, minor), .. } = product();
+    format!("{} {major}.{minor}", if *valkey { "valkey" } else { "redis" })
+}
+
 /// Whether the server is older than `since`; if so, says what goes untested.
 pub(crate) fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)

@@ -1,0 +1,212 @@
+//! What each command takes, counted in instructions of the whole server: the same on every run, however busy the
+//! machine is, so that what makes a command slower is seen by those who test it.
+//!
+//! The server runs under callgrind, which writes down what was executed since the last time whenever the server
+//! executes `TIME`. So start-up, and what one client does between two commands, are in no count.
+//!
+//! Each command is compared with one of the server's own, and that is what the budget is about: both change together
+//! from compiler to compiler.
+
+use crate::support::{Client, Server, announce, is_older_than, is_valkey_since, server_name};
+use redis::Value;
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+/// Enough that what the server does now and then does not count.
+const COMMANDS: usize = 2_000;
+
+/// So many other keys that the tables of the server have the room they need, and do not grow while it counts.
+const OTHER_KEYS: usize = 6_000;
+
+/// Few enough that what is sent, and the replies, fit the server's buffers: else it depends on the machine how often it
+/// needs larger ones.
+const AT_ONCE: usize = 50;
+
+/// The least counts: the first time, tables grow and buffers are made, and what the server does by the clock comes on
+/// top.
+const TIMES: usize = 3;
+
+/// By how much a ratio may be above its budget.
+const TOLERANCE: f64 = 1.10;
+
+const ACQUIRE_SCRIPT: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
+    return redis.call('INCR', KEYS[2]) end return false";
+const RELEASE_SCRIPT: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
+/// What is counted: its name, what is sent, and of which other it is to be a multiple. `{k}` stands for the key, `{o}`
+/// for the owner. Each finds what those before it left; what has no name is sent for that alone. A release comes right
+/// after the acquisition: some servers store a short value in another way once a module has read it, and take long for
+/// that.
+const COUNTED: [(&str, &str, &str); 15] = [
+    ("LOCK.ACQUIRE", "LOCK.ACQUIRE {k} {o} 30000", "SET NX PX"),
+    ("LOCK.RELEASE", "LOCK.RELEASE {k} {o}", "DEL"),
+    ("", "LOCK.ACQUIRE {k} {o} 30000", ""),
+    ("LOCK.EXTEND", "LOCK.EXTEND {k} {o} 40000", "SET NX PX"),
+    ("LOCK.CHECK", "LOCK.CHECK {k} {o}", "GET"),
+    ("LOCK.INFO", "LOCK.INFO {k}", "GET"),
+    ("", "LOCK.RELEASE {k} {o}", ""),
+    ("SET NX PX", "SET {k} {o} NX PX 30000", "SET NX PX"),
+    ("GET", "GET {k}", "GET"),
+    ("DEL", "DEL {k}", "DEL"),
+    ("", "SET {k} {o} NX PX 30000", ""),
+    (DELETE_IF_EQUAL, "{delete-if-equal}", "DEL"),
+    ("INCR", "INCR fences", "INCR"),
+    ("EVALSHA acquire", "EVALSHA {acquire} 2 {k} fences {o} 30000", "SET NX PX"),
+    ("EVALSHA release", "EVALSHA {release} 1 {k} {o}", "DEL"),
+];
+
+/// Deletes the key if it holds the owner; where the server has no such command, it is deleted anyway.
+const DELETE_IF_EQUAL: &str = "DELIFEQ or its like";
+
+fn delete_if_equal() -> &'static str {
+    if is_valkey_since((9, 0)) {
+        "DELIFEQ {k} {o}"
+    } else if is_older_than((8, 4)) {
+        "DEL {k}"
+    } else {
+        "DELEX {k} IFEQ {o}"
+    }
+}
+
+/// For the build that users load: see `make bench-instructions`.
+#[test]
+#[ignore = "it is about the release build, and needs valgrind"]
+fn what_each_command_takes_is_within_the_budget() {
+    let Ok(version) = Command::new("valgrind").arg("--version").output() else {
+        return announce("skipped: instructions are not counted, because valgrind is missing");
+    };
+    let counts = Counter::start().count();
+    let server = server_name();
+    let version = String::from_utf8_lossy(&version.stdout).trim().to_owned();
+    println!("instructions on {server}, pipelined ({version})");
+    let budget = budget_of(&server);
+    let mut too_many = Vec::new();
+    for (name, _, unit) in COUNTED.into_iter().filter(|(name, ..)| !name.is_empty()) {
+        let ratio = counts[name] / counts[unit];
+        print!("{name:20} {:>7.0}", counts[name]);
+        match budget.get(name) {
+            Some(most) => {
+                println!("  {ratio:5.2} x {unit:9}  budget {most:.2}");
+                if ratio > most * TOLERANCE {
+                    too_many.push(format!("{name} takes {ratio:.2} x {unit}, not {most:.2}"));
+                }
+            }
+            None if name == unit => println!(),
+            None => println!("  {ratio:5.2} x {unit}"),
+        }
+    }
+    let all = |names: &[&str]| names.iter().map(|&name| counts[name]).sum::<f64>();
+    let pair = all(&["LOCK.ACQUIRE", "LOCK.RELEASE"]);
+    println!("{:20} {pair:>7.0}", "acquire and release");
+    for (others, commands) in [
+        ("SET, DEL", &["SET NX PX", "DEL"][..]),
+        ("SET, INCR, DELIFEQ", &["SET NX PX", "INCR", DELETE_IF_EQUAL]),
+        ("EVALSHA, EVALSHA", &["EVALSHA acquire", "EVALSHA release"]),
+    ] {
+        println!("{others:20} {:>7.0}  {:5.2} x that", all(commands), all(commands) / pair);
+    }
+    if budget.is_empty() {
+        announce(&format!("skipped: {BUDGET} says nothing of {server}"));
+    } else {
+        let ours = counts.keys().copied().filter(|name| name.starts_with("LOCK."));
+        let budgeted = budget.keys().map(String::as_str).collect::<HashSet<_>>();
+        assert_eq!(budgeted, ours.collect(), "what {BUDGET} has for {server}");
+    }
+    assert!(too_many.is_empty(), "above {BUDGET}: {}", too_many.join("; "));
+}
+
+const BUDGET: &str = "benches/instructions.budget";
+
+/// What the budget allows on this server, by command.
+fn budget_of(server: &str) -> HashMap<String, f64> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(BUDGET);
+    let text = fs::read_to_string(file).unwrap();
+    let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let entries = lines.map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {
+        [product, version, command, most] => (format!("{product} {version}"), command, most),
+        _ => panic!("{BUDGET}: {line}"),
+    });
+    let ours = entries.filter(|(of, _, _)| of == server);
+    ours.map(|(_, command, most)| (command.to_owned(), most.parse().unwrap())).collect()
+}
+
+/// A server under callgrind.
+struct Counter {
+    dir: TempDir,
+    server: Server,
+    client: Client,
+    dumps: usize,
+}
+
+impl Counter {
+    fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let out = format!("--callgrind-out-file={}", dir.path().join("out").display());
+        let callgrind = ["valgrind", "--quiet", "--tool=callgrind", "--dump-before=timeCommand"];
+        let runner = [&callgrind[..], &[&out]].concat();
+        // What the server does by the clock is done as rarely as can be.
+        let server = Server::builder().under(&runner).config("hz", "1").start();
+        let mut client = server.client();
+        // Else the buffer for replies gets smaller now and then, by the clock. Redis 6.2 knows neither that nor this.
+        client.cmd("DEBUG REPLYBUFFER RESIZING 0");
+        Self { dir, server, client, dumps: 0 }
+    }
+
+    /// Instructions of each command, by name.
+    fn count(mut self) -> HashMap<&'static str, f64> {
+        let fill = "for i = 1, ARGV[1] do redis.call('SET', 'other:' .. i, i, 'PX', 9000000) end";
+        self.client.cmd(["EVAL", fill, "0", &OTHER_KEYS.to_string()]);
+        let [acquire, release] = [ACQUIRE_SCRIPT, RELEASE_SCRIPT].map(|script| {
+            match self.client.cmd(["SCRIPT", "LOAD", script]) {
+                Value::BulkString(sha) => String::from_utf8(sha).unwrap(),
+                other => panic!("SCRIPT LOAD: {other:?}"),
+            }
+        });
+        let mut counts = HashMap::<_, f64>::new();
+        for _ in 0..TIMES {
+            for (name, pattern, _) in COUNTED {
+                let pattern = pattern.replace("{delete-if-equal}", delete_if_equal());
+                let pattern = pattern.replace("{acquire}", &acquire).replace("{release}", &release);
+                let count = self.instructions(&pattern);
+                let least = counts.entry(name).or_insert(count);
+                *least = least.min(count);
+            }
+        }
+        drop(self.server);
+        counts
+    }
+
+    fn instructions(&mut self, pattern: &str) -> f64 {
+        let lines: Vec<_> = (0..COMMANDS)
+            .map(|number| {
+                let owner = format!("{number:08x}-0000-4000-8000-{number:012x}");
+                pattern.replace("{k}", &format!("lock:{number:06}")).replace("{o}", &owner)
+            })
+            .collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        self.dump();
+        for batch in lines.chunks(AT_ONCE) {
+            for (line, reply) in batch.iter().zip(self.client.pipeline(batch)) {
+                let is_done = !matches!(reply, Value::Nil | Value::Int(0) | Value::ServerError(_));
+                assert!(is_done, "{line}: {reply:?}");
+            }
+        }
+        let file = self.dump();
+        let text = fs::read_to_string(&file).unwrap_or_else(|error| {
+            panic!("callgrind does not know the server's functions by name: {file:?}: {error}")
+        });
+        let mut totals = text.lines().filter_map(|line| line.strip_prefix("totals: "));
+        totals.next().unwrap().trim().parse::<f64>().unwrap() / COMMANDS as f64
+    }
+
+    /// Where it is written down what was executed since the last time.
+    fn dump(&mut self) -> PathBuf {
+        self.client.cmd("TIME");
+        self.dumps += 1;
+        self.dir.path().join(format!("out.{}", self.dumps))
+    }
+}
