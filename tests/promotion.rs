@@ -118,6 +118,29 @@ fn a_replica_an_hour_behind_goes_on_above_locks_that_were_held_when_it_joined() 
 }
 
 #[test]
+fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_from_elsewhere() {
+    if misplaces_clients() {
+        return;
+    }
+    let mut behind = Clock::new();
+    behind.step_back(HOUR);
+    let elsewhere = Server::start();
+    // Far above what its primary tells of its own fences.
+    let brought = elsewhere.client().grant("k", "alice", LONG) + 3 * 3_600_000_000;
+    let raised = elsewhere.cmd(format!("LOCK.RAISE k alice {brought}"));
+    assert_eq!(raised, Value::Int(brought.try_into().unwrap()));
+    let Value::BulkString(dump) = elsewhere.cmd("DUMP k") else { panic!("no dump") };
+    let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
+    let restored = primary.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]);
+    assert_eq!(restored, Value::Okay);
+    wait_until_in_sync(&primary, &replica);
+    promote(&replica);
+    let mut client = replica.client();
+    assert_eq!(client.cmd("DEL k"), Value::Int(1));
+    assert!(client.grant("k", "bob", LONG) > brought);
+}
+
+#[test]
 fn a_stranger_who_may_do_nothing_teaches_a_replica_no_fence() {
     let (_primary, replica) = start_pair(Server::builder(), Server::builder());
     let (mut client, mut stranger) = (replica.client(), replica.client());

@@ -22,6 +22,7 @@
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
 
+use super::api::api;
 use super::call::bytes_of;
 use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
@@ -30,6 +31,8 @@ use super::{authority, clock, guard, product};
 use crate::lock::{Hold, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
+use std::ptr::NonNull;
+use std::slice;
 
 /// What is being loaded, if anything is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -75,9 +78,10 @@ unsafe extern "C" fn key_event(
         if STATE.learning.get() {
             // SAFETY: the server names every event.
             let event = unsafe { CStr::from_ptr(event) };
-            if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" || event == c"restore"
-            {
+            if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" {
                 from_key(ctx, key);
+            } else if event == c"restore" {
+                from_restored(ctx, key);
             }
         }
         guard::status(true)
@@ -93,11 +97,38 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     let key = Key::open(ctx, name.string(), Mode::Peek);
     // Reading a short string makes the server store it less compactly, so others' keys are left alone as far
     // as can be told from outside.
-    if key.has_expiry()
-        && Value::LENGTHS.contains(&key.len())
+    if may_be_a_grant(&key)
         && let Stored::Text { value, .. } = key.stored()
         && let Some(fence) = Hold::read(value, None).fence
     {
         STATE.with_fences(|fences| fences.observe(fence, clock::now()));
     }
+}
+
+/// The same right after a `RESTORE`. The value is asked for and not read in place: reading a short string in place moves it,
+/// and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned.
+fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
+    if !may_be_a_grant(&Key::open(ctx, key, Mode::Peek)) {
+        return;
+    }
+    // SAFETY: the format takes one string.
+    let reply = unsafe { api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key) };
+    let Some(reply) = NonNull::new(reply) else { return };
+    let mut len = 0;
+    // SAFETY: null for what is no text; else so many bytes, which live until the reply is freed, once, here.
+    let fence = unsafe {
+        let text = api!(RedisModule_CallReplyStringPtr)(reply.as_ptr(), &raw mut len);
+        let value = if text.is_null() { &[] } else { slice::from_raw_parts(text.cast(), len) };
+        let fence = Hold::read(value, None).fence;
+        api!(RedisModule_FreeCallReply)(reply.as_ptr());
+        fence
+    };
+    if let Some(fence) = fence {
+        STATE.with_fences(|fences| fences.observe(fence, clock::now()));
+    }
+}
+
+/// As far as can be told without reading the value.
+fn may_be_a_grant(key: &Key<'_>) -> bool {
+    key.has_expiry() && Value::LENGTHS.contains(&key.len())
 }
