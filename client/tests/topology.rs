@@ -1,7 +1,7 @@
 //! Clusters and sentinels.
 
 use crate::oracle::Oracle;
-use crate::scene::{LONG, eventually, held, millis, server, soon, url};
+use crate::scene::{LONG, eventually, eventually_waiting, held, millis, server, soon, url};
 use crate::support::{Cluster, Sentinels, Setup, SlotMove, Takeover, wait_until_in_sync};
 use leasehold_client::{Dialect, Extended, Locks, Loss, Released, Settings, Target};
 use tokio::time::sleep;
@@ -56,13 +56,7 @@ async fn guards_and_waiters_go_along_when_a_node_of_a_cluster_is_replaced() {
     let kept = locks.lock(&other).await.unwrap();
     let request = locks.lock(&name);
     let waiter = tokio::spawn(async move { request.await });
-    eventually("it waits", || {
-        match cluster.node(0).client().info(&name).map(|info| info.waiters) {
-            Some(1) => Ok(()),
-            seen => Err(seen),
-        }
-    })
-    .await;
+    eventually_waiting(cluster.node(0), &name, 1).await;
     wait_until_in_sync(cluster.node(0), cluster.node(3));
     cluster.node_mut(0).kill();
     // Nobody is asked, so that it takes less than the lease.
@@ -85,13 +79,7 @@ async fn guards_and_waiters_go_along_when_a_slot_moves() {
     let guard = locks.lock(&name).ttl(millis(2_000)).await.unwrap();
     let request = locks.lock(&name);
     let waiter = tokio::spawn(async move { request.await });
-    eventually("it waits", || {
-        match cluster.node(0).client().info(&name).map(|info| info.waiters) {
-            Some(1) => Ok(()),
-            seen => Err(seen),
-        }
-    })
-    .await;
+    eventually_waiting(cluster.node(0), &name, 1).await;
     let slot_move = SlotMove { slot: slot.number, from: 0, to: 1 };
     slot_move.import(&cluster);
     slot_move.migrate(&cluster);
@@ -121,7 +109,7 @@ async fn failover(mut sentinels: Sentinels, after: Dialect) {
     let guard = locks.lock("printer").await.unwrap();
     let request = locks.lock("printer");
     let waiter = tokio::spawn(async move { request.await });
-    crate::scene::eventually_waiting(sentinels.server(0), "printer", 1).await;
+    eventually_waiting(sentinels.server(0), "printer", 1).await;
     for replica in [1, 2] {
         wait_until_in_sync(sentinels.server(0), sentinels.server(replica));
     }

@@ -6,10 +6,9 @@
 //! cluster does not own or is about to give away (two nodes would grant it).
 
 use super::api::{api, optional};
+use super::reply::Reply;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
-use std::ptr::NonNull;
-use std::slice;
 
 #[cfg(not(target_os = "macos"))]
 use libc::__errno_location as errno;
@@ -103,24 +102,18 @@ pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
     {
         return false;
     }
-    // SAFETY: the format takes two C strings. The reply is an array of the name and the value, or null where the
-    // command was renamed; what is asked of it, it answers with null or 0 if it is not that.
-    unsafe {
-        let reply = api!(RedisModule_Call)(
+    // SAFETY: the format takes two C strings; the reply goes nowhere else.
+    let reply = unsafe {
+        Reply::of_call(api!(RedisModule_Call)(
             ctx,
             c"CONFIG".as_ptr(),
             c"cc".as_ptr(),
             c"GET".as_ptr(),
             c"lua-replicate-commands".as_ptr(),
-        );
-        let Some(reply) = NonNull::new(reply) else { return false };
-        let value = api!(RedisModule_CallReplyArrayElement)(reply.as_ptr(), 1);
-        let mut len = 0;
-        let text = api!(RedisModule_CallReplyStringPtr)(value, &raw mut len);
-        let is_off = !text.is_null() && slice::from_raw_parts(text.cast::<u8>(), len) == b"no";
-        free(reply);
-        is_off
-    }
+        ))
+    };
+    // The name and the value; nothing where the command was renamed.
+    reply.is_some_and(|reply| reply.text_at(1) == Some(b"no"))
 }
 
 pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
@@ -141,27 +134,26 @@ fn writes_are_paused() -> bool {
 /// be let. `None` where it cannot be asked: before Redis 7.0, or if the command was renamed.
 fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<Authority> {
     // SAFETY: the format takes a string and two C strings, after two flags: for the checks of scripts, and for
-    // errors as replies, without which Valkey 9.1 crashes where it refuses.
+    // errors as replies, without which Valkey 9.1 crashes where it refuses. The reply goes nowhere else.
     let reply = unsafe {
         *errno() = 0;
-        api!(RedisModule_Call)(
+        Reply::of_call(api!(RedisModule_Call)(
             ctx,
             c"SETRANGE".as_ptr(),
             c"SEscc".as_ptr(),
             key,
             c"0".as_ptr(),
             c"".as_ptr(),
-        )
+        ))
     };
     let refusal = io::Error::last_os_error().raw_os_error();
-    let answered = NonNull::new(reply).map(free).is_some();
     match refusal {
         Some(libc::ESPIPE) => Some(Authority::Refused),
         Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
         Some(libc::EPERM) => Some(Authority::NotOurs),
         // Renamed, or the flags are not known.
         Some(libc::ENOENT | libc::EBADF) => None,
-        _ => answered.then_some(Authority::Yes),
+        _ => reply.map(|_| Authority::Yes),
     }
 }
 
@@ -171,10 +163,11 @@ fn ask_to_read(ctx: *mut RedisModuleCtx, flags: u32, key: *mut RedisModuleString
     if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
-    // SAFETY: the format takes one string.
-    let reply = unsafe { api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), c"s".as_ptr(), key) };
-    if let Some(reply) = NonNull::new(reply) {
-        free(reply);
+    // SAFETY: the format takes one string; the reply goes nowhere else.
+    let reply = unsafe {
+        Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), c"s".as_ptr(), key))
+    };
+    if reply.is_some() {
         return Authority::Yes;
     }
     match io::Error::last_os_error().raw_os_error() {
@@ -183,11 +176,6 @@ fn ask_to_read(ctx: *mut RedisModuleCtx, flags: u32, key: *mut RedisModuleString
         Some(libc::ENETDOWN) => Authority::ClusterDown,
         _ => Authority::NotOurs,
     }
-}
-
-fn free(reply: NonNull<raw::RedisModuleCallReply>) {
-    // SAFETY: a reply of a call just made, freed once.
-    unsafe { api!(RedisModule_FreeCallReply)(reply.as_ptr()) };
 }
 
 fn flags(ctx: *mut RedisModuleCtx) -> u32 {

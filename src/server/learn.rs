@@ -25,14 +25,13 @@
 use super::api::api;
 use super::call::bytes_of;
 use super::key::{Key, Mode, OwnedString};
+use super::reply::Reply;
 use super::state::STATE;
 use super::subscription::Subscription;
 use super::{authority, clock, guard, product};
 use crate::lock::{Hold, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
-use std::ptr::NonNull;
-use std::slice;
 
 /// What is being loaded, if anything is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -99,9 +98,8 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     // as can be told from outside.
     if may_be_a_grant(&key)
         && let Stored::Text { value, .. } = key.stored()
-        && let Some(fence) = Hold::read(value, None).fence
     {
-        STATE.with_fences(|fences| fences.observe(fence, clock::now()));
+        take_note_of(value);
     }
 }
 
@@ -111,19 +109,16 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     if !may_be_a_grant(&Key::open(ctx, key, Mode::Peek)) {
         return;
     }
-    // SAFETY: the format takes one string.
-    let reply = unsafe { api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key) };
-    let Some(reply) = NonNull::new(reply) else { return };
-    let mut len = 0;
-    // SAFETY: null for what is no text; else so many bytes, which live until the reply is freed, once, here.
-    let fence = unsafe {
-        let text = api!(RedisModule_CallReplyStringPtr)(reply.as_ptr(), &raw mut len);
-        let value = if text.is_null() { &[] } else { slice::from_raw_parts(text.cast(), len) };
-        let fence = Hold::read(value, None).fence;
-        api!(RedisModule_FreeCallReply)(reply.as_ptr());
-        fence
-    };
-    if let Some(fence) = fence {
+    // SAFETY: the format takes one string; the reply goes nowhere else.
+    let reply =
+        unsafe { Reply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key)) };
+    if let Some(value) = reply.as_ref().and_then(Reply::text) {
+        take_note_of(value);
+    }
+}
+
+fn take_note_of(value: &[u8]) {
+    if let Some(fence) = Hold::read(value, None).fence {
         STATE.with_fences(|fences| fences.observe(fence, clock::now()));
     }
 }

@@ -11,15 +11,15 @@
 //! So the module stays as long as there is any of them.
 
 use super::api::api;
+use super::reply::Reply;
 use crate::command::ALL;
-use redis_module::raw::{self, RedisModuleCtx};
+use redis_module::raw::RedisModuleCtx;
 use std::ffi::CStr;
-use std::ptr::NonNull;
 
 /// The first thing found, in words. `None` too where the server will not tell, because the command was renamed.
 pub(super) fn find(ctx: *mut RedisModuleCtx) -> Option<String> {
     let in_lines_of = |command, argument, find: fn(&[u8]) -> Option<String>| {
-        let reply = Reply::of(ctx, command, argument)?;
+        let reply = ask(ctx, command, argument)?;
         reply.texts().iter().flat_map(|text| text.split(|&byte| byte == b'\n')).find_map(find)
     };
     in_lines_of(c"ACL", c"LIST", rule_about_us)
@@ -63,49 +63,12 @@ fn is_ours(name: &[u8]) -> bool {
     ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }
 
-/// What a command of the server's replied.
-struct Reply(NonNull<raw::RedisModuleCallReply>);
-
-impl Reply {
-    fn of(ctx: *mut RedisModuleCtx, command: &CStr, argument: &CStr) -> Option<Self> {
-        // SAFETY: the format takes a C string.
-        let reply = unsafe {
-            api!(RedisModule_Call)(ctx, command.as_ptr(), c"c".as_ptr(), argument.as_ptr())
-        };
-        NonNull::new(reply).map(Self)
-    }
-
-    /// The text that it is, or those that it lists.
-    fn texts(&self) -> Vec<&[u8]> {
-        if let Some(text) = self.text(self.0) {
-            return vec![text];
-        }
-        // SAFETY: the reply lives as long as this does.
-        let len = unsafe { api!(RedisModule_CallReplyLength)(self.0.as_ptr()) };
-        (0..len).filter_map(|position| self.text(self.item(position)?)).collect()
-    }
-
-    fn item(&self, position: usize) -> Option<NonNull<raw::RedisModuleCallReply>> {
-        // SAFETY: the reply lives as long as this does; the server answers null for what is not there.
-        NonNull::new(unsafe { api!(RedisModule_CallReplyArrayElement)(self.0.as_ptr(), position) })
-    }
-
-    /// Of the reply itself or of an item of it.
-    fn text(&self, part: NonNull<raw::RedisModuleCallReply>) -> Option<&[u8]> {
-        let mut len = 0;
-        // SAFETY: the server answers null for what is no text; else it points to so many bytes, which live as
-        // long as the whole reply.
-        unsafe {
-            let text = api!(RedisModule_CallReplyStringPtr)(part.as_ptr(), &raw mut len);
-            (!text.is_null()).then(|| std::slice::from_raw_parts(text.cast(), len))
-        }
-    }
-}
-
-impl Drop for Reply {
-    fn drop(&mut self) {
-        // SAFETY: freed once, here.
-        unsafe { api!(RedisModule_FreeCallReply)(self.0.as_ptr()) };
+fn ask(ctx: *mut RedisModuleCtx, command: &CStr, argument: &CStr) -> Option<Reply> {
+    // SAFETY: the format takes a C string; the reply goes nowhere else.
+    unsafe {
+        let format = c"c".as_ptr();
+        let reply = api!(RedisModule_Call)(ctx, command.as_ptr(), format, argument.as_ptr());
+        Reply::of_call(reply)
     }
 }
 

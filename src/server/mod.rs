@@ -50,6 +50,7 @@ mod policy;
 mod product;
 mod register;
 mod replicate;
+mod reply;
 mod respond;
 mod slots;
 mod soon;
