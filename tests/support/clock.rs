@@ -4,10 +4,12 @@
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
 
 use super::library;
-use std::fs::File;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::Write;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::ptr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
@@ -19,36 +21,36 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 /// Shared by any number of servers, which then agree on the time.
 pub(crate) struct Clock {
     file: NamedTempFile,
-    offset_micros: i64,
+    /// The file, mapped here as it is in the servers: what is written to a file arrives byte by byte, and a server that
+    /// reads half of a step would be years ahead.
+    offset_micros: &'static AtomicI64,
 }
 
 impl Clock {
     /// A clock that is right, so far.
     pub(crate) fn new() -> Self {
-        let mut clock = Self { file: NamedTempFile::new().unwrap(), offset_micros: 0 };
-        clock.write();
-        clock
+        let mut file = NamedTempFile::new().unwrap();
+        file.write_all(&0_i64.to_ne_bytes()).unwrap();
+        let (length, access) = (size_of::<AtomicI64>(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: maps the word that was just written, and it stays mapped until this process ends.
+        let word = unsafe {
+            libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
+        };
+        assert_ne!(word, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        // SAFETY: aligned to a page, and only ever used as this.
+        Self { file, offset_micros: unsafe { &*word.cast() } }
     }
 
     pub(crate) fn step_back(&mut self, by: Duration) {
-        self.offset_micros -= micros(by);
-        self.write();
+        self.offset_micros.fetch_sub(micros(by), SeqCst);
     }
 
     pub(crate) fn step_forward(&mut self, by: Duration) {
-        self.offset_micros += micros(by);
-        self.write();
+        self.offset_micros.fetch_add(micros(by), SeqCst);
     }
 
     pub(super) fn file(&self) -> &Path {
         self.file.path()
-    }
-
-    /// In place: servers have the file mapped, and read it as one aligned word.
-    fn write(&mut self) {
-        let file: &mut File = self.file.as_file_mut();
-        file.seek(SeekFrom::Start(0)).unwrap();
-        file.write_all(&self.offset_micros.to_ne_bytes()).unwrap();
     }
 }
 
