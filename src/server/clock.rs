@@ -1,10 +1,12 @@
 //! The only place that reads a clock: the server's own, through its API.
 //!
-//! Not the system's, although the two agree: a key expires by the server's clock, and so must a lease.
+//! Not the system's, although the two agree: a key expires by the server's clock, and so must a lease. With one
+//! exception: see [`exactly`].
 
 use super::api::{api, optional};
 use crate::lock::Moment;
 use redis_module::raw;
+use std::time::UNIX_EPOCH;
 
 pub(super) fn now() -> Moment {
     in_micros().unwrap_or_else(in_millis)
@@ -14,6 +16,15 @@ pub(super) fn now() -> Moment {
 /// tell whole milliseconds.
 pub(super) fn now_or_later() -> Moment {
     in_micros().unwrap_or_else(|| in_millis().last_of_its_millisecond())
+}
+
+/// The same, to the microsecond on every server: for what must differ between two nodes of a cluster, one of which does
+/// something a moment after the other did. The system's clock will do, since no lease ends by it.
+pub(super) fn exactly() -> Moment {
+    in_micros().unwrap_or_else(|| {
+        let since = UNIX_EPOCH.elapsed().unwrap_or_default();
+        Moment::from_micros(u64::try_from(since.as_micros()).unwrap_or(0))
+    })
 }
 
 fn in_micros() -> Option<Moment> {

@@ -3,6 +3,7 @@
 use super::learn::{self, Loading};
 use super::{alarm, clock, config, events, guard, handoff, subscription, tell};
 use crate::observe::Observer;
+use crate::plant::{Bug, planted};
 use crate::server::state::STATE;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
@@ -11,7 +12,7 @@ use std::ffi::c_void;
 /// now (L2). A server that lost its data, or took over from a primary whose last grants it never saw, has
 /// nothing else to go by.
 pub(super) fn raise_fences() {
-    let floor = clock::now().plus_millis(config::fence_margin_millis());
+    let floor = clock::exactly().plus_millis(config::fence_margin_millis());
     STATE.with_fences(|fences| fences.raise(floor));
     tell::lifted();
 }
@@ -19,14 +20,18 @@ pub(super) fn raise_fences() {
 /// The same for a server that begins to grant locks. Where an operator wants it so, nothing is granted for a while
 /// either: grants that this server does not know of may still be in force, and run out meanwhile (L1).
 pub(super) fn begin() {
-    raise_fences();
+    if !planted(Bug::LoadDoesNotLift) {
+        raise_fences();
+    }
     rest();
 }
 
 /// The same for one that takes over from a primary, whose fences it knows except for the last.
 fn take_over() {
     let margin = config::fence_margin_millis();
-    STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
+    if !planted(Bug::PromotionDoesNotLift) {
+        STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
+    }
     tell::lifted();
     rest();
 }
