@@ -19,7 +19,7 @@ fn assert_keeps_waiting(keep: &[&str], free: &str) {
     let server = Server::start();
     let mut client = server.client();
     client.cmd("SET source another");
-    client.grant("k", "alice", 80);
+    client.grant("k", "alice", 200);
     let end = deadline(&mut client, b"k");
     let mut bob = Waiter::of(&server, "k", "bob");
     for command in keep {
