@@ -20,6 +20,8 @@ mod command;
 mod lock;
 #[forbid(unsafe_code)]
 mod observe;
+#[forbid(unsafe_code)]
+mod plant;
 mod server;
 
 /// Memory comes from the server, so that `used_memory` and `maxmemory` see it. Unit tests run without

@@ -7,6 +7,7 @@ use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Hold, Proof};
 use super::lease::{Deadline, Moment, Ttl};
 use super::owner::Owner;
+use crate::plant::{Bug, planted};
 
 /// One act of giving a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub(crate) fn acquire<'r>(
     fences: &mut FenceClock,
 ) -> Acquired<'r> {
     let asked = Deadline::after(now, ttl);
-    match current {
-        None if others > 0 => Acquired::Busy,
+    match current.filter(|hold| !(planted(Bug::RetryGrantsAnew) && hold.is_held_by(owner))) {
+        None if others > 0 && !planted(Bug::TryOvertakes) => Acquired::Busy,
         None => match fences.mint(now) {
             Minted::Fence(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
             Minted::NotBefore(_) => Acquired::Busy,
@@ -52,7 +53,9 @@ pub(crate) fn acquire<'r>(
         Some(hold) if hold.is_held_by(owner) => Acquired::Again {
             fence_number: hold.fence_number(),
             // A hold without deadline already outlasts every ttl.
-            longer: hold.deadline.and_then(|deadline| (deadline < asked).then_some(asked)),
+            longer: hold.deadline.and_then(|deadline| {
+                (deadline < asked || planted(Bug::RetryShortens)).then_some(asked)
+            }),
         },
         Some(_) => Acquired::Busy,
     }
@@ -91,6 +94,7 @@ pub(crate) fn extend(
 ) -> Extended {
     match current {
         Some(hold) if hold.matches(proof) => Extended::Until(Deadline::after(now, ttl)),
+        None if planted(Bug::ExtendRevives) => Extended::Until(Deadline::after(now, ttl)),
         _ => Extended::NotHolder,
     }
 }
@@ -140,7 +144,9 @@ pub(crate) fn raise(
     match (current, fence) {
         (Some(hold), _) if !hold.is_held_by(owner) => Raised::NotHolder,
         (Some(Hold { fence: Some(former), deadline, .. }), Some(fence)) if fence > *former => {
-            fences.observe(fence, now);
+            if !planted(Bug::RaiseDoesNotLift) {
+                fences.observe(fence, now);
+            }
             Raised::To { fence, deadline: *deadline }
         }
         (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },

@@ -23,6 +23,7 @@
 //! while: see [`FenceClock::rest`].
 
 use super::lease::Moment;
+use crate::plant::{Bug, planted};
 
 /// The number of a grant.
 ///
@@ -99,7 +100,9 @@ impl FenceClock {
         }
         // Once over it stays over, whatever the clock does.
         self.rest = None;
-        match Fence::new(self.last().saturating_add(1).max(now.micros())) {
+        let next = self.last().saturating_add(1).max(now.micros());
+        match Fence::new(if planted(Bug::FenceFromTimeAlone) { now.micros() } else { next }) {
+            Some(fence) if planted(Bug::FenceNotRemembered) => Minted::Fence(fence),
             Some(fence) => {
                 self.known = fence.0;
                 Minted::Fence(fence)
@@ -117,14 +120,14 @@ impl FenceClock {
     /// Until when none is given, if that is in the future; and not far in the future, as when the clock was set
     /// back by more than the rest was to last.
     pub(crate) fn rests(&self, now: Moment) -> Option<Moment> {
-        let Rest { end, millis } = self.rest?;
+        let Rest { end, millis } = self.rest.filter(|_| !planted(Bug::QuarantineIgnored))?;
         let is_sane = end <= now.plus_millis(millis.saturating_mul(2));
         (now < end && is_sane).then_some(end)
     }
 
     /// Takes note of a fence met in a value, unless it lies beyond the horizon.
     pub(crate) fn observe(&mut self, fence: Fence, now: Moment) {
-        if fence.0 <= self.known {
+        if fence.0 <= self.known || planted(Bug::FenceUnlearned) {
             return;
         }
         if Self::is_credible(fence, now) || fence.0 <= self.floor {
@@ -136,7 +139,7 @@ impl FenceClock {
 
     /// Whether some server may have given it out: clocks that are wrong by hours do occur.
     pub(crate) fn is_credible(fence: Fence, now: Moment) -> bool {
-        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros()
+        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros() || planted(Bug::PoisonLearned)
     }
 
     /// Makes every later fence larger than `floor`. Called wherever grants may have been made that

@@ -37,6 +37,7 @@ use super::fence::FenceClock;
 use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment, Ttl};
 use super::owner::{KeptOwner, Owner};
+use crate::plant::{Bug, planted, planted_once_in};
 use contended::Queue;
 use names::Names;
 use slab::Slab;
@@ -146,6 +147,7 @@ impl<P> Queues<P> {
     /// Whether `owner` may join without exceeding a limit. One that waits already takes its own place.
     pub(crate) fn has_room(&self, db: i32, key: &[u8], owner: Owner<'_>, room: Room) -> bool {
         match self.queue_named(db, key) {
+            _ if planted(Bug::LimitsIgnored) => true,
             Some((_, queue)) if queue.owners.contains_key(owner.as_bytes()) => true,
             Some((_, queue)) => {
                 queue.owners.len() < room.per_lock && self.waiters.len() < room.for_all
@@ -161,6 +163,7 @@ impl<P> Queues<P> {
     pub(crate) fn join(&mut self, db: i32, key: &[u8], waiter: Waiter<P>) -> Joined<P> {
         let id = self.id_of(db, key).unwrap_or_else(|| self.open(db, key));
         if let Some(former) = self.waiting_as(id, waiter.owner.as_owner().as_bytes())
+            && !planted(Bug::OwnerWaitsTwice)
             && let Some(place) = self.waiters.get_mut(former.0)
         {
             let since = place.waiter.since;
@@ -223,7 +226,7 @@ impl<P> Queues<P> {
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
     pub(crate) fn wake(&mut self, now: Moment, at_most: usize) -> Vec<Left<P>> {
-        if now < self.woken {
+        if now < self.woken && !planted(Bug::StepBackUnnoticed) {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.dirty.extend(self.queues.iter().map(|(index, _)| QueueId(index)));
         }
@@ -276,9 +279,10 @@ impl<P> Queues<P> {
                 Some(waiter) => self.again(waiter, &hold, now, fences),
                 None => self.held(id, stored.seen(), now),
             },
+            Ok(None) if planted_once_in(10_000, Bug::WakeUpLost) => self.held(id, None, now),
             Ok(None) => match self.evicted_hold(id, stored, now) {
-                Some(seen) => Next::Restore(seen),
-                None => match fences.rests(now) {
+                Some(seen) if !planted(Bug::EvictedGivenAway) => Next::Restore(seen),
+                _ => match fences.rests(now) {
                     Some(end) => self.rest(id, now, end),
                     None => self.grant_first(id, now, fences),
                 },
@@ -288,14 +292,15 @@ impl<P> Queues<P> {
     }
 
     fn grant_first(&mut self, id: QueueId, now: Moment, fences: &mut FenceClock) -> Next<P> {
-        let head = self.queues.get(id.0).and_then(|queue| queue.head);
+        let head = self.queues.get(id.0).and_then(Queue::next);
         let Some(Left { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
             return Next::Nobody;
         };
         if waiter.gives_up.is_some_and(|end| end <= now) {
             return Next::GaveUp(waiter);
         }
-        match decision::acquire(None, 0, waiter.owner.as_owner(), waiter.ttl, now, fences) {
+        let since = if planted(Bug::LeaseFromRequest) { waiter.since } else { now };
+        match decision::acquire(None, 0, waiter.owner.as_owner(), waiter.ttl, since, fences) {
             Acquired::Granted(grant) => {
                 let (fence, deadline) = (grant.fence, grant.deadline);
                 Next::Grant { waiter, fence, deadline }

@@ -1,13 +1,12 @@
 //! The only place that draws randomness.
 
 use crate::command::acquire::MintedOwner;
+use crate::plant::{Bug, planted};
 
 /// A random UUID (version 4), as text.
 pub(super) fn mint_owner() -> MintedOwner {
     let mut text = [0; size_of::<MintedOwner>()];
-    uuid::Builder::from_random_bytes(rand::random())
-        .into_uuid()
-        .hyphenated()
-        .encode_lower(&mut text);
+    let bytes = if planted(Bug::MintedOwnersRepeat) { [7; 16] } else { rand::random() };
+    uuid::Builder::from_random_bytes(bytes).into_uuid().hyphenated().encode_lower(&mut text);
     text
 }

@@ -10,7 +10,8 @@ use super::api::api;
 use super::call::bytes_of;
 use super::state::STATE;
 use super::subscription::{self, Subscription};
-use super::{alarm, guard};
+use super::{alarm, guard, handoff};
+use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -63,7 +64,13 @@ unsafe extern "C" fn flushed(
         let info = unsafe { info.cast::<raw::RedisModuleFlushInfo>().as_ref() };
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
+        if planted(Bug::FlushForgets) {
+            return STATE.with_queues(|queues| drop(queues.leave_all()));
+        }
         mark_all(ctx, &[db]);
+        if planted(Bug::WritesInEvent) {
+            handoff::work(ctx);
+        }
     });
 }
 
@@ -78,6 +85,9 @@ unsafe extern "C" fn swapped(
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
             return;
         };
+        if planted(Bug::SwapForgets) {
+            return STATE.with_queues(|queues| drop(queues.leave_all()));
+        }
         // Waiters stay with the number of their database, as those of BLPOP do; what it holds is new.
         mark_all(ctx, &[Some(info.dbnum_first), Some(info.dbnum_second)]);
     });

@@ -18,6 +18,7 @@ use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
 };
 use crate::observe::{Given, Lock};
+use crate::plant::{Bug, planted};
 use redis_module::raw::RedisModuleCtx;
 
 /// A grant that nobody heard of.
@@ -199,6 +200,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
 /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay
 /// selected for the client.
 fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
+    let db = if planted(Bug::WrongDatabase) { 0 } else { db };
     // SAFETY: takes a valid context and a number.
     unsafe { api!(RedisModule_SelectDb)(ctx, db) == super::guard::status(true) }
 }

@@ -30,6 +30,7 @@ use super::state::STATE;
 use super::subscription::Subscription;
 use super::{authority, clock, guard, product};
 use crate::lock::{Hold, Stored, Value};
+use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -74,7 +75,7 @@ unsafe extern "C" fn key_event(
     key: *mut RedisModuleString,
 ) -> c_int {
     guard::value("key-event", guard::status(true), || {
-        if STATE.learning.get() {
+        if STATE.learning.get() && !planted(Bug::ReplicaLearnsNothing) {
             // SAFETY: the server names every event.
             let event = unsafe { CStr::from_ptr(event) };
             if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" {

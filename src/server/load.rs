@@ -11,6 +11,7 @@ use super::{
     alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, product,
     register, replicate, slots, tell,
 };
+use crate::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 
@@ -84,7 +85,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
     }
-    if let Some(obstacle) = replicate::obstacle(ctx) {
+    if let Some(obstacle) = plant::obstacle().or_else(|| replicate::obstacle(ctx)) {
         return Err(obstacle);
     }
     // Arguments before settings: they are the settings' defaults.

@@ -27,6 +27,7 @@ use super::{alarm, clock, config, guard, lookout, witness};
 use crate::command::{Error, Reply, acquire};
 use crate::lock::{Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Ttl, Waiter, WaiterId};
 use crate::observe::{Lock, WaitEnd};
+use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -95,6 +96,7 @@ impl Told {
     fn goes_unheard(&self, ctx: *mut RedisModuleCtx) {
         if let Some(Outcome::Granted { name, fence }) = self.outcome.take()
             && STATE.heard(fence.number())
+            && !planted(Bug::GrantNotGivenBack)
         {
             let (owner, due) = (self.owner.clone(), clock::now());
             handoff::give_back(ctx, GiveBack { name, owner, fence, due });
@@ -178,7 +180,10 @@ pub(super) fn answer(lock: Lock<'_>, waiter: Waiter<Parked>, outcome: Outcome) {
 }
 
 fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
-    STATE.with_parked(|handles| handles.remove(&parked.handle));
+    let was_parked = STATE.with_parked(|handles| handles.remove(&parked.handle)).is_some();
+    if planted(Bug::GrantToTheGone) && !was_parked {
+        return;
+    }
     if let Outcome::Granted { fence, .. } = &outcome {
         STATE.not_heard_yet(*fence);
     }
@@ -215,7 +220,9 @@ fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> boo
     let id = NonNull::new(handle)
         .and_then(|handle| STATE.with_parked(|parked| parked.remove_entry(&Handle(handle))));
     let Some((handle, id)) = id else { return false };
-    if let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id)) {
+    if !planted(Bug::GrantToTheGone)
+        && let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id))
+    {
         let (lock, owner) = (Lock { db: name.db, key: &name.key }, waiter.owner.as_owner());
         let now = clock::now();
         witness::wait_ended(lock, owner.as_bytes(), waiter.since, WaitEnd::Abandoned, now);

@@ -28,6 +28,7 @@ use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, product, subscription};
 use crate::lock::{Moment, Queues};
 use crate::observe::Observer;
+use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -105,7 +106,9 @@ pub(super) fn us<'s>() -> &'s [u8] {
 
 /// A command is heeded before it is executed; what is marked is settled after it.
 pub(super) fn heed(ctx: *mut RedisModuleCtx, movement: Movement) {
-    if matches!(movement, Movement::Comes | Movement::Both | Movement::BothLater) {
+    if matches!(movement, Movement::Comes | Movement::Both | Movement::BothLater)
+        && !planted(Bug::SlotDoesNotLift)
+    {
         lifecycle::raise_fences();
     }
     if movement == Movement::BothLater {
@@ -157,6 +160,7 @@ impl Movements {
         let is_late = |came: &Moment| now < *came || now > came.plus_millis(MILLIS_UNTIL_EXECUTED);
         match self.came.get() {
             Some(came) if is_late(&came) => self.came.set(None),
+            Some(_) if planted(Bug::SlotDoesNotLift) => {}
             Some(_) => lifecycle::raise_fences(),
             None => {}
         }

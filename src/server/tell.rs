@@ -24,6 +24,7 @@ use super::key::OwnedString;
 use super::state::STATE;
 use super::{alarm, clock, guard, product, replicate, subscription};
 use crate::lock::{Deadline, Owner, Ttl, Value};
+use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -68,6 +69,9 @@ fn replicate_fence(ctx: *mut RedisModuleCtx) {
     else {
         return;
     };
+    if planted(Bug::LiftUntold) {
+        return;
+    }
     let name = OwnedString::new(ctx, KEY);
     let value = OwnedString::new(ctx, Value::new(fence, owner).as_bytes());
     let deadline = Deadline::after(clock::now(), ttl);

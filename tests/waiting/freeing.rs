@@ -339,3 +339,33 @@ fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
     primary.start_again();
     assert_eq!(Snapshot::of(&primary), live);
 }
+
+/// The server tells of a flush only when it is over, and a grant made in the midst of it would be told first: replicas
+/// would flush it away.
+#[test]
+fn a_flush_is_told_before_the_grants_that_it_made_possible() {
+    let (mut primary, replica) = start_pair(exact().aof(), Server::builder());
+    let mut client = primary.client();
+    for way in WAYS.into_iter().filter(|way| way.starts_with("FLUSH") || *way == "SWAPDB 0 1") {
+        let keys = ["k1", "k2", "k3"];
+        for key in keys {
+            client.grant(key, "alice", LONG);
+        }
+        let waiters = keys.map(|key| Waiter::of(&primary, key, "bob"));
+        client.cmd(way);
+        for (key, mut bob) in keys.into_iter().zip(waiters) {
+            let fence = bob.fence();
+            assert_eq!(client.check(key, "bob"), Some(fence), "{way}");
+        }
+        wait_until_in_sync(&primary, &replica);
+        let live = Snapshot::of(&primary);
+        assert!(live.len() >= keys.len());
+        assert_eq!(Snapshot::of(&replica), live, "{way}");
+        primary.kill();
+        primary.start_again();
+        assert_eq!(Snapshot::of(&primary), live, "{way}, from the file");
+        client = primary.client();
+        client.cmd("FLUSHALL");
+        wait_until_in_sync(&primary, &replica);
+    }
+}

@@ -4,6 +4,7 @@ use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, WaiterId};
 use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::owner::KeptOwner;
+use crate::plant::{Bug, planted};
 use std::collections::HashMap;
 
 #[derive(Debug)]
@@ -35,6 +36,11 @@ impl Queue {
             evicted: false,
             touched: None,
         }
+    }
+
+    /// Whose turn it is.
+    pub(super) fn next(&self) -> Option<WaiterId> {
+        if planted(Bug::LastComeFirstServed) { self.tail } else { self.head }
     }
 
     /// How the hold that was last seen has ended since, if it has. Told once. One that was evicted has not ended.
