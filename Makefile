@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster soak servers test-all bench bench-instructions lint verify fix clean
+.PHONY: help setup build run cli test test-cluster test-long soak servers test-all bench bench-instructions lint deny plants fuzz mutants verify fix clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,11 +60,14 @@ test-cluster: build ## Run what is about more than one server, and about faults;
 	LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
 	@sort $(FIGURES)
 
-soak: build ## The same for as long as it takes to be sure: twenty minutes and more (SERVER=)
+test-long: build ## The same for as long as it takes to be sure: twenty minutes and more (SERVER=)
 	@rm -f $(FIGURES)
-	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS)
+	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS) hostile::
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
 	@sort $(FIGURES)
+
+soak: build ## Try to break every promise for HOURS=, on each server found, and add to the ledger (SERVER=)
+	@RELEASE_MODULE=$(MODULE) scripts/soak $(or $(HOURS),1)
 
 servers: setup ## Fetch every supported version of Redis and Valkey into servers/
 	@scripts/servers
@@ -88,7 +91,19 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 
-verify: lint test ## What CI runs: lint, then test; changes nothing
+verify: lint deny test ## What CI runs: lint, then test; changes nothing
+
+deny: ## Look at the licences, sources, doubles and known weaknesses of what the build depends on
+	@scripts/deny
+
+plants: setup ## Plant each bug of src/plant.rs in turn, and see which test finds it (SERVER=)
+	@scripts/plants
+
+fuzz: setup ## Fuzz what reads clients' words and keys' values (SECONDS=60 for each)
+	@scripts/fuzz $(or $(SECONDS),60)
+
+mutants: setup ## Change the code that decides in a thousand ways, and see that the unit tests notice
+	@scripts/mutants
 
 fix: setup ## Format and apply what clippy can fix; writes to the tree
 	cargo fmt --all

@@ -5,7 +5,7 @@
 //!
 //! - `LEASEHOLD_SERVER` names the server's binary; else it is the redis-server or valkey-server in PATH.
 //! - `LEASEHOLD_MODULE` names another build of the module than the one made for this run.
-//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`make soak`), and `LEASEHOLD_FIGURES` names a file
+//! - `LEASEHOLD_SOAK` makes some tests as long as it takes to be sure (`make test-long`), and `LEASEHOLD_FIGURES` names a file
 //!   for what they measure.
 //! - `LEASEHOLD_SEED` repeats the random tests of an earlier run.
 

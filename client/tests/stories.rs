@@ -69,7 +69,7 @@ async fn of_two_who_ask_in_the_same_instant_one_is_refused_and_writes_nothing() 
     }
 }
 
-/// Alice's lease ends at 5,000, Bob acquires at 5,001, Alice releases at 5,100: ten times as quick, but in `make soak`.
+/// Alice's lease ends at 5,000, Bob acquires at 5,001, Alice releases at 5,100: ten times as quick, but in `make test-long`.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_at_5100_of_a_lease_that_ended_at_5000_leaves_alone_who_acquired_at_5001() {
     let ttl = millis(short_or_long(500, 5_000));

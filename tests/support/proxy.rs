@@ -33,6 +33,9 @@ struct State {
     /// Where to.
     server: u16,
     cut: Ways,
+    /// One in so many connections is cut, when some are.
+    one_in: AtomicU64,
+    accepted: AtomicU64,
     delay_micros: AtomicU64,
     over: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
@@ -49,6 +52,7 @@ struct Ways {
 struct Link {
     client: TcpStream,
     server: TcpStream,
+    number: u64,
     /// Something was swallowed, so what follows would make no sense.
     torn: Ways,
 }
@@ -61,6 +65,8 @@ impl Proxy {
         let state = Arc::new(State {
             server,
             cut: Ways::default(),
+            one_in: AtomicU64::new(1),
+            accepted: AtomicU64::new(0),
             delay_micros: AtomicU64::new(0),
             over: AtomicBool::new(false),
             links: Mutex::default(),
@@ -82,6 +88,12 @@ impl Proxy {
     /// Swallows what passes this way.
     pub(crate) fn cut_one_way(&self, way: Way) {
         self.state.cut.of(way).store(true, SeqCst);
+    }
+
+    /// From now on only one in so many connections is cut, whatever is cut.
+    #[allow(dead_code, reason = "the campaign cuts some off")]
+    pub(crate) fn cut_only_one_in(&self, count: u64) {
+        self.state.one_in.store(count, SeqCst);
     }
 
     /// Lets everything pass again. Connections of which something was swallowed end.
@@ -124,6 +136,10 @@ impl Ways {
 }
 
 impl State {
+    fn is_cut(&self, link: &Link, way: Way) -> bool {
+        self.cut.of(way).load(SeqCst) && link.number.is_multiple_of(self.one_in.load(SeqCst))
+    }
+
     fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
         self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,23 +168,24 @@ impl Link {
             Way::ToServer => (&self.client, &self.server),
             Way::FromServer => (&self.server, &self.client),
         };
-        let (cut, torn) = (state.cut.of(way), self.torn.of(way));
+        let torn = self.torn.of(way);
+        let is_cut = || state.is_cut(self, way);
         let mut bytes = [0; 16_384];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
-            torn.fetch_or(cut.load(SeqCst), SeqCst);
+            torn.fetch_or(is_cut(), SeqCst);
             if !torn.load(SeqCst) {
                 if to.write_all(&bytes[..count]).is_err() {
                     break;
                 }
-            } else if !cut.load(SeqCst) {
+            } else if !is_cut() {
                 // Healed just now, and the healer may not have seen the tear.
                 break;
             }
         }
         // The end of a connection does not pass a cut either: the other side is left to wonder until it is healed.
-        torn.fetch_or(cut.load(SeqCst), SeqCst);
-        if !cut.load(SeqCst) {
+        torn.fetch_or(is_cut(), SeqCst);
+        if !is_cut() {
             state.end_links(|link| ptr::eq(link, self));
         }
     }
@@ -184,7 +201,8 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else { continue };
         // Fails for one that has ended already, as its first read will.
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
-        let link = Arc::new(Link { client, server, torn: Ways::default() });
+        let number = state.accepted.fetch_add(1, SeqCst);
+        let link = Arc::new(Link { client, server, number, torn: Ways::default() });
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
             let (link, state) = (Arc::clone(&link), Arc::clone(state));

@@ -117,6 +117,26 @@ impl Sentinels {
         wait_until_in_sync(self.server(primary), self.server(replica));
     }
 
+    /// Waits until whom the sentinels take for the primary is, and the others follow it; and says who it is. On a busy
+    /// machine they may have chosen more than once.
+    #[allow(dead_code, reason = "the campaign goes on whoever leads")]
+    pub(crate) fn wait_until_one_leads(&self) -> usize {
+        eventually("one leads, and the others follow", || {
+            let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;
+            let said = |server: &Server, name| server.client().info_field("replication", name);
+            for (index, server) in self.servers.iter().enumerate() {
+                let leads = said(server, "role").as_deref() == Some("master");
+                let follows = said(server, "master_link_status").as_deref() == Some("up");
+                if leads != (index == primary) || follows == leads {
+                    return Err(format!(
+                        "{primary} is to lead, {index} leads: {leads}, follows: {follows}"
+                    ));
+                }
+            }
+            Ok(primary)
+        })
+    }
+
     /// Until then no sentinel would find others to agree with, or a replica to promote.
     fn wait_until_known(&self) {
         for sentinel in &self.sentinels {

@@ -1,4 +1,4 @@
-//! One test, two lengths: as long as every run can bear, or as long as it takes to be sure (`make soak`). And figures,
+//! One test, two lengths: as long as every run can bear, or as long as it takes to be sure (`make test-long`). And figures,
 //! which are printed together when all tests have run.
 
 use std::env;

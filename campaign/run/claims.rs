@@ -1,0 +1,92 @@
+//! What was seen to be wrong by somebody who knew in which order everything happened. The checker need not work
+//! that out; what remains is whether something was done to the server meanwhile that explains it.
+
+use crate::fight::now;
+use leasehold_campaign::Span;
+use std::sync::Mutex;
+
+/// What was done so long before is told too.
+const NEAR_MICROS: u64 = 100_000;
+
+/// What else may have been the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excuse {
+    /// Nothing.
+    None,
+    /// A server that could not do anything just then.
+    Stop,
+    /// That, or somebody who took every key away.
+    Freed,
+}
+
+pub(crate) struct Claim {
+    law: &'static str,
+    what: String,
+    span: Span,
+    excuse: Excuse,
+}
+
+/// Something that was done to the server.
+#[derive(Clone, Copy)]
+pub(crate) struct Disturbance {
+    pub(crate) span: Span,
+    pub(crate) stops: bool,
+    pub(crate) frees: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Claims {
+    all: Mutex<Vec<Claim>>,
+    /// Pauses of those who claim.
+    pauses: Mutex<Vec<Span>>,
+}
+
+impl Claims {
+    /// It happened since `from`.
+    pub(crate) fn add(&self, law: &'static str, excuse: Excuse, from: u64, what: String) {
+        let span = Span { from, to: now() };
+        self.all.lock().unwrap().push(Claim { law, what, span, excuse });
+    }
+
+    pub(crate) fn pause(&self, span: Span) {
+        self.pauses.lock().unwrap().push(span);
+    }
+
+    pub(crate) fn take_pauses(&self) -> Vec<Span> {
+        std::mem::take(&mut self.pauses.lock().unwrap())
+    }
+
+    /// Those that nothing explains, for people. After something that stops the server it takes so long until
+    /// everything is as it was.
+    pub(crate) fn take_unexcused(
+        &self,
+        all: &[Disturbance],
+        calm_micros: u64,
+        faults: &[(u64, String)],
+    ) -> Vec<String> {
+        let claims = std::mem::take(&mut *self.all.lock().unwrap());
+        let unexcused = claims.into_iter().filter(|claim| {
+            !all.iter().any(|one| {
+                let during = |calm: u64| {
+                    one.span.from <= claim.span.to && one.span.to + calm >= claim.span.from
+                };
+                match claim.excuse {
+                    Excuse::None => false,
+                    Excuse::Stop => one.stops && during(calm_micros),
+                    Excuse::Freed => one.stops && during(calm_micros) || one.frees && during(0),
+                }
+            })
+        });
+        let shown = |claim: Claim| {
+            let lasted = (claim.span.to - claim.span.from) / 1_000;
+            let mut text = format!("{}: {} (seen within {lasted} ms)", claim.law, claim.what);
+            let near = |at: &u64| *at + NEAR_MICROS >= claim.span.from && *at <= claim.span.to;
+            for (at, fault) in faults.iter().filter(|(at, _)| near(at)) {
+                let since = at.cast_signed() - claim.span.from.cast_signed();
+                text.push_str(&format!("\n  ! {:>10.3} ms  {fault}", since as f64 / 1_000.0));
+            }
+            text
+        };
+        unexcused.map(shown).collect()
+    }
+}

@@ -1,0 +1,296 @@
+//! One scenario: clients, somebody who watches the queues, and faults beside them; in rounds, each of which is
+//! judged.
+
+use crate::claims::{Claims, Disturbance};
+use crate::support::Seed;
+use crate::{clients, tellers, waiters};
+use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
+use std::collections::HashMap;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant, UNIX_EPOCH};
+
+const CLIENTS: usize = 24;
+
+/// So that a round fits into memory, whatever the server.
+const ROUND: Duration = Duration::from_secs(20);
+
+/// What is easily found is found soon.
+const FIRST_ROUND: Duration = Duration::from_secs(5);
+
+/// How long a free lock may have a waiter on a machine on which much else is done.
+const IDLE_MICROS: u64 = 1_000_000;
+
+/// The wall clock, in microseconds, by which servers end leases.
+pub(crate) fn now() -> u64 {
+    UNIX_EPOCH.elapsed().unwrap().as_micros().try_into().unwrap()
+}
+
+/// What all clients share.
+pub(crate) struct Field {
+    /// Where they connect to.
+    pub(crate) port: AtomicU16,
+    /// The number of that server.
+    pub(crate) server: AtomicU8,
+    /// Whether they go where servers send them, as clients of a cluster do: then any node will do to begin with.
+    pub(crate) roams: AtomicBool,
+    pub(crate) over: AtomicBool,
+    pub(crate) locks: u32,
+    /// What the keys of all locks begin with.
+    pub(crate) prefix: String,
+    pub(crate) next_owner: AtomicU32,
+    pub(crate) claims: Claims,
+}
+
+/// How closely it is looked at.
+pub(crate) struct Closely {
+    /// How many converse with the server in an order that is certain.
+    pub(crate) tellers: u32,
+    /// How long after something that stops the server everything is as it was.
+    pub(crate) calm_micros: u64,
+}
+
+impl Field {
+    /// Whether this connection goes where clients are to go now.
+    pub(crate) fn is_at(&self, stream: &TcpStream) -> bool {
+        self.roams.load(SeqCst)
+            || stream.peer_addr().is_ok_and(|peer| peer.port() == self.port.load(SeqCst))
+    }
+}
+
+/// What was done to the servers, and what it excuses.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) log: Vec<(u64, String)>,
+    pub(crate) loss: Vec<Span>,
+    pub(crate) standstill: Vec<Span>,
+    pub(crate) forgotten: Vec<Span>,
+    deletes: Vec<Record>,
+    disturbances: Vec<Disturbance>,
+}
+
+/// What came of it.
+#[derive(Default)]
+pub(crate) struct Fought {
+    pub(crate) operations: u64,
+    pub(crate) grants: u64,
+    pub(crate) waited: u64,
+    pub(crate) faults: u64,
+    pub(crate) micros: u128,
+    /// For people.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Fought {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.grants += other.grants;
+        self.waited += other.waited;
+        self.faults += other.faults;
+        self.micros += other.micros;
+        self.wrong.extend(other.wrong);
+    }
+}
+
+impl Faults {
+    /// Does something, and notes when.
+    pub(crate) fn note<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> (T, Span) {
+        let from = now();
+        self.log.push((from, what.to_owned()));
+        let done = does();
+        (done, Span { from, to: now() })
+    }
+
+    /// The same where data may be lost; what was answered shortly before too.
+    pub(crate) fn lossy<T>(&mut self, what: &str, before: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.lost(span, before);
+        done
+    }
+
+    /// What it turned out to be.
+    pub(crate) fn lost(&mut self, span: Span, before: Duration) {
+        let before = u64::try_from(before.as_micros()).unwrap();
+        self.loss.push(Span { from: span.from - before, to: span.to });
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: true });
+    }
+
+    /// Somebody may have heard nothing then, although the server did all that it was asked to.
+    pub(crate) fn unheard(&mut self, span: Span) {
+        self.disturbances.push(Disturbance { span, stops: true, frees: false });
+    }
+
+    /// The same where nothing is lost, but nothing granted either.
+    pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.stood_still(span);
+        done
+    }
+
+    /// The same where data is lost, but nobody is granted anything before what was lost is over, which takes so long.
+    pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.forgotten.push(span);
+        let rest = u64::try_from(rest.as_micros()).unwrap();
+        self.stood_still(Span { to: span.to + rest, ..span });
+        done
+    }
+
+    fn stood_still(&mut self, span: Span) {
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: false });
+    }
+
+    /// The same where the key of a lock, or of every lock, is taken away, at the latest so long afterwards.
+    pub(crate) fn frees<T>(
+        &mut self,
+        what: &str,
+        lock: Option<u32>,
+        within: Duration,
+        does: impl FnOnce() -> T,
+    ) -> T {
+        let (done, span) = self.note(what, does);
+        self.deletes.push(Record {
+            asked: span.from,
+            told: span.to + u64::try_from(within.as_micros()).unwrap(),
+            fence: 0,
+            ttl: 0,
+            owner: u32::MAX,
+            lock: lock.unwrap_or(EVERY_LOCK),
+            op: Op::Delete,
+            outcome: Outcome::Ok,
+            server: 0,
+        });
+        if lock.is_none() {
+            self.disturbances.push(Disturbance { span, stops: false, frees: true });
+        }
+        done
+    }
+}
+
+/// It takes a moment until everything is as it was.
+fn after(span: Span) -> Span {
+    Span { from: span.from.saturating_sub(IDLE_MICROS), to: span.to + IDLE_MICROS }
+}
+
+/// Fights for so long. `fault` makes one fault, of its own choice, and is called again and again.
+pub(crate) fn fight(
+    place: (u16, u32, &str),
+    rules: &Rules,
+    seed: u64,
+    length: Duration,
+    fault: impl FnMut(&mut Faults, &mut Seed, &Field),
+) -> Fought {
+    let closely = Closely { tellers: 0, calm_micros: IDLE_MICROS };
+    fight_closely(place, rules, &closely, (seed, length), fault)
+}
+
+/// The same, with tellers among the clients.
+pub(crate) fn fight_closely(
+    (port, locks, prefix): (u16, u32, &str),
+    rules: &Rules,
+    closely: &Closely,
+    (seed, length): (u64, Duration),
+    mut fault: impl FnMut(&mut Faults, &mut Seed, &Field),
+) -> Fought {
+    let mut seed = Seed::of(seed);
+    let mut fought = Fought::default();
+    let mut before = HashMap::new();
+    let field = Field {
+        port: port.into(),
+        server: AtomicU8::new(0),
+        roams: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+        locks,
+        prefix: prefix.to_owned(),
+        next_owner: AtomicU32::new(1),
+        claims: Claims::default(),
+    };
+    let begin = Instant::now();
+    let mut sofar = Duration::ZERO;
+    while sofar < length && fought.wrong.is_empty() {
+        let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
+        let round = (length - sofar).min(usual);
+        let (records, faults) = one_round(&field, closely, &mut seed, round, &mut fault);
+        sofar = begin.elapsed();
+        fought.micros += round.as_micros();
+        fought.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
+        fought.faults += faults.log.len() as u64;
+        let rules = Rules {
+            loss: faults.loss,
+            standstill: faults.standstill,
+            forgotten: faults.forgotten,
+            idle_micros: IDLE_MICROS,
+            ..rules.clone()
+        };
+        let history = History { records, before };
+        let verdict = history.check(&rules);
+        fought.grants += verdict.grants;
+        fought.waited += verdict.waited;
+        let explain = |(index, one)| match index {
+            // Each looks through the whole history.
+            0..3 => history.explain(one, &faults.log),
+            _ => String::new(),
+        };
+        fought.wrong.extend(verdict.violations.iter().enumerate().map(explain));
+        before = history.highest();
+        fought.wrong.extend(field.claims.take_unexcused(
+            &faults.disturbances,
+            closely.calm_micros,
+            &faults.log,
+        ));
+    }
+    if fought.grants == 0 || fought.waited == 0 || fought.faults == 0 {
+        fought.wrong.push("hardly anything happened: that shows nothing".to_owned());
+    }
+    fought
+}
+
+fn one_round(
+    field: &Field,
+    closely: &Closely,
+    seed: &mut Seed,
+    length: Duration,
+    fault: &mut impl FnMut(&mut Faults, &mut Seed, &Field),
+) -> (Vec<Record>, Faults) {
+    let mut faults = Faults::default();
+    let mut records = Vec::new();
+    field.over.store(false, SeqCst);
+    thread::scope(|scope| {
+        let end = Calm(&field.over);
+        let mut clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let seed = seed.fork();
+                scope.spawn(move || clients::work(field, seed))
+            })
+            .collect();
+        let watcher = seed.fork();
+        clients.push(scope.spawn(move || waiters::watch(field, watcher)));
+        for name in 0..closely.tellers {
+            let seed = seed.fork();
+            scope.spawn(move || tellers::tell(field, seed, name));
+        }
+        let begin = Instant::now();
+        while begin.elapsed() < length {
+            fault(&mut faults, seed, field);
+        }
+        drop(end);
+        for client in clients {
+            records.append(&mut client.join().unwrap());
+        }
+    });
+    records.append(&mut faults.deletes);
+    field.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
+    (records, faults)
+}
+
+/// Ends the round also if a fault cannot be made: otherwise nobody would hear of that.
+struct Calm<'f>(&'f AtomicBool);
+
+impl Drop for Calm<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}

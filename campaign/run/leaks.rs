@@ -1,0 +1,254 @@
+//! Nothing is left behind: not by names that were locks once, not by those who waited.
+//!
+//! A round is a hundred thousand locks granted and released, of ten million names in turn, and two thousand who wait
+//! and go, in one of four ways. A thousand rounds are a hundred million and two million.
+
+use crate::fight::Fought;
+use crate::support::crowd::Crowd;
+use crate::support::{Client, Seed, Server, bulk_text, eventually, is_older_than};
+use redis::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// As many names as would show: a tenth of a byte left behind by each would be more than a part in ten.
+const NAMES: usize = 10_000_000;
+const PAIRS_OF_A_ROUND: usize = 100_000;
+const WAITERS: usize = 2_000;
+
+/// What waiting took, servers give back by and by: of so many it takes them longer than a short run lasts.
+const FEWER_WAITERS: usize = 100;
+const SHORT: Duration = Duration::from_secs(60);
+
+/// A hundred million locks, and two million waiters: more would show no more.
+const MOST_ROUNDS: usize = 1_000;
+
+/// Locks in one write.
+const BATCH: usize = 1_000;
+
+/// How those who wait go.
+const WAYS: [&str; 4] = ["leave", "lose patience", "are granted the lock", "are unblocked"];
+
+/// What has to be 0 when nobody holds a lock or waits for one.
+const GAUGES: [&str; 4] = ["waiters", "longest_wait_us", "held", "fence_ahead_us"];
+
+pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+    let mut seed = Seed::of(seed);
+    let at_once = if length < SHORT { FEWER_WAITERS } else { WAITERS };
+    let server = Server::builder().tcp().config("maxclients", "3000");
+    // What was slow is remembered, up to a point, and on a machine that is busy anything may be.
+    let server = server.config("slowlog-log-slower-than", "-1").start();
+    let mut fought = Fought::default();
+    // Whatever the first use of something costs for good.
+    let mut names = Names::of(server.port());
+    names.lock_and_release(PAIRS_OF_A_ROUND / 2);
+    drop(names);
+    for way in WAYS {
+        wait_and_go(&server, at_once, way);
+    }
+    let before = settled(&server, 0);
+    let begin = Instant::now();
+    let mut rounds = 0_usize;
+    while begin.elapsed() < length && rounds < MOST_ROUNDS {
+        let mut names = Names::of(server.port());
+        names.next = rounds * PAIRS_OF_A_ROUND % NAMES;
+        names.lock_and_release(PAIRS_OF_A_ROUND);
+        drop(names);
+        wait_and_go(&server, at_once, WAYS[seed.below(WAYS.len())]);
+        rounds += 1;
+    }
+    fought.micros = begin.elapsed().as_micros();
+    let (pairs, waiters) = (rounds * PAIRS_OF_A_ROUND, rounds * at_once);
+    fought.operations = (2 * pairs + waiters) as u64;
+    fought.grants = pairs as u64;
+    fought.waited = waiters as u64;
+    // Each is the sudden end of all who wait.
+    fought.faults = rounds as u64;
+    let most = before + before / 100;
+    let after = settled(&server, most);
+    let names = pairs.min(NAMES);
+    let said = format!(
+        "{pairs} locks granted and released, of {names} names, {waiters} waiters came and went: {before} bytes used \
+         before, {after} after"
+    );
+    println!("leaks: {said}");
+    if after > most {
+        fought.wrong.push(format!("L6: {said}"));
+    }
+    fought.wrong.extend(not_at_rest(&mut server.client()));
+    fought
+}
+
+/// The memory used when nobody is connected but who asks, at its least. Servers keep what waiting took, and give it back
+/// by and by: that is over when it has been the same for two seconds, or is `enough`.
+fn settled(server: &Server, enough: u64) -> u64 {
+    let mut client = server.client();
+    eventually("everybody else has gone", || {
+        match client.info_field("clients", "connected_clients").as_deref() {
+            Some("1") => Ok(()),
+            other => Err(other.map(str::to_owned)),
+        }
+    });
+    let (mut least, mut since) = (u64::MAX, Instant::now());
+    while least > enough && since.elapsed() < Duration::from_secs(2) {
+        let used = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        if used < least {
+            (least, since) = (used, Instant::now());
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    least
+}
+
+/// What INFO still counts although all is over.
+fn not_at_rest(client: &mut Client) -> Vec<String> {
+    let mut wrong = Vec::new();
+    // Ahead of the clock by the margin, since the start; all others at once.
+    let end = Instant::now() + Duration::from_secs(10);
+    for gauge in GAUGES {
+        while client.counter(gauge) != 0 && Instant::now() < end {
+            thread::sleep(Duration::from_millis(20));
+        }
+        match client.counter(gauge) {
+            0 => {}
+            seen => wrong.push(format!("L6: leasehold_{gauge} is {seen} when all is over")),
+        }
+    }
+    let blocked = client.info_field("clients", "blocked_clients").unwrap();
+    let keys = client.cmd("DBSIZE");
+    if blocked != "0" || keys != Value::Int(0) {
+        wrong.push(format!("L6: {blocked} clients still wait, {keys:?} keys are left"));
+    }
+    wrong
+}
+
+/// Locks and releases one name after the other, as fast as the server can: only the digits of the names change from one
+/// write to the next, and all replies are as long as each other.
+struct Names {
+    stream: TcpStream,
+    bytes: Vec<u8>,
+    /// Where in `bytes` the digits of names are.
+    digits: Vec<usize>,
+    next: usize,
+}
+
+const DIGITS: usize = 8;
+const REPLY: usize = ":1795233601234567\r\n:1\r\n".len();
+
+impl Names {
+    fn of(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let (mut bytes, mut digits) = (Vec::new(), Vec::new());
+        for _ in 0..BATCH {
+            let commands: [(&str, &str); 2] = [
+                ("*4\r\n$12\r\nLOCK.ACQUIRE\r\n$9\r\nn", "\r\n$1\r\no\r\n$5\r\n10000\r\n"),
+                ("*3\r\n$12\r\nLOCK.RELEASE\r\n$9\r\nn", "\r\n$1\r\no\r\n"),
+            ];
+            for (before, after) in commands {
+                bytes.extend(before.as_bytes());
+                digits.push(bytes.len());
+                bytes.extend([b'0'; DIGITS]);
+                bytes.extend(after.as_bytes());
+            }
+        }
+        Self { stream, bytes, digits, next: 0 }
+    }
+
+    fn lock_and_release(&mut self, count: usize) {
+        let mut replies = vec![0; BATCH * REPLY];
+        // One batch is always under way while the replies to the one before are read.
+        for batch in 0..=count / BATCH {
+            if batch < count / BATCH {
+                self.write();
+            }
+            if batch > 0 {
+                self.stream.read_exact(&mut replies).unwrap();
+                for reply in replies.chunks(REPLY) {
+                    let is_right = reply.starts_with(b":1") && reply.ends_with(b"\r\n:1\r\n");
+                    assert!(is_right, "{}", reply.escape_ascii());
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        for (index, at) in self.digits.iter().enumerate() {
+            let mut name = self.next + index / 2;
+            for digit in self.bytes[*at..*at + DIGITS].iter_mut().rev() {
+                *digit = b'0' + u8::try_from(name % 10).unwrap();
+                name /= 10;
+            }
+        }
+        self.next += BATCH;
+        self.stream.write_all(&self.bytes).unwrap();
+    }
+}
+
+fn wait_and_go(server: &Server, count: usize, way: &str) {
+    let mut client = server.client();
+    client.grant("wanted", "holder", 60_000);
+    let patience = if way == "lose patience" { 100 } else { 0 };
+    let mut crowd = Crowd::of(server, count);
+    for member in 0..count {
+        crowd.send(member, format!("LOCK.ACQUIRE wanted w{member} 60000 BLOCK {patience}"));
+    }
+    if patience == 0 {
+        wait_until(&mut client, count);
+    }
+    match way {
+        "are granted the lock" => {
+            assert!(client.release("wanted", "holder"));
+            let mut released = 0;
+            while released < count {
+                for (member, reply) in crowd.receive() {
+                    match reply {
+                        Some(Value::Int(1)) => released += 1,
+                        Some(Value::Int(_)) => {
+                            crowd.send(member, format!("LOCK.RELEASE wanted w{member}"));
+                        }
+                        other => panic!("{other:?}"),
+                    }
+                }
+            }
+        }
+        // Older servers unblock nobody who waits for a module.
+        "are unblocked" if is_older_than((7, 4)) => {
+            client.cmd("CLIENT KILL TYPE normal SKIPME yes");
+            assert_eq!(crowd.until_all_left(), []);
+        }
+        "are unblocked" => {
+            let list = bulk_text(&client.cmd("CLIENT LIST TYPE normal"));
+            let waiting = list.lines().filter(|line| line.contains(" flags=b"));
+            let unblock = waiting.filter_map(|line| line.split(' ').next()?.strip_prefix("id="));
+            let unblock: Vec<_> = unblock.map(|id| format!("CLIENT UNBLOCK {id}")).collect();
+            let unblock: Vec<_> = unblock.iter().map(|command| &**command).collect();
+            let unblocked = client.pipeline(&unblock);
+            assert!(
+                unblocked.iter().all(|reply| *reply == Value::Int(1)),
+                "{:?}",
+                unblocked.first()
+            );
+            told_nothing(&mut crowd);
+        }
+        "lose patience" => told_nothing(&mut crowd),
+        _ => {}
+    }
+    drop(crowd);
+    wait_until(&mut client, 0);
+    client.release("wanted", "holder");
+}
+
+fn told_nothing(crowd: &mut Crowd) {
+    let replies = crowd.one_reply_each();
+    assert!(replies.iter().all(|reply| *reply == Some(Value::Nil)), "{:?}", replies.first());
+}
+
+fn wait_until(client: &mut Client, count: usize) {
+    eventually(&format!("{count} wait"), || match client.counter("waiters") {
+        waiting if waiting == count as u64 => Ok(()),
+        waiting => Err(waiting),
+    });
+}

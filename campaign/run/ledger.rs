@@ -1,0 +1,52 @@
+//! A line for each run of a scenario, so that what is claimed can be added up by anyone.
+
+use crate::fight::Fought;
+use crate::support::Server;
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::process::Command;
+
+const HEAD: &str = "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\n";
+
+pub(crate) fn add(file: &str, scenario: &str, seed: u64, fought: &Fought) {
+    // Relative to where it was called from, which cargo leaves for the folder of the package.
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let file = format!("{root}/{file}");
+    let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
+    let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
+    let line = format!(
+        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\n",
+        said(Command::new("date").args(["-u", "+%Y-%m-%d"])),
+        commit(),
+        server(),
+        fought.operations,
+        fought.faults,
+        fought.wrong.len(),
+    );
+    let head = if is_new { HEAD } else { "" };
+    open.write_all(format!("{head}{line}").as_bytes()).unwrap();
+}
+
+/// What the ledger itself has become since is no change.
+fn commit() -> String {
+    let commit = said(Command::new("git").args(["rev-parse", "--short=10", "HEAD"]));
+    let changes = ["status", "--porcelain", "--", ":/", ":(top,exclude)docs/soak-ledger.tsv"];
+    let is_clean = said(Command::new("git").args(changes)).is_empty();
+    if is_clean { commit } else { format!("{commit}-dirty") }
+}
+
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+/// `valkey 9.1.0`, as the server says itself.
+fn server() -> String {
+    let server = Server::builder().without_module().start();
+    let mut client = server.client();
+    let mut field = |name| client.info_field("server", name);
+    match field("valkey_version") {
+        Some(version) => format!("valkey {version}"),
+        None => format!("redis {}", field("redis_version").unwrap()),
+    }
+}

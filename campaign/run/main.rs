@@ -1,0 +1,132 @@
+//! The campaign: clients and faults against real servers, everything recorded, and the record judged.
+//!
+//! ```text
+//!   cargo test -p leasehold-campaign --test campaign                              every scenario for some seconds
+//!   cargo test -p leasehold-campaign --test campaign -- --scenario alone --seconds 60 --seed 7
+//!   make soak HOURS=8                                                             and a line for each in the ledger
+//! ```
+//!
+//! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other tests. It ends with 0
+//! if no promise was broken, with 1 if one was, and with 2 if it was asked for what it does not know.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::undocumented_unsafe_blocks,
+    reason = "a test stops at the first surprise"
+)]
+
+mod claims;
+mod clients;
+mod fight;
+mod leaks;
+mod ledger;
+mod roaming;
+mod scenarios;
+#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
+#[path = "../../tests/support/mod.rs"]
+mod support;
+mod tellers;
+mod waiters;
+mod wire;
+
+use fight::Fought;
+use std::env;
+use std::panic;
+use std::process::exit;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What every run has time for.
+const USUAL_SECONDS: u64 = 4;
+
+struct Options {
+    scenario: Option<String>,
+    seconds: u64,
+    seed: Option<u64>,
+    ledger: Option<String>,
+}
+
+fn main() {
+    if env::args().any(|word| word == "--list") {
+        scenarios::ALL.iter().for_each(|scenario| println!("{}", scenario.name));
+        return;
+    }
+    let options = match options(env::args().skip(1)) {
+        Ok(options) => options,
+        Err(what) => {
+            eprintln!(
+                "{what}; known: --scenario NAME --seconds N --seed N --ledger FILE, and --list"
+            );
+            exit(2);
+        }
+    };
+    let chosen = |scenario: &&scenarios::Scenario| {
+        options.scenario.as_ref().is_none_or(|name| name == scenario.name)
+    };
+    let all: Vec<_> = scenarios::ALL.iter().filter(chosen).collect();
+    if all.is_empty() {
+        let names: Vec<_> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
+        eprintln!("no such scenario; there are {}", names.join(", "));
+        exit(2);
+    }
+    let mut broken = 0;
+    for scenario in all {
+        broken += u64::from(!holds(scenario, &options));
+    }
+    exit(i32::from(broken > 0));
+}
+
+fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options { scenario: None, seconds: USUAL_SECONDS, seed: None, ledger: None };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
+        match &*word {
+            "--scenario" => options.scenario = Some(value()?),
+            "--seconds" => options.seconds = number(value()?)?,
+            "--seed" => options.seed = Some(number(value()?)?),
+            "--ledger" => options.ledger = Some(value()?),
+            // What cargo gives to every program of tests.
+            "--nocapture" | "--quiet" | "-q" => {}
+            other => return Err(format!("{other} is not known")),
+        }
+    }
+    Ok(options)
+}
+
+/// Runs a scenario and says what came of it.
+fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
+    let seed = options.seed.unwrap_or_else(fresh_seed);
+    println!("{}: seed={seed}", scenario.name);
+    let length = Duration::from_secs(options.seconds);
+    // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
+    let fought = panic::catch_unwind(|| (scenario.run)(seed, length)).unwrap_or_else(|_| Fought {
+        wrong: vec!["the scenario could not go on: see above".to_owned()],
+        ..Fought::default()
+    });
+    let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
+    let seconds = (*micros as f64 / 1e6).max(0.001);
+    println!(
+        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {faults} faults ({:.0}/min), {} violations",
+        scenario.name,
+        *operations as f64 / seconds,
+        *faults as f64 * 60.0 / seconds,
+        wrong.len(),
+    );
+    for one in wrong.iter().take(3) {
+        println!("seed={seed} {one}");
+    }
+    if let Some(file) = &options.ledger {
+        ledger::add(file, scenario.name, seed, &fought);
+    }
+    wrong.is_empty()
+}
+
+fn fresh_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::from(since.subsec_nanos()) ^ since.as_secs()
+}

@@ -1,0 +1,74 @@
+//! The scenarios: a setup each, what is done to it, and what it promises all the same.
+//!
+//! | scenario      | what is done                                                 | promised          |
+//! |---------------|--------------------------------------------------------------|-------------------|
+//! | `alone`       | keys deleted and moved, clients killed, unblocked and forbidden things, writes paused, files written | all |
+//! | `links`       | clients that are cut off, also one way, or slow              | all               |
+//! | `restarts`    | `kill -9`; every write is forced to disk                     | all               |
+//! | `losing`      | `kill -9`; nothing is kept, or the last second is lost       | all but L1; L2    |
+//! | `quarantine`  | `kill -9`; nothing is kept, nothing granted until it is over | all; holders may lose theirs |
+//! | `replica`     | links cut, primaries killed, replicas promoted               | L2; L1 in between |
+//! | `sentinel`    | primaries killed or frozen; sentinels choose another         | L2; L1 in between |
+//! | `cluster`     | a slot that goes to and fro, by hand and at once, or nearly  | all               |
+//! | `failover`    | nodes that hand over, hang, or die                           | all if in agreement; else L2; L1 in between |
+//! | `clock`       | the server's clock is set, by up to an hour either way       | all; leases by that clock |
+//! | `memory`      | no memory, and each policy of what to evict                  | L2; all without eviction |
+//! | `disk`        | a disk that is full for a while                              | all, unless killed |
+//! | `disk-always` | the same, and a server that therefore ends                   | all               |
+//! | `mirror`      | databases flushed and swapped; a slow link to a replica      | all; both hold the same |
+//! | `behind`      | starts without data and promotions, on a clock behind        | L2                |
+//! | `slots`       | a slot that goes to a node whose clock is behind             | L1, L2            |
+//! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
+//! | `step`        | a clock that is set back while a transaction is open         | L5                |
+//! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
+
+mod agreeing;
+mod alone;
+mod apart;
+mod beside;
+mod failing;
+mod failover;
+mod guarded;
+mod links;
+mod quarantine;
+mod several;
+mod short;
+mod strangers;
+
+use crate::fight::Fought;
+use crate::leaks;
+use leasehold_campaign::Rules;
+use std::time::Duration;
+
+/// Nothing is lost. One millisecond of the deadline still belongs to the lease; the rest is the server's own
+/// slowness to look.
+fn lossless() -> Rules {
+    Rules { late_millis: 3, ..Rules::default() }
+}
+
+pub(crate) struct Scenario {
+    pub(crate) name: &'static str,
+    pub(crate) run: fn(u64, Duration) -> Fought,
+}
+
+pub(crate) const ALL: [Scenario; 19] = [
+    Scenario { name: "alone", run: alone::run },
+    Scenario { name: "links", run: links::links },
+    Scenario { name: "restarts", run: failing::restarts },
+    Scenario { name: "losing", run: failing::losing },
+    Scenario { name: "quarantine", run: quarantine::quarantine },
+    Scenario { name: "replica", run: failing::replica },
+    Scenario { name: "sentinel", run: several::sentinel },
+    Scenario { name: "cluster", run: several::cluster },
+    Scenario { name: "failover", run: failover::failover },
+    Scenario { name: "clock", run: short::clock },
+    Scenario { name: "memory", run: short::memory },
+    Scenario { name: "disk", run: short::disk },
+    Scenario { name: "disk-always", run: short::disk_always },
+    Scenario { name: "mirror", run: agreeing::mirror },
+    Scenario { name: "behind", run: apart::behind },
+    Scenario { name: "slots", run: apart::slots },
+    Scenario { name: "eviction", run: guarded::eviction },
+    Scenario { name: "step", run: guarded::step },
+    Scenario { name: "leaks", run: leaks::run },
+];

@@ -1,0 +1,93 @@
+//! A primary and its replica: when all is quiet, what they hold is the same, to the millisecond.
+
+use super::lossless;
+use crate::fight::{Closely, Fought, fight_closely};
+use crate::support::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Leases of those who were asked last end by then.
+const QUIET: Duration = Duration::from_secs(4);
+
+const LONG: u64 = 600_000;
+
+pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
+    let mut seed = Seed::of(seed);
+    let primary = Server::builder().aof().tcp().start();
+    let link = Proxy::to(primary.port());
+    link.slow(Duration::from_millis(3));
+    let replica = Server::builder().tcp().replica_through(link.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    let mut client = primary.client();
+    let closely = Closely { tellers: 1, calm_micros: 250_000 };
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        let place = (primary.port(), 10, "l");
+        let round = (seed.next(), Duration::from_millis(700));
+        let of_round = fight_closely(place, &lossless(), &closely, round, |faults, seed, _| {
+            thread::sleep(Duration::from_millis(seed.below(100) as u64));
+            // What is swapped away does not come back.
+            let swap = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
+            if seed.below(2) == 0 {
+                faults.frees("FLUSHALL", None, Duration::ZERO, || drop(client.cmd("FLUSHALL")));
+            } else {
+                faults.frees("SWAPDB", None, Duration::ZERO, || drop(client.transaction(&swap)));
+            }
+        });
+        fought.add(of_round);
+        last_words(&primary, &mut client, &mut seed);
+        wait_until_in_sync(&primary, &replica);
+        fought.wrong.extend(differ(&primary, &replica));
+    }
+    fought
+}
+
+/// Something of everything that changes a lock, in a quiet moment; and some of it lasts.
+fn last_words(primary: &Server, client: &mut Client, seed: &mut Seed) {
+    let mut waiters = Vec::new();
+    for number in 0..8 {
+        let lock = format!("last{number}");
+        client.grant(&lock, "m", LONG);
+        match seed.below(5) {
+            0 => assert!(client.release(&lock, "m")),
+            1 => assert!(client.extend(&lock, "m", 2 * LONG)),
+            2 => assert!(client.acquire(&lock, "m", 3 * LONG).is_some()),
+            3 => {}
+            _ => {
+                let request = format!("LOCK.ACQUIRE {lock} w {LONG} BLOCK 0");
+                waiters.push(Waiter::sends(primary, &request));
+            }
+        }
+    }
+    match seed.below(3) {
+        0 => drop(client.cmd("FLUSHALL")),
+        1 => drop(client.cmd("SWAPDB 0 1")),
+        _ => (0..8).for_each(|number| {
+            client.release(format!("last{number}"), "m");
+        }),
+    }
+    for waiter in &mut waiters {
+        waiter.fence();
+    }
+    client.grant("held", "m", LONG);
+    client.grant("free", "m", LONG);
+    client.release("free", "m");
+}
+
+/// Whether they still do when what is about to end has ended.
+fn differ(primary: &Server, replica: &Server) -> Option<String> {
+    let end = Instant::now() + QUIET;
+    loop {
+        let (here, there) = (Snapshot::of(primary), Snapshot::of(replica));
+        if here == there {
+            // For the next round.
+            primary.cmd("FLUSHALL");
+            return None;
+        }
+        if Instant::now() > end {
+            return Some(format!("L7: the primary holds {here:?}\n and its replica {there:?}"));
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}

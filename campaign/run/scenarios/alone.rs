@@ -1,0 +1,86 @@
+//! One server that does not die, and everything that its clients and its operator can do to it.
+
+use super::lossless;
+use crate::fight::{Closely, Faults, Fought, fight_closely};
+use crate::support::{Client, Seed, Server, eventually};
+use std::thread;
+use std::time::Duration;
+
+pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+    let mut of_locks = Seed::of(seed);
+    let locks = *of_locks.pick(&[1, 10, 30, 100]);
+    let server = Server::builder().tcp().start();
+    let mut client = server.client();
+    // Whether a pause is over, some servers look `hz` times a second.
+    let closely = Closely { tellers: 3, calm_micros: 250_000 };
+    let place = (server.port(), locks, "l");
+    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+        thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
+        let lock = seed.below(locks as usize) as u32;
+        let now = Duration::ZERO;
+        match seed.below(56) {
+            0 => drop(faults.frees("FLUSHALL", None, now, || client.cmd("FLUSHALL"))),
+            1 => drop(faults.frees("FLUSHALL ASYNC", None, now, || client.cmd("FLUSHALL ASYNC"))),
+            2 => {
+                let all = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
+                drop(faults.frees("SWAPDB", None, now, || client.transaction(&all)));
+            }
+            3 => {
+                faults.still("CLIENT KILL of everybody", || {
+                    client.cmd("CLIENT KILL TYPE normal SKIPME yes");
+                });
+            }
+            4 => stop(faults, seed, &mut client),
+            5 => drop(faults.note("BGSAVE", || client.cmd("BGSAVE"))),
+            6 => drop(faults.note("BGREWRITEAOF", || client.cmd("BGREWRITEAOF"))),
+            7 => {
+                let hz = *seed.pick(&[10, 100, 500]);
+                faults.note("CONFIG SET hz", || client.cmd(format!("CONFIG SET hz {hz}")));
+            }
+            8..16 => super::strangers::act(faults, seed, &mut client, lock),
+            _ => {
+                let ways = [
+                    format!("DEL l{lock}"),
+                    format!("UNLINK l{lock}"),
+                    format!("PEXPIRE l{lock} -1"),
+                    format!("GETDEL l{lock}"),
+                    format!("RENAME l{lock} elsewhere"),
+                    format!("SET l{lock} stranger PX 5"),
+                    format!("EVAL return(redis.call('DEL',KEYS[1])) 1 l{lock}"),
+                ];
+                let way = &ways[seed.below(ways.len())];
+                faults.frees(way, Some(lock), now, || client.cmd(&**way));
+            }
+        }
+    })
+}
+
+/// What keeps the server from doing anything for a while. Seldom: nothing that it does not do then can be held
+/// against it.
+fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
+    match seed.below(3) {
+        0 => {
+            let millis = 5 + seed.below(80);
+            faults.still("CLIENT PAUSE", || {
+                client.cmd(format!("CLIENT PAUSE {millis} WRITE"));
+                thread::sleep(Duration::from_millis(millis as u64 + 5));
+            });
+        }
+        1 => {
+            // A BGSAVE that ends just then would put its older file where the server is about to load its own from.
+            eventually("no file is being saved", || {
+                match client.info_field("persistence", "rdb_bgsave_in_progress").as_deref() {
+                    Some("0") => Ok(()),
+                    other => Err(other.map(str::to_owned)),
+                }
+            });
+            faults.still("DEBUG RELOAD", || drop(client.cmd("DEBUG RELOAD")));
+        }
+        _ => {
+            let value = *seed.pick(&["yes", "no"]);
+            faults.still("CONFIG SET appendonly", || {
+                client.cmd(format!("CONFIG SET appendonly {value}"));
+            });
+        }
+    }
+}

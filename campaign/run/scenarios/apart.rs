@@ -1,0 +1,157 @@
+//! Servers whose clocks are apart, by less than the margin: fences grow all the same.
+
+use crate::fight::Fought;
+use crate::support::{
+    Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, eventually, lacks,
+    misplaces_clients, wait_until_in_sync,
+};
+use redis::Value;
+use std::time::{Duration, Instant};
+
+const LONG: u64 = 60_000;
+
+/// Less than the margin, and more than a server takes to start.
+const APART: [u64; 3] = [2, 3, 4];
+
+fn seconds(seed: &mut Seed) -> Duration {
+    Duration::from_secs(*seed.pick(&APART))
+}
+
+/// The highest fence that anybody was told.
+struct Told<'f> {
+    highest: u64,
+    fought: &'f mut Fought,
+}
+
+impl Told<'_> {
+    fn grant(&mut self, client: &mut Client, lock: &str, when: &str) {
+        let fence = client.grant(lock, "m", LONG);
+        if fence <= self.highest {
+            let what = format!("L2: {fence} of {lock} came after {}, {when}", self.highest);
+            self.fought.wrong.push(what);
+        }
+        self.highest = self.highest.max(fence);
+        self.fought.grants += 1;
+        self.fought.operations += 2;
+        // What is held would keep its fence.
+        client.release(lock, "m");
+    }
+
+    fn grants(&mut self, client: &mut Client, lock: &str, when: &str) {
+        for _ in 0..3 {
+            self.grant(client, lock, when);
+        }
+    }
+}
+
+/// A start without data, and a promotion without the last grants, where the clock is behind.
+pub(crate) fn behind(seed: u64, length: Duration) -> Fought {
+    let mut seed = Seed::of(seed);
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        let told = Told { highest: 0, fought: &mut fought };
+        match seed.below(3) {
+            0 => started(told, &mut seed),
+            1 => promoted(told, &mut seed, true),
+            _ => promoted(told, &mut seed, false),
+        }
+        fought.faults += 1;
+    }
+    fought.micros = begin.elapsed().as_micros();
+    fought
+}
+
+fn started(mut told: Told<'_>, seed: &mut Seed) {
+    let mut clock = Clock::new();
+    // As one that has been up for longer than the margin.
+    let before = Server::builder().clock(&clock).module_args("fence-margin 0").start();
+    told.grants(&mut before.client(), "k", "before the end");
+    clock.step_back(seconds(seed));
+    drop(before);
+    let after = Server::builder().clock(&clock).start();
+    told.grants(&mut after.client(), "k", "after a start without data on a clock behind");
+}
+
+/// What it heard, and what it was told of fences that nobody was given, is all that a replica knows.
+fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
+    let mut behind = Clock::new();
+    if !misplaces_clients() {
+        behind.step_back(seconds(seed));
+    }
+    let primary = Server::builder().tcp().start();
+    let proxy = Proxy::to(primary.port());
+    let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
+    wait_until_in_sync(&primary, &replica);
+    let mut client = primary.client();
+    if hears {
+        told.grants(&mut client, "k", "before");
+        wait_until_in_sync(&primary, &replica);
+    } else if !misplaces_clients() {
+        let ahead = client.counter("fence_ahead_us");
+        eventually("the replica knows how far its primary is", || {
+            match replica.client().counter("fence_ahead_us") {
+                known if known > ahead => Ok(()),
+                known => Err((known, ahead)),
+            }
+        });
+    }
+    proxy.cut();
+    told.grants(&mut client, "k", "unheard");
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    told.grants(&mut replica.client(), "k", "after a promotion without the last grants");
+}
+
+/// A slot goes to a node whose clock is behind. Who waits where it was is sent away, and granted nothing.
+pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
+    let mut seed = Seed::of(seed);
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return fought;
+    }
+    let mut behind = Clock::new();
+    behind.step_back(seconds(&mut seed));
+    // As if they had been up for longer than the margin.
+    let cluster = Cluster::with(2, 0, |index, setup| {
+        let setup = setup.module_args("fence-margin 0");
+        if index == 1 { setup.clock(&behind) } else { setup }
+    });
+    for node in cluster.nodes() {
+        assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
+    }
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        let slot = cluster.slot_of(0);
+        let (key, free) = (slot.key("held"), slot.key("free"));
+        let step = SlotMove { slot: slot.number, from: 0, to: 1 };
+        let mut client = cluster.node(0).client();
+        let mut told = Told { highest: 0, fought: &mut fought };
+        let held = client.grant(&key, "m", LONG);
+        let mut waiter = Waiter::of(cluster.node(0), &key, "w");
+        told.grants(&mut client, &free, "where the slot was");
+        if seed.below(2) == 0 {
+            step.by_hand(&cluster);
+        } else {
+            without_a_word(step, &cluster);
+        }
+        told.grants(&mut cluster.node(1).client(), &free, "where the slot has gone");
+        if let Value::Int(fence) = waiter.reply() {
+            let what = format!(
+                "L1: {key} is held with {held} where it has gone, and {fence} was granted where it was"
+            );
+            fought.wrong.push(what);
+        }
+        fought.faults += 1;
+    }
+    fought.micros = begin.elapsed().as_micros();
+    fought
+}
+
+/// The one node takes it, and the other hears of that from it alone.
+fn without_a_word(step: SlotMove, cluster: &Cluster) {
+    step.import(cluster);
+    let us = &cluster.node(step.to).id;
+    let given = cluster.node(step.to).cmd(format!("CLUSTER SETSLOT {} NODE {us}", step.slot));
+    assert_eq!(given, Value::Okay);
+    cluster.wait_until_owned_by(step.slot, step.to);
+}

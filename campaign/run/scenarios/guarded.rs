@@ -1,0 +1,62 @@
+//! Locks that stay with their holder although the server lost them, or its clock was set.
+
+use crate::claims::Claims;
+use crate::fight::Fought;
+use crate::support::{Clock, Seed, Server};
+use crate::tellers::{Conversation, Teller, evicted, transaction_in_a_step};
+use std::time::{Duration, Instant};
+
+/// A lock that somebody waits for is not given away because the server evicted it.
+pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {
+    let policies = ["volatile-lru", "volatile-ttl", "volatile-random"];
+    let policy = *Seed::of(seed).pick(&policies);
+    let server = Server::builder().tcp().config("maxmemory-policy", policy).start();
+    converse(&server, seed, length, evicted)
+}
+
+/// A clock that is set back while a transaction is open, in which a lock is deleted.
+pub(crate) fn step(seed: u64, length: Duration) -> Fought {
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    let mut seed = Seed::of(seed);
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        let mut clock = Clock::new();
+        let server = Server::builder().tcp().clock(&clock).start();
+        let claims = Claims::default();
+        let mut back = || clock.step_back(Duration::from_secs(*seed.pick(&[30, 600, 3_600])));
+        if let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, Seed::of(1), 0) {
+            fought.grants += u64::from(transaction_in_a_step(&mut teller, &mut back).is_ok());
+        }
+        fought.faults += 1;
+        fought.operations += 4;
+        fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
+    }
+    fought.micros = begin.elapsed().as_micros();
+    fought
+}
+
+/// The same, again and again.
+fn converse(server: &Server, seed: u64, length: Duration, what: Conversation) -> Fought {
+    let mut seed = Seed::of(seed);
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    let mut name = 0;
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        let claims = Claims::default();
+        name += 1;
+        let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, seed.fork(), name) else {
+            continue;
+        };
+        while begin.elapsed() < length && teller.converse(what).is_ok() {
+            fought.faults += 1;
+            fought.operations += 10;
+            fought.grants += 2;
+        }
+        fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
+    }
+    fought.micros = begin.elapsed().as_micros();
+    if fought.grants == 0 {
+        fought.wrong.push("no conversation came to its end: that shows nothing".to_owned());
+    }
+    fought
+}

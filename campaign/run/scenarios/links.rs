@@ -1,0 +1,51 @@
+//! Clients whose links are cut, both ways or one, while others go on.
+
+use super::lossless;
+use crate::fight::{Fought, fight, now};
+use crate::support::{Proxy, Server, Way};
+use leasehold_campaign::Span;
+use std::thread;
+use std::time::Duration;
+
+/// The server does not know, and goes on: what it grants to somebody who never hears of it is held all the same, to the end
+/// of the lease, and the order of its queues stays. So nothing is excused but what the clients themselves cannot know.
+pub(crate) fn links(seed: u64, length: Duration) -> Fought {
+    let server = Server::builder().tcp().start();
+    let link = Proxy::to(server.port());
+    let rules = lossless();
+    fight((link.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+        let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
+        thread::sleep(moment(100));
+        // Longer than clients have patience, now and then.
+        let short = moment(8) > Duration::ZERO;
+        let lasts = if short { moment(300) } else { Duration::from_secs(2) };
+        link.cut_only_one_in(*seed.pick(&[1, 2, 3, 6]));
+        let begin = now();
+        let cut = match seed.below(5) {
+            0 => {
+                faults.note("links are cut", || link.cut());
+                true
+            }
+            1 => {
+                faults.note("requests are lost", || link.cut_one_way(Way::ToServer));
+                true
+            }
+            2 | 3 => {
+                faults.note("replies are lost", || link.cut_one_way(Way::FromServer));
+                true
+            }
+            _ => {
+                let delay = Duration::from_micros(seed.below(8_000) as u64);
+                faults.note("links are slow", || link.slow(delay));
+                false
+            }
+        };
+        thread::sleep(lasts);
+        if cut {
+            faults.note("links are healed", || link.heal());
+        } else {
+            link.slow(Duration::ZERO);
+        }
+        faults.unheard(Span { from: begin, to: now() });
+    })
+}

@@ -1,0 +1,145 @@
+//! Servers that know of each other.
+
+use super::beside;
+use super::lossless;
+use crate::fight::{Fought, fight};
+use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
+use leasehold_campaign::Rules;
+use redis::Value;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+/// What a replica that follows as fast as it can may not have heard of yet.
+const LAG: Duration = Duration::from_millis(500);
+
+/// Longer than clients have patience.
+const NOBODY_IS_LEFT: Duration = Duration::from_millis(1_700);
+
+fn millis(count: usize) -> Duration {
+    Duration::from_millis(count as u64)
+}
+
+/// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
+/// see `beside`.
+pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
+    let mut sentinels = Sentinels::start();
+    let mut primary = 0;
+    let mut wrong = Vec::new();
+    let rules = lossless();
+    let port = sentinels.server(primary).port();
+    let mut fought = fight((port, 10, "l"), &rules, seed, length, |faults, seed, field| {
+        thread::sleep(millis(200 + seed.below(800)));
+        let former = primary;
+        let hangs = seed.below(2) == 0;
+        let what = if hangs { "the primary hangs" } else { "kill -9 of the primary" };
+        faults.lossy(&format!("{what}, the sentinels choose"), LAG, || {
+            if hangs {
+                sentinels.server_mut(former).freeze();
+            } else {
+                sentinels.server_mut(former).kill();
+            }
+            primary = sentinels.wait_for_another_primary_than(former);
+            field.port.store(sentinels.server(primary).port(), SeqCst);
+            field.server.store(u8::try_from(primary).unwrap(), SeqCst);
+            if hangs {
+                // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
+                thread::sleep(NOBODY_IS_LEFT);
+                sentinels.server_mut(former).thaw();
+                wrong.extend(beside::grants(sentinels.server(former), sentinels.server(primary)));
+            }
+        });
+        let (leads, span) = faults.note("it comes back", || {
+            if !hangs {
+                sentinels.server_mut(former).start_again();
+            }
+            sentinels.wait_until_one_leads()
+        });
+        if leads != primary {
+            faults.lost(span, LAG);
+            primary = leads;
+            field.port.store(sentinels.server(primary).port(), SeqCst);
+            field.server.store(u8::try_from(primary).unwrap(), SeqCst);
+        }
+    });
+    fought.wrong.extend(wrong);
+    fought
+}
+
+/// All locks are in one slot, which never stays for long. Clients go where they are sent. Nothing is lost.
+pub(crate) fn cluster(seed: u64, length: Duration) -> Fought {
+    let mut cluster = Cluster::of(2, 0);
+    let slot = cluster.slot_of(0);
+    let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
+    let by_hand_only = lacks_moves_at_once();
+    // A lock that is moved by hand takes along how much of its lease is left, and that takes a moment.
+    let rules = Rules { late_millis: 500, ..Rules::default() };
+    let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
+    fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
+        field.roams.store(true, SeqCst);
+        thread::sleep(millis(20 + seed.below(200)));
+        let meanwhile = millis(seed.below(100));
+        match seed.below(if by_hand_only { 4 } else { 8 }) {
+            0 => {
+                let node = seed.below(2);
+                faults.still("a node is frozen for a while", || {
+                    cluster.node_mut(node).freeze();
+                    thread::sleep(meanwhile);
+                    cluster.node_mut(node).thaw();
+                });
+                return;
+            }
+            1 => {
+                let moves = seed.below(2) == 0;
+                faults.still("the slot moves by hand, and is called back", || {
+                    begins_to_move(step, &cluster, meanwhile);
+                    if moves {
+                        step.move_keys(&cluster);
+                        thread::sleep(meanwhile);
+                    }
+                    call_back(step, &cluster);
+                });
+                return;
+            }
+            2..5 => faults.still("the slot moves by hand", || {
+                begins_to_move(step, &cluster, meanwhile);
+                step.move_keys(&cluster);
+                thread::sleep(meanwhile);
+                step.give(&cluster);
+            }),
+            _ => faults.still("the slot moves at once", || step.at_once(&cluster)),
+        }
+        field.port.store(cluster.node(step.to).port(), SeqCst);
+        field.server.store(u8::try_from(step.to).unwrap(), SeqCst);
+        step = step.back();
+    })
+}
+
+/// Both nodes have some of the keys, and clients write at both.
+fn begins_to_move(step: SlotMove, cluster: &Cluster, meanwhile: Duration) {
+    step.import(cluster);
+    step.migrate(cluster);
+    thread::sleep(meanwhile);
+}
+
+/// The slot stays where it was, with what the other node was asked to keep of it. Until that is back nobody may ask for it:
+/// the one would keep what it grants, and the other does not know of it yet.
+fn call_back(step: SlotMove, cluster: &Cluster) {
+    let (node, other) = (cluster.node(step.from), cluster.node(step.to));
+    for asked in [node, other] {
+        let forbid = "ACL SETUSER default -lock.acquire -lock.release -lock.extend -lock.check";
+        assert_eq!(asked.cmd(forbid), Value::Okay);
+    }
+    step.close(cluster, step.from);
+    eventually("all keys are back", || {
+        step.back().move_keys(cluster);
+        match other.cmd(format!("CLUSTER COUNTKEYSINSLOT {}", step.slot)) {
+            Value::Int(0) => Ok(()),
+            left => Err(left),
+        }
+    });
+    step.close(cluster, step.to);
+    for asked in [node, other] {
+        assert_eq!(asked.cmd("ACL SETUSER default +@all"), Value::Okay);
+    }
+}

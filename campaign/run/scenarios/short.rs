@@ -1,0 +1,211 @@
+//! Servers that are short of something: of the right time, of memory, of disk.
+
+use super::lossless;
+use crate::fight::{Fought, fight, now};
+use crate::support::{Clock, Server, eventually};
+use leasehold_campaign::{Rules, Span};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How long the clock may stay behind: so much longer does a lease last.
+const BEHIND: Duration = Duration::from_millis(300);
+
+/// Set forward, the clock ends every lease at once: none is longer than a second, and no step shorter. Set back, it
+/// prolongs them, until everything is flushed. While it is set to and fro over and over, only fences are judged.
+pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
+    const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
+    let mut clock = Clock::new();
+    let server = Server::builder().tcp().clock(&clock).start();
+    let mut client = server.client();
+    let most = BEHIND + BEHIND / 2;
+    let late_millis = i64::try_from(most.as_millis()).unwrap();
+    let rules = Rules { late_millis, ..Rules::default() };
+    // A lease that is over, and that the server has not looked at since, would be none when the clock is set back.
+    let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
+    let look = format!("EXISTS {}", locks.join(" "));
+    let at_once = Duration::ZERO;
+    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+        thread::sleep(Duration::from_millis(seed.below(300) as u64));
+        let step = Duration::from_secs(*seed.pick(&STEPS));
+        let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
+        let (one, other) = (rest(), rest());
+        let begin = now();
+        // How long a lease may have lasted longer than it should.
+        let behind = match seed.below(3) {
+            0 => {
+                faults.frees("the clock is set forward", None, at_once, || {
+                    clock.step_forward(step);
+                    client.cmd(&*look);
+                });
+                thread::sleep(one);
+                let back = Instant::now();
+                faults.still("the clock is set back", || clock.step_back(step));
+                thread::sleep(other);
+                faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
+                back.elapsed()
+            }
+            1 => {
+                let back = Instant::now();
+                faults.still("the clock is set back", || clock.step_back(step));
+                thread::sleep(one);
+                faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
+                let behind = back.elapsed();
+                thread::sleep(other);
+                // What was granted since the step back.
+                faults.frees("the clock is set forward", None, at_once, || {
+                    clock.step_forward(step);
+                    client.cmd(&*look);
+                });
+                behind
+            }
+            _ => {
+                for _ in 0..30 {
+                    let rest = Duration::from_micros(seed.below(10_000) as u64);
+                    faults.note("the clock is set forward", || clock.step_forward(step));
+                    thread::sleep(rest);
+                    faults.note("the clock is set back", || clock.step_back(step));
+                    thread::sleep(rest);
+                }
+                client.cmd("FLUSHALL");
+                faults.loss.push(Span { from: begin, to: now() });
+                Duration::ZERO
+            }
+        };
+        let over = now();
+        // What was to end waits no longer than until the server looks again, by whichever clock.
+        faults.standstill.push(Span { from: begin, to: over + 1_000_000 });
+        if behind > most {
+            // This machine was busy, and leases lasted longer than the rules say.
+            faults.loss.push(Span { from: begin, to: over });
+        }
+    })
+}
+
+pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
+    const POLICIES: [&str; 8] = [
+        "noeviction",
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+    ];
+    let server = Server::builder().tcp().config("maxmemory-clients", "0").start();
+    let mut client = server.client();
+    let rules = lossless();
+    let mut next = 0;
+    fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
+        thread::sleep(Duration::from_millis(seed.below(100) as u64));
+        let policy = POLICIES[next % POLICIES.len()];
+        next += 1;
+        let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        let what = format!("maxmemory with {policy}");
+        let mut starve = || {
+            client.cmd(format!("CONFIG SET maxmemory-policy {policy}"));
+            client.cmd(format!("CONFIG SET maxmemory {}", used + 20_000));
+            for number in 0..200 {
+                client.cmd(format!("SET fill{number} {} EX 100", "x".repeat(1_000)));
+            }
+            thread::sleep(Duration::from_millis(seed.below(150) as u64));
+            client.cmd("CONFIG SET maxmemory 0");
+            for number in 0..200 {
+                client.cmd(format!("DEL fill{number}"));
+            }
+        };
+        if policy == "noeviction" {
+            faults.still(&what, starve);
+        } else {
+            // A lock that is evicted is lost, if nobody waits for it.
+            faults.lossy(&what, Duration::ZERO, &mut starve);
+        }
+    })
+}
+
+/// Full for a while; or when a file is being saved; or when the server is killed, and then what it could not write is lost.
+pub(crate) fn disk(seed: u64, length: Duration) -> Fought {
+    let setup = Server::builder().tcp();
+    let setup = setup.config("appendonly", "yes").config("appendfsync", "everysec");
+    // Never by itself, but a failure to save is to be one of the server.
+    let mut server = setup.config("save", "100000 1000000").start();
+    let rules = lossless();
+    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+        let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
+        thread::sleep(moment(300));
+        let (rest, full) = (moment(4), moment(300));
+        match rest.as_millis() {
+            0 => faults.lossy("the disk is full, kill -9", Duration::from_secs(2), || {
+                server.limit_files(1);
+                thread::sleep(full);
+                server.kill();
+                server.start_again();
+            }),
+            1 => faults.still("the disk is full while a file is saved", || {
+                server.limit_files(1);
+                saves(&server, "err");
+                thread::sleep(full);
+                server.lift_limit();
+                saves(&server, "ok");
+            }),
+            _ => faults.still("the disk is full for a while", || {
+                server.limit_files(1);
+                thread::sleep(full);
+                server.lift_limit();
+                writes_again(&server);
+            }),
+        }
+    })
+}
+
+/// Saves a file, and waits until that has come to this end.
+fn saves(server: &Server, end: &str) {
+    let mut client = server.client();
+    eventually("the file is saved, or not", || {
+        client.cmd("BGSAVE");
+        let field =
+            |client: &mut crate::support::Client, name| client.info_field("persistence", name);
+        let is_over = field(&mut client, "rdb_bgsave_in_progress").as_deref() == Some("0");
+        let ended = field(&mut client, "rdb_last_bgsave_status");
+        if is_over && ended.as_deref() == Some(end) { Ok(()) } else { Err(ended) }
+    });
+    if end == "ok" {
+        writes_again(server);
+    }
+}
+
+/// The server tries again once a second.
+fn writes_again(server: &Server) {
+    let mut client = server.client();
+    eventually("the server takes writes again", || match client.cmd("SET space x PX 1") {
+        redis::Value::Okay => Ok(()),
+        other => Err(other),
+    });
+}
+
+/// A server that forces every write to disk ends itself when it cannot. What it answered is there when it comes back.
+pub(crate) fn disk_always(seed: u64, length: Duration) -> Fought {
+    let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
+    let mut server = setup.start();
+    let rules = lossless();
+    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+        thread::sleep(Duration::from_millis(100 + seed.below(300) as u64));
+        // In the middle of a command, too.
+        let room = *seed.pick(&[0, 1, 30, 70, 500, 5_000]);
+        faults.still("the disk is full, the server ends", || {
+            server.limit_files(written(&server) + room);
+            server.wait_until_it_ends();
+            thread::sleep(Duration::from_millis(seed.below(50) as u64));
+            server.start_again();
+        });
+    })
+}
+
+/// How long the append-only file is by now, or its longest part.
+fn written(server: &Server) -> u64 {
+    let parts =
+        |folder: std::path::PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let files = parts(server.dir().join("appendonlydir")).chain(parts(server.dir().to_owned()));
+    let lengths = files.filter(|file| file.path().extension().is_some_and(|end| end == "aof"));
+    lengths.filter_map(|file| Some(file.metadata().ok()?.len())).max().unwrap()
+}

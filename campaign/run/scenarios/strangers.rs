@@ -1,0 +1,107 @@
+//! What others do to the keys of locks, to those who wait, and to what everybody may do.
+
+use crate::fight::Faults;
+use crate::support::{Client, Seed, bulk_text, is_older_than};
+use crate::wire::TELLERS;
+use std::thread;
+use std::time::Duration;
+
+/// Nothing but what frees a lock excuses anything.
+pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, lock: u32) {
+    let now = Duration::ZERO;
+    let key = format!("l{lock}");
+    match seed.below(9) {
+        0 | 1 => unblock(faults, seed, client),
+        2 => {
+            // Nor is it to come back when databases are swapped.
+            let all = [
+                "SELECT 1",
+                "FLUSHDB",
+                "SELECT 0",
+                &format!("MOVE {key} 1"),
+                "SELECT 1",
+                "FLUSHDB",
+                "SELECT 0",
+            ];
+            drop(faults.frees("MOVE", Some(lock), now, || client.transaction(&all)));
+        }
+        3 => drop(faults.note("COPY", || client.cmd(format!("COPY {key} copy REPLACE")))),
+        4 => {
+            // What was there, at the moment at which it ends.
+            let script = "local p,d=redis.call('PTTL',KEYS[1]),redis.call('DUMP',KEYS[1]) \
+                          if d and p>0 then redis.call('RESTORE',KEYS[1],p,d,'REPLACE') end";
+            faults
+                .note("RESTORE … REPLACE of itself", || client.cmd(["EVAL", script, "1", &key]));
+        }
+        5 => {
+            let all = [format!("PERSIST {key}"), format!("LOCK.INFO {key}"), format!("DEL {key}")];
+            let all: Vec<_> = all.iter().map(|command| &**command).collect();
+            drop(faults.frees("PERSIST and DEL", Some(lock), now, || client.transaction(&all)));
+        }
+        6 => {
+            let all = [
+                format!("DEL {key}"),
+                format!("LOCK.ACQUIRE {key} stranger 5"),
+                format!("LOCK.RELEASE {key} stranger"),
+            ];
+            let all: Vec<_> = all.iter().map(|command| &**command).collect();
+            drop(faults.frees("DEL and a try", Some(lock), now, || client.transaction(&all)));
+        }
+        7 => settings(faults, seed, client),
+        _ => permissions(faults, seed, client),
+    }
+}
+
+/// One who waits is told nil, or an error: that it was not granted the lock. Tellers would know better. Older servers
+/// refuse to.
+fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
+    if is_older_than((7, 4)) {
+        return;
+    }
+    let list = bulk_text(&client.cmd("CLIENT LIST TYPE normal"));
+    let is_waiting = |line: &&str| line.contains(" flags=b") && !line.contains(TELLERS);
+    let waiting = list.lines().filter(is_waiting);
+    let ids: Vec<_> =
+        waiting.filter_map(|line| line.split(' ').next()?.strip_prefix("id=")).collect();
+    if ids.is_empty() {
+        return;
+    }
+    let how = *seed.pick(&["TIMEOUT", "ERROR"]);
+    let id = seed.pick(&ids);
+    faults.note(&format!("CLIENT UNBLOCK … {how}"), || {
+        client.cmd(format!("CLIENT UNBLOCK {id} {how}"))
+    });
+}
+
+/// What is changed and changed back: nobody who waits is sent away by it.
+fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
+    let (name, value, usual) = *seed.pick(&[
+        ("max-waiters", "0", "10000"),
+        ("max-waiters-per-lock", "2", "10000"),
+        ("max-ttl", "20", "86400000"),
+        ("fence-margin", "0", "5000"),
+        ("quarantine-ms", "100000", "0"),
+        ("log-max-len", "0", "128"),
+        ("log-long-wait", "1", "10000"),
+    ]);
+    faults.note(&format!("CONFIG SET leasehold.{name} {value}"), || {
+        client.cmd(format!("CONFIG SET leasehold.{name} {value}"));
+        thread::sleep(Duration::from_micros(seed.below(10_000) as u64));
+        client.cmd(format!("CONFIG SET leasehold.{name} {usual}"));
+    });
+}
+
+/// Everybody is this user. Nothing is taken from those who wait, or hold a lock.
+fn permissions(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
+    let (takes, gives) = *seed.pick(&[
+        ("-lock.acquire", "+lock.acquire"),
+        ("-lock.release", "+lock.release"),
+        ("-lock.extend -lock.check", "+lock.extend +lock.check"),
+        ("resetkeys ~other", "~*"),
+    ]);
+    faults.note(&format!("ACL SETUSER default {takes}"), || {
+        client.cmd(format!("ACL SETUSER default {takes}"));
+        thread::sleep(Duration::from_micros(seed.below(10_000) as u64));
+        client.cmd(format!("ACL SETUSER default {gives} +@all"));
+    });
+}

@@ -1,0 +1,231 @@
+//! Tellers: each has several connections, and a conversation with the server on them in which the order of
+//! everything is certain, because nothing is asked before what came before it was seen.
+//!
+//! ```text
+//!   main        grant m ── sees w0 ── sees w1 ── release, and a try in the same write ── PING PING PING …
+//!   waiters     w0 asks ──▲  w1 asks ──▲                                      w0: granted? and not w1, nor the try
+//! ```
+//!
+//! Whether something takes too long is not measured by the clock alone, which goes on when the machine does not: the
+//! server must also have answered others many times since, and each answer is a turn of its loop.
+
+mod fences;
+mod kept;
+mod leases;
+mod turns;
+
+pub(crate) use kept::{evicted, transaction_in_a_step};
+
+use crate::claims::{Claims, Excuse};
+use crate::fight::{Field, now};
+use crate::support::{Seed, field};
+use crate::wire::{Lost, Wire};
+use redis::Value;
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+
+/// Of a teller.
+const WAITERS: usize = 8;
+
+/// No lease of a conversation that goes as it should lasts so long.
+const LONG: u64 = 60_000;
+
+/// What is to be done at once was not, if so many others were answered since, and so much time has passed.
+const ANSWERS: u32 = 20;
+const LATE_MICROS: u64 = 100_000;
+
+pub(crate) struct Teller<'c> {
+    claims: &'c Claims,
+    pub(crate) seed: Seed,
+    pub(crate) main: Wire,
+    pub(crate) waiters: Vec<Wire>,
+    port: u16,
+    database: u32,
+    /// When this conversation began.
+    begun: u64,
+    name: u32,
+    next_lock: u32,
+}
+
+pub(crate) type Conversation = fn(&mut Teller<'_>) -> Result<(), Lost>;
+
+/// How often each is to be had.
+const ALL: [(usize, Conversation); 11] = [
+    (300, turns::order),
+    (150, turns::hand_offs),
+    (50, turns::twice),
+    (50, turns::patience),
+    // Excuses the others.
+    (2, turns::paused),
+    (100, leases::exact),
+    // Keeps the server busy.
+    (10, leases::in_a_transaction),
+    (50, leases::proofs),
+    (40, leases::foreign),
+    (60, fences::lifted),
+    (30, fences::minted),
+];
+
+/// Converses until the round is over.
+pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
+    let mut next_lock = 0;
+    while !at.over.load(SeqCst) {
+        let database = *seed.pick(&[0, 0, 2, 5]);
+        let port = at.port.load(SeqCst);
+        let Ok(mut teller) = Teller::connect(&at.claims, port, database, seed.fork(), name) else {
+            thread::sleep(Duration::from_millis(2));
+            continue;
+        };
+        teller.next_lock = next_lock;
+        while !at.over.load(SeqCst) && at.is_at(teller.main.stream()) {
+            if teller.goes_on().is_err() {
+                break;
+            }
+        }
+        next_lock = teller.next_lock;
+    }
+}
+
+impl<'c> Teller<'c> {
+    pub(crate) fn connect(
+        claims: &'c Claims,
+        port: u16,
+        database: u32,
+        seed: Seed,
+        name: u32,
+    ) -> Result<Self, Lost> {
+        let main = Wire::connect(port, database)?;
+        let waiters =
+            (0..WAITERS).map(|_| Wire::connect(port, database)).collect::<Result<_, _>>()?;
+        Ok(Self { claims, seed, main, waiters, port, database, begun: now(), name, next_lock: 0 })
+    }
+
+    fn goes_on(&mut self) -> Result<(), Lost> {
+        let all: usize = ALL.iter().map(|(weight, _)| weight).sum();
+        let mut chosen = self.seed.below(all);
+        for (weight, conversation) in ALL {
+            if chosen < weight {
+                return self.converse(conversation);
+            }
+            chosen -= weight;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn converse(&mut self, conversation: Conversation) -> Result<(), Lost> {
+        self.begun = now();
+        conversation(self)
+    }
+
+    pub(crate) fn claim(&self, law: &'static str, excuse: Excuse, what: impl Into<String>) {
+        self.claims.add(law, excuse, self.begun, what.into());
+    }
+
+    /// A lock that nobody knows.
+    pub(crate) fn fresh(&mut self) -> String {
+        self.next_lock += 1;
+        format!("t{}-{}", self.name, self.next_lock)
+    }
+
+    pub(crate) fn grant(&mut self, lock: &str, owner: &str, ttl: u64) -> Result<u64, Lost> {
+        match self.main.ask(&format!("LOCK.ACQUIRE {lock} {owner} {ttl}"))? {
+            Value::Int(fence) => u64::try_from(fence).map_err(|_| Lost),
+            _ => Err(Lost),
+        }
+    }
+
+    pub(crate) fn release(&mut self, lock: &str, owner: &str) -> Result<(), Lost> {
+        if self.main.ask(&format!("LOCK.RELEASE {lock} {owner}"))? != Value::Int(1) {
+            self.claim("L3", Excuse::Freed, format!("{owner} holds {lock} and cannot release it"));
+            return Err(Lost);
+        }
+        Ok(())
+    }
+
+    /// This waiter asks for the lock, and is seen in the queue.
+    pub(crate) fn queue(
+        &mut self,
+        lock: &str,
+        waiter: usize,
+        owner: &str,
+        patience: u64,
+    ) -> Result<(), Lost> {
+        let asked = format!("LOCK.ACQUIRE {lock} {owner} {LONG} BLOCK {patience}");
+        self.waiters[waiter].send(&[asked])?;
+        let (begin, mut answers) = (now(), 0);
+        while !self.owners(lock)?.iter().any(|seen| seen == owner) {
+            let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
+            if self.waiters[waiter].has_reply()? {
+                // The lock was taken away by somebody, or patience was at an end.
+                return Err(Lost);
+            }
+            if late {
+                self.claim("L5", Excuse::Stop, format!("{owner} asked for {lock}, and is nowhere"));
+                return Err(Lost);
+            }
+            answers += 1;
+        }
+        Ok(())
+    }
+
+    /// Who waits for it, oldest first.
+    pub(crate) fn owners(&mut self, lock: &str) -> Result<Vec<String>, Lost> {
+        let Value::Array(rows) = self.main.ask(&format!("LOCK.WAITERS {lock}"))? else {
+            return Err(Lost);
+        };
+        let owner = |row: &Value| match field(row, "owner") {
+            Some(Value::BulkString(owner)) => String::from_utf8(owner.clone()).ok(),
+            _ => None,
+        };
+        Ok(rows.iter().filter_map(owner).collect())
+    }
+
+    /// The reply of one who is to be told at once.
+    pub(crate) fn reply_soon(&mut self, waiter: usize, what: &str) -> Result<Value, Lost> {
+        self.soon(Excuse::Stop, what, |teller| match teller.waiters[waiter].has_reply()? {
+            true => teller.waiters[waiter].receive().map(Some),
+            false => Ok(None),
+        })
+    }
+
+    /// What must be so at once.
+    pub(crate) fn soon<T>(
+        &mut self,
+        excuse: Excuse,
+        what: &str,
+        mut is_so: impl FnMut(&mut Self) -> Result<Option<T>, Lost>,
+    ) -> Result<T, Lost> {
+        let (begin, mut answers) = (now(), 0);
+        loop {
+            // Counted before: what the server had done by its last answer has arrived.
+            let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
+            if let Some(so) = is_so(self)? {
+                return Ok(so);
+            }
+            if late {
+                self.claim("L5", excuse, format!("{what}: not so after {answers} PINGs"));
+                return Err(Lost);
+            }
+            self.main.ask("PING")?;
+            answers += 1;
+        }
+    }
+
+    pub(crate) fn another(&self) -> Result<Wire, Lost> {
+        Wire::connect(self.port, self.database)
+    }
+
+    /// Hangs up, and comes again.
+    pub(crate) fn renew(&mut self, waiter: usize) -> Result<(), Lost> {
+        self.waiters[waiter] = self.another()?;
+        Ok(())
+    }
+}
+
+pub(crate) fn is_granted(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Int(fence) => u64::try_from(*fence).ok(),
+        _ => None,
+    }
+}

@@ -1,0 +1,64 @@
+//! Fences that grow, whatever a lock has been through.
+
+use super::{LONG, Teller};
+use crate::claims::Excuse;
+use crate::wire::Lost;
+use redis::Value;
+
+/// How far ahead of the clock a fence is met: as of a server whose clock is wrong, or that was lifted.
+const AHEAD_MICROS: u64 = 2_000_000;
+
+const A_YEAR_MICROS: u64 = 365 * 86_400 * 1_000_000;
+
+/// By whom, and where another server's fences are met.
+pub(super) fn lifted(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    let first = teller.grant(&lock, "m", LONG)?;
+    let now = teller.main.time()?;
+    let ahead = first.max(now + AHEAD_MICROS) + 1_000;
+    let by_hand = teller.seed.below(2) == 0;
+    if by_hand {
+        let raise = format!("LOCK.RAISE {lock} m {ahead}");
+        if teller.main.ask(&raise)? != Value::Int(ahead as i64) {
+            return Ok(());
+        }
+        // A command of the module would see the fence in the value.
+        teller.main.ask(&format!("DEL {lock}"))?;
+    } else {
+        let others = format!("SET {lock} {ahead}:m PX {LONG}");
+        teller.main.all(&[others, format!("LOCK.CHECK {lock} m")])?;
+        teller.release(&lock, "m")?;
+    }
+    let next = teller.grant(&lock, "n", LONG)?;
+    if next <= ahead {
+        teller.claim("L2", Excuse::Freed, format!("{next} was granted for {lock} after {ahead}"));
+    }
+    teller.release(&lock, "n")?;
+    // One that no server can have given out is not believed.
+    let never = now + A_YEAR_MICROS;
+    teller.main.all(&[
+        format!("SET {lock} {never}:m PX {LONG}"),
+        format!("LOCK.CHECK {lock} m"),
+        format!("DEL {lock}"),
+    ])?;
+    let next = teller.grant(&lock, "n", LONG)?;
+    if next >= never {
+        teller.claim("L2", Excuse::Freed, format!("{next} was granted for {lock}, of next year"));
+    }
+    teller.release(&lock, "n")
+}
+
+/// Owners that the server makes are all different.
+pub(super) fn minted(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let locks = [teller.fresh(), teller.fresh()];
+    let asked = locks.each_ref().map(|lock| format!("LOCK.ACQUIRE {lock} * {LONG}"));
+    let replies = teller.main.all(&asked)?;
+    let owner = |reply: &Value| match reply {
+        Value::Array(parts) => parts.first().cloned(),
+        _ => None,
+    };
+    if owner(&replies[0]).is_some() && owner(&replies[0]) == owner(&replies[1]) {
+        teller.claim("L3", Excuse::None, "two owners that the server made are the same");
+    }
+    teller.main.all(&locks.each_ref().map(|lock| format!("DEL {lock}"))).map(drop)
+}

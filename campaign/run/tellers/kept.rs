@@ -1,0 +1,71 @@
+//! Conversations for servers of their own, to which more can be done.
+
+use super::{LATE_MICROS, LONG, Teller, is_granted};
+use crate::claims::Excuse;
+use crate::fight::now;
+use crate::support::bulk_text;
+use crate::wire::{Lost, Wire};
+use redis::Value;
+
+const EVER: u64 = 600_000;
+
+/// The look of each second, and how late it may be.
+const LOOK_MICROS: u64 = 1_000_000 + LATE_MICROS;
+
+/// The server is short of memory until it has evicted the lock that is held and waited for.
+pub(crate) fn evicted(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    let fence = teller.grant(&lock, "m", LONG)?;
+    teller.queue(&lock, 0, "w", EVER)?;
+    let before = evictions(&mut teller.main)?;
+    teller.main.ask("CONFIG SET maxmemory 1")?;
+    teller.soon(Excuse::None, "the server evicts something", |teller| {
+        // What may need memory makes it look for some. It is refused.
+        teller.main.send(&["SET filler x".to_owned()])?;
+        let _ = teller.main.receive();
+        Ok((evictions(&mut teller.main)? > before).then_some(()))
+    })?;
+    teller.main.ask("CONFIG SET maxmemory 0")?;
+    let kept = teller.soon(Excuse::None, "the lock is somebody's again", |teller| {
+        let held = teller.main.ask(&format!("LOCK.CHECK {lock} m"))?;
+        Ok(if is_granted(&held) == Some(fence) {
+            Some(true)
+        } else {
+            teller.waiters[0].has_reply()?.then_some(false)
+        })
+    })?;
+    if !kept {
+        let what = format!("{lock} of m was evicted, and granted to w");
+        teller.claim("L1", Excuse::None, what);
+        return Err(Lost);
+    }
+    teller.release(&lock, "m")?;
+    teller.reply_soon(0, "who waited while the lock was evicted has it")?;
+    teller.release(&lock, "w")
+}
+
+fn evictions(wire: &mut Wire) -> Result<u64, Lost> {
+    let text = bulk_text(&wire.ask("INFO stats")?);
+    let count = text.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
+    count.and_then(|digits| digits.trim().parse().ok()).ok_or(Lost)
+}
+
+/// The deletion is known before the clock is set back, and made after that. The look each second finds it.
+pub(crate) fn transaction_in_a_step(
+    teller: &mut Teller<'_>,
+    step_back: &mut dyn FnMut(),
+) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", EVER)?;
+    teller.queue(&lock, 0, "w", EVER)?;
+    let mut other = teller.another()?;
+    other.all(&["MULTI".to_owned(), format!("DEL {lock}")])?;
+    step_back();
+    let Value::Array(_) = other.ask("EXEC")? else { return Err(Lost) };
+    let begin = now();
+    while now() < begin + LOOK_MICROS && !teller.waiters[0].has_reply()? {
+        teller.main.ask("PING")?;
+    }
+    teller.reply_soon(0, "who waits for a lock deleted after a step of the clock has it")?;
+    Ok(())
+}

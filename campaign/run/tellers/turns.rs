@@ -1,0 +1,261 @@
+//! Whose turn it is, and that it comes.
+
+use super::{LONG, Teller, is_granted};
+use crate::claims::Excuse;
+use crate::fight::now;
+use crate::support::field;
+use crate::wire::{Lost, micros};
+use leasehold_campaign::Span;
+use redis::Value;
+use std::thread;
+use std::time::Duration;
+
+/// How long those wait who are not to give up.
+const EVER: u64 = 600_000;
+
+/// How many try to get in between: for longer than the shortest lease.
+const THIEVES: usize = 600;
+
+fn word(text: &str) -> String {
+    text.to_owned()
+}
+
+/// Several wait, one after the other; the first may leave. The lock becomes free, one way or another, and
+/// somebody tries it at once: they are granted it in turn.
+pub(super) fn order(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    let count = 2 + teller.seed.below(2);
+    let mut last = teller.grant(&lock, "m", LONG)?;
+    for waiter in 0..count {
+        teller.queue(&lock, waiter, &format!("w{waiter}"), EVER)?;
+    }
+    thread::sleep(Duration::from_millis(*teller.seed.pick(&[0, 0, 0, 6])));
+    let leaves = teller.seed.below(3);
+    if leaves == 0 {
+        teller.renew(0)?;
+        teller.soon(Excuse::Stop, "who has hung up waits no longer", |teller| {
+            let stays = teller.owners(&lock)?.iter().any(|owner| owner == "w0");
+            Ok((!stays).then_some(()))
+        })?;
+    }
+    let before = teller.main.time()?;
+    let way = if leaves == 1 {
+        // In one packet: it is gone before it is told.
+        let kill = format!("CLIENT KILL ID {}", teller.waiters[0].id);
+        let replies = teller.main.all(&[format!("LOCK.RELEASE {lock} m"), kill])?;
+        teller.renew(0)?;
+        if replies[0] != Value::Int(1) {
+            // Somebody else had taken the lock away, and the first had heard of its grant by now.
+            return Err(Lost);
+        }
+        word("LOCK.RELEASE and CLIENT KILL of the first")
+    } else {
+        free(teller, &lock)?
+    };
+    for waiter in usize::from(leaves < 2)..count {
+        let reply =
+            teller.reply_soon(waiter, &format!("w{waiter} of {count} has {lock} after {way}"))?;
+        let Some(fence) = is_granted(&reply) else {
+            teller.claim("L5", Excuse::Stop, format!("w{waiter} was refused {lock}"));
+            return Err(Lost);
+        };
+        if fence <= last {
+            teller.claim("L2", Excuse::None, format!("{fence} of {lock} came after {last}"));
+        }
+        last = fence;
+        for other in waiter + 1..count {
+            if teller.waiters[other].has_reply()? {
+                let what = format!("w{other} was told something of {lock} before w{waiter} was");
+                teller.claim("L4", Excuse::Freed, what);
+                return Err(Lost);
+            }
+        }
+        if waiter == 0 {
+            lasts(teller, &lock, "w0", before)?;
+        }
+        teller.release(&lock, &format!("w{waiter}"))?;
+    }
+    Ok(())
+}
+
+/// Takes the lock from its holder, and tries to get it at once, before those who wait. Says how.
+fn free(teller: &mut Teller<'_>, lock: &str) -> Result<String, Lost> {
+    let try_it = format!("LOCK.ACQUIRE {lock} thief 1000");
+    let release = format!("LOCK.RELEASE {lock} m");
+    let ways = [
+        release.clone(),
+        format!("DEL {lock}"),
+        format!("UNLINK {lock}"),
+        format!("GETDEL {lock}"),
+        format!("PEXPIRE {lock} -1"),
+        format!("RENAME {lock} elsewhere"),
+        format!("EVAL \"return redis.call('DEL', KEYS[1])\" 1 {lock}"),
+        format!("LOCK.EXTEND {lock} m 1"),
+    ];
+    let last = ways.len() - 1;
+    let any = teller.seed.below(ways.len());
+    let chosen = *teller.seed.pick(&[any, any, last]);
+    let way = ways[chosen].clone();
+    let ends_soon = chosen == last;
+    let replies = if ends_soon {
+        let mut all = vec![way.clone()];
+        all.extend((0..THIEVES).map(|_| try_it.clone()));
+        teller.main.all(&all)?
+    } else if teller.seed.below(2) == 0 {
+        let all = [word("MULTI"), way.clone(), try_it, word("EXEC")];
+        match teller.main.all(&all)?.pop() {
+            Some(Value::Array(replies)) => replies,
+            _ => return Err(Lost),
+        }
+    } else {
+        teller.main.all(&[way.clone(), try_it])?
+    };
+    if let Some(fence) = replies[1..].iter().find_map(is_granted) {
+        let what = format!("a try of {lock} after {way} was granted {fence}, while others wait");
+        teller.claim("L4", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    // Somebody else may have taken it away, and the first may have heard of its grant and left.
+    let is_freed = match replies[0] {
+        Value::ServerError(_) => false,
+        _ if way.starts_with("LOCK.") => replies[0] == Value::Int(1),
+        _ => true,
+    };
+    if is_freed { Ok(way) } else { Err(Lost) }
+}
+
+/// The lease of a waiter begins when it is granted: not before this moment.
+fn lasts(teller: &mut Teller<'_>, lock: &str, owner: &str, since: u64) -> Result<(), Lost> {
+    let replies = teller.main.all(&[format!("LOCK.INFO {lock}"), word("TIME")])?;
+    if replies[0] == Value::Nil {
+        return Ok(());
+    }
+    let (Some(Value::BulkString(holder)), Some(Value::Int(left))) =
+        (field(&replies[0], "owner"), field(&replies[0], "ttl"))
+    else {
+        return Ok(());
+    };
+    let (left, passed) = (*left as u64, micros(&replies[1])?.saturating_sub(since) / 1_000);
+    if *holder == owner.as_bytes() && left + passed + 2 < LONG {
+        let what = format!("{left} ms are left of {lock}, granted for {LONG} {passed} ms ago");
+        teller.claim("L1", Excuse::Freed, what);
+    }
+    Ok(())
+}
+
+/// Many locks at once, each with one who waits.
+pub(super) fn hand_offs(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    for _ in 0..20 {
+        let locks: Vec<_> = (0..teller.waiters.len()).map(|_| teller.fresh()).collect();
+        let each = |shape: &dyn Fn(&str) -> String| -> Vec<String> {
+            locks.iter().map(|lock| shape(lock)).collect()
+        };
+        teller.main.all(&each(&|lock| format!("LOCK.ACQUIRE {lock} m {LONG}")))?;
+        for (waiter, lock) in locks.iter().enumerate() {
+            let asked = format!("LOCK.ACQUIRE {lock} w {LONG} BLOCK {EVER}");
+            teller.waiters[waiter].send(&[asked])?;
+        }
+        let looks = each(&|lock| format!("LOCK.WAITERS {lock} COUNT 1"));
+        teller.soon(Excuse::Stop, "all of them wait", |teller| {
+            let queues = teller.main.all(&looks)?;
+            let mut all = true;
+            for (waiter, queue) in queues.iter().enumerate() {
+                let waits = matches!(queue, Value::Array(rows) if !rows.is_empty());
+                all &= waits || teller.waiters[waiter].has_reply()?;
+            }
+            Ok(all.then_some(()))
+        })?;
+        teller.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} m")))?;
+        for (waiter, lock) in locks.iter().enumerate() {
+            let what = format!("who waits for {lock}, which was released, has it");
+            let reply = teller.reply_soon(waiter, &what)?;
+            if is_granted(&reply).is_none() {
+                teller.claim("L5", Excuse::Stop, format!("{lock} was refused to who waited"));
+            }
+        }
+        teller.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} w")))?;
+    }
+    Ok(())
+}
+
+/// An owner that asks again on another connection has one place, and that is the one it had.
+pub(super) fn twice(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    teller.queue(&lock, 0, "twice", EVER)?;
+    teller.queue(&lock, 1, "other", EVER)?;
+    teller.waiters[2].send(&[format!("LOCK.ACQUIRE {lock} twice {LONG} BLOCK {EVER}")])?;
+    // Behind it, so that it has been looked at by then.
+    teller.queue(&lock, 3, "last", EVER)?;
+    teller.soon(Excuse::Freed, "the second request has the place of the first", |teller| {
+        let owners = teller.owners(&lock)?;
+        Ok((owners == ["twice", "other", "last"]).then_some(()))
+    })?;
+    teller.release(&lock, "m")?;
+    for (waiter, owner) in [(2, "twice"), (1, "other"), (3, "last")] {
+        teller.reply_soon(waiter, &format!("{owner} has {lock}"))?;
+        teller.release(&lock, owner)?;
+    }
+    teller.renew(0)
+}
+
+/// Who has waited for long enough is told so, and nobody else waits less for it.
+pub(super) fn patience(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    let short = *teller.seed.pick(&[5_u64, 20]);
+    teller.queue(&lock, 0, "short", short)?;
+    teller.waiters[1].send(&[format!("LOCK.ACQUIRE {lock} long {LONG} BLOCK {EVER}")])?;
+    let seen = teller.main.time()?;
+    while teller.main.time()? < seen + short * 1_000 {}
+    let reply = teller.reply_soon(0, "whose patience is over is told so")?;
+    if let Some(fence) = is_granted(&reply) {
+        let what = format!("{lock} is held, and {fence} was granted to one who gave up");
+        teller.claim("L1", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    teller.release(&lock, "m")?;
+    teller.reply_soon(1, "who waits longer has the lock")?;
+    teller.release(&lock, "long")
+}
+
+/// While writes are paused, the module makes none.
+pub(super) fn paused(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    teller.queue(&lock, 0, "w", EVER)?;
+    let from = now();
+    let pause = 30 + teller.seed.below(30) as u64;
+    let commands =
+        [format!("LOCK.EXTEND {lock} m 5"), word("TIME"), format!("CLIENT PAUSE {pause} WRITE")];
+    let replies = teller.main.all(&commands);
+    // Also if nothing was heard of it.
+    teller.claims.pause(Span { from, to: now() + pause * 1_000 });
+    let replies = replies?;
+    if replies[0] != Value::Int(1) {
+        // Somebody else had taken the lock away, and it was handed on before the pause.
+        return Err(Lost);
+    }
+    let begun = micros(&replies[1])?;
+    let mut at = begun;
+    while at < begun + (pause - 2) * 1_000 && !teller.waiters[0].has_reply()? {
+        thread::sleep(Duration::from_micros(300));
+        at = teller.main.time()?;
+    }
+    let granted = teller.waiters[0].has_reply()?.then(|| teller.waiters[0].receive());
+    // Asked after the reply was there.
+    let at = teller.main.time()?;
+    while teller.main.time()? < begun + pause * 1_000 {}
+    match granted {
+        Some(reply) if at < begun + pause * 1_000 => {
+            if is_granted(&reply?).is_some() {
+                let after = (at - begun) / 1_000;
+                let what = format!("{lock} granted {after} ms into a pause of {pause} ms");
+                teller.claims.add("L7", Excuse::None, from, what);
+            }
+        }
+        Some(_) => {}
+        None => drop(teller.reply_soon(0, "who waited in the pause has the lock")?),
+    }
+    teller.release(&lock, "w")
+}

@@ -1,0 +1,98 @@
+//! A connection that can be asked whether it has been told something.
+
+use redis::{Parser, Value};
+use std::io::{ErrorKind, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// By this name the server knows all of them.
+pub(crate) const TELLERS: &str = "teller";
+
+/// The connection was lost, or the server cannot be asked just now.
+pub(crate) struct Lost;
+
+pub(crate) struct Wire {
+    stream: TcpStream,
+    parser: Parser,
+    /// Under which the server knows it.
+    pub(crate) id: i64,
+}
+
+impl Wire {
+    /// To this database of the server at this port.
+    pub(crate) fn connect(port: u16, database: u32) -> Result<Self, Lost> {
+        let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|_| Lost)?;
+        stream.set_nodelay(true).map_err(|_| Lost)?;
+        stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(|_| Lost)?;
+        let mut wire = Self { stream, parser: Parser::new(), id: 0 };
+        let name = format!("CLIENT SETNAME {TELLERS}");
+        let asked = [format!("SELECT {database}"), name, "CLIENT ID".to_owned()];
+        let Some(Value::Int(id)) = wire.all(&asked)?.pop() else { return Err(Lost) };
+        wire.id = id;
+        Ok(wire)
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    /// Sends all of it in one write, as a person would type it: words with spaces or quotes need quotes around them.
+    pub(crate) fn send(&mut self, commands: &[String]) -> Result<(), Lost> {
+        let mut bytes = Vec::new();
+        for command in commands {
+            write!(bytes, "{command}\r\n").map_err(|_| Lost)?;
+        }
+        self.stream.write_all(&bytes).map_err(|_| Lost)
+    }
+
+    /// Refusals for another reason than the lock end a conversation, like lost connections.
+    pub(crate) fn receive(&mut self) -> Result<Value, Lost> {
+        match self.parser.parse_value(&mut self.stream) {
+            Ok(Value::ServerError(_)) | Err(_) => Err(Lost),
+            Ok(value) => Ok(value),
+        }
+    }
+
+    pub(crate) fn all(&mut self, commands: &[String]) -> Result<Vec<Value>, Lost> {
+        self.send(commands)?;
+        commands.iter().map(|_| self.receive()).collect()
+    }
+
+    pub(crate) fn ask(&mut self, command: &str) -> Result<Value, Lost> {
+        self.send(&[command.to_owned()])?;
+        self.receive()
+    }
+
+    /// Whether a reply has arrived. Nothing else may be on its way.
+    pub(crate) fn has_reply(&self) -> Result<bool, Lost> {
+        self.stream.set_nonblocking(true).map_err(|_| Lost)?;
+        let seen = self.stream.peek(&mut [0]);
+        self.stream.set_nonblocking(false).map_err(|_| Lost)?;
+        match seen {
+            Ok(1..) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            _ => Err(Lost),
+        }
+    }
+
+    /// The server's own clock, in microseconds.
+    pub(crate) fn time(&mut self) -> Result<u64, Lost> {
+        micros(&self.ask("TIME")?)
+    }
+}
+
+/// What `TIME` replied.
+pub(crate) fn micros(time: &Value) -> Result<u64, Lost> {
+    let Value::Array(parts) = time else { return Err(Lost) };
+    let numbers: Vec<u64> = parts
+        .iter()
+        .filter_map(|part| match part {
+            Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+            _ => None,
+        })
+        .collect();
+    match numbers[..] {
+        [seconds, micros] => Ok(seconds * 1_000_000 + micros),
+        _ => Err(Lost),
+    }
+}

@@ -1,0 +1,36 @@
+//! L2: fences grow.
+
+use super::{Law, Lock, Violation};
+
+/// The first that JavaScript cannot hold.
+const TOO_LARGE: u64 = 1 << 53;
+
+impl Lock<'_> {
+    /// Whatever happened, and whatever was lost.
+    pub(super) fn check_fences(&self, before: Option<&u64>, wrong: &mut Vec<Violation>) {
+        if let (Some(before), Some(lowest)) = (before, self.grants.first())
+            && lowest.fence <= *before
+        {
+            let what = format!("fence {} is not above {before}, told long before", lowest.fence);
+            wrong.push(self.violation(Law::L2, what, vec![lowest.of[0]]));
+        }
+        if let Some(highest) = self.grants.last().filter(|highest| highest.fence >= TOO_LARGE) {
+            let what = format!("fence {} is not below 2^53", highest.fence);
+            wrong.push(self.violation(Law::L2, what, vec![highest.of[0]]));
+        }
+        // Of all with larger fences, the one that was told first.
+        let mut first = None::<&super::Grant>;
+        for grant in self.grants.iter().rev() {
+            if let Some(larger) = first.filter(|larger| larger.told < grant.asked) {
+                let what = format!(
+                    "fence {} is not above {}, told {} µs before it was asked for",
+                    grant.fence,
+                    larger.fence,
+                    grant.asked - larger.told
+                );
+                wrong.push(self.violation(Law::L2, what, vec![larger.of[0], grant.of[0]]));
+            }
+            first = first.into_iter().chain([grant]).min_by_key(|grant| grant.told);
+        }
+    }
+}

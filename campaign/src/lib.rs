@@ -1,0 +1,29 @@
+//! Judges what clients of a lock server were told.
+//!
+//! ```text
+//!   record    one operation: who asked what, when, and was told what
+//!   checker   a hundred million of them: can a server that keeps L1 to L5 have answered so?
+//!   report    the few that cannot, for people
+//! ```
+//!
+//! Nothing here knows a server. `trust` (only in tests) holds the checker against another one, which is slow, obvious, and
+//! has nothing in common with it but the records. The campaign itself is `run/`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    reason = "a test stops at the first surprise"
+)]
+
+mod checker;
+mod record;
+mod report;
+#[cfg(test)]
+mod trust;
+
+pub use checker::{History, Law, Rules, Span, Verdict, Violation};
+pub use record::{EVERY_LOCK, Op, Outcome, Record};

@@ -1,0 +1,90 @@
+//! One operation of a client, in forty bytes: a hundred million of them fit into four gigabytes.
+//!
+//! ```text
+//!   asked ├──────────────┤ told          microseconds of the wall clock, by which servers end leases too
+//!               ▲ somewhere in between it took effect
+//! ```
+
+/// What was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Op {
+    /// `LOCK.ACQUIRE`, not waiting.
+    Try,
+    /// `LOCK.ACQUIRE … BLOCK`.
+    Wait,
+    /// `LOCK.EXTEND`.
+    Extend,
+    /// `LOCK.RELEASE`.
+    Release,
+    /// `LOCK.CHECK`.
+    Check,
+    /// Somebody took the key away, by whatever means: the lock is free from then on.
+    Delete,
+    /// `LOCK.WAITERS` showed this owner in the queue.
+    Seen,
+}
+
+/// What became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Outcome {
+    /// Granted, extended, released, held.
+    Ok,
+    /// Nil, or 0.
+    Refused,
+    /// The connection was lost, or the reply says nothing: it may take effect at any time after it was asked, or never.
+    Unknown,
+}
+
+/// For [`Record::lock`]: every lock there is.
+pub const EVERY_LOCK: u32 = u32::MAX;
+
+/// One operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct Record {
+    /// When it was sent.
+    pub asked: u64,
+    /// When the reply had been read, or hope of one given up.
+    pub told: u64,
+    /// The fence that was told; else the one that its owner takes itself to hold, 0 for none.
+    pub fence: u64,
+    /// The lease it asks for, in milliseconds.
+    pub ttl: u32,
+    /// Who asks.
+    pub owner: u32,
+    /// The number of the lock, or [`EVERY_LOCK`].
+    pub lock: u32,
+    /// What was asked for.
+    pub op: Op,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// The number of the server that was asked.
+    pub server: u8,
+}
+
+const _: () = assert!(size_of::<Record>() == 40);
+
+impl Record {
+    pub(crate) fn is_acquire(&self) -> bool {
+        matches!(self.op, Op::Try | Op::Wait)
+    }
+
+    /// Whether success means that its owner has a new lease.
+    pub(crate) fn is_lease(&self) -> bool {
+        self.is_acquire() || self.op == Op::Extend
+    }
+
+    pub(crate) fn asked_millis(&self) -> i64 {
+        millis(self.asked)
+    }
+
+    pub(crate) fn told_millis(&self) -> i64 {
+        millis(self.told)
+    }
+}
+
+pub(crate) fn millis(micros: u64) -> i64 {
+    i64::try_from(micros / 1_000).unwrap_or(i64::MAX / 4)
+}

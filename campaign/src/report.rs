@@ -1,0 +1,65 @@
+//! What is wrong, for people: the records that cannot all be, and what else there was around them.
+
+use crate::checker::{History, Violation};
+use crate::record::{EVERY_LOCK, Record};
+use std::fmt::Write;
+
+/// More of the same says no more.
+const MOST_LINES: usize = 40;
+
+impl History {
+    /// The promise, the records that show that it was broken (`>`), the others of that lock in between, and the faults.
+    /// `faults` are moments in microseconds, and what was done then.
+    pub fn explain(&self, violation: &Violation, faults: &[(u64, String)]) -> String {
+        let proof: Vec<&Record> =
+            violation.proof.iter().map(|index| &self.records[*index as usize]).collect();
+        let from = proof.iter().map(|record| record.asked).min().unwrap_or(0);
+        let to = proof.iter().map(|record| record.told).max().unwrap_or(u64::MAX);
+        let mut text =
+            format!("{:?} of lock {}: {}\n", violation.law, violation.lock, violation.what);
+        let within = |record: &&(usize, &Record)| {
+            let (index, record) = **record;
+            let of_lock = record.lock == violation.lock || record.lock == EVERY_LOCK;
+            let is_proof = violation.proof.contains(&u32::try_from(index).unwrap());
+            is_proof || of_lock && record.asked <= to && record.told >= from
+        };
+        let all: Vec<_> = self.records.iter().enumerate().collect();
+        let mut window: Vec<_> = all.iter().filter(within).copied().collect();
+        window.sort_by_key(|(_, record)| (record.asked, record.told));
+        let is_proof = |index: usize| violation.proof.contains(&u32::try_from(index).unwrap());
+        let left_out = window.len().saturating_sub(MOST_LINES);
+        if left_out > 0 {
+            let mut room = MOST_LINES;
+            window.retain(|(index, _)| {
+                room = room.saturating_sub(1);
+                is_proof(*index) || room > 0
+            });
+        }
+        let relative = |at: u64| at as f64 / 1_000.0 - from as f64 / 1_000.0;
+        let mut events: Vec<(u64, String)> = Vec::new();
+        for (index, record) in window {
+            let mark = if is_proof(index) { '>' } else { ' ' };
+            let Record { op, outcome, owner, fence, ttl, server, .. } = record;
+            events.push((
+                record.asked,
+                format!(
+                    "{mark} {:>10.3} .. {:>10.3} ms  owner {owner:<8} {op:?} {outcome:?} fence {fence} ttl {ttl} server {server}",
+                    relative(record.asked),
+                    relative(record.told),
+                ),
+            ));
+        }
+        let near = |at: u64| at + 100_000 >= from && at <= to.saturating_add(10_000);
+        for (at, what) in faults.iter().filter(|(at, _)| near(*at)) {
+            events.push((*at, format!("! {:>10.3} ms                 {what}", relative(*at))));
+        }
+        events.sort_by_key(|(at, _)| *at);
+        for (_, line) in events {
+            writeln!(text, "  {line}").unwrap();
+        }
+        if left_out > 0 {
+            writeln!(text, "  and {left_out} more").unwrap();
+        }
+        text
+    }
+}

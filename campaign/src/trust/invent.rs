@@ -1,0 +1,198 @@
+//! Random small histories: what a lock would have answered, then perhaps spoiled.
+
+use super::chance::Chance;
+use crate::record::{Op, Outcome, Record};
+
+const OWNERS: u32 = 3;
+
+#[derive(Clone, Copy, Default)]
+struct Owner {
+    /// When it was told last.
+    told: i64,
+    /// What it takes itself to hold.
+    fence: u64,
+}
+
+struct Scene<'c> {
+    chance: &'c mut Chance,
+    now: i64,
+    owners: [Owner; OWNERS as usize],
+    /// Owner, fence, deadline.
+    holder: Option<(u32, u64, i64)>,
+    last: u64,
+    loses_replies: bool,
+    records: Vec<Record>,
+}
+
+pub(super) fn history(chance: &mut Chance) -> Vec<Record> {
+    let count = 3 + chance.below(7) as usize;
+    let deletes = chance.one_in(3);
+    let loses_replies = chance.one_in(3);
+    let mut scene = Scene {
+        chance,
+        now: 10,
+        owners: [Owner::default(); OWNERS as usize],
+        holder: None,
+        last: 0,
+        loses_replies,
+        records: Vec::new(),
+    };
+    while scene.records.len() < count {
+        scene.now += i64::from(scene.chance.below(4));
+        if deletes && scene.chance.one_in(5) {
+            scene.delete();
+        } else {
+            scene.ask();
+        }
+    }
+    let mut records = scene.records;
+    for _ in 0..chance.below(8) {
+        spoil(&mut records, chance);
+    }
+    records
+}
+
+impl Scene<'_> {
+    fn ask(&mut self) {
+        let number = self.chance.below(OWNERS);
+        let mut owner = self.owners[number as usize];
+        self.now = self.now.max(owner.told);
+        let ttl = 1 + self.chance.below(12);
+        let ops = [Op::Try, Op::Try, Op::Wait, Op::Extend, Op::Release, Op::Check];
+        let op = ops[self.chance.below(6) as usize];
+        self.holder = self.holder.filter(|(_, _, deadline)| self.now < *deadline);
+        let mine = self.holder.filter(|(holder, ..)| *holder == number);
+        let deadline = self.now + i64::from(ttl);
+        let fence = match (op, self.holder, mine) {
+            (Op::Try | Op::Wait, None, _) => {
+                self.last += 1 + u64::from(self.chance.below(2));
+                self.holder = Some((number, self.last, deadline));
+                Some(self.last)
+            }
+            (Op::Try | Op::Wait, _, Some((_, fence, end))) => {
+                self.holder = Some((number, fence, end.max(deadline)));
+                Some(fence)
+            }
+            (Op::Extend, _, Some((_, fence, _))) => {
+                self.holder = Some((number, fence, deadline));
+                Some(fence)
+            }
+            (Op::Release, _, Some((_, fence, _))) => {
+                self.holder = None;
+                Some(fence)
+            }
+            (Op::Check, _, Some((_, fence, _))) => Some(fence),
+            _ => None,
+        };
+        let lost = self.loses_replies && self.chance.one_in(4);
+        let outcome = match fence {
+            _ if lost => Outcome::Unknown,
+            Some(_) => Outcome::Ok,
+            None => Outcome::Refused,
+        };
+        let asked = (self.now - i64::from(self.chance.below(6))).max(owner.told);
+        let told = self.now + i64::from(self.chance.below(6));
+        // An owner that has lost a reply does not show a fence with what follows, as it knows none.
+        let known = if outcome == Outcome::Ok { fence.unwrap_or(0) } else { owner.fence };
+        let ttl = if op == Op::Release || op == Op::Check { 0 } else { ttl };
+        self.record(Record {
+            fence: known,
+            ttl,
+            owner: number,
+            op,
+            outcome,
+            ..record(asked, told)
+        });
+        owner.told = told;
+        if outcome == Outcome::Ok {
+            owner.fence = if op == Op::Release { 0 } else { known };
+        }
+        self.owners[number as usize] = owner;
+    }
+
+    fn delete(&mut self) {
+        self.holder = None;
+        let asked = self.now - i64::from(self.chance.below(6));
+        let told = self.now + i64::from(self.chance.below(6));
+        let op = Op::Delete;
+        self.record(Record { owner: u32::MAX, op, ..record(asked, told) });
+    }
+
+    fn record(&mut self, record: Record) {
+        self.records.push(record);
+    }
+}
+
+pub(super) fn record(asked: i64, told: i64) -> Record {
+    Record {
+        asked: u64::try_from(asked * 1_000).unwrap(),
+        told: u64::try_from(told * 1_000).unwrap(),
+        fence: 0,
+        ttl: 0,
+        owner: 0,
+        lock: 0,
+        op: Op::Try,
+        outcome: Outcome::Ok,
+        server: 0,
+    }
+}
+
+/// Changes something. What comes of it may still be right.
+fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
+    let mut any = || chance.below(u32::try_from(records.len()).unwrap()) as usize;
+    let (one, other) = (any(), any());
+    match chance.below(8) {
+        0 => records[one].fence = records[other].fence,
+        1 if records[one].outcome == Outcome::Ok && records[one].op != Op::Delete => {
+            records[one].outcome = Outcome::Refused;
+        }
+        2 => {
+            let fence = records[other].fence;
+            if fence != 0 && records[one].op != Op::Delete {
+                records[one].outcome = Outcome::Ok;
+                records[one].fence = fence;
+            }
+        }
+        3 => {
+            let (fence, with) = (records[one].fence, records[other].fence);
+            records[one].fence = with;
+            records[other].fence = fence;
+        }
+        4 if records[one].ttl != 0 => records[one].ttl += chance.below(10),
+        5 if records.len() > 2 => {
+            records.remove(one);
+        }
+        // A reply that came earlier, a question that was asked later.
+        6 => records[one].told = records[one].asked,
+        7 => records[one].asked = records[one].told,
+        _ => {}
+    }
+    for record in &mut *records {
+        let tells = matches!(record.op, Op::Try | Op::Wait | Op::Check);
+        // Nobody is told success without a fence.
+        if tells && record.outcome == Outcome::Ok && record.fence == 0 {
+            record.outcome = Outcome::Refused;
+        }
+        if record.op == Op::Delete {
+            record.fence = 0;
+        }
+    }
+    note_what_owners_believe(records);
+}
+
+/// Whoever is refused something notes what it takes itself to hold.
+fn note_what_owners_believe(records: &mut [Record]) {
+    let mut held = [0; OWNERS as usize];
+    for record in records.iter_mut().filter(|record| record.op != Op::Delete) {
+        let held = &mut held[record.owner as usize];
+        let names_none = matches!(record.op, Op::Try | Op::Wait) && record.outcome != Outcome::Ok;
+        if record.fence == 0 || names_none {
+            record.fence = *held;
+        }
+        match record.outcome {
+            Outcome::Ok if record.op == Op::Release => *held = 0,
+            Outcome::Ok => *held = record.fence,
+            Outcome::Refused | Outcome::Unknown => {}
+        }
+    }
+}
