@@ -1,103 +1,180 @@
 //! Whatever clients send, the server lives, every reply has its shape, and replicas agree.
 
+mod words;
+
 use crate::support::{
-    Client, Seed, Server, Snapshot, eventually, int, start_pair, wait_until_in_sync,
+    Client, Seed, Server, Snapshot, eventually, figure, int, short_or_long, start_pair,
+    wait_until_in_sync,
 };
 use redis::Value;
 
-const COMMANDS: [&[u8]; 6] =
-    [b"LOCK.ACQUIRE", b"LOCK.RELEASE", b"LOCK.EXTEND", b"LOCK.CHECK", b"LOCK.INFO", b"LOCK.HELP"];
+/// So many connections send requests that wait, and never look at what they are told.
+const DEAF: usize = 16;
 
-/// What somebody else may do to the same keys.
-const STRANGERS: [&str; 12] = [
-    "SET a 12345",
-    "SET b 9007199254740991:alice",
-    "SET c \"\" PX 3",
-    "SETRANGE d 300 x",
-    "RPUSH list x",
-    "PEXPIRE a 1",
-    "PERSIST b",
-    "RENAME a b",
-    "DEL a b c d",
-    "COPY a d",
-    "FLUSHALL",
-    "GETSET c 1763712345678901:bob",
-];
+const SCRIPT: &str = "return redis.pcall(unpack(ARGV))";
 
-fn word(seed: &mut Seed) -> Vec<u8> {
-    let chosen: &[&[u8]] = &[
-        b"a",
-        b"b",
-        b"c",
-        b"d",
-        b"list",
-        b"alice",
-        b"bob",
-        b"*",
-        b"",
-        b"0",
-        b"1",
-        b"2",
-        b"-1",
-        b"60000",
-        b"86400000",
-        b"86400001",
-        b"9007199254740991",
-        b"9223372036854775808",
-        b"BLOCK",
-        b"\0",
-        b"\r\n",
-        b"1763712345678901",
-    ];
-    match seed.below(10) {
-        0 => (0..seed.below(300)).map(|_| seed.next().to_le_bytes()[0]).collect(),
-        1 => vec![b'x'; [255, 256, 70_000][seed.below(3)]],
-        _ => seed.pick(chosen).to_vec(),
+type Command = Vec<Vec<u8>>;
+
+struct Attack {
+    seed: Seed,
+    server: Server,
+    /// One that speaks RESP2, and one that speaks RESP3.
+    clients: [Client; 2],
+    deaf: Vec<Client>,
+    dumped: Vec<u8>,
+    sent: usize,
+}
+
+impl Attack {
+    fn on(server: Server, seed: Seed) -> Self {
+        let clients = [server.client(), server.client_resp3()];
+        let deaf = (0..DEAF).map(|_| server.client()).collect();
+        Self { seed, server, clients, deaf, dumped: Vec::new(), sent: 0 }
+    }
+
+    fn goes_on(&mut self) {
+        match self.seed.below(20) {
+            0..=5 => self.strangers_turn(),
+            6 | 7 => self.waits(),
+            8 | 9 => self.in_a_transaction(),
+            10 => self.in_a_script(),
+            11 => self.looks_at_figures(),
+            _ => self.asks(),
+        }
+    }
+
+    fn client(&mut self) -> &mut Client {
+        let which = self.seed.below(self.clients.len());
+        &mut self.clients[which]
+    }
+
+    fn send(&mut self, command: &Command) -> Value {
+        self.sent += 1;
+        let command = command.clone();
+        self.client().cmd(command)
+    }
+
+    fn asks(&mut self) {
+        let command = words::lock_command(&mut self.seed);
+        if words::waits(&command) {
+            return self.waits();
+        }
+        let reply = self.send(&command);
+        assert_shape(&command, &reply);
+    }
+
+    fn strangers_turn(&mut self) {
+        let key = words::key(&mut self.seed);
+        if let Value::BulkString(dumped) = self.send(&vec![b"DUMP".to_vec(), key]) {
+            self.dumped = dumped;
+        }
+        let command = words::strange(&mut self.seed, &self.dumped);
+        self.send(&command);
+    }
+
+    /// On a connection that may be waiting already, or end while it does.
+    fn waits(&mut self) {
+        let at = self.seed.below(DEAF);
+        if self.seed.below(3) == 0 {
+            self.deaf[at] = self.server.client();
+        }
+        self.sent += 1;
+        self.deaf[at].send(words::patient(&mut self.seed));
+    }
+
+    fn in_a_transaction(&mut self) {
+        let which = self.seed.below(self.clients.len());
+        let mut commands = Vec::new();
+        self.clients[which].cmd("MULTI");
+        for _ in 0..=self.seed.below(4) {
+            let command = match self.seed.below(4) {
+                0 => words::strange(&mut self.seed, &self.dumped),
+                1 => words::patient(&mut self.seed),
+                _ => words::lock_command(&mut self.seed),
+            };
+            let queued = self.clients[which].cmd(command.clone());
+            if matches!(&queued, Value::SimpleString(queued) if queued == "QUEUED") {
+                commands.push(command);
+            }
+        }
+        self.sent += 2 + commands.len();
+        match self.clients[which].cmd("EXEC") {
+            Value::Array(replies) => {
+                assert_eq!(replies.len(), commands.len());
+                commands.iter().zip(&replies).for_each(|(command, reply)| {
+                    if command[0].to_ascii_lowercase().starts_with(b"lock.") {
+                        assert_shape(command, reply);
+                    }
+                });
+            }
+            Value::ServerError(error) => assert_eq!(error.code(), "EXECABORT"),
+            other => panic!("EXEC of {commands:?}: {other:?}"),
+        }
+    }
+
+    fn in_a_script(&mut self) {
+        let command = if self.seed.below(3) == 0 {
+            words::patient(&mut self.seed)
+        } else {
+            words::lock_command(&mut self.seed)
+        };
+        let head = ["EVAL", SCRIPT, "0"].map(|word| word.as_bytes().to_vec());
+        let reply = self.send(&[&head[..], &command].concat());
+        assert_shape(&command, &reply);
+    }
+
+    fn looks_at_figures(&mut self) {
+        self.sent += 1;
+        let text = self.client().info_text("leasehold");
+        assert!(text.contains("leasehold_panics_caught:0"), "{text}");
     }
 }
 
-/// A lock command with any words, mostly as many as it takes.
-fn lock_command(seed: &mut Seed) -> Vec<Vec<u8>> {
-    let mut words = vec![seed.pick(&COMMANDS).to_vec()];
-    let count = if seed.below(20) == 0 { seed.below(40) } else { 2 + seed.below(3) };
-    words.extend((0..count).map(|_| word(seed)));
-    words
+fn assert_shape(command: &Command, reply: &Value) {
+    let shown: Vec<_> = command.iter().map(|word| word.escape_ascii().to_string()).collect();
+    let shown = shown.join(" ");
+    assert!(has_a_shape(reply), "{shown:.200} was answered {reply:?}");
+    let is_number = |number| (0..=9_007_199_254_740_991_i64).contains(number);
+    assert!(!matches!(reply, Value::Int(number) if !is_number(number)), "{shown:.200}: {reply:?}");
+    let internal = matches!(reply, Value::ServerError(error) if error.details().unwrap_or_default().contains("internal"));
+    assert!(!internal, "{shown:.200} made the module panic");
 }
 
-fn assert_shape(command: &[Vec<u8>], reply: &Value) {
-    let known = match reply {
-        Value::Nil | Value::Int(0..=9_007_199_254_740_991) => true,
-        Value::Array(parts) => matches!(parts.len(), 2 | 10) || command[0] == b"LOCK.HELP",
-        Value::ServerError(error) => matches!(error.code(), "ERR" | "WRONGTYPE"),
+fn has_a_shape(reply: &Value) -> bool {
+    match reply {
+        // Scripts make floating numbers of the latest deadlines.
+        Value::Nil | Value::Okay | Value::Int(_) => true,
+        Value::BulkString(_) | Value::SimpleString(_) => true,
+        Value::Array(parts) => parts.iter().all(has_a_shape),
+        Value::Map(fields) => fields.iter().all(|(_, value)| has_a_shape(value)),
+        Value::ServerError(error) => matches!(error.code(), "ERR" | "WRONGTYPE" | "QUEUEFULL"),
         _ => false,
-    };
-    let command: Vec<_> = command.iter().map(|word| word.escape_ascii().to_string()).collect();
-    assert!(known, "{command:?} was answered {reply:?}");
-    let internal = matches!(reply, Value::ServerError(error) if error.details().unwrap_or_default().contains("internal"));
-    assert!(!internal, "{command:?} made the module panic");
+    }
 }
 
 #[test]
 fn a_server_survives_thousands_of_senseless_commands_and_its_replica_agrees() {
     let mut seed = Seed::announced();
     let (primary, replica) = start_pair(Server::builder(), Server::builder());
-    let mut client = primary.client();
-    for _ in 0..6_000 {
-        if seed.below(4) == 0 {
-            client.cmd(*seed.pick(&STRANGERS));
-        } else {
-            let command = lock_command(&mut seed);
-            let reply = client.cmd(command.clone());
-            assert_shape(&command, &reply);
-        }
+    let mut attack = Attack::on(primary, seed.fork());
+    let most = short_or_long(30_000, 2_000_000);
+    while attack.sent < most {
+        attack.goes_on();
     }
-    assert_eq!(client.counter("panics_caught"), 0);
+    let Attack { server: primary, mut clients, deaf, sent, .. } = attack;
+    drop(deaf);
+    eventually("nobody waits", || match clients[0].counter("waiters") {
+        0 => Ok(()),
+        waiters => Err(waiters),
+    });
+    assert_eq!(clients[0].counter("panics_caught"), 0);
     eventually("the replica agrees", || {
         wait_until_in_sync(&primary, &replica);
         // Short leases may run out between one look and the other.
         let (primary, replica) = (Snapshot::of(&primary), Snapshot::of(&replica));
         if primary == replica { Ok(()) } else { Err((primary, replica)) }
     });
+    figure(&format!("senseless commands: {sent}, survived, and the replica agrees"));
 }
 
 #[test]
