@@ -244,3 +244,30 @@ fn a_grant_is_written_as_its_fence_and_its_owner() {
         assert!(client.release("k", owner));
     }
 }
+
+/// The server looks at the clock once for a command, and we do after it.
+#[test]
+fn a_clock_set_back_between_any_two_looks_at_it_takes_no_lock_away() {
+    let mut clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut client = server.client();
+    for reads in 1..40 {
+        clock.step_back_after(reads, HOUR);
+        let commands = [
+            "LOCK.ACQUIRE k alice 60000",
+            "LOCK.CHECK k alice",
+            "LOCK.EXTEND k alice 50000",
+            "LOCK.CHECK k alice",
+        ];
+        let replies = client.pipeline(&commands);
+        let fence = &replies[0];
+        let said = [fence.clone(), fence.clone(), int(1), fence.clone()];
+        assert_eq!(replies, said, "set back after {reads} looks at it");
+        eventually("the clock was set back", || {
+            client.cmd("PING");
+            if clock.is_to_step() { Err(()) } else { Ok(()) }
+        });
+        clock.step_forward(HOUR);
+        client.cmd("DEL k");
+    }
+}

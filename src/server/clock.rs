@@ -27,10 +27,16 @@ pub(super) fn exactly() -> Moment {
     })
 }
 
+/// Not before the moment at which the server began with the command, by which it judges whether keys have expired until
+/// it has done it: if the clock was set back since, what is granted now would be over at once.
 fn in_micros() -> Option<Moment> {
     let microseconds = optional!(RedisModule_Microseconds)?;
+    let at_the_beginning = optional!(RedisModule_CachedMicroseconds)?;
     // SAFETY: takes nothing, reads the server's clock.
-    Some(Moment::from_micros(u64::try_from(unsafe { microseconds() }).unwrap_or(0)))
+    let now = unsafe { microseconds() };
+    // SAFETY: takes nothing, reads what the server noted.
+    let now = now.max(unsafe { at_the_beginning() });
+    Some(Moment::from_micros(u64::try_from(now).unwrap_or(0)))
 }
 
 fn in_millis() -> Moment {

@@ -23,30 +23,51 @@ pub(crate) struct Clock {
     file: NamedTempFile,
     /// The file, mapped here as it is in the servers: what is written to a file arrives byte by byte, and a server that
     /// reads half of a step would be years ahead.
-    offset_micros: &'static AtomicI64,
+    words: &'static Words,
+}
+
+/// As `clock_shim.rs` has them.
+#[repr(C)]
+struct Words {
+    offset: AtomicI64,
+    reads: AtomicI64,
+    step: AtomicI64,
 }
 
 impl Clock {
     /// A clock that is right, so far.
     pub(crate) fn new() -> Self {
         let mut file = NamedTempFile::new().unwrap();
-        file.write_all(&0_i64.to_ne_bytes()).unwrap();
-        let (length, access) = (size_of::<AtomicI64>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: maps the word that was just written, and it stays mapped until this process ends.
-        let word = unsafe {
+        file.write_all(&[0; size_of::<Words>()]).unwrap();
+        let (length, access) = (size_of::<Words>(), libc::PROT_READ | libc::PROT_WRITE);
+        // SAFETY: maps the words that were just written, and they stay mapped until this process ends.
+        let words = unsafe {
             libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
-        assert_ne!(word, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
-        // SAFETY: aligned to a page, and only ever used as this.
-        Self { file, offset_micros: unsafe { &*word.cast() } }
+        assert_ne!(words, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        // SAFETY: aligned to a page, and only ever used as these.
+        Self { file, words: unsafe { &*words.cast() } }
     }
 
     pub(crate) fn step_back(&mut self, by: Duration) {
-        self.offset_micros.fetch_sub(micros(by), SeqCst);
+        self.words.offset.fetch_sub(micros(by), SeqCst);
     }
 
     pub(crate) fn step_forward(&mut self, by: Duration) {
-        self.offset_micros.fetch_add(micros(by), SeqCst);
+        self.words.offset.fetch_add(micros(by), SeqCst);
+    }
+
+    /// After a server has read it so many times.
+    #[allow(dead_code, reason = "the campaign steps whenever it likes")]
+    pub(crate) fn step_back_after(&mut self, reads: i64, by: Duration) {
+        self.words.step.store(-micros(by), SeqCst);
+        self.words.reads.store(reads, SeqCst);
+    }
+
+    /// Whether it is still to come.
+    #[allow(dead_code, reason = "the campaign steps whenever it likes")]
+    pub(crate) fn is_to_step(&self) -> bool {
+        self.words.reads.load(SeqCst) > 0
     }
 
     pub(super) fn file(&self) -> &Path {

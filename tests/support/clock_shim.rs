@@ -1,6 +1,7 @@
 //! Preloaded into a server: moves its wall clock by an offset that a test may change at any time.
 //!
-//! The offset is one word of microseconds in a file that both sides map. Only the three calls that tell
+//! The offset is a word of microseconds in a file that both sides map. Two more words are for a step at an exact moment:
+//! how often the clock is to be read before it, and by how much. Only the three calls that tell
 //! the wall clock are replaced; the monotonic clock, by which the server sleeps, is left alone. The real
 //! clock is read by system call, since the C library's functions are the ones replaced. Nothing here
 //! allocates: the server's allocator asks for the time before it is ready.
@@ -16,8 +17,9 @@ const SYS_CLOCK_GETTIME: c_long = 113;
 
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_REALTIME_COARSE: c_int = 5;
-const O_RDONLY: c_int = 0;
+const O_RDWR: c_int = 2;
 const PROT_READ: c_int = 1;
+const PROT_WRITE: c_int = 2;
 const MAP_SHARED: c_int = 1;
 
 const MICROS: i64 = 1_000_000;
@@ -43,35 +45,49 @@ unsafe extern "C" {
     -> *mut c_void;
 }
 
-/// Used while there is no file.
-static ZERO: AtomicI64 = AtomicI64::new(0);
-
-/// The mapped word, once known.
-static OFFSET: AtomicPtr<AtomicI64> = AtomicPtr::new(ptr::null_mut());
-
-fn offset() -> i64 {
-    let mut word = OFFSET.load(Ordering::Acquire);
-    if word.is_null() {
-        word = map();
-        OFFSET.store(word, Ordering::Release);
-    }
-    unsafe { &*word }.load(Ordering::Relaxed)
+#[repr(C)]
+struct Words {
+    offset: AtomicI64,
+    reads: AtomicI64,
+    step: AtomicI64,
 }
 
-fn map() -> *mut AtomicI64 {
+/// Used while there is no file.
+static ZERO: Words =
+    Words { offset: AtomicI64::new(0), reads: AtomicI64::new(0), step: AtomicI64::new(0) };
+
+/// The mapped words, once known.
+static WORDS: AtomicPtr<Words> = AtomicPtr::new(ptr::null_mut());
+
+fn offset() -> i64 {
+    let mut words = WORDS.load(Ordering::Acquire);
+    if words.is_null() {
+        words = map();
+        WORDS.store(words, Ordering::Release);
+    }
+    let words = unsafe { &*words };
+    let offset = words.offset.load(Ordering::SeqCst);
+    if words.reads.load(Ordering::SeqCst) > 0 && words.reads.fetch_sub(1, Ordering::SeqCst) == 1 {
+        words.offset.fetch_add(words.step.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+    offset
+}
+
+fn map() -> *mut Words {
     let zero = (&raw const ZERO).cast_mut();
     unsafe {
         let path = getenv(c"LEASEHOLD_CLOCK_OFFSET".as_ptr());
         if path.is_null() {
             return zero;
         }
-        let file = open(path, O_RDONLY);
+        let file = open(path, O_RDWR);
         if file < 0 {
             return zero;
         }
-        let word = mmap(ptr::null_mut(), size_of::<AtomicI64>(), PROT_READ, MAP_SHARED, file, 0);
+        let access = PROT_READ | PROT_WRITE;
+        let words = mmap(ptr::null_mut(), size_of::<Words>(), access, MAP_SHARED, file, 0);
         close(file);
-        if word.addr() == usize::MAX { zero } else { word.cast() }
+        if words.addr() == usize::MAX { zero } else { words.cast() }
     }
 }
 
