@@ -166,18 +166,34 @@ fn every_planted_bug_is_looked_for_and_the_page_says_who_finds_it() {
     let names = planted.code().filter_map(|(_, line)| line.trim().strip_prefix("(Bug::"));
     let names: Vec<_> = names.filter_map(|line| line.split('"').nth(1)).collect();
     assert!(names.len() > 20, "{names:?}");
-    let first_words = |file: &File| {
-        let words = file.text.lines().filter_map(|line| line.split_whitespace().next());
-        words.map(str::to_owned).collect::<Vec<_>>()
-    };
+    let script = read("scripts/plants".to_owned());
+    let checks = script.text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let checks: Vec<_> =
+        checks.filter(|words| names.contains(words.first().unwrap_or(&""))).collect();
     let page = read("docs/verification.md".to_owned());
-    let table = page.text.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
-    let table: Vec<_> = table.collect();
-    let looked_for = first_words(&read("scripts/plants".to_owned()));
-    for name in names {
-        assert!(looked_for.iter().any(|word| word == name), "scripts/plants lacks {name}");
-        assert!(table.contains(&name), "docs/verification.md lacks {name}");
+    let mut rows = Vec::new();
+    for line in page.text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<_> = line.split('|').map(|cell| cell.trim().trim_matches('`')).collect();
+        if let [_, bug, _, test, seconds, scenario, seconds_there, _] = cells[..]
+            && names.contains(&bug)
+        {
+            let looks = |wanted: &dyn Fn(&str, &[&str]) -> bool| {
+                let mut of_bug = checks.iter().filter(|words| words[0] == bug);
+                of_bug.any(|words| wanted(words[1], &words[2..]))
+            };
+            let by_test = looks(&|kind, parts| {
+                kind != "campaign" && parts.iter().any(|part| test.contains(part))
+            });
+            assert!(by_test, "scripts/plants does not run {test} for {bug}");
+            let by_scenario = looks(&|kind, parts| kind == "campaign" && parts == [scenario]);
+            assert!(by_scenario, "scripts/plants does not run the scenario {scenario} for {bug}");
+            for time in [seconds, seconds_there] {
+                assert!(time.parse().is_ok_and(|time: f64| time <= 60.0), "{bug}: {time} seconds");
+            }
+            rows.push(bug);
+        }
     }
+    assert_eq!(rows, names, "the rows of docs/verification.md, and the bugs of src/plant.rs");
 }
 
 #[test]

@@ -15,7 +15,9 @@ pub(crate) enum Excuse {
     None,
     /// A server that could not do anything just then.
     Stop,
-    /// That, or somebody who took every key away.
+    /// That, or links that were cut.
+    Cut,
+    /// The first, or somebody who took every key away.
     Freed,
 }
 
@@ -32,6 +34,7 @@ pub(crate) struct Disturbance {
     pub(crate) span: Span,
     pub(crate) stops: bool,
     pub(crate) frees: bool,
+    pub(crate) cuts: bool,
 }
 
 #[derive(Default)]
@@ -73,6 +76,7 @@ impl Claims {
                 match claim.excuse {
                     Excuse::None => false,
                     Excuse::Stop => one.stops && during(calm_micros),
+                    Excuse::Cut => (one.stops || one.cuts) && during(calm_micros),
                     Excuse::Freed => one.stops && during(calm_micros) || one.frees && during(0),
                 }
             })

@@ -74,6 +74,7 @@ pub(crate) fn work(field: &Field, seed: Seed) -> Vec<Record> {
             continue;
         };
         while !field.over.load(SeqCst) && field.is_at(wire.stream.get_ref()) {
+            let _on_the_way = field.on_the_way.read().unwrap();
             if client.goes_on(&mut wire).is_err() || client.follows(&mut wire).is_err() {
                 break;
             }
@@ -278,7 +279,7 @@ impl Client<'_> {
                 "o{} asked for lock {} ({:?}), and is told nothing for {PATIENCE:?}",
                 self.owner, asked.lock, asked.op
             );
-            self.field.claims.add("L5", Excuse::Stop, asked_at, what);
+            self.field.claims.add("L5", Excuse::Cut, asked_at, what);
         }
     }
 }

@@ -6,7 +6,10 @@ use crate::support::Seed;
 use crate::{clients, tellers, waiters};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
+use std::io::ErrorKind;
 use std::net::TcpStream;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
@@ -40,6 +43,8 @@ pub(crate) struct Field {
     /// What the keys of all locks begin with.
     pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
+    /// Shared by all who are asking, or going where they were sent: see [`Field::nobody_is_on_the_way`].
+    pub(crate) on_the_way: RwLock<()>,
     pub(crate) claims: Claims,
 }
 
@@ -52,10 +57,22 @@ pub(crate) struct Closely {
 }
 
 impl Field {
+    /// Waits until everybody has arrived where a node sent them. One who follows an `ASK` when the slot has gone on, and is
+    /// coming again, would be served by a node that does not have the lock, beside the one that does: no node can know.
+    pub(crate) fn nobody_is_on_the_way(&self) {
+        drop(self.on_the_way.write().unwrap());
+    }
+
     /// Whether this connection goes where clients are to go now.
     pub(crate) fn is_at(&self, stream: &TcpStream) -> bool {
         self.roams.load(SeqCst)
             || stream.peer_addr().is_ok_and(|peer| peer.port() == self.port.load(SeqCst))
+    }
+
+    /// Whether nobody listens there any more.
+    pub(crate) fn is_gone(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port.load(SeqCst)))
+            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 }
 
@@ -114,12 +131,7 @@ impl Faults {
         let before = u64::try_from(before.as_micros()).unwrap();
         self.loss.push(Span { from: span.from - before, to: span.to });
         self.standstill.push(after(span));
-        self.disturbances.push(Disturbance { span, stops: true, frees: true });
-    }
-
-    /// Somebody may have heard nothing then, although the server did all that it was asked to.
-    pub(crate) fn unheard(&mut self, span: Span) {
-        self.disturbances.push(Disturbance { span, stops: true, frees: false });
+        self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
     }
 
     /// The same where nothing is lost, but nothing granted either.
@@ -138,9 +150,17 @@ impl Faults {
         done
     }
 
-    fn stood_still(&mut self, span: Span) {
+    /// The same where some links are cut: who is told nothing meanwhile, others may be told something.
+    pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
+        done
+    }
+
+    /// Nothing was lost by it, but nothing granted either.
+    pub(crate) fn stood_still(&mut self, span: Span) {
         self.standstill.push(after(span));
-        self.disturbances.push(Disturbance { span, stops: true, frees: false });
+        self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
     }
 
     /// The same where the key of a lock, or of every lock, is taken away, at the latest so long afterwards.
@@ -164,7 +184,7 @@ impl Faults {
             server: 0,
         });
         if lock.is_none() {
-            self.disturbances.push(Disturbance { span, stops: false, frees: true });
+            self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
         }
         done
     }
@@ -206,6 +226,7 @@ pub(crate) fn fight_closely(
         locks,
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
+        on_the_way: RwLock::new(()),
         claims: Claims::default(),
     };
     let begin = Instant::now();
@@ -213,11 +234,16 @@ pub(crate) fn fight_closely(
     while sofar < length && fought.wrong.is_empty() {
         let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
         let round = (length - sofar).min(usual);
-        let (records, faults) = one_round(&field, closely, &mut seed, round, &mut fault);
+        let (records, mut faults, broken) =
+            one_round(&field, closely, &mut seed, round, &mut fault);
         sofar = begin.elapsed();
         fought.micros += round.as_micros();
         fought.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
         fought.faults += faults.log.len() as u64;
+        // Some are noted when all is over that began before others.
+        for spans in [&mut faults.loss, &mut faults.standstill, &mut faults.forgotten] {
+            spans.sort_unstable_by_key(|span| span.from);
+        }
         let rules = Rules {
             loss: faults.loss,
             standstill: faults.standstill,
@@ -241,6 +267,11 @@ pub(crate) fn fight_closely(
             closely.calm_micros,
             &faults.log,
         ));
+        if broken {
+            fought.wrong.push("the next fault could not be made: see above".to_owned());
+            // As it was on its way to, with what is known by now: the servers must not end as if nothing were wrong.
+            panic::resume_unwind(Box::new(fought));
+        }
     }
     if fought.grants == 0 || fought.waited == 0 || fought.faults == 0 {
         fought.wrong.push("hardly anything happened: that shows nothing".to_owned());
@@ -248,18 +279,18 @@ pub(crate) fn fight_closely(
     fought
 }
 
+/// Also says whether a fault could not be made, as when the server has ended: then it is over before its time.
 fn one_round(
     field: &Field,
     closely: &Closely,
     seed: &mut Seed,
     length: Duration,
     fault: &mut impl FnMut(&mut Faults, &mut Seed, &Field),
-) -> (Vec<Record>, Faults) {
+) -> (Vec<Record>, Faults, bool) {
     let mut faults = Faults::default();
     let mut records = Vec::new();
     field.over.store(false, SeqCst);
-    thread::scope(|scope| {
-        let end = Calm(&field.over);
+    let broken = thread::scope(|scope| {
         let mut clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let seed = seed.fork();
@@ -273,24 +304,18 @@ fn one_round(
             scope.spawn(move || tellers::tell(field, seed, name));
         }
         let begin = Instant::now();
-        while begin.elapsed() < length {
-            fault(&mut faults, seed, field);
-        }
-        drop(end);
+        let made = panic::catch_unwind(AssertUnwindSafe(|| {
+            while begin.elapsed() < length {
+                fault(&mut faults, seed, field);
+            }
+        }));
+        field.over.store(true, SeqCst);
         for client in clients {
             records.append(&mut client.join().unwrap());
         }
+        made.is_err()
     });
     records.append(&mut faults.deletes);
     field.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
-    (records, faults)
-}
-
-/// Ends the round also if a fault cannot be made: otherwise nobody would hear of that.
-struct Calm<'f>(&'f AtomicBool);
-
-impl Drop for Calm<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
+    (records, faults, broken)
 }

@@ -47,7 +47,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     for way in WAYS {
         wait_and_go(&server, at_once, way);
     }
-    let before = settled(&server, 0);
+    let rest = if length < SHORT { Duration::from_secs(2) } else { Duration::from_secs(20) };
+    let before = settled(&server, 0, rest);
     let begin = Instant::now();
     let mut rounds = 0_usize;
     while begin.elapsed() < length && rounds < MOST_ROUNDS {
@@ -66,7 +67,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     // Each is the sudden end of all who wait.
     fought.faults = rounds as u64;
     let most = before + before / 100;
-    let after = settled(&server, most);
+    let after = settled(&server, most, rest);
     let names = pairs.min(NAMES);
     let said = format!(
         "{pairs} locks granted and released, of {names} names, {waiters} waiters came and went: {before} bytes used \
@@ -81,8 +82,8 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
 }
 
 /// The memory used when nobody is connected but who asks, at its least. Servers keep what waiting took, and give it back
-/// by and by: that is over when it has been the same for two seconds, or is `enough`.
-fn settled(server: &Server, enough: u64) -> u64 {
+/// by and by: that is over when it has been the same for so long, or is `enough`.
+fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     let mut client = server.client();
     eventually("everybody else has gone", || {
         match client.info_field("clients", "connected_clients").as_deref() {
@@ -91,7 +92,7 @@ fn settled(server: &Server, enough: u64) -> u64 {
         }
     });
     let (mut least, mut since) = (u64::MAX, Instant::now());
-    while least > enough && since.elapsed() < Duration::from_secs(2) {
+    while least > enough && since.elapsed() < rest {
         let used = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
         if used < least {
             (least, since) = (used, Instant::now());

@@ -40,7 +40,7 @@ use std::panic;
 use std::process::exit;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What every run has time for.
+/// What every run of all tests has time for; `LEASEHOLD_CAMPAIGN_SECONDS` says otherwise.
 const USUAL_SECONDS: u64 = 4;
 
 struct Options {
@@ -81,10 +81,11 @@ fn main() {
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
-    let mut options = Options { scenario: None, seconds: USUAL_SECONDS, seed: None, ledger: None };
+    let usual = env::var("LEASEHOLD_CAMPAIGN_SECONDS");
+    let usual = usual.map_or(Ok(USUAL_SECONDS), number)?;
+    let mut options = Options { scenario: None, seconds: usual, seed: None, ledger: None };
     while let Some(word) = words.next() {
         let mut value = || words.next().ok_or(format!("{word} wants a value"));
-        let number = |text: String| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
         match &*word {
             "--scenario" => options.scenario = Some(value()?),
             "--seconds" => options.seconds = number(value()?)?,
@@ -98,15 +99,19 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
     Ok(options)
 }
 
+fn number(text: String) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("{text} is no number"))
+}
+
 /// Runs a scenario and says what came of it.
 fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
     // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
-    let fought = panic::catch_unwind(|| (scenario.run)(seed, length)).unwrap_or_else(|_| Fought {
-        wrong: vec!["the scenario could not go on: see above".to_owned()],
-        ..Fought::default()
+    let fought = panic::catch_unwind(|| (scenario.run)(seed, length)).unwrap_or_else(|end| {
+        let wrong = vec!["the scenario could not go on: see above".to_owned()];
+        end.downcast().map_or(Fought { wrong, ..Fought::default() }, |fought| *fought)
     });
     let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
     let seconds = (*micros as f64 / 1e6).max(0.001);

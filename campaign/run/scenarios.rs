@@ -20,6 +20,7 @@
 //! | `slots`       | a slot that goes to a node whose clock is behind             | L1, L2            |
 //! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
 //! | `step`        | a clock that is set back while a transaction is open         | L5                |
+//! | `limits`      | more wait than may                                           | L5, L6            |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
 
 mod agreeing;
@@ -51,7 +52,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Fought,
 }
 
-pub(crate) const ALL: [Scenario; 19] = [
+pub(crate) const ALL: [Scenario; 20] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -70,5 +71,6 @@ pub(crate) const ALL: [Scenario; 19] = [
     Scenario { name: "slots", run: apart::slots },
     Scenario { name: "eviction", run: guarded::eviction },
     Scenario { name: "step", run: guarded::step },
+    Scenario { name: "limits", run: guarded::limits },
     Scenario { name: "leaks", run: leaks::run },
 ];

@@ -14,7 +14,7 @@ mod kept;
 mod leases;
 mod turns;
 
-pub(crate) use kept::{evicted, transaction_in_a_step};
+pub(crate) use kept::{MOST, evicted, limited, transaction_in_a_step};
 
 use crate::claims::{Claims, Excuse};
 use crate::fight::{Field, now};
@@ -51,9 +51,11 @@ pub(crate) struct Teller<'c> {
 pub(crate) type Conversation = fn(&mut Teller<'_>) -> Result<(), Lost>;
 
 /// How often each is to be had.
-const ALL: [(usize, Conversation); 11] = [
+const ALL: [(usize, Conversation); 12] = [
     (300, turns::order),
-    (150, turns::hand_offs),
+    (300, turns::hand_offs),
+    // Keeps the server busy.
+    (10, turns::unseen),
     (50, turns::twice),
     (50, turns::patience),
     // Excuses the others.
@@ -84,6 +86,11 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
             }
         }
         next_lock = teller.next_lock;
+        // Where there are tellers, nobody ends the server.
+        if at.is_gone() {
+            teller.claim("L6", Excuse::None, "the server has ended by itself");
+            return;
+        }
     }
 }
 

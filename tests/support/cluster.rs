@@ -168,6 +168,21 @@ impl Cluster {
         }
     }
 
+    /// Who has the slot, if every node that is up says the same.
+    #[allow(dead_code, reason = "the campaign goes on whoever has it")]
+    pub(crate) fn owner_of(&self, slot: u16) -> Option<usize> {
+        let mut seen =
+            self.nodes.iter().filter(|node| node.is_up()).map(|node| {
+                node.sees().into_iter().find(|seen| seen.has(slot)).map(|owner| owner.id)
+            });
+        let owner = seen.next()??;
+        if seen.all(|another| another.as_ref() == Some(&owner)) {
+            self.nodes.iter().position(|node| node.id == owner)
+        } else {
+            None
+        }
+    }
+
     /// Waits until every node that is up says the same of who has which slot.
     pub(crate) fn wait_until_all_agree(&self) {
         let owners = |node: &Node| {

@@ -36,7 +36,7 @@ pub(crate) fn wait_until_it_is(server: &Server, role: &str) {
 }
 
 /// `None` also where the connection ends, as all do when sentinels change a server's role.
-fn field(server: &Server, name: &str) -> Option<String> {
+pub(crate) fn field(server: &Server, name: &str) -> Option<String> {
     let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.map(str::to_owned)

@@ -8,6 +8,7 @@
 //! The rest of the world reaches the first primary through a proxy. Cut, it leaves a primary to itself that its
 //! clients still reach.
 
+use super::replica;
 use super::version::is_older_than;
 use super::{Proxy, Server, Setup, eventually, strings, wait_until_in_sync, wait_until_it_is};
 use redis::Value;
@@ -123,10 +124,9 @@ impl Sentinels {
     pub(crate) fn wait_until_one_leads(&self) -> usize {
         eventually("one leads, and the others follow", || {
             let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;
-            let said = |server: &Server, name| server.client().info_field("replication", name);
             for (index, server) in self.servers.iter().enumerate() {
-                let leads = said(server, "role").as_deref() == Some("master");
-                let follows = said(server, "master_link_status").as_deref() == Some("up");
+                let leads = replica::field(server, "role").as_deref() == Some("master");
+                let follows = replica::field(server, "master_link_status").as_deref() == Some("up");
                 if leads != (index == primary) || follows == leads {
                     return Err(format!(
                         "{primary} is to lead, {index} leads: {leads}, follows: {follows}"

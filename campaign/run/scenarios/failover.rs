@@ -2,7 +2,7 @@
 
 use super::lossless;
 use crate::fight::{Field, Fought, fight};
-use crate::support::{Cluster, Takeover, wait_until_in_sync, wait_until_it_is};
+use crate::support::{Cluster, Server, eventually, wait_until_in_sync};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -21,6 +21,9 @@ fn millis(count: usize) -> Duration {
 /// So long after a replica was elected, the servers take its votes of then for votes of now, or give it none: twice what
 /// they allow for an election, which is two seconds at the least.
 const ELECTION: Duration = Duration::from_millis(4_300);
+
+/// Longer than a vote takes, or than a primary tries to hand over.
+const VOTE: Duration = Duration::from_secs(8);
 
 /// Two nodes that are the primary of all locks in turn, and two more primaries, with whom the replica gets its votes.
 struct Pair {
@@ -47,36 +50,13 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
         if matches!(fault, 0..3 | 6 | 8) {
             pair.may_be_elected(replica);
         }
-        match fault {
-            0 | 1 => faults.still("CLUSTER FAILOVER", || {
-                pair.cluster.take_over(replica, Takeover::Agreed);
-                pair.goes_on(field);
-            }),
-            2 => faults.lossy("CLUSTER FAILOVER FORCE", LAG, || {
-                pair.cluster.take_over(replica, Takeover::Forced);
-                pair.goes_on(field);
-            }),
-            3 | 4 => faults.lossy("CLUSTER FAILOVER TAKEOVER", LAG, || {
-                pair.cluster.take_over(replica, Takeover::Unasked);
-                pair.goes_on(field);
-            }),
-            5 => faults.lossy("kill -9 of the primary, its replica takes over", LAG, || {
-                pair.cluster.node_mut(primary).kill();
-                // Before the others know that it is dead.
-                let node = pair.cluster.node(replica);
-                node.cmd("CLUSTER FAILOVER TAKEOVER");
-                wait_until_it_is(node, "master");
-                field.port.store(node.port(), SeqCst);
-                pair.cluster.node_mut(primary).start_again();
-                pair.goes_on(field);
-            }),
-            6 => faults.lossy("kill -9 of the primary, the others vote", LAG, || {
-                pair.cluster.node_mut(primary).kill();
-                field.port.store(pair.cluster.node(replica).port(), SeqCst);
-                wait_until_it_is(pair.cluster.node(replica), "master");
-                pair.cluster.node_mut(primary).start_again();
-                pair.goes_on(field);
-            }),
+        // What it takes until somebody else leads, and whether something is lost by it.
+        let (what, is_lossy): (_, bool) = match fault {
+            0 | 1 => ("CLUSTER FAILOVER", false),
+            2 => ("CLUSTER FAILOVER FORCE", true),
+            3 | 4 => ("CLUSTER FAILOVER TAKEOVER", true),
+            5 => ("kill -9 of the primary, its replica takes over", true),
+            6 => ("kill -9 of the primary, the others vote", true),
             7 => {
                 let which = *seed.pick(&[primary, replica, 1]);
                 let lasts = millis(seed.below(300));
@@ -85,16 +65,41 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                     thread::sleep(lasts);
                     pair.cluster.node_mut(which).thaw();
                 });
+                return;
             }
             // It hears of its successor as soon as it goes on, but may have been asked something first.
-            _ => faults.lossy("the primary is frozen until the others vote", LAG, || {
-                pair.cluster.node_mut(primary).freeze();
+            _ => ("the primary is frozen until the others vote", true),
+        };
+        let (leads, span) = faults.note(what, || {
+            let node = pair.cluster.node(replica);
+            match fault {
+                0..5 => drop(node.cmd(what)),
+                8 => pair.cluster.node_mut(primary).freeze(),
+                _ => pair.cluster.node_mut(primary).kill(),
+            }
+            if fault == 5 {
+                // Before the others know that it is dead.
+                pair.cluster.node(replica).cmd("CLUSTER FAILOVER TAKEOVER");
+            }
+            if fault >= 5 {
                 field.port.store(pair.cluster.node(replica).port(), SeqCst);
-                wait_until_it_is(pair.cluster.node(replica), "master");
-                thread::sleep(TOO_LONG);
-                pair.cluster.node_mut(primary).thaw();
-                pair.goes_on(field);
-            }),
+            }
+            pair.wait_for(replica);
+            match fault {
+                8 => {
+                    thread::sleep(TOO_LONG);
+                    pair.cluster.node_mut(primary).thaw();
+                }
+                5 | 6 => pair.cluster.node_mut(primary).start_again(),
+                _ => {}
+            }
+            pair.settles(field)
+        });
+        // On a busy machine they may have voted for somebody else before, or since.
+        if is_lossy || leads != replica {
+            faults.lost(span, LAG);
+        } else {
+            faults.stood_still(span);
         }
     })
 }
@@ -108,15 +113,38 @@ impl Pair {
         self.elected.insert(replica, Instant::now());
     }
 
-    /// Their roles have changed, and everybody knows.
-    fn goes_on(&mut self, field: &Field) {
-        std::mem::swap(&mut self.primary, &mut self.replica);
-        let (primary, replica) = (self.cluster.node(self.primary), self.cluster.node(self.replica));
-        field.port.store(primary.port(), SeqCst);
-        field.server.store(u8::try_from(self.primary).unwrap(), SeqCst);
-        wait_until_it_is(replica, "slave");
-        self.cluster.wait_until_owned_by(self.slot, self.primary);
-        wait_until_in_sync(primary, replica);
-        self.cluster.wait_until_ok();
+    /// Waits until it leads; in vain, if there was no majority in time.
+    fn wait_for(&self, replica: usize) {
+        let begin = Instant::now();
+        while role(self.cluster.node(replica)).as_deref() != Some("master")
+            && begin.elapsed() < VOTE
+        {
+            thread::sleep(millis(5));
+        }
     }
+
+    /// Waits until one of the two leads, the other follows, and everybody knows; and sends clients there.
+    fn settles(&mut self, field: &Field) -> usize {
+        let both = [self.primary, self.replica];
+        let leads = eventually("one of the two leads, and everybody knows", || {
+            let roles = both.map(|node| role(self.cluster.node(node)));
+            match (self.cluster.owner_of(self.slot), roles.each_ref().map(Option::as_deref)) {
+                (Some(owner), [Some("master"), Some("slave")]) if owner == both[0] => Ok(owner),
+                (Some(owner), [Some("slave"), Some("master")]) if owner == both[1] => Ok(owner),
+                (owner, _) => Err(format!("{owner:?} of {both:?}, who are {roles:?}")),
+            }
+        });
+        if leads == self.replica {
+            std::mem::swap(&mut self.primary, &mut self.replica);
+        }
+        field.port.store(self.cluster.node(leads).port(), SeqCst);
+        field.server.store(u8::try_from(leads).unwrap(), SeqCst);
+        wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
+        self.cluster.wait_until_ok();
+        leads
+    }
+}
+
+fn role(server: &Server) -> Option<String> {
+    server.client().info_field("replication", "role")
 }

@@ -3,7 +3,7 @@
 use crate::claims::Claims;
 use crate::fight::Fought;
 use crate::support::{Clock, Seed, Server};
-use crate::tellers::{Conversation, Teller, evicted, transaction_in_a_step};
+use crate::tellers::{Conversation, MOST, Teller, evicted, limited, transaction_in_a_step};
 use std::time::{Duration, Instant};
 
 /// A lock that somebody waits for is not given away because the server evicted it.
@@ -33,6 +33,13 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
     }
     fought.micros = begin.elapsed().as_micros();
     fought
+}
+
+/// Only so many may wait for a lock.
+pub(crate) fn limits(seed: u64, length: Duration) -> Fought {
+    let most = format!("max-waiters-per-lock {MOST}");
+    let server = Server::builder().tcp().module_args(&most).start();
+    converse(&server, seed, length, limited)
 }
 
 /// The same, again and again.

@@ -1,9 +1,8 @@
 //! Clients whose links are cut, both ways or one, while others go on.
 
 use super::lossless;
-use crate::fight::{Fought, fight, now};
+use crate::fight::{Fought, fight};
 use crate::support::{Proxy, Server, Way};
-use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
 
@@ -20,32 +19,24 @@ pub(crate) fn links(seed: u64, length: Duration) -> Fought {
         let short = moment(8) > Duration::ZERO;
         let lasts = if short { moment(300) } else { Duration::from_secs(2) };
         link.cut_only_one_in(*seed.pick(&[1, 2, 3, 6]));
-        let begin = now();
-        let cut = match seed.below(5) {
-            0 => {
-                faults.note("links are cut", || link.cut());
-                true
-            }
-            1 => {
-                faults.note("requests are lost", || link.cut_one_way(Way::ToServer));
-                true
-            }
-            2 | 3 => {
-                faults.note("replies are lost", || link.cut_one_way(Way::FromServer));
-                true
-            }
+        let (what, way) = match seed.below(5) {
+            0 => ("links are cut", None),
+            1 => ("requests are lost", Some(Way::ToServer)),
+            2 | 3 => ("replies are lost", Some(Way::FromServer)),
             _ => {
                 let delay = Duration::from_micros(seed.below(8_000) as u64);
                 faults.note("links are slow", || link.slow(delay));
-                false
+                thread::sleep(lasts);
+                return link.slow(Duration::ZERO);
             }
         };
-        thread::sleep(lasts);
-        if cut {
-            faults.note("links are healed", || link.heal());
-        } else {
-            link.slow(Duration::ZERO);
-        }
-        faults.unheard(Span { from: begin, to: now() });
+        faults.cuts(what, || {
+            match way {
+                None => link.cut(),
+                Some(way) => link.cut_one_way(way),
+            }
+            thread::sleep(lasts);
+        });
+        faults.note("links are healed", || link.heal());
     })
 }

@@ -78,6 +78,7 @@ pub(crate) fn cluster(seed: u64, length: Duration) -> Fought {
     fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
         field.roams.store(true, SeqCst);
         thread::sleep(millis(20 + seed.below(200)));
+        field.nobody_is_on_the_way();
         let meanwhile = millis(seed.below(100));
         match seed.below(if by_hand_only { 4 } else { 8 }) {
             0 => {

@@ -9,6 +9,9 @@ use redis::Value;
 
 const EVER: u64 = 600_000;
 
+/// May wait for a lock where that is limited.
+pub(crate) const MOST: usize = 2;
+
 /// The look of each second, and how late it may be.
 const LOOK_MICROS: u64 = 1_000_000 + LATE_MICROS;
 
@@ -48,6 +51,34 @@ fn evictions(wire: &mut Wire) -> Result<u64, Lost> {
     let text = bulk_text(&wire.ask("INFO stats")?);
     let count = text.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
     count.and_then(|digits| digits.trim().parse().ok()).ok_or(Lost)
+}
+
+/// As many as may wait do, and nobody else; who waits already is not one more.
+pub(crate) fn limited(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    for (waiter, owner) in (0..MOST).zip(["w0", "w1"]) {
+        teller.queue(&lock, waiter, owner, EVER)?;
+    }
+    let mut stranger = teller.another()?;
+    stranger.send(&[format!("LOCK.ACQUIRE {lock} w2 {LONG} BLOCK {EVER}")])?;
+    let asked_again = format!("LOCK.ACQUIRE {lock} w1 {LONG} BLOCK {EVER}");
+    teller.waiters[MOST].send(&[asked_again])?;
+    let refused = teller.soon(Excuse::None, "who may not wait is told so", |teller| {
+        let waits = teller.owners(&lock)?.iter().any(|owner| owner == "w2");
+        Ok((waits || stranger.has_reply()?).then_some(!waits))
+    })?;
+    if !refused {
+        let what = format!("{} wait for {lock}, and {MOST} may", MOST + 1);
+        teller.claim("L6", Excuse::None, what);
+        return Err(Lost);
+    }
+    teller.release(&lock, "m")?;
+    teller.reply_soon(0, "the first who was let wait has the lock")?;
+    teller.release(&lock, "w0")?;
+    teller.reply_soon(MOST, "who asked again has the lock")?;
+    teller.release(&lock, "w1")?;
+    teller.renew(1)
 }
 
 /// The deletion is known before the clock is set back, and made after that. The look each second finds it.

@@ -143,6 +143,30 @@ fn lasts(teller: &mut Teller<'_>, lock: &str, owner: &str, since: u64) -> Result
     Ok(())
 }
 
+/// A lease ends while the server does nothing else, so that nobody has looked at the lock when it is tried.
+pub(super) fn unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    teller.queue(&lock, 0, "w", EVER)?;
+    let all = [
+        format!("LOCK.EXTEND {lock} m 1"),
+        word("DEBUG SLEEP 0.004"),
+        format!("LOCK.ACQUIRE {lock} thief 1000"),
+    ];
+    let replies = teller.main.all(&all)?;
+    if replies[0] != Value::Int(1) {
+        // Somebody else had taken the lock away.
+        return Err(Lost);
+    }
+    if let Some(fence) = is_granted(&replies[2]) {
+        let what = format!("a try of {lock} was granted {fence}, while another waits for it");
+        teller.claim("L4", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    teller.reply_soon(0, &format!("who waited has {lock}, whose lease has ended"))?;
+    teller.release(&lock, "w")
+}
+
 /// Many locks at once, each with one who waits.
 pub(super) fn hand_offs(teller: &mut Teller<'_>) -> Result<(), Lost> {
     for _ in 0..20 {
