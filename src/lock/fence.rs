@@ -236,6 +236,14 @@ mod tests {
     }
 
     #[test]
+    fn a_clock_that_knows_a_fence_right_at_the_margin_is_raised_by_what_it_may_have_missed() {
+        let mut clock = FenceClock::new();
+        clock.observe(Fence::new(NOW.micros() + 5_000_000).unwrap(), NOW);
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_010_001);
+    }
+
+    #[test]
     fn a_clock_that_knows_nothing_is_raised_above_the_time() {
         let mut clock = FenceClock::new();
         clock.raise_above_known(NOW, 5_000);
@@ -296,6 +304,22 @@ mod tests {
     }
 
     #[test]
+    fn a_floor_above_which_there_is_no_fence_is_none() {
+        let mut clock = clock_at(Moment::from_micros(Fence::LAST.0));
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros());
+    }
+
+    #[test]
+    fn the_highest_is_what_was_given_met_or_reserved() {
+        let mut clock = FenceClock::new();
+        assert_eq!(clock.highest(), None);
+        let fence = clock.mint(NOW).fence();
+        assert_eq!(clock.highest(), fence);
+        clock.raise(NOW.plus_millis(1));
+        assert_eq!(clock.highest().unwrap().number(), NOW.micros() + 1_000);
+    }
+
+    #[test]
     fn the_last_fence_is_given_once() {
         let mut clock = FenceClock { known: Fence::LAST.0 - 1, ..FenceClock::new() };
         assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
@@ -306,6 +330,13 @@ mod tests {
     fn a_clock_before_2001_still_gives_sixteen_digits() {
         let minted = FenceClock::new().mint(Moment::from_micros(0));
         assert_eq!(minted, Minted::Fence(Fence::FIRST));
+    }
+
+    #[test]
+    fn a_clock_before_2001_is_behind_the_first_fence_that_it_gave() {
+        let (mut clock, then) = (FenceClock::new(), Moment::from_micros(7));
+        assert_eq!(clock.mint(then).fence(), Some(Fence::FIRST));
+        assert_eq!(clock.ahead_micros(then), Fence::FIRST.0 - 7);
     }
 
     #[test]

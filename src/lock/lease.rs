@@ -168,6 +168,15 @@ mod tests {
     }
 
     #[test]
+    fn a_millisecond_is_a_thousand_moments_and_a_part_of_one_takes_a_whole_one_to_pass() {
+        let (first, second) = (Moment::from_millis(7), Moment::from_millis(8));
+        assert_eq!(first.last_of_its_millisecond(), Moment::from_micros(7_999));
+        assert_eq!(second.whole_millis_after(first), 1);
+        assert_eq!(Moment::from_micros(9_001).whole_millis_after(first), 3);
+        assert_eq!(first.whole_millis_after(second), 0);
+    }
+
+    #[test]
     fn the_millisecond_of_the_deadline_belongs_to_the_lease() {
         let deadline = Deadline::after(Moment::from_millis(1_000), Ttl::from_millis(5).unwrap());
         assert!(!deadline.has_passed(Moment::from_micros(1_005_999)));

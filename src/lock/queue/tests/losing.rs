@@ -45,3 +45,17 @@ fn a_hold_that_was_released_or_evicted_is_not_lost() {
     let settled = queues.settle(0, KEY, Stored::Nothing, NOW, &mut FenceClock::new());
     assert!(settled.lost.is_none() && matches!(settled.next, Next::Restore(_)), "{settled:?}");
 }
+
+#[test]
+fn what_a_key_held_when_it_was_evicted_is_known_until_that_is_put_back() {
+    assert!(Queues::<Connection>::new().is_empty());
+    let seen = held_by("x", Some(in_ms(50)));
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, seen);
+    assert_eq!(queues.evicted(0, KEY), None);
+    queues.mark_evicted(0, KEY);
+    assert_eq!(&*queues.evicted(0, KEY).unwrap().value, b"x");
+    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Restore(_)));
+    assert_eq!(queues.evicted(0, KEY), None);
+    assert!(!queues.is_empty());
+}
