@@ -101,6 +101,7 @@ fn packed(bytes: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::HashSet;
 
     fn insert(names: &mut Names, db: i32, key: &str, id: usize) {
         names.insert(db, key.as_bytes().into(), QueueId(id));
@@ -118,6 +119,31 @@ mod tests {
         assert_eq!(names.get(9, b"k"), Some(QueueId(2)));
         assert_eq!(names.get(1, b"k"), None);
         assert_eq!(names.in_any_db(b"a-much-longer-name-that-the-sieve-looks-at").count(), 0);
+    }
+
+    #[test]
+    fn a_name_that_is_gone_falls_through_no_hole_although_others_are_there() {
+        let mut names = Names::default();
+        insert(&mut names, 0, "orders:1", 1);
+        insert(&mut names, 0, "orders:2", 2);
+        names.remove(0, b"orders:1");
+        assert!(!names.sieve.may_have(b"orders:1") && names.sieve.may_have(b"orders:2"));
+    }
+
+    #[test]
+    fn names_that_differ_anywhere_near_an_end_fall_into_different_holes() {
+        let families: [fn(usize) -> String; 4] = [
+            |number| format!("{number}"),
+            |number| format!("{number:06}:the-same-for-all-of-them"),
+            |number| format!("the-same-for-all-of-them:{number:06}"),
+            |number| "x".repeat(8 + number % 256),
+        ];
+        for (family, most) in families.into_iter().zip([500, 500, 500, 256]) {
+            let holes: HashSet<_> =
+                (0..most).map(|number| Sieve::hole(family(number).as_bytes())).collect();
+            // By chance alone one in seventeen would share one.
+            assert!(holes.len() * 10 > most * 8, "{}: {} of {most}", family(7), holes.len());
+        }
     }
 
     #[test]

@@ -59,3 +59,21 @@ fn what_a_key_held_when_it_was_evicted_is_known_until_that_is_put_back() {
     assert_eq!(queues.evicted(0, KEY), None);
     assert!(!queues.is_empty());
 }
+
+#[test]
+fn an_evicted_lock_whose_lease_is_over_has_run_out() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    queues.mark_evicted(0, KEY);
+    assert_eq!(lost(&mut queues, Stored::Nothing, in_ms(51)), Some(LostBy::RunningOut));
+}
+
+#[test]
+fn a_lock_that_has_changed_hands_is_put_back_as_the_last_had_it() {
+    let (mut queues, _) = queue_of(&["a"]);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    assert_held(&mut queues, held_by("y", Some(in_ms(70))));
+    queues.mark_evicted(0, KEY);
+    let next = settle(&mut queues, Stored::Nothing);
+    assert!(matches!(&next, Next::Restore(seen) if *seen.value == *b"y"), "{next:?}");
+}

@@ -30,3 +30,14 @@ fn a_lock_that_was_evicted_still_was_when_all_are_looked_at() {
     let next = queues.settle(0, KEY, Stored::Nothing, NOW, &mut fences).next;
     assert!(matches!(next, Next::Restore(_)), "{next:?}");
 }
+
+#[test]
+fn all_are_looked_at() {
+    let mut queues = Queues::new();
+    for key in [b"a", b"b", b"c"] {
+        let _ = queues.join(0, key, waiter("bob", 1));
+    }
+    while queues.take_dirty().is_some() {}
+    queues.look_at_all();
+    assert_eq!(std::iter::from_fn(|| queues.take_dirty()).count(), 3);
+}
