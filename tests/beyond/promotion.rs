@@ -3,11 +3,10 @@
 use super::scene::Scene;
 use super::{LONG, WITHIN_THE_MARGIN, clock_of_a_replica};
 use crate::support::{
-    Proxy, Server, aof, eventually, int, lacks, misplaces_clients, start_pair, wait_until_in_sync,
-    wait_until_it_is,
+    Proxy, Server, aof, eventually, int, lacks, misplaces_clients, start_pair,
+    wait_until_fences_are_known, wait_until_in_sync, wait_until_it_is,
 };
 use redis::Value;
-use std::time::Duration;
 
 #[test]
 fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
@@ -28,13 +27,6 @@ fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {
     wait_until_in_sync(&replica, &primary);
 }
 
-/// Some servers tell modules only so much of the time.
-const A_MILLISECOND: u64 = 1_000;
-
-fn micros(duration: Duration) -> u64 {
-    duration.as_micros().try_into().unwrap()
-}
-
 /// Nothing that it replicated says how far the fence clock of a primary is that has just started.
 #[test]
 fn the_first_grant_of_a_new_primary_is_followed_by_a_larger_fence_though_nobody_heard_of_it() {
@@ -46,12 +38,7 @@ fn the_first_grant_of_a_new_primary_is_followed_by_a_larger_fence_though_nobody_
     let proxy = Proxy::to(primary.port());
     let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
     wait_until_in_sync(&primary, &replica);
-    eventually("the replica knows how far its primary is", || {
-        // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
-        let known = replica.client().counter("fence_ahead_us");
-        let ahead = primary.client().counter("fence_ahead_us") + micros(WITHIN_THE_MARGIN);
-        if known + A_MILLISECOND >= ahead { Ok(()) } else { Err((known, ahead)) }
-    });
+    wait_until_fences_are_known(&primary, &replica, WITHIN_THE_MARGIN);
     proxy.cut();
     let first = primary.client().grant("k", "alice", LONG);
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);

@@ -1,6 +1,7 @@
 //! A primary and its replica.
 
 use super::{Server, Setup, bulk_text, eventually};
+use std::time::Duration;
 
 /// A primary and a replica of it, in sync.
 pub(crate) fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
@@ -29,14 +30,33 @@ pub(crate) fn wait_until_in_sync(primary: &Server, replica: &Server) {
 
 /// Waits until the server is a `master`, or a `slave`.
 pub(crate) fn wait_until_it_is(server: &Server, role: &str) {
-    eventually(&format!("the server is a {role}"), || match field(server, "role") {
+    eventually(&format!("the server is a {role}"), || match role_of(server) {
         Some(seen) if seen == role => Ok(()),
         seen => Err(seen),
     });
 }
 
-/// `None` also where the connection ends, as all do when sentinels change a server's role.
-pub(crate) fn field(server: &Server, name: &str) -> Option<String> {
+pub(crate) fn role_of(server: &Server) -> Option<String> {
+    field(server, "role")
+}
+
+/// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is. What the
+/// replica was itself lifted by when it started is less.
+pub(crate) fn wait_until_fences_are_known(primary: &Server, replica: &Server, behind: Duration) {
+    let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
+    eventually("the replica knows how far its primary is", || {
+        // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
+        let known = ahead(replica);
+        let wanted = ahead(primary) + behind;
+        if known + A_MILLISECOND >= wanted { Ok(()) } else { Err((known, wanted)) }
+    });
+}
+
+/// Some servers tell modules only so much of the time.
+const A_MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Of what it says of replication. `None` also where the connection ends, as all do when sentinels change a server's role.
+pub(super) fn field(server: &Server, name: &str) -> Option<String> {
     let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     value.map(str::to_owned)

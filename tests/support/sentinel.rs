@@ -10,7 +10,9 @@
 
 use super::replica;
 use super::version::is_older_than;
-use super::{Proxy, Server, Setup, eventually, strings, wait_until_in_sync, wait_until_it_is};
+use super::{
+    Proxy, Server, Setup, eventually, role_of, strings, wait_until_in_sync, wait_until_it_is,
+};
 use redis::Value;
 use std::thread;
 
@@ -125,7 +127,7 @@ impl Sentinels {
         eventually("one leads, and the others follow", || {
             let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;
             for (index, server) in self.servers.iter().enumerate() {
-                let leads = replica::field(server, "role").as_deref() == Some("master");
+                let leads = role_of(server).as_deref() == Some("master");
                 let follows = replica::field(server, "master_link_status").as_deref() == Some("up");
                 if leads != (index == primary) || follows == leads {
                     return Err(format!(

@@ -13,7 +13,7 @@
 //! Or at once, where the server can: Redis 8.4, Valkey 9.
 
 use super::version::lacks_either;
-use super::{Client, Cluster, Node, eventually};
+use super::{Cluster, Node, eventually, role_of};
 use redis::Value;
 
 #[derive(Clone, Copy, Debug)]
@@ -52,10 +52,8 @@ impl SlotMove {
         let others = (0..cluster.nodes().len()).filter(|node| ![self.to, self.from].contains(node));
         for node in [self.to, self.from].into_iter().chain(others) {
             // Replicas learn it from their primaries.
-            let is_primary = |client: &mut Client| {
-                client.info_field("replication", "role").as_deref() == Some("master")
-            };
-            if cluster.node(node).is_up() && is_primary(&mut cluster.node(node).client()) {
+            let is_primary = |node: &Node| role_of(node).as_deref() == Some("master");
+            if cluster.node(node).is_up() && is_primary(cluster.node(node)) {
                 self.set(cluster, node, &format!("NODE {to}"));
             }
         }

@@ -2,8 +2,8 @@
 
 use crate::fight::Fought;
 use crate::support::{
-    Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, eventually, lacks,
-    misplaces_clients, wait_until_in_sync,
+    Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, lacks, misplaces_clients,
+    wait_until_fences_are_known, wait_until_in_sync,
 };
 use redis::Value;
 use std::time::{Duration, Instant};
@@ -12,13 +12,6 @@ const LONG: u64 = 60_000;
 
 /// Less than the margin, and more than a server takes to start.
 const APART: [u64; 3] = [2, 3, 4];
-
-/// Some servers tell modules only so much of the time.
-const A_MILLISECOND: u64 = 1_000;
-
-fn micros(duration: Duration) -> u64 {
-    duration.as_micros().try_into().unwrap()
-}
 
 fn seconds(seed: &mut Seed) -> Duration {
     Duration::from_secs(*seed.pick(&APART))
@@ -96,12 +89,7 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);
     } else if !misplaces_clients() {
-        eventually("the replica knows how far its primary is", || {
-            // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
-            let known = replica.client().counter("fence_ahead_us");
-            let ahead = client.counter("fence_ahead_us") + micros(by);
-            if known + A_MILLISECOND >= ahead { Ok(()) } else { Err((known, ahead)) }
-        });
+        wait_until_fences_are_known(&primary, &replica, by);
     }
     proxy.cut();
     told.grants(&mut client, "k", "unheard");

@@ -2,7 +2,7 @@
 //! one only then. What must hold is what a store that looks at fences relies on: those of either grow, and every one that
 //! the successor gives out is above all of the former primary, whichever was asked first.
 
-use crate::support::{Client, Server, Words};
+use crate::support::{Client, Server, Words, role_of};
 use redis::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -34,8 +34,7 @@ pub(super) fn grants(former: &Server, successor: &Server) -> Vec<String> {
             Ok(fence) => fence,
             Err(told) => {
                 // Unless it was itself replaced meanwhile.
-                let role = successor.client().info_field("replication", "role");
-                if role.as_deref() == Some("master") {
+                if role_of(successor).as_deref() == Some("master") {
                     let what = "L5: the successor does not grant a lock that is free";
                     wrong.push(format!("{what}: {told}"));
                 }
