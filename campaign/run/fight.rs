@@ -2,7 +2,7 @@
 //! judged.
 
 use crate::claims::{Claims, Disturbance};
-use crate::support::Seed;
+use crate::support::{Seed, Server};
 use crate::{clients, tellers, waiters};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
@@ -61,6 +61,12 @@ impl Field {
     /// coming again, would be served by a node that does not have the lock, beside the one that does: no node can know.
     pub(crate) fn nobody_is_on_the_way(&self) {
         drop(self.on_the_way.write().unwrap());
+    }
+
+    /// Clients are to go there now.
+    pub(crate) fn goes_to(&self, server: &Server, number: usize) {
+        self.port.store(server.port(), SeqCst);
+        self.server.store(u8::try_from(number).unwrap(), SeqCst);
     }
 
     /// Whether this connection goes where clients are to go now.
@@ -126,7 +132,7 @@ impl Faults {
         done
     }
 
-    /// What it turned out to be.
+    /// Data may have been lost then, whatever it was that was noted.
     pub(crate) fn lost(&mut self, span: Span, before: Duration) {
         let before = u64::try_from(before.as_micros()).unwrap();
         self.loss.push(Span { from: span.from - before, to: span.to });

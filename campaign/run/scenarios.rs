@@ -47,6 +47,13 @@ fn lossless() -> Rules {
     Rules { late_millis: 3, ..Rules::default() }
 }
 
+/// What a replica that follows as fast as it can may not have heard of yet.
+const LAG: Duration = Duration::from_millis(500);
+
+fn millis(count: usize) -> Duration {
+    Duration::from_millis(count as u64)
+}
+
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
     pub(crate) run: fn(u64, Duration) -> Fought,

@@ -18,8 +18,8 @@ pub(crate) use kept::{MOST, evicted, limited, transaction_in_a_step};
 
 use crate::claims::{Claims, Excuse};
 use crate::fight::{Field, now};
-use crate::support::{Seed, field};
-use crate::wire::{Lost, Wire};
+use crate::support::Seed;
+use crate::wire::{Lost, Wire, owners};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -178,14 +178,7 @@ impl<'c> Teller<'c> {
 
     /// Who waits for it, oldest first.
     pub(crate) fn owners(&mut self, lock: &str) -> Result<Vec<String>, Lost> {
-        let Value::Array(rows) = self.main.ask(&format!("LOCK.WAITERS {lock}"))? else {
-            return Err(Lost);
-        };
-        let owner = |row: &Value| match field(row, "owner") {
-            Some(Value::BulkString(owner)) => String::from_utf8(owner.clone()).ok(),
-            _ => None,
-        };
-        Ok(rows.iter().filter_map(owner).collect())
+        owners(&self.main.ask(&format!("LOCK.WAITERS {lock}"))?)
     }
 
     /// The reply of one who is to be told at once.

@@ -2,10 +2,9 @@
 
 use crate::claims::Excuse;
 use crate::fight::{Field, now};
-use crate::support::{Seed, field};
-use crate::wire::{Lost, Wire};
+use crate::support::Seed;
+use crate::wire::{Lost, Wire, owners};
 use leasehold_campaign::{Op, Outcome, Record};
-use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
@@ -33,12 +32,7 @@ fn look(at: &Field, wire: &mut Wire, lock: u32, seen: &mut Vec<Record>) -> Resul
     let asked = now();
     let queue = wire.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", at.prefix))?;
     let told = now();
-    let Value::Array(rows) = queue else { return Err(Lost) };
-    let owner = |row: &Value| match field(row, "owner") {
-        Some(Value::BulkString(owner)) => Some(String::from_utf8_lossy(owner).into_owned()),
-        _ => None,
-    };
-    let waiting: Vec<_> = rows.iter().filter_map(owner).collect();
+    let waiting = owners(&queue)?;
     for (position, owner) in waiting.iter().enumerate() {
         if waiting[..position].contains(owner) {
             let what = format!("{owner} waits twice for lock {lock}");

@@ -1,5 +1,6 @@
 //! A connection that can be asked whether it has been told something.
 
+use crate::support::field;
 use redis::{Parser, Value};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -79,6 +80,16 @@ impl Wire {
     pub(crate) fn time(&mut self) -> Result<u64, Lost> {
         micros(&self.ask("TIME")?)
     }
+}
+
+/// Who waits, oldest first, by what `LOCK.WAITERS` replied.
+pub(crate) fn owners(queue: &Value) -> Result<Vec<String>, Lost> {
+    let Value::Array(rows) = queue else { return Err(Lost) };
+    let owner = |row| match field(row, "owner") {
+        Some(Value::BulkString(owner)) => String::from_utf8(owner.clone()).ok(),
+        _ => None,
+    };
+    Ok(rows.iter().filter_map(owner).collect())
 }
 
 /// What `TIME` replied.

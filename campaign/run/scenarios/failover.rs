@@ -1,22 +1,15 @@
 //! A cluster whose primaries hand over, hang, or die. Clients go where they are sent.
 
-use super::lossless;
+use super::{LAG, lossless, millis};
 use crate::fight::{Field, Fought, fight};
-use crate::support::{Cluster, Server, eventually, wait_until_in_sync};
+use crate::support::{Cluster, eventually, role_of, wait_until_in_sync};
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What a replica that follows as fast as it can may not have heard of yet.
-const LAG: Duration = Duration::from_millis(500);
-
 /// Longer than the others wait before they take a node for dead, and have a replica take over.
 const TOO_LONG: Duration = Duration::from_millis(1_500);
-
-fn millis(count: usize) -> Duration {
-    Duration::from_millis(count as u64)
-}
 
 /// So long after a replica was elected, the servers take its votes of then for votes of now, or give it none: twice what
 /// they allow for an election, which is two seconds at the least.
@@ -24,6 +17,38 @@ const ELECTION: Duration = Duration::from_millis(4_300);
 
 /// Longer than a vote takes, or than a primary tries to hand over.
 const VOTE: Duration = Duration::from_secs(8);
+
+const TAKEOVER: &str = "CLUSTER FAILOVER TAKEOVER";
+
+/// What becomes of the primary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fate {
+    Lives,
+    Dies,
+    Hangs,
+}
+
+/// How the replica comes to lead: by what it is asked to do, or because the others vote.
+#[derive(Debug)]
+struct Change {
+    primary: Fate,
+    asks: Option<&'static str>,
+}
+
+impl Change {
+    fn asked(command: &'static str) -> Self {
+        Self { primary: Fate::Lives, asks: Some(command) }
+    }
+
+    fn takes_votes(&self) -> bool {
+        self.asks != Some(TAKEOVER)
+    }
+
+    /// But if the primary itself hands over.
+    fn is_lossy(&self) -> bool {
+        self.asks != Some("CLUSTER FAILOVER")
+    }
+}
 
 /// Two nodes that are the primary of all locks in turn, and two more primaries, with whom the replica gets its votes.
 struct Pair {
@@ -46,17 +71,13 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
         field.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
         let (primary, replica) = (pair.primary, pair.replica);
-        let fault = seed.below(9);
-        if matches!(fault, 0..3 | 6 | 8) {
-            pair.may_be_elected(replica);
-        }
-        // What it takes until somebody else leads, and whether something is lost by it.
-        let (what, is_lossy): (_, bool) = match fault {
-            0 | 1 => ("CLUSTER FAILOVER", false),
-            2 => ("CLUSTER FAILOVER FORCE", true),
-            3 | 4 => ("CLUSTER FAILOVER TAKEOVER", true),
-            5 => ("kill -9 of the primary, its replica takes over", true),
-            6 => ("kill -9 of the primary, the others vote", true),
+        let change = match seed.below(9) {
+            0 | 1 => Change::asked("CLUSTER FAILOVER"),
+            2 => Change::asked("CLUSTER FAILOVER FORCE"),
+            3 | 4 => Change::asked(TAKEOVER),
+            // Before the others know that it is dead.
+            5 => Change { primary: Fate::Dies, asks: Some(TAKEOVER) },
+            6 => Change { primary: Fate::Dies, asks: None },
             7 => {
                 let which = *seed.pick(&[primary, replica, 1]);
                 let lasts = millis(seed.below(300));
@@ -68,35 +89,36 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                 return;
             }
             // It hears of its successor as soon as it goes on, but may have been asked something first.
-            _ => ("the primary is frozen until the others vote", true),
+            _ => Change { primary: Fate::Hangs, asks: None },
         };
-        let (leads, span) = faults.note(what, || {
-            let node = pair.cluster.node(replica);
-            match fault {
-                0..5 => drop(node.cmd(what)),
-                8 => pair.cluster.node_mut(primary).freeze(),
-                _ => pair.cluster.node_mut(primary).kill(),
+        if change.takes_votes() {
+            pair.may_be_elected(replica);
+        }
+        let (leads, span) = faults.note(&format!("{change:?}"), || {
+            match change.primary {
+                Fate::Lives => {}
+                Fate::Dies => pair.cluster.node_mut(primary).kill(),
+                Fate::Hangs => pair.cluster.node_mut(primary).freeze(),
             }
-            if fault == 5 {
-                // Before the others know that it is dead.
-                pair.cluster.node(replica).cmd("CLUSTER FAILOVER TAKEOVER");
+            if let Some(command) = change.asks {
+                pair.cluster.node(replica).cmd(command);
             }
-            if fault >= 5 {
+            if change.primary != Fate::Lives {
                 field.port.store(pair.cluster.node(replica).port(), SeqCst);
             }
             pair.wait_for(replica);
-            match fault {
-                8 => {
+            match change.primary {
+                Fate::Lives => {}
+                Fate::Dies => pair.cluster.node_mut(primary).start_again(),
+                Fate::Hangs => {
                     thread::sleep(TOO_LONG);
                     pair.cluster.node_mut(primary).thaw();
                 }
-                5 | 6 => pair.cluster.node_mut(primary).start_again(),
-                _ => {}
             }
             pair.settles(field)
         });
         // On a busy machine they may have voted for somebody else before, or since.
-        if is_lossy || leads != replica {
+        if change.is_lossy() || leads != replica {
             faults.lost(span, LAG);
         } else {
             faults.stood_still(span);
@@ -116,7 +138,7 @@ impl Pair {
     /// Waits until it leads; in vain, if there was no majority in time.
     fn wait_for(&self, replica: usize) {
         let begin = Instant::now();
-        while role(self.cluster.node(replica)).as_deref() != Some("master")
+        while role_of(self.cluster.node(replica)).as_deref() != Some("master")
             && begin.elapsed() < VOTE
         {
             thread::sleep(millis(5));
@@ -127,7 +149,7 @@ impl Pair {
     fn settles(&mut self, field: &Field) -> usize {
         let both = [self.primary, self.replica];
         let leads = eventually("one of the two leads, and everybody knows", || {
-            let roles = both.map(|node| role(self.cluster.node(node)));
+            let roles = both.map(|node| role_of(self.cluster.node(node)));
             match (self.cluster.owner_of(self.slot), roles.each_ref().map(Option::as_deref)) {
                 (Some(owner), [Some("master"), Some("slave")]) if owner == both[0] => Ok(owner),
                 (Some(owner), [Some("slave"), Some("master")]) if owner == both[1] => Ok(owner),
@@ -137,14 +159,9 @@ impl Pair {
         if leads == self.replica {
             std::mem::swap(&mut self.primary, &mut self.replica);
         }
-        field.port.store(self.cluster.node(leads).port(), SeqCst);
-        field.server.store(u8::try_from(leads).unwrap(), SeqCst);
+        field.goes_to(self.cluster.node(leads), leads);
         wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
         self.cluster.wait_until_ok();
         leads
     }
-}
-
-fn role(server: &Server) -> Option<String> {
-    server.client().info_field("replication", "role")
 }

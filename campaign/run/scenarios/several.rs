@@ -1,7 +1,6 @@
 //! Servers that know of each other.
 
-use super::beside;
-use super::lossless;
+use super::{LAG, beside, lossless, millis};
 use crate::fight::{Fought, fight};
 use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
@@ -10,15 +9,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 
-/// What a replica that follows as fast as it can may not have heard of yet.
-const LAG: Duration = Duration::from_millis(500);
-
 /// Longer than clients have patience.
 const NOBODY_IS_LEFT: Duration = Duration::from_millis(1_700);
-
-fn millis(count: usize) -> Duration {
-    Duration::from_millis(count as u64)
-}
 
 /// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
 /// see `beside`.
@@ -40,8 +32,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
                 sentinels.server_mut(former).kill();
             }
             primary = sentinels.wait_for_another_primary_than(former);
-            field.port.store(sentinels.server(primary).port(), SeqCst);
-            field.server.store(u8::try_from(primary).unwrap(), SeqCst);
+            field.goes_to(sentinels.server(primary), primary);
             if hangs {
                 // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
                 thread::sleep(NOBODY_IS_LEFT);
@@ -58,8 +49,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
         if leads != primary {
             faults.lost(span, LAG);
             primary = leads;
-            field.port.store(sentinels.server(primary).port(), SeqCst);
-            field.server.store(u8::try_from(primary).unwrap(), SeqCst);
+            field.goes_to(sentinels.server(primary), primary);
         }
     });
     fought.wrong.extend(wrong);
@@ -110,8 +100,7 @@ pub(crate) fn cluster(seed: u64, length: Duration) -> Fought {
             }),
             _ => faults.still("the slot moves at once", || step.at_once(&cluster)),
         }
-        field.port.store(cluster.node(step.to).port(), SeqCst);
-        field.server.store(u8::try_from(step.to).unwrap(), SeqCst);
+        field.goes_to(cluster.node(step.to), step.to);
         step = step.back();
     })
 }
