@@ -1,11 +1,14 @@
 //! The examples are run as they stand, and the recipes of docs/clients.md by their clients.
 
 mod around;
+mod guide;
 mod node;
 mod page;
 mod program;
+mod python;
 mod recipes;
 mod shapes;
+mod stores;
 mod stories;
 
 use crate::support::Server;

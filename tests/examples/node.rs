@@ -24,6 +24,8 @@ pub(super) struct Installed {
 }
 
 pub(super) static IOREDIS: Package = Package { name: "node-ioredis", installed: OnceLock::new() };
+pub(super) static REDLOCK: Package =
+    Package { name: "migrate/node-redlock", installed: OnceLock::new() };
 pub(super) static NODE_REDIS: Package = Package { name: "node-redis", installed: OnceLock::new() };
 
 impl Package {

@@ -2,7 +2,8 @@
 //! that it waits for.
 
 use super::node::{IOREDIS, Installed, NODE_REDIS};
-use super::program::{Missing, Told, available, find, folder, install, run, write};
+use super::program::{Told, run};
+use super::python::REDIS_PY;
 use super::{ADDRESS, ROOT, address_of, page, server};
 use crate::support::{Client, bulk_text, eventually, find_cli};
 use std::fmt::Write as _;
@@ -13,9 +14,6 @@ use std::thread;
 
 const PAGE: &str = "docs/clients.md";
 const LONG: u64 = 60_000;
-
-/// What redis-py is tried with. The page says so too.
-const REDIS_PY: &str = "redis==8.1.0";
 
 /// Since when redis-cli fails on an error, if told to.
 const CLI_SINCE: (u32, u32) = (7, 0);
@@ -150,25 +148,6 @@ pub(super) fn script(package: Option<&'static Installed>, heading: &'static str)
     Some(Script { package: package?, heading })
 }
 
-fn python() -> Result<Python, Missing> {
-    let python = find("python3")?;
-    let folder = folder("redis-py");
-    let interpreter = folder.join("bin/python");
-    let stamp = folder.join("installed");
-    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == REDIS_PY) {
-        return Ok(Python { interpreter });
-    }
-    if !install(Command::new(python).args(["-m", "venv"]).arg(&folder)).success {
-        return Err("venv for python3".to_owned());
-    }
-    let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", REDIS_PY];
-    if !install(Command::new(&interpreter).args(pip)).success {
-        return Err(format!("{REDIS_PY} to be had by pip"));
-    }
-    write(&stamp, REDIS_PY);
-    Ok(Python { interpreter })
-}
-
 fn shell(folder: &tempfile::TempDir) -> Option<Shell> {
     let client = find_cli(CLI_SINCE)?;
     std::os::unix::fs::symlink(client, folder.path().join("redis-cli")).unwrap();
@@ -187,7 +166,9 @@ fn the_recipe_for_node_redis_does_what_it_says() {
 
 #[test]
 fn the_recipe_for_redis_py_does_what_it_says() {
-    available(python()).iter().for_each(does_what_it_says);
+    let python =
+        REDIS_PY.programs().map(|programs| Python { interpreter: programs.join("python") });
+    python.iter().for_each(does_what_it_says);
 }
 
 #[test]

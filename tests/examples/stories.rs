@@ -1,7 +1,8 @@
 //! Each story prints what examples/README.md shows, but for fences and for who is first.
 
-use super::node::{IOREDIS, NODE_REDIS, Package};
-use super::program::{available, find, run};
+use super::node::{IOREDIS, NODE_REDIS, Package, REDLOCK};
+use super::program::{Told, available, find, run};
+use super::python::REDIS_PY;
 use super::{ROOT, address_of, page, server};
 use crate::support::find_cli;
 use std::path::Path;
@@ -44,8 +45,28 @@ fn old_clients_and_leasehold_take_turns_and_keep_each_other_out() {
     let story = Path::new(ROOT).join("examples/migrate/story.sh");
     let mut command = Command::new(bash);
     command.arg(story).env("REDIS_URL", address_of(&server)).env("REDIS_CLI", cli);
-    let told = run(&mut command).output();
-    assert_eq!(comparable(&told), comparable(&page::blocks(PAGE, "The migration", "text")));
+    is_told_as_shown(run(&mut command), "The migration");
+}
+
+#[test]
+fn the_lock_of_redis_py_and_leasehold_keep_each_other_out() {
+    let Some(programs) = REDIS_PY.programs() else { return };
+    let server = server();
+    let story = Path::new(ROOT).join("examples/migrate/redis-py/story.py");
+    let mut command = Command::new(programs.join("python"));
+    let told = run(command.arg(story).env("REDIS_URL", address_of(&server)));
+    is_told_as_shown(told, "With redis-py");
+}
+
+#[test]
+fn node_redlock_and_leasehold_keep_each_other_out() {
+    let Some(package) = REDLOCK.installed() else { return };
+    is_told_as_shown(package.story(&server()), "With node-redlock");
+}
+
+fn is_told_as_shown(told: Told, heading: &str) {
+    let told = told.output();
+    assert_eq!(comparable(&told), comparable(&page::blocks(PAGE, heading, "text")));
     assert!(fences(&told).is_sorted_by(|one, next| one < next), "{told}");
 }
 
