@@ -28,6 +28,7 @@ endif
 ONLY ?=
 
 .PHONY: help setup build run cli test test-cluster test-long soak servers test-all bench bench-instructions lint deny plants fuzz mutants verify fix clean
+.PHONY: dist check-dist install uninstall
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -69,8 +70,8 @@ test-long: build ## The same for as long as it takes to be sure: twenty minutes 
 soak: build ## Try to break every promise for HOURS=, on each server found, and add to the ledger (SERVER=)
 	@RELEASE_MODULE=$(MODULE) scripts/soak $(or $(HOURS),1)
 
-servers: setup ## Fetch every supported version of Redis and Valkey into servers/
-	@scripts/servers
+servers: setup ## Fetch every supported version of Redis and Valkey into servers/ (WANTED="redis-8.6 valkey-9.1")
+	@scripts/servers $(WANTED)
 
 test-all: build ## Run the tests on real servers on each of them, and print one table
 	@scripts/setup openssl
@@ -108,6 +109,20 @@ mutants: setup ## Change the code that decides in a thousand ways, and see that 
 fix: setup ## Format and apply what clippy can fix; writes to the tree
 	cargo fmt --all
 	cargo clippy --locked --workspace --all-targets --fix --allow-dirty --allow-staged
+
+dist: setup ## Make what a release consists of, a tarball and a .deb, in target/dist/
+	@scripts/dist
+
+check-dist: ## Unpack and install these in clean systems, and have real servers load them (as root: in Debian's)
+	@scripts/check-dist
+
+export DESTDIR PREFIX MODULEDIR
+
+install: ## Install what `make build` built, with its docs (PREFIX=/usr/local, MODULEDIR=, DESTDIR=)
+	@scripts/install
+
+uninstall: ## Remove what `make install` installed; the same words as for that
+	@scripts/install remove
 
 clean: ## Remove everything that was built
 	cargo clean

@@ -317,6 +317,7 @@ fn pages() -> Vec<Page> {
         "CONTRIBUTING.md".into(),
         "CHANGELOG.md".into(),
         "SECURITY.md".into(),
+        "docker/README.md".into(),
         "examples/README.md".into(),
     ];
     for folder in ["docs", "docs/commands"] {

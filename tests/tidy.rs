@@ -227,8 +227,20 @@ fn is_this(file: &File) -> bool {
 fn files(ending: &str) -> Vec<File> {
     let mut files = Vec::new();
     let names = [
-        "src", "tests", "benches", "campaign", "client", "docs", "examples", "fuzz", "scripts",
+        "src",
+        "tests",
+        "benches",
+        "campaign",
+        "client",
+        "docker",
+        "docs",
+        "examples",
+        "fuzz",
+        "monitoring",
+        "packaging",
+        "scripts",
         ".ci",
+        ".github",
     ];
     for name in names {
         collect(name, ending, &mut files);

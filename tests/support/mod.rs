@@ -54,6 +54,7 @@ pub(crate) use clock::Clock;
 pub(crate) use cluster::{Cluster, Node, Slot, Takeover};
 pub(crate) use cluster_client::ClusterClient;
 pub(crate) use eventually::eventually;
+pub(crate) use ports::free_port_of_a_node;
 pub(crate) use proxy::{Proxy, Way};
 pub(crate) use replica::{
     role_of, start_pair, wait_until_fences_are_known, wait_until_in_sync, wait_until_it_is,
@@ -68,5 +69,7 @@ pub(crate) use snapshot::{Snapshot, deadline};
 pub(crate) use soak::{figure, short_or_long};
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
 pub(crate) use version::{NEVER, announce, is_older_than, is_valkey_since, lacks_either};
-pub(crate) use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_name};
+pub(crate) use version::{
+    lacks, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name,
+};
 pub(crate) use waiter::Waiter;

@@ -12,7 +12,7 @@ pub(super) fn free_port() -> u16 {
 
 /// A port for a node of a cluster. Neither it nor that of its bus is one that the system gives to outgoing
 /// connections: a node that is down for a while must find both free when it comes back.
-pub(super) fn free_port_of_a_node() -> u16 {
+pub(crate) fn free_port_of_a_node() -> u16 {
     const FIRST: u16 = 11_000;
     const LAST: u16 = 22_000;
     let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();

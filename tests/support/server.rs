@@ -288,7 +288,7 @@ impl Server {
         self.port
     }
 
-    pub(super) fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.path("sock")
     }
 

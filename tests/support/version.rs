@@ -28,7 +28,7 @@ fn product() -> &'static Product {
     })
 }
 
-pub(super) fn server_binary() -> &'static Path {
+pub(crate) fn server_binary() -> &'static Path {
     &product().binary
 }
 

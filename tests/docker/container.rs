@@ -1,0 +1,163 @@
+//! What runs in a container, run in folders of its own instead, with nothing in PATH but what the images have.
+
+use crate::support::{announce, eventually, find_cli, is_older_than, module, server_binary};
+use std::fs::{self, File};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use tempfile::TempDir;
+
+/// The programs that scripts and commands use.
+const PROGRAMS: [&str; 6] = ["cat", "cp", "grep", "sh", "timeout", "uname"];
+
+pub(super) struct Container {
+    dir: TempDir,
+    process: Option<Child>,
+}
+
+impl Container {
+    pub(super) fn new() -> Self {
+        let dir = tempfile::Builder::new().prefix("leasehold-container-").tempdir().unwrap();
+        let bin = dir.path().join("bin");
+        fs::create_dir(&bin).unwrap();
+        fs::create_dir(dir.path().join("data")).unwrap();
+        for script in ["entrypoint", "healthcheck"] {
+            let file = Path::new(super::ROOT).join("docker").join(script);
+            symlink(file, bin.join(format!("leasehold-{script}"))).unwrap();
+        }
+        for program in PROGRAMS {
+            let found = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(program));
+            let found = found.into_iter().find(|file| file.exists());
+            symlink(found.unwrap_or_else(|| panic!("no {program}")), bin.join(program)).unwrap();
+        }
+        symlink(server_binary(), bin.join(server_name())).unwrap();
+        if let Some(cli) = find_cli(super::CLI_SINCE) {
+            symlink(cli, bin.join(server_name().replace("server", "cli"))).unwrap();
+        }
+        Self { dir, process: None }
+    }
+
+    /// A file within; its path.
+    pub(super) fn write(&self, name: &str, text: &str) -> String {
+        let path = self.dir.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    }
+
+    /// Runs the entrypoint to its end; what it says.
+    pub(super) fn run(&self, words: &[&str]) -> String {
+        let (success, told) = self.finish(self.program("leasehold-entrypoint").args(words));
+        assert!(success, "{words:?}: {told}");
+        told
+    }
+
+    /// The same where it may fail; whatever it says.
+    pub(super) fn hear(&self, words: &[&str]) -> String {
+        self.finish(self.program("leasehold-entrypoint").args(words)).1
+    }
+
+    /// The health check, with words for the client.
+    pub(super) fn check(&self, words: &[&str], password: &str) -> Result<(), String> {
+        let mut command = self.program("leasehold-healthcheck");
+        if !password.is_empty() {
+            command.env("REDISCLI_AUTH", password);
+        }
+        let (success, told) = self.finish(command.args(words));
+        if success { Ok(()) } else { Err(told) }
+    }
+
+    /// Runs the entrypoint as the main program.
+    pub(super) fn start(&mut self, words: &[&str]) {
+        assert!(self.process.is_none(), "it runs already");
+        let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
+        let mut command = self.program("leasehold-entrypoint");
+        command.args(words).stdout(log.try_clone().unwrap()).stderr(log);
+        self.process = Some(command.spawn().unwrap());
+    }
+
+    /// Starts it with a socket, and waits until it is healthy.
+    pub(super) fn serve(&mut self, words: &[&str]) {
+        let socket = self.socket();
+        let mut words = words.to_vec();
+        words.extend(["--port", "0", "--unixsocket", &socket]);
+        self.start(&words);
+        eventually("the server is healthy", || {
+            self.look();
+            self.check(&["-s", &socket], "")
+        });
+    }
+
+    /// Tells the server something by the client of the image.
+    pub(super) fn tell(&self, words: &[&str]) -> String {
+        let socket = self.socket();
+        self.run(&[&["cli", "-s", &socket], words].concat())
+    }
+
+    /// That the main program runs.
+    pub(super) fn look(&mut self) {
+        if let Some(status) = self.process.as_mut().unwrap().try_wait().unwrap() {
+            panic!("it ended, {status}: {}", self.log());
+        }
+    }
+
+    pub(super) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    pub(super) fn log(&self) -> String {
+        fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    fn log_file(&self) -> PathBuf {
+        self.dir.path().join("log")
+    }
+
+    fn socket(&self) -> String {
+        self.dir.path().join("sock").to_str().unwrap().to_owned()
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let bin = self.dir.path().join("bin");
+        let mut command = Command::new(bin.join(name));
+        command
+            .env_clear()
+            .env("PATH", bin)
+            .env("LEASEHOLD_MODULE", module::path())
+            .current_dir(self.dir.path().join("data"))
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn finish(&self, command: &mut Command) -> (bool, String) {
+        let output = command.output().unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&told).trim_end().to_owned())
+    }
+}
+
+impl Drop for Container {
+    fn drop(&mut self) {
+        self.kill();
+        if std::thread::panicking() {
+            announce(&self.log());
+        }
+    }
+}
+
+/// What the image has it by: the product by whose name it goes decides.
+pub(super) fn server_name() -> &'static str {
+    let file = server_binary().file_name().unwrap().to_str().unwrap();
+    if file.starts_with("valkey") { "valkey-server" } else { "redis-server" }
+}
+
+/// What the network of a container does for a server, it is told: to be at one address, and to speak from there.
+pub(super) fn at(address: &str) -> Vec<&str> {
+    let mut words = vec!["--bind", address, "--protected-mode", "no"];
+    if !is_older_than((7, 0)) {
+        words.extend(["--bind-source-addr", address]);
+    }
+    words
+}

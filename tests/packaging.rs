@@ -1,0 +1,90 @@
+//! Installing: what `make install` puts where, and why the docs say to write the line into the main file.
+
+use crate::support::{Server, lacks, module};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+fn make(words: &[&str], root: &TempDir) -> String {
+    let script = Path::new(ROOT).join("scripts/install");
+    let mut command = Command::new(script);
+    for variable in ["PREFIX", "MODULEDIR"] {
+        command.env_remove(variable);
+    }
+    for word in words {
+        match word.split_once('=') {
+            Some((name, value)) => command.env(name, value),
+            None => command.arg(word),
+        };
+    }
+    let output =
+        command.env("DESTDIR", root.path()).env("MODULE", module::path()).output().unwrap();
+    let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+    assert!(output.status.success(), "{told}");
+    told
+}
+
+#[test]
+fn what_is_installed_can_be_loaded_and_what_is_uninstalled_leaves_nothing() {
+    for (words, modules, docs) in [
+        (&[][..], "usr/local/lib/redis/modules", "usr/local/share/doc/leasehold"),
+        (&["PREFIX=/usr"], "usr/lib/redis/modules", "usr/share/doc/leasehold"),
+        (&["PREFIX=/opt/x", "MODULEDIR=/srv/m"], "srv/m", "opt/x/share/doc/leasehold"),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        make(words, &root);
+        let file = root.path().join(modules).join("libleasehold.so");
+        let server = Server::builder().without_module().start();
+        let reply = server.cmd(["MODULE", "LOAD", file.to_str().unwrap()]);
+        assert_eq!(reply, redis::Value::Okay);
+        server.client().grant("k", "alice", 60_000);
+
+        let docs = root.path().join(docs);
+        let line = format!("loadmodule /{modules}/libleasehold.so");
+        let example = fs::read_to_string(docs.join("examples/leasehold.conf")).unwrap();
+        assert!(example.lines().any(|said| said == line), "{example}");
+        assert!(docs.join("docs/operating.md").exists() && docs.join("LICENSE").exists());
+
+        make(&[words, &["remove"]].concat(), &root);
+        let left: Vec<_> = fs::read_dir(root.path()).unwrap().collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// The example names all settings, with their defaults; commented out, as they stand in the docs.
+#[test]
+fn the_example_has_every_setting_with_its_default() {
+    let example = fs::read_to_string(Path::new(ROOT).join("packaging/leasehold.conf")).unwrap();
+    let settings = example.lines().filter_map(|line| line.strip_prefix("# leasehold."));
+    let page = fs::read_to_string(Path::new(ROOT).join("docs/configuration.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `leasehold."));
+    let rows = rows.map(|row| row.split('|').take(2).map(|cell| cell.trim().trim_matches('`')));
+    let rows: Vec<_> = rows.map(|cells| cells.collect::<Vec<_>>().join(" ")).collect();
+    assert_eq!(settings.collect::<Vec<_>>(), rows);
+}
+
+/// As the docs warn: the server writes a line for a module that is loaded by an included file.
+#[test]
+fn a_server_that_wrote_its_configuration_does_not_start_if_an_included_file_loads_the_module() {
+    if lacks((7, 0), "modules that CONFIG REWRITE writes down") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let included = folder.path().join("leasehold.conf");
+    fs::write(&included, format!("loadmodule {}\n", module::path().display())).unwrap();
+    let included = included.to_str().unwrap();
+    let mut server = Server::builder().without_module().config("include", included).start();
+    server.client().grant("k", "alice", 60_000);
+    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
+    server.stop();
+    assert!(!server.start_again_if_it_can(), "it takes the module twice");
+
+    let mut server = Server::builder().start();
+    assert_eq!(server.cmd("CONFIG REWRITE"), redis::Value::Okay);
+    server.stop();
+    server.start_again();
+    server.client().grant("k", "alice", 60_000);
+}

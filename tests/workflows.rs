@@ -1,0 +1,118 @@
+//! The workflow files: what they may do, what they run of others, and that what they call is there.
+
+use std::fs;
+use std::path::Path;
+use yaml_rust2::{Yaml, YamlLoader};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+/// Names and texts.
+fn workflows() -> Vec<(String, String)> {
+    let folder = Path::new(ROOT).join(".github/workflows");
+    let files = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+    let read = |entry: fs::DirEntry| {
+        (entry.file_name().into_string().unwrap(), fs::read_to_string(entry.path()).unwrap())
+    };
+    let workflows: Vec<_> = files.map(read).collect();
+    assert!(workflows.len() >= 3, "{workflows:?}");
+    workflows
+}
+
+fn parsed(name: &str, text: &str) -> Yaml {
+    let file = YamlLoader::load_from_str(text).unwrap_or_else(|error| panic!("{name}: {error}"));
+    file.into_iter().next().unwrap()
+}
+
+#[test]
+fn what_others_wrote_is_named_by_its_commit_and_its_version() {
+    let mut named = 0;
+    for (name, text) in workflows() {
+        for line in text.lines().filter(|line| line.contains("uses:")) {
+            let (_, action) = line.split_once("uses: ").unwrap();
+            let (action, version) = action
+                .split_once(" # v")
+                .unwrap_or_else(|| panic!("{name}: of which version is {action}?"));
+            let (_, commit) = action.split_once('@').unwrap();
+            let is_one = commit.len() == 40 && commit.chars().all(|c| c.is_ascii_hexdigit());
+            assert!(is_one, "{name}: {action} can be moved");
+            assert!(version.split('.').all(|part| part.parse::<u32>().is_ok()), "{name}: {line}");
+            named += 1;
+        }
+    }
+    assert!(named > 3, "this test no longer understands the workflows");
+}
+
+#[test]
+fn nothing_is_allowed_but_what_each_job_asks_for() {
+    for (name, text) in workflows() {
+        let file = parsed(&name, &text);
+        let everywhere = file["permissions"].as_hash();
+        assert!(everywhere.is_some_and(|rights| rights.is_empty()), "{name}: permissions: {{}}");
+        for (job, what) in file["jobs"].as_hash().unwrap() {
+            let job = job.as_str().unwrap();
+            let rights = what["permissions"].as_hash();
+            let rights = rights.unwrap_or_else(|| panic!("{name}: {job} asks for nothing"));
+            for (right, how) in rights {
+                let may = [right, how].map(|word| word.as_str().unwrap());
+                let expected = if job == "draft" { "write" } else { "read" };
+                assert_eq!(may, ["contents", expected], "{name}: {job}");
+            }
+            assert!(what["timeout-minutes"].as_i64().is_some(), "{name}: {job} may never end");
+        }
+    }
+}
+
+#[test]
+fn no_one_elses_words_become_part_of_a_script() {
+    for (name, text) in workflows() {
+        let file = parsed(&name, &text);
+        for (_, job) in file["jobs"].as_hash().unwrap() {
+            for step in job["steps"].as_vec().unwrap() {
+                let script = step["run"].as_str().unwrap_or_default();
+                assert!(!script.contains("${{"), "{name}: through env, not in {script}");
+                if step["uses"].as_str().is_some_and(|action| action.contains("/checkout@")) {
+                    assert_eq!(
+                        step["with"]["persist-credentials"].as_bool(),
+                        Some(false),
+                        "{name}"
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_they_make_is_in_the_makefile() {
+    let makefile = fs::read_to_string(Path::new(ROOT).join("Makefile")).unwrap();
+    let mut made = 0;
+    for (name, text) in workflows() {
+        let words: Vec<_> = text.split_whitespace().collect();
+        for pair in words.windows(2).filter(|pair| pair[0] == "make") {
+            let is_rule = |line: &str| line.starts_with(&format!("{}:", pair[1]));
+            assert!(makefile.lines().any(is_rule), "{name}: there is no make {}", pair[1]);
+            made += 1;
+        }
+    }
+    assert!(made > 5, "this test no longer understands the workflows");
+}
+
+#[test]
+fn every_server_that_can_be_fetched_is_tested_by_the_compiler_that_is_promised() {
+    let text = fs::read_to_string(Path::new(ROOT).join(".github/workflows/ci.yml")).unwrap();
+    let test = &parsed("ci.yml", &text)["jobs"]["test"];
+    let tested: Vec<_> = test["strategy"]["matrix"]["server"].as_vec().unwrap().clone();
+    let tested: Vec<_> = tested.iter().map(|name| name.as_str().unwrap().to_owned()).collect();
+    let servers = fs::read_to_string(Path::new(ROOT).join("scripts/servers")).unwrap();
+    let wanted = servers.split("wanted=(").nth(1).unwrap().split("\n)").next().unwrap();
+    let wanted: Vec<_> = wanted.lines().filter(|line| !line.is_empty()).collect();
+    let name = |line: &&str| {
+        line.trim().trim_matches('\'').split_whitespace().take(2).collect::<Vec<_>>().join("-")
+    };
+    assert_eq!(tested, wanted.iter().map(name).collect::<Vec<_>>());
+
+    let manifest = fs::read_to_string(Path::new(ROOT).join("Cargo.toml")).unwrap();
+    let rust = manifest.lines().find_map(|line| line.strip_prefix("rust-version = ")).unwrap();
+    let image = test["container"].as_str().unwrap();
+    assert_eq!(image, format!("rust:{}.0-bookworm", rust.trim_matches('"')));
+}
