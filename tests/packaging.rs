@@ -4,14 +4,13 @@ use crate::support::{Server, lacks, module};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
-use tempfile::TempDir;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-fn make(words: &[&str], root: &TempDir) -> String {
-    let script = Path::new(ROOT).join("scripts/install");
-    let mut command = Command::new(script);
-    for variable in ["PREFIX", "MODULEDIR"] {
+/// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
+fn make(words: &[&str]) -> String {
+    let mut command = Command::new(Path::new(ROOT).join("scripts/install"));
+    for variable in ["DESTDIR", "PREFIX", "MODULEDIR"] {
         command.env_remove(variable);
     }
     for word in words {
@@ -20,8 +19,7 @@ fn make(words: &[&str], root: &TempDir) -> String {
             None => command.arg(word),
         };
     }
-    let output =
-        command.env("DESTDIR", root.path()).env("MODULE", module::path()).output().unwrap();
+    let output = command.env("MODULE", module::path()).output().unwrap();
     let told = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     assert!(output.status.success(), "{told}");
     told
@@ -35,7 +33,9 @@ fn what_is_installed_can_be_loaded_and_what_is_uninstalled_leaves_nothing() {
         (&["PREFIX=/opt/x", "MODULEDIR=/srv/m"], "srv/m", "opt/x/share/doc/leasehold"),
     ] {
         let root = tempfile::tempdir().unwrap();
-        make(words, &root);
+        let there = format!("DESTDIR={}", root.path().display());
+        let words = [words, &[&there]].concat();
+        make(&words);
         let file = root.path().join(modules).join("libleasehold.so");
         let server = Server::builder().without_module().start();
         let reply = server.cmd(["MODULE", "LOAD", file.to_str().unwrap()]);
@@ -48,10 +48,30 @@ fn what_is_installed_can_be_loaded_and_what_is_uninstalled_leaves_nothing() {
         assert!(example.lines().any(|said| said == line), "{example}");
         assert!(docs.join("docs/operating.md").exists() && docs.join("LICENSE").exists());
 
-        make(&[words, &["remove"]].concat(), &root);
+        make(&[&words[..], &["remove"]].concat());
         let left: Vec<_> = fs::read_dir(root.path()).unwrap().collect();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// Without DESTDIR, beside files of others.
+#[test]
+fn whoever_installs_is_told_the_line_to_add_and_only_what_is_ours_is_uninstalled() {
+    let prefix = tempfile::tempdir().unwrap();
+    let prefix = prefix.path();
+    let modules = prefix.join("lib/redis/modules");
+    fs::create_dir_all(&modules).unwrap();
+    fs::write(modules.join("other.so"), "").unwrap();
+    let there = format!("PREFIX={}", prefix.display());
+    let told = make(&[&there]);
+    let line = format!("loadmodule {}", modules.join("libleasehold.so").display());
+    assert!(told.lines().any(|said| said.trim() == line), "{told}");
+
+    make(&[&there, "remove"]);
+    let left: Vec<_> =
+        fs::read_dir(&modules).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(left, ["other.so"]);
+    assert!(!prefix.join("share/doc/leasehold").exists());
 }
 
 /// The example names all settings, with their defaults; commented out, as they stand in the docs.
