@@ -49,10 +49,10 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 	@scripts/cli
 
 # What depends on the build goes first and runs the file users load, so that the summary of the whole run
-# comes last.
+# comes last. Each as --workspace, with the same features of what both depend on: otherwise cargo builds it twice.
 test: build bench-instructions ## Run all tests: units, then real servers (SERVER=)
 	@scripts/setup openssl
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- $(RELEASE_TESTS)
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --workspace --test integration -- $(RELEASE_TESTS)
 	cargo test --locked --workspace
 
 test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
@@ -83,7 +83,7 @@ bench: build ## Measure locks against what one would use instead: 40 minutes; QU
 # Where there is no valgrind, and none to be had, it says that it counted nothing.
 bench-instructions: build ## Count the instructions of each command, and compare them with the budget (SERVER=)
 	@scripts/setup valgrind || true
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --test integration -- --ignored --nocapture what_each_command_takes
+	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --workspace --test integration -- --ignored --nocapture what_each_command_takes
 
 # The module offers no Rust API: its docs are for those who work on it, so links to private things are fine.
 lint: setup ## Check format, lints and API docs; changes nothing
