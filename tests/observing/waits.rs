@@ -59,21 +59,20 @@ fn a_wait_that_ends_with_the_lease() {
 #[test]
 fn every_lease_that_runs_out_while_somebody_waits_is_counted() {
     let (server, mut client, mut figures) = held();
-    for (number, owner) in ["bob", "carol", "dave"].into_iter().enumerate() {
-        client.send(format!("LOCK.ACQUIRE k {owner} 20 BLOCK 0"));
+    for (holder, next) in [("alice", "bob"), ("bob", "carol"), ("carol", "dave")] {
+        client.send(format!("LOCK.ACQUIRE k {next} 60000 BLOCK 0"));
         eventually("it waits", || match waiters(&server) {
             1 => Ok(()),
             waiters => Err(waiters),
         });
-        if number == 0 {
-            server.cmd("LOCK.EXTEND k alice 20");
-        }
+        assert_eq!(server.cmd(format!("LOCK.EXTEND k {holder} 20")), int(1));
         assert!(matches!(client.receive(), Value::Int(_)));
     }
     // Nobody waits for the end of the last.
+    assert_eq!(client.cmd("LOCK.EXTEND k dave 20"), int(1));
     let_run_out(&mut client, "k");
     figures.moved(&[
-        ("extends", 1),
+        ("extends", 4),
         ("held", -1),
         ("grants", 3),
         ("hand_offs", 3),
