@@ -42,6 +42,8 @@ pub(crate) struct Claims {
     all: Mutex<Vec<Claim>>,
     /// Pauses of those who claim.
     pauses: Mutex<Vec<Span>>,
+    /// When clients could not listen.
+    delays: Mutex<Vec<Span>>,
 }
 
 impl Claims {
@@ -53,6 +55,15 @@ impl Claims {
 
     pub(crate) fn pause(&self, span: Span) {
         self.pauses.lock().unwrap().push(span);
+    }
+
+    /// A client was not let run by the machine, and says so: the server did nothing wrong, nor was anything done to it.
+    pub(crate) fn delayed(&self, span: Span) {
+        self.delays.lock().unwrap().push(span);
+    }
+
+    pub(crate) fn take_delays(&self) -> Vec<Span> {
+        std::mem::take(&mut self.delays.lock().unwrap())
     }
 
     pub(crate) fn take_pauses(&self) -> Vec<Span> {

@@ -4,16 +4,23 @@ use crate::claims::Excuse;
 use crate::fight::{Field, now};
 use crate::roaming::{SentOn, sent_on};
 use crate::support::Seed;
-use leasehold_campaign::{Op, Outcome, Record};
+use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
+use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 
+/// The longest that a client waits for a lock: longer than a lock may be free while somebody waits, so that it is seen.
+const LONGEST_WAIT: u32 = 2_500;
+
 /// Longer than any wait. A client that is told nothing for so long connects anew.
-const PATIENCE: Duration = Duration::from_millis(1_500);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(3_000);
+
+/// More than this is no more the machine's usual delay.
+const USUAL_DELAY: Duration = Duration::from_millis(300);
 
 /// So many others are answered before it is believed that the server forgot somebody.
 const ANSWERS: u32 = 30;
@@ -167,8 +174,13 @@ impl Client<'_> {
         let lock = self.lock();
         let abandons = self.seed.below(6) == 0;
         let ttl = self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 });
-        let patience = *self.seed.pick(&[1, 20, 300, 1_000]);
+        let patience = *self.seed.pick(&[1, 20, 300, LONGEST_WAIT]);
+        let (asked_at, delay) = (now(), delay_of_this_thread());
         self.ask(wire, &[Asked { lock, op: Op::Wait, ttl, shown: None }], patience)?;
+        if delay_of_this_thread() > delay + USUAL_DELAY {
+            // It may have been told long before it could listen.
+            self.field.claims.delayed(Span { from: asked_at, to: now() });
+        }
         let Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) =
             self.records.last().copied()
         else {
@@ -282,6 +294,13 @@ impl Client<'_> {
             self.field.claims.add("L5", Excuse::Cut, asked_at, what);
         }
     }
+}
+
+/// For how long this thread was ready to run so far and another did instead, as far as the system tells (Linux).
+fn delay_of_this_thread() -> Duration {
+    let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanos = told.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
+    Duration::from_nanos(nanos.unwrap_or(0))
 }
 
 fn encode(bytes: &mut Vec<u8>, asked: &Asked, client: u32, patience: u32, prefix: &str) {

@@ -23,7 +23,7 @@ const ROUND: Duration = Duration::from_secs(20);
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
 /// How long a free lock may have a waiter on a machine on which much else is done.
-const IDLE_MICROS: u64 = 1_000_000;
+pub(crate) const IDLE_MICROS: u64 = 1_000_000;
 
 /// The wall clock, in microseconds, by which servers end leases.
 pub(crate) fn now() -> u64 {
@@ -54,7 +54,13 @@ pub(crate) struct Closely {
     pub(crate) tellers: u32,
     /// How long after something that stops the server everything is as it was.
     pub(crate) calm_micros: u64,
+    /// How long a free lock may have a waiter. 0: not looked at.
+    pub(crate) idle_micros: u64,
 }
+
+/// Without tellers.
+pub(crate) const FROM_AFAR: Closely =
+    Closely { tellers: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS };
 
 impl Field {
     /// Waits until everybody has arrived where a node sent them. One who follows an `ASK` when the slot has gone on, and is
@@ -209,8 +215,7 @@ pub(crate) fn fight(
     length: Duration,
     fault: impl FnMut(&mut Faults, &mut Seed, &Field),
 ) -> Fought {
-    let closely = Closely { tellers: 0, calm_micros: IDLE_MICROS };
-    fight_closely(place, rules, &closely, (seed, length), fault)
+    fight_closely(place, rules, &FROM_AFAR, (seed, length), fault)
 }
 
 /// The same, with tellers among the clients.
@@ -254,7 +259,7 @@ pub(crate) fn fight_closely(
             loss: faults.loss,
             standstill: faults.standstill,
             forgotten: faults.forgotten,
-            idle_micros: IDLE_MICROS,
+            idle_micros: closely.idle_micros,
             ..rules.clone()
         };
         let history = History { records, before };
@@ -323,5 +328,6 @@ fn one_round(
     });
     records.append(&mut faults.deletes);
     field.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
+    faults.standstill.append(&mut field.claims.take_delays());
     (records, faults, broken)
 }

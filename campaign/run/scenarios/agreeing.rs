@@ -1,7 +1,7 @@
 //! A primary and its replica: when all is quiet, what they hold is the same, to the millisecond.
 
 use super::lossless;
-use crate::fight::{Closely, Fought, fight_closely};
+use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
 use crate::support::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,7 +19,7 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
     let replica = Server::builder().tcp().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
     let mut client = primary.client();
-    let closely = Closely { tellers: 1, calm_micros: 250_000 };
+    let closely = Closely { tellers: 1, calm_micros: 250_000, ..FROM_AFAR };
     let mut fought = Fought::default();
     let begin = Instant::now();
     while begin.elapsed() < length && fought.wrong.is_empty() {

@@ -1,7 +1,7 @@
 //! One server that does not die, and everything that its clients and its operator can do to it.
 
 use super::lossless;
-use crate::fight::{Closely, Faults, Fought, fight_closely};
+use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely};
 use crate::support::{Client, Seed, Server, eventually};
 use std::thread;
 use std::time::Duration;
@@ -12,7 +12,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     let server = Server::builder().tcp().start();
     let mut client = server.client();
     // Whether a pause is over, some servers look `hz` times a second.
-    let closely = Closely { tellers: 3, calm_micros: 250_000 };
+    let closely = Closely { tellers: 3, calm_micros: 250_000, ..FROM_AFAR };
     let place = (server.port(), locks, "l");
     fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));

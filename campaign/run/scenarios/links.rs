@@ -1,7 +1,8 @@
 //! Clients whose links are cut, both ways or one, while others go on.
 
 use super::lossless;
-use crate::fight::{Fought, fight};
+use crate::clients::PATIENCE;
+use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
 use crate::support::{Proxy, Server, Way};
 use std::thread;
 use std::time::Duration;
@@ -12,12 +13,15 @@ pub(crate) fn links(seed: u64, length: Duration) -> Fought {
     let server = Server::builder().tcp().start();
     let link = Proxy::to(server.port());
     let rules = lossless();
-    fight((link.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    // Who is told late what was granted at once cannot say when that was. That somebody is told something, it still can.
+    let closely = Closely { idle_micros: 0, ..FROM_AFAR };
+    let place = (link.port(), 10, "l");
+    fight_closely(place, &rules, &closely, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(100));
         // Longer than clients have patience, now and then.
         let short = moment(8) > Duration::ZERO;
-        let lasts = if short { moment(300) } else { Duration::from_secs(2) };
+        let lasts = if short { moment(300) } else { PATIENCE + moment(500) };
         link.cut_only_one_in(*seed.pick(&[1, 2, 3, 6]));
         let (what, way) = match seed.below(5) {
             0 => ("links are cut", None),

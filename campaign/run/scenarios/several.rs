@@ -1,6 +1,7 @@
 //! Servers that know of each other.
 
 use super::{LAG, beside, lossless, millis};
+use crate::clients::PATIENCE;
 use crate::fight::{Fought, fight};
 use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
@@ -8,9 +9,6 @@ use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
-
-/// Longer than clients have patience.
-const NOBODY_IS_LEFT: Duration = Duration::from_millis(1_700);
 
 /// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
 /// see `beside`.
@@ -35,7 +33,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
             field.goes_to(sentinels.server(primary), primary);
             if hangs {
                 // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
-                thread::sleep(NOBODY_IS_LEFT);
+                thread::sleep(PATIENCE + millis(200));
                 sentinels.server_mut(former).thaw();
                 wrong.extend(beside::grants(sentinels.server(former), sentinels.server(primary)));
             }
