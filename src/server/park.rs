@@ -180,7 +180,7 @@ pub(super) fn answer(lock: Lock<'_>, waiter: Waiter<Parked>, outcome: Outcome) {
 }
 
 fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
-    let was_parked = STATE.with_parked(|handles| handles.remove(&parked.handle)).is_some();
+    let was_parked = take_out(&parked.handle).is_some();
     if planted(Bug::GrantToTheGone) && !was_parked {
         return;
     }
@@ -217,8 +217,7 @@ fn unblock(handle: Handle, told: *mut c_void) {
 /// Takes a client that is still parked out of its queue, with nobody to tell. False if it has been told
 /// already.
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
-    let id = NonNull::new(handle)
-        .and_then(|handle| STATE.with_parked(|parked| parked.remove_entry(&Handle(handle))));
+    let id = NonNull::new(handle).and_then(|handle| take_out(&Handle(handle)));
     let Some((handle, id)) = id else { return false };
     if !planted(Bug::GrantToTheGone)
         && let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id))
@@ -297,3 +296,17 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, told: *mut c_void) {
 
 /// Those who are parked, by handle.
 pub(super) type Handles = std::collections::HashMap<Handle, WaiterId>;
+
+/// Room for so many is kept when nobody is parked any more.
+const KEPT: usize = 100;
+
+fn take_out(handle: &Handle) -> Option<(Handle, WaiterId)> {
+    STATE.with_parked(|parked| {
+        let left = parked.remove_entry(handle);
+        if parked.is_empty() {
+            // What a crowd needed is not kept when the crowd has gone.
+            parked.shrink_to(KEPT);
+        }
+        left
+    })
+}
