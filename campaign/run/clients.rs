@@ -14,10 +14,10 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest that a client waits for a lock: longer than a lock may be free while somebody waits, so that it is seen.
-const LONGEST_WAIT: u32 = 2_500;
+const LONGEST_WAIT: u32 = 2_200;
 
 /// Longer than any wait. A client that is told nothing for so long connects anew.
-pub(crate) const PATIENCE: Duration = Duration::from_millis(3_000);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(2_500);
 
 /// More than this is no more the machine's usual delay.
 const USUAL_DELAY: Duration = Duration::from_millis(300);

@@ -3,7 +3,8 @@
 
 use super::LONG;
 use crate::support::{
-    Client, Cluster, Pace, Sentinels, Server, eventually, figure, short_or_long, wait_until_it_is,
+    Client, Cluster, Pace, Sentinels, Server, eventually, figure, short_or_long, start_pair,
+    wait_until_it_is,
 };
 use redis::Value;
 use std::time::{Duration, Instant};
@@ -82,6 +83,26 @@ fn a_primary_that_is_cut_off_grants_as_long_as_that_lasts() {
     sentinels.proxy.heal();
     sentinels.wait_until_follows(0, primary);
     is_held_by_bob_alone(sentinels.server(0), "k", bobs);
+}
+
+/// From then on the former one's clock is past what its successor gave out first.
+#[test]
+fn a_successor_is_above_its_former_primary_for_as_long_as_the_margin() {
+    for (margin, is_over) in [(100, true), (600_000, false)] {
+        let setup = || Server::builder().module_args(&format!("fence-margin {margin}"));
+        let (former, successor) = start_pair(setup(), setup());
+        successor.cmd("REPLICAOF NO ONE");
+        wait_until_it_is(&successor, "master");
+        let bobs = successor.client().grant("k", "bob", LONG);
+        let mut client = former.client();
+        if is_over {
+            eventually("the clock is past the fence", || match client.now() * 1_000 {
+                now if now > i64::try_from(bobs).unwrap() => Ok(()),
+                now => Err(now),
+            });
+        }
+        assert_eq!(client.grant("k", "alice", LONG) > bobs, is_over, "a margin of {margin} ms");
+    }
 }
 
 /// In whole seconds, which is all the server knows.
