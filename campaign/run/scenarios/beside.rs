@@ -1,7 +1,7 @@
 //! A primary that was replaced and does not know it, beside its successor. No lock with asynchronous replication is held by
 //! one only then. What must hold is what a store that looks at fences relies on: those of either grow, and every one that
 //! the successor gives out is above all of the former primary, whichever was asked first. That much is promised for as
-//! long as the margin: while the successor's fences are ahead of the clock.
+//! long as the margin: until the clock has passed what the successor gave out first.
 
 use crate::fight::now;
 use crate::support::{Client, Server, Words, role_of};
