@@ -95,6 +95,7 @@ pub(crate) struct Faults {
     pub(crate) loss: Vec<Span>,
     pub(crate) standstill: Vec<Span>,
     pub(crate) forgotten: Vec<Span>,
+    pub(crate) beside: Vec<Span>,
     deletes: Vec<Record>,
     disturbances: Vec<Disturbance>,
 }
@@ -259,6 +260,7 @@ pub(crate) fn fight_closely(
             loss: faults.loss,
             standstill: faults.standstill,
             forgotten: faults.forgotten,
+            beside: faults.beside,
             idle_micros: closely.idle_micros,
             ..rules.clone()
         };

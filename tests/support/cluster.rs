@@ -168,16 +168,16 @@ impl Cluster {
         }
     }
 
-    /// Who has the slot, if every node that is up says the same.
+    /// Who has the slot, if every node that is up says the same, and since which epoch.
     #[allow(dead_code, reason = "the campaign goes on whoever has it")]
     pub(crate) fn owner_of(&self, slot: u16) -> Option<usize> {
-        let mut seen =
-            self.nodes.iter().filter(|node| node.is_up()).map(|node| {
-                node.sees().into_iter().find(|seen| seen.has(slot)).map(|owner| owner.id)
-            });
+        let mut seen = self.nodes.iter().filter(|node| node.is_up()).map(|node| {
+            let owner = node.sees().into_iter().find(|seen| seen.has(slot));
+            owner.map(|owner| (owner.id, owner.epoch))
+        });
         let owner = seen.next()??;
         if seen.all(|another| another.as_ref() == Some(&owner)) {
-            self.nodes.iter().position(|node| node.id == owner)
+            self.nodes.iter().position(|node| node.id == owner.0)
         } else {
             None
         }

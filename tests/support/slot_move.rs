@@ -46,8 +46,14 @@ impl SlotMove {
         send_keys(self.slot, cluster.node(self.from), cluster.node(self.to));
     }
 
-    /// Tells the new owner first, then the old one, then the others. Returns when all who are up agree.
+    /// Returns when all who are up agree.
     pub(crate) fn give(self, cluster: &Cluster) {
+        self.say_given(cluster);
+        cluster.wait_until_owned_by(self.slot, self.to);
+    }
+
+    /// Tells the new owner first, then the old one, then the others.
+    pub(crate) fn say_given(self, cluster: &Cluster) {
         let to = &cluster.node(self.to).id;
         let others = (0..cluster.nodes().len()).filter(|node| ![self.to, self.from].contains(node));
         for node in [self.to, self.from].into_iter().chain(others) {
@@ -57,7 +63,6 @@ impl SlotMove {
                 self.set(cluster, node, &format!("NODE {to}"));
             }
         }
-        cluster.wait_until_owned_by(self.slot, self.to);
     }
 
     /// The slot stays; keys that have moved already move back.

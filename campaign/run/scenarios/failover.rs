@@ -120,6 +120,8 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
         // On a busy machine they may have voted for somebody else before, or since.
         if change.is_lossy() || leads != replica {
             faults.lost(span, LAG);
+            // The former primary may not have heard of it at once.
+            faults.beside.push(span);
         } else {
             faults.stood_still(span);
         }

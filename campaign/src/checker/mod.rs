@@ -48,13 +48,16 @@ pub struct Span {
 /// What the setup promises.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// When data may have been lost: L1, L3, L4 and L5 say nothing about what overlaps such a span. L2 always holds.
+    /// When data may have been lost: L1, L3, L4 and L5 say nothing about what overlaps such a span; L2 does.
     pub loss: Vec<Span>,
     /// When nothing need be granted, and the order of a queue may be lost.
     pub standstill: Vec<Span>,
     /// When leases may have been forgotten that nobody else can have been granted in the meantime: their holders may be
     /// refused. Nothing else is excused.
     pub forgotten: Vec<Span>,
+    /// When a primary that was replaced, and did not know it yet, may have gone on granting beside its successor: what was
+    /// asked of it then may have a smaller fence than what was told by the other before.
+    pub beside: Vec<Span>,
     /// By how many milliseconds a lease may end early, as the wall clock of the server was set forward.
     pub early_millis: i64,
     /// The same, late.
@@ -150,12 +153,13 @@ impl History {
         rules.loss.sort_unstable_by_key(|span| span.from);
         rules.standstill.sort_unstable_by_key(|span| span.from);
         rules.forgotten.sort_unstable_by_key(|span| span.from);
+        rules.beside.sort_unstable_by_key(|span| span.from);
         for range in runs(order, |index| self.records[index as usize].lock) {
             let lock = Lock::new(&self.records, &order[range], of_every, &mut verdict.violations);
             verdict.grants += lock.grants.len() as u64;
             verdict.waited +=
                 lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count() as u64;
-            lock.check_fences(self.before.get(&lock.number), &mut verdict.violations);
+            lock.check_fences(&rules, self.before.get(&lock.number), &mut verdict.violations);
             lock.check_stale(&rules, &mut verdict.violations);
             lock.check_leases(&rules, &mut verdict.violations);
             lock.check_queue(&rules, &mut verdict.violations);

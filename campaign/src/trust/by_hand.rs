@@ -61,6 +61,15 @@ fn a_fence_that_was_told_before_the_history_began_is_not_told_again() {
 }
 
 #[test]
+fn a_primary_that_was_replaced_may_give_a_smaller_fence_until_it_knows() {
+    let (successors, formers) = (ok(Op::Try, 1, 6, 5, (10, 11)), ok(Op::Try, 2, 5, 5, (20, 21)));
+    assert_wrong(&[successors, formers], Law::L2);
+    let span = |from, to| Rules { beside: vec![Span { from, to }], ..Rules::default() };
+    assert_right(&[successors, formers], &span(9_000, 20_000));
+    assert_eq!(laws(&[successors, formers], &span(9_000, 19_999)), [Law::L2]);
+}
+
+#[test]
 fn who_is_seen_waiting_is_served_before_who_asks_later() {
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
     let release = ok(Op::Release, 1, 1, 0, (20, 21));
