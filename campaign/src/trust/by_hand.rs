@@ -62,11 +62,15 @@ fn a_fence_that_was_told_before_the_history_began_is_not_told_again() {
 
 #[test]
 fn a_primary_that_was_replaced_may_give_a_smaller_fence_until_it_knows() {
-    let (successors, formers) = (ok(Op::Try, 1, 6, 5, (10, 11)), ok(Op::Try, 2, 5, 5, (20, 21)));
-    assert_wrong(&[successors, formers], Law::L2);
-    let span = |from, to| Rules { beside: vec![Span { from, to }], ..Rules::default() };
-    assert_right(&[successors, formers], &span(9_000, 20_000));
-    assert_eq!(laws(&[successors, formers], &span(9_000, 19_999)), [Law::L2]);
+    let records = [ok(Op::Try, 1, 6, 5, (10, 11)), ok(Op::Try, 2, 5, 5, (20, 21))];
+    let loss = vec![Span { from: 9_000, to: 30_000 }];
+    let until = |to| Rules {
+        beside: vec![Span { from: 9_000, to }],
+        loss: loss.clone(),
+        ..Rules::default()
+    };
+    assert_right(&records, &until(20_000));
+    assert_eq!(laws(&records, &until(19_999)), [Law::L2]);
 }
 
 #[test]
