@@ -132,7 +132,12 @@ fn start_told_to_panic_in(entry: &str) -> Server {
 /// The panic was logged and counted, and everything else works.
 #[track_caller]
 fn assert_caught(server: &Server, entry: &str) {
-    assert!(server.log().contains(&format!("panic in {entry}: ")), "{}", server.log());
+    // A replica may know that it has joined before its primary does.
+    let logged = format!("panic in {entry}: ");
+    eventually("the panic is logged", || match server.log() {
+        log if log.contains(&logged) => Ok(()),
+        log => Err(log),
+    });
     let mut client = server.client();
     assert_ne!(client.counter("panics_caught"), 0);
     let commands = [
