@@ -12,6 +12,8 @@ const BEHIND: Duration = Duration::from_millis(300);
 
 /// Sets the clock, and waits until the server has noticed: Valkey 9.1 looks at it only every millisecond.
 fn set(client: &mut Client, step: impl FnOnce(), by: i64) {
+    // What it was set to before, it has noticed by then.
+    thread::sleep(Duration::from_millis(2));
     let before = client.now();
     step();
     eventually("the server has noticed", || match client.now() - before {
