@@ -219,7 +219,7 @@ pub(crate) fn fight(
     fight_closely(place, rules, &FROM_AFAR, (seed, length), fault)
 }
 
-/// The same, with tellers among the clients.
+/// The same, looked at as closely as it is said.
 pub(crate) fn fight_closely(
     (port, locks, prefix): (u16, u32, &str),
     rules: &Rules,
@@ -246,16 +246,11 @@ pub(crate) fn fight_closely(
     while sofar < length && fought.wrong.is_empty() {
         let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
         let round = (length - sofar).min(usual);
-        let (records, mut faults, broken) =
-            one_round(&field, closely, &mut seed, round, &mut fault);
+        let (records, faults, broken) = one_round(&field, closely, &mut seed, round, &mut fault);
         sofar = begin.elapsed();
         fought.micros += round.as_micros();
         fought.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
         fought.faults += faults.log.len() as u64;
-        // Some are noted when all is over that began before others.
-        for spans in [&mut faults.loss, &mut faults.standstill, &mut faults.forgotten] {
-            spans.sort_unstable_by_key(|span| span.from);
-        }
         let rules = Rules {
             loss: faults.loss,
             standstill: faults.standstill,
