@@ -3,14 +3,14 @@
 //! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
 
-use super::library;
+use super::{Client, eventually, library};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 use tempfile::NamedTempFile;
 
 pub(super) const PRELOAD: &str = "LD_PRELOAD";
@@ -55,6 +55,22 @@ impl Clock {
 
     pub(crate) fn step_forward(&mut self, by: Duration) {
         self.words.offset.fetch_add(micros(by), SeqCst);
+    }
+
+    /// Waits until the server goes by what it was set to: Valkey 9.1 looks at it once in a millisecond only.
+    pub(crate) fn wait_until_known(&self, client: &mut Client) {
+        eventually("the server knows the time", || {
+            let before = self.now();
+            let told = client.now();
+            let after = self.now();
+            if (before..=after).contains(&told) { Ok(()) } else { Err((before, told, after)) }
+        });
+    }
+
+    /// In Unix milliseconds.
+    fn now(&self) -> i64 {
+        let since = micros(UNIX_EPOCH.elapsed().unwrap());
+        (since + self.words.offset.load(SeqCst)) / 1_000
     }
 
     /// After a server has read it so many times.

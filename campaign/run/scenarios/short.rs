@@ -2,25 +2,13 @@
 
 use super::lossless;
 use crate::fight::{Fought, fight, now};
-use crate::support::{Client, Clock, Server, eventually};
+use crate::support::{Clock, Server, eventually};
 use leasehold_campaign::{Rules, Span};
 use std::thread;
 use std::time::{Duration, Instant};
 
 /// How long the clock may stay behind: so much longer does a lease last.
 const BEHIND: Duration = Duration::from_millis(300);
-
-/// Sets the clock, and waits until the server has noticed: Valkey 9.1 looks at it only every millisecond.
-fn set(client: &mut Client, step: impl FnOnce(), by: i64) {
-    // What it was set to before, it has noticed by then.
-    thread::sleep(Duration::from_millis(2));
-    let before = client.now();
-    step();
-    eventually("the server has noticed", || match client.now() - before {
-        since if by < 0 && since < 0 || by > 0 && since >= by => Ok(()),
-        since => Err(since),
-    });
-}
 
 /// Set forward, the clock ends every lease at once: none is longer than a second, and no step shorter. Set back, it
 /// prolongs them, until everything is flushed. While it is set to and fro over and over, only fences are judged.
@@ -39,7 +27,6 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
     fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
-        let by = i64::try_from(step.as_millis()).unwrap();
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
         let (one, other) = (rest(), rest());
         let begin = now();
@@ -47,13 +34,15 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
         let behind = match seed.below(3) {
             0 => {
                 faults.frees("the clock is set forward", None, at_once, || {
-                    set(&mut client, || clock.step_forward(step), by);
+                    clock.step_forward(step);
+                    clock.wait_until_known(&mut client);
                     client.cmd(&*look);
                 });
                 thread::sleep(one);
                 let back = Instant::now();
                 faults.still("the clock is set back", || {
-                    set(&mut client, || clock.step_back(step), -by);
+                    clock.step_back(step);
+                    clock.wait_until_known(&mut client);
                 });
                 thread::sleep(other);
                 faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
@@ -62,7 +51,8 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
             1 => {
                 let back = Instant::now();
                 faults.still("the clock is set back", || {
-                    set(&mut client, || clock.step_back(step), -by);
+                    clock.step_back(step);
+                    clock.wait_until_known(&mut client);
                 });
                 thread::sleep(one);
                 faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
@@ -70,7 +60,8 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
                 thread::sleep(other);
                 // What was granted since the step back.
                 faults.frees("the clock is set forward", None, at_once, || {
-                    set(&mut client, || clock.step_forward(step), by);
+                    clock.step_forward(step);
+                    clock.wait_until_known(&mut client);
                     client.cmd(&*look);
                 });
                 behind
@@ -84,8 +75,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
                     thread::sleep(rest);
                 }
                 // So that what is granted after it has an end by the right clock.
-                set(&mut client, || clock.step_forward(step), by);
-                set(&mut client, || clock.step_back(step), -by);
+                clock.wait_until_known(&mut client);
                 client.cmd("FLUSHALL");
                 faults.loss.push(Span { from: begin, to: now() });
                 Duration::ZERO
