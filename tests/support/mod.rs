@@ -34,7 +34,7 @@ mod ports;
 pub(crate) mod power;
 mod prompt;
 mod proxy;
-mod replica;
+pub(crate) mod replica;
 mod reply;
 mod seed;
 mod sentinel;

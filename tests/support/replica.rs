@@ -40,6 +40,12 @@ pub(crate) fn role_of(server: &Server) -> Option<String> {
     field(server, "role")
 }
 
+/// What tells the data of one primary from that of another: a server that is promoted begins a new one.
+#[allow(dead_code, reason = "the campaign asks for it")]
+pub(crate) fn history_of(server: &Server) -> String {
+    eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
+}
+
 /// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is. What the
 /// replica was itself lifted by when it started is less.
 pub(crate) fn wait_until_fences_are_known(primary: &Server, replica: &Server, behind: Duration) {

@@ -4,6 +4,7 @@
 //! long as the margin: until the clock has passed what the successor gave out first.
 
 use crate::fight::now;
+use crate::support::replica::history_of;
 use crate::support::{Client, Server, Words, role_of};
 use redis::Value;
 use std::collections::HashMap;
@@ -14,8 +15,9 @@ const LONGEST: Duration = Duration::from_secs(5);
 
 const LOCKS: usize = 20;
 
-/// Asks both for the same locks until the former one has become a replica; what is wrong.
-pub(super) fn grants(former: &Server, successor: &Server) -> Vec<String> {
+/// Asks both for the same locks until the former one has become a replica; what is wrong. `history` is that of the former
+/// one while it was the primary: with another it has been chosen again, and its fences are above all others.
+pub(super) fn grants(former: &Server, history: &str, successor: &Server) -> Vec<String> {
     let (mut old, mut new) = (former.client(), successor.client());
     // Of each lock, the highest of the former primary, and the lowest and the highest of its successor.
     let mut fences: HashMap<usize, (u64, u64, u64)> = HashMap::new();
@@ -51,6 +53,9 @@ pub(super) fn grants(former: &Server, successor: &Server) -> Vec<String> {
             break;
         }
         if *lowest <= *highest {
+            if history_of(former) != history {
+                break;
+            }
             wrong
                 .push(format!("L2: the successor gave {lowest}, and the former primary {highest}"));
         }

@@ -3,6 +3,7 @@
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
 use crate::fight::{Fought, fight};
+use crate::support::replica::history_of;
 use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
 use redis::Value;
@@ -21,6 +22,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
     let mut fought = fight((port, 10, "l"), &rules, seed, length, |faults, seed, field| {
         thread::sleep(millis(200 + seed.below(800)));
         let former = primary;
+        let history = history_of(sentinels.server(former));
         let hangs = seed.below(2) == 0;
         let what = if hangs { "the primary hangs" } else { "kill -9 of the primary" };
         faults.lossy(&format!("{what}, the sentinels choose"), LAG, || {
@@ -35,7 +37,8 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
                 // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
                 thread::sleep(PATIENCE + millis(200));
                 sentinels.server_mut(former).thaw();
-                wrong.extend(beside::grants(sentinels.server(former), sentinels.server(primary)));
+                let (former, successor) = (sentinels.server(former), sentinels.server(primary));
+                wrong.extend(beside::grants(former, &history, successor));
             }
         });
         let (leads, span) = faults.note("it comes back", || {
