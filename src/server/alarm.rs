@@ -30,6 +30,13 @@ impl Alarm {
     fn is_off(self, now: Moment) -> bool {
         self.rings > now.plus_millis(FURTHEST_MILLIS) || self.rings.plus_millis(LATE_MILLIS) < now
     }
+
+    /// Whether it rings before its time. The server looks at the clock once, and has every timer ring that was to by then,
+    /// also those that are set meanwhile. If the clock is set back just then, so is what we set: it would ring at once, and
+    /// again, and the server do nothing else for as long as the clock is behind.
+    fn is_early(self, now: Moment) -> bool {
+        self.rings > now
+    }
 }
 
 /// Sets the alarm to the next thing due, if it is not set to that already.
@@ -117,6 +124,11 @@ unsafe extern "C" fn routine(
 unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
     // First of all, whatever happens then: the server frees a timer that has rung, and stopping it would free
     // it again.
-    STATE.alarm.set(None);
-    guard::event("alarm", || handoff::work(ctx));
+    let alarm = STATE.alarm.take();
+    guard::event("alarm", || {
+        // Nothing is due, and the next alarm is for the server's routine to set.
+        if !alarm.is_some_and(|alarm| alarm.is_early(clock::now())) {
+            handoff::work(ctx);
+        }
+    });
 }

@@ -155,3 +155,28 @@ fn leases_that_the_server_itself_finds_to_have_ended_are_all_handed_on() {
     }
     assert_eq!(waiters(&server), 0);
 }
+
+/// The server looks at the clock once, and then has all timers ring that were to ring by then. One that is set meanwhile, by a
+/// clock that was set back since, would be among them, and so would the next, for as long as the clock is behind.
+#[test]
+fn a_clock_set_back_between_any_two_looks_at_it_leaves_a_server_that_answers() {
+    let mut clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut client = server.client();
+    for reads in 1..40 {
+        client.grant("k", "alice", LONG);
+        let waiters = ["bob", "carol"].map(|owner| Waiter::of(&server, "k", owner));
+        clock.step_back_after(reads, HOUR);
+        client.cmd("DEL k");
+        eventually("the clock was set back", || {
+            let answered = client.try_cmd("PING");
+            assert!(answered.is_ok(), "set back after {reads} looks at it: {answered:?}");
+            if clock.is_to_step() { Err(()) } else { Ok(()) }
+        });
+        clock.step_forward(HOUR);
+        for mut waiter in waiters {
+            waiter.fence();
+            client.cmd("DEL k");
+        }
+    }
+}
