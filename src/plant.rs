@@ -51,6 +51,7 @@ pub(crate) enum Bug {
     SwapForgets,
     WrongDatabase,
     StepBackUnnoticed,
+    AlarmRingsOn,
     // Who may write, and what replicas are told (L7).
     MovedIsFree,
     AuthorityUnasked,
@@ -90,7 +91,7 @@ mod chosen {
 
     const VARIABLE: &str = "LEASEHOLD_PLANT";
 
-    pub(super) const NAMES: [(Bug, &str); 41] = [
+    pub(super) const NAMES: [(Bug, &str); 42] = [
         (Bug::OwnerUnasked, "owner-unasked"),
         (Bug::FenceArgumentIgnored, "fence-argument-ignored"),
         (Bug::ForeignLockIgnored, "foreign-lock-ignored"),
@@ -126,6 +127,7 @@ mod chosen {
         (Bug::SwapForgets, "swap-forgets"),
         (Bug::WrongDatabase, "wrong-database"),
         (Bug::StepBackUnnoticed, "step-back-unnoticed"),
+        (Bug::AlarmRingsOn, "alarm-rings-on"),
         (Bug::MovedIsFree, "moved-is-free"),
         (Bug::AuthorityUnasked, "authority-unasked"),
         (Bug::WritesInEvent, "writes-in-event"),

@@ -19,7 +19,7 @@
 //! | `behind`      | starts without data and promotions, on a clock behind        | L2                |
 //! | `slots`       | a slot that goes to a node whose clock is behind             | L1, L2            |
 //! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
-//! | `step`        | a clock that is set back while a transaction is open         | L5                |
+//! | `step`        | a clock that is set back in a transaction, or a hand-off     | L5, L6            |
 //! | `limits`      | more wait than may                                           | L5, L6            |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
 

@@ -14,7 +14,7 @@ mod kept;
 mod leases;
 mod turns;
 
-pub(crate) use kept::{MOST, evicted, limited, transaction_in_a_step};
+pub(crate) use kept::{MOST, deletion_in_a_step, evicted, limited, transaction_in_a_step};
 
 use crate::claims::{Claims, Excuse};
 use crate::fight::{Field, now};

@@ -74,7 +74,6 @@ impl Clock {
     }
 
     /// After a server has read it so many times.
-    #[allow(dead_code, reason = "the campaign steps whenever it likes")]
     pub(crate) fn step_back_after(&mut self, reads: i64, by: Duration) {
         self.words.step.store(-micros(by), SeqCst);
         self.words.reads.store(reads, SeqCst);

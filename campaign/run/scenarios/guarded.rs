@@ -3,7 +3,9 @@
 use crate::claims::Claims;
 use crate::fight::Fought;
 use crate::support::{Clock, Seed, Server};
-use crate::tellers::{Conversation, MOST, Teller, evicted, limited, transaction_in_a_step};
+use crate::tellers::{
+    Conversation, MOST, Teller, deletion_in_a_step, evicted, limited, transaction_in_a_step,
+};
 use std::time::{Duration, Instant};
 
 /// A lock that somebody waits for is not given away because the server evicted it.
@@ -14,22 +16,37 @@ pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {
     converse(&server, seed, length, evicted)
 }
 
-/// A clock that is set back while a transaction is open, in which a lock is deleted.
+/// So often the server looks at its clock, about, while it hands a lock on.
+const LOOKS: usize = 40;
+
+/// A clock that is set back while a transaction is open, in which a lock is deleted; or between any two looks at it, while
+/// a lock is handed on.
 pub(crate) fn step(seed: u64, length: Duration) -> Fought {
     let mut fought = Fought::default();
     let begin = Instant::now();
     let mut seed = Seed::of(seed);
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let mut clock = Clock::new();
-        let server = Server::builder().tcp().clock(&clock).start();
+        let mut server = Server::builder().tcp().clock(&clock).start();
         let claims = Claims::default();
-        let mut back = || clock.step_back(Duration::from_secs(*seed.pick(&[30, 600, 3_600])));
+        let by = Duration::from_secs(*seed.pick(&[30, 600, 3_600]));
+        let after = seed.below(2 * LOOKS);
         if let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, Seed::of(1), 0) {
-            fought.grants += u64::from(transaction_in_a_step(&mut teller, &mut back).is_ok());
+            let done = match after.checked_sub(LOOKS) {
+                None => transaction_in_a_step(&mut teller, &mut || clock.step_back(by)),
+                Some(looks) => deletion_in_a_step(&mut teller, &mut || {
+                    clock.step_back_after(1 + looks as i64, by);
+                }),
+            };
+            fought.grants += u64::from(done.is_ok());
         }
         fought.faults += 1;
         fought.operations += 4;
         fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
+        if !fought.wrong.is_empty() {
+            // It might not end by itself.
+            server.kill();
+        }
     }
     fought.micros = begin.elapsed().as_micros();
     fought

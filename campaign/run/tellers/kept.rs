@@ -93,10 +93,35 @@ pub(crate) fn transaction_in_a_step(
     other.all(&["MULTI".to_owned(), format!("DEL {lock}")])?;
     step_back();
     let Value::Array(_) = other.ask("EXEC")? else { return Err(Lost) };
+    granted_by_the_next_look(teller)
+}
+
+fn granted_by_the_next_look(teller: &mut Teller<'_>) -> Result<(), Lost> {
     let begin = now();
     while now() < begin + LOOK_MICROS && !teller.waiters[0].has_reply()? {
         teller.main.ask("PING")?;
     }
-    teller.reply_soon(0, "who waits for a lock deleted after a step of the clock has it")?;
+    teller.reply_soon(0, "who waits for a lock deleted at a step of the clock has it")?;
     Ok(())
+}
+
+/// The clock is set back while the server hands the lock on, or shortly before or after. It goes on all the same.
+pub(crate) fn deletion_in_a_step(
+    teller: &mut Teller<'_>,
+    step_back: &mut dyn FnMut(),
+) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", EVER)?;
+    teller.queue(&lock, 0, "w0", EVER)?;
+    teller.queue(&lock, 1, "w1", EVER)?;
+    let mut other = teller.another()?;
+    step_back();
+    for asked in [&*format!("DEL {lock}"), "PING", "PING"] {
+        if other.ask(asked).is_err() {
+            let what = "the clock was set back, and the server answers nobody any more";
+            teller.claim("L6", Excuse::None, what);
+            return Err(Lost);
+        }
+    }
+    granted_by_the_next_look(teller)
 }
