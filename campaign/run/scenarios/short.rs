@@ -20,7 +20,8 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
     let most = BEHIND + BEHIND / 2;
     let late_millis = i64::try_from(most.as_millis()).unwrap();
     let rules = Rules { late_millis, ..Rules::default() };
-    // A lease that is over, and that the server has not looked at since, would be none when the clock is set back.
+    // A lease that is over, and that the server has not looked at since, would not be over any more when the clock is set
+    // back: so it is made to look before.
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
     let at_once = Duration::ZERO;
@@ -41,6 +42,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
                 thread::sleep(one);
                 let back = Instant::now();
                 faults.still("the clock is set back", || {
+                    client.cmd(&*look);
                     clock.step_back(step);
                     clock.wait_until_known(&mut client);
                 });
@@ -51,6 +53,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
             1 => {
                 let back = Instant::now();
                 faults.still("the clock is set back", || {
+                    client.cmd(&*look);
                     clock.step_back(step);
                     clock.wait_until_known(&mut client);
                 });
