@@ -196,6 +196,40 @@ fn every_planted_bug_is_looked_for_and_the_page_says_who_finds_it() {
     assert_eq!(rows, names, "the rows of docs/verification.md, and the bugs of src/plant.rs");
 }
 
+/// The fuzz targets compile what decides by themselves, in a workspace of their own, which nothing else builds.
+#[test]
+fn fuzz_targets_know_every_crate_that_what_decides_uses() {
+    let crates = dependencies("Cargo.toml");
+    let fuzzed = dependencies("fuzz/Cargo.toml");
+    // The simulation is compiled for tests only.
+    let of_concern = |file: &File| {
+        ["lock", "command"].iter().any(|folder| file.is_in(folder))
+            && !file.name.starts_with("src/lock/simulation")
+    };
+    let sources: Vec<_> = files(".rs").into_iter().filter(of_concern).collect();
+    let is_used = |name: &str| {
+        let path = format!("{}::", name.replace('-', "_"));
+        sources.iter().any(|file| file.code().any(|(_, line)| line.contains(&path)))
+    };
+    let used: Vec<_> = crates.into_iter().filter(|line| is_used(name_of(line))).collect();
+    assert!(used.len() >= 2, "{used:?}");
+    for line in used {
+        assert!(fuzzed.contains(&line), "fuzz/Cargo.toml lacks: {line}");
+    }
+}
+
+/// The lines that name what is depended on, not for tests alone.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let lines = read(manifest.to_owned()).text;
+    let section = lines.lines().skip_while(|line| *line != "[dependencies]").skip(1);
+    let lines = section.take_while(|line| !line.starts_with('['));
+    lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
+}
+
+fn name_of(dependency: &str) -> &str {
+    dependency.split(' ').next().unwrap_or_default()
+}
+
 #[test]
 fn the_changelog_begins_with_the_version_of_the_crate() {
     let changelog = fs::read_to_string(Path::new(ROOT).join("CHANGELOG.md")).unwrap();
