@@ -76,6 +76,9 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
         let database = *seed.pick(&[0, 0, 2, 5]);
         let port = at.port.load(SeqCst);
         let Ok(mut teller) = Teller::connect(&at.claims, port, database, seed.fork(), name) else {
+            if at.is_gone() {
+                return gone(&at.claims);
+            }
             thread::sleep(Duration::from_millis(2));
             continue;
         };
@@ -86,12 +89,19 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
             }
         }
         next_lock = teller.next_lock;
-        // Where there are tellers, nobody ends the server.
         if at.is_gone() {
-            teller.claim("L6", Excuse::None, "the server has ended by itself");
-            return;
+            return gone(&at.claims);
         }
     }
+    // One that fails takes a while to write down why.
+    if at.is_gone() {
+        gone(&at.claims);
+    }
+}
+
+/// Where there are tellers, nobody ends the server.
+fn gone(claims: &Claims) {
+    claims.add("L6", Excuse::None, now(), "the server has ended by itself".to_owned());
 }
 
 impl<'c> Teller<'c> {

@@ -6,6 +6,7 @@ use crate::support::{
     wait_until_fences_are_known, wait_until_in_sync,
 };
 use redis::Value;
+use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
@@ -89,7 +90,11 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);
     } else if !misplaces_clients() {
-        wait_until_fences_are_known(&primary, &replica, by);
+        let waits = AssertUnwindSafe(|| wait_until_fences_are_known(&primary, &replica, by));
+        if panic::catch_unwind(waits).is_err() {
+            let what = "L2: a replica never heard how far the fence clock of its primary is";
+            return told.fought.wrong.push(what.to_owned());
+        }
     }
     proxy.cut();
     told.grants(&mut client, "k", "unheard");
