@@ -80,7 +80,7 @@ impl Clock {
     }
 
     /// Whether it is still to come.
-    #[allow(dead_code, reason = "the campaign steps whenever it likes")]
+    #[allow(dead_code, reason = "the campaign does not ask")]
     pub(crate) fn is_to_step(&self) -> bool {
         self.words.reads.load(SeqCst) > 0
     }
