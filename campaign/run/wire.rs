@@ -1,6 +1,6 @@
 //! A connection that can be asked whether it has been told something.
 
-use crate::support::field;
+use crate::support::{self, field};
 use redis::{Parser, Value};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
@@ -94,16 +94,5 @@ pub(crate) fn owners(queue: &Value) -> Result<Vec<String>, Lost> {
 
 /// What `TIME` replied.
 pub(crate) fn micros(time: &Value) -> Result<u64, Lost> {
-    let Value::Array(parts) = time else { return Err(Lost) };
-    let numbers: Vec<u64> = parts
-        .iter()
-        .filter_map(|part| match part {
-            Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
-            _ => None,
-        })
-        .collect();
-    match numbers[..] {
-        [seconds, micros] => Ok(seconds * 1_000_000 + micros),
-        _ => Err(Lost),
-    }
+    support::micros(time).ok_or(Lost)
 }

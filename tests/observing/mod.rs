@@ -13,7 +13,6 @@ mod top;
 mod waits;
 
 use crate::support::{Client, Clock, Server, eventually};
-use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -98,16 +97,6 @@ fn evict(client: &mut Client, figures: &mut Figures) -> i64 {
     });
     client.cmd("CONFIG SET maxmemory 0");
     figures.get("evictions_restored").cast_signed()
-}
-
-/// What TIME says of the server's clock.
-fn micros(time: &Value) -> u64 {
-    let Value::Array(parts) = time else { panic!("TIME: {time:?}") };
-    let number = |part: &Value| match part {
-        Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<u64>().unwrap(),
-        other => panic!("TIME: {other:?}"),
-    };
-    number(&parts[0]) * 1_000_000 + number(&parts[1])
 }
 
 /// Steps the clock, and waits until the server knows.

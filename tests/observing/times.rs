@@ -1,8 +1,8 @@
 //! How long was waited and held, against what the server's clock says of it. The tests step that clock, so
 //! that minutes pass in no time.
 
-use super::{Figures, micros, pass};
-use crate::support::{Client, Clock, Server, Waiter, int};
+use super::{Figures, pass};
+use crate::support::{Client, Clock, Server, Waiter, int, micros};
 use crate::waiting::LONG;
 use redis::Value;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ fn with_clock() -> (Server, Clock) {
 fn released(client: &mut Client, release: &str) -> (u64, u64) {
     let replies = client.pipeline(&["TIME", release, "TIME"]);
     assert_eq!(replies[1], int(1), "{release}");
-    (micros(&replies[0]), micros(&replies[2]))
+    (micros(&replies[0]).unwrap(), micros(&replies[2]).unwrap())
 }
 
 /// What each duration was at least and at most, shortest first.
@@ -145,11 +145,11 @@ fn waits_are_timed_from_the_request_to_the_grant_or_to_giving_up() {
     let mut waits = Vec::new();
     for number in 1..=20 {
         client.grant("k", "alice", DAY);
-        let before = micros(&client.cmd("TIME"));
+        let before = micros(&client.cmd("TIME")).unwrap();
         let patience = if number % 8 == 0 { 1_000 * number } else { 0 };
         let request = format!("LOCK.ACQUIRE k bob {DAY} BLOCK {patience}");
         let mut bob = Waiter::sends(&server, &request);
-        let parked = micros(&client.cmd("TIME"));
+        let parked = micros(&client.cmd("TIME")).unwrap();
         pass(&mut client, &mut clock, Duration::from_secs(number));
         if patience == 0 {
             let (earliest, latest) = released(&mut client, "LOCK.RELEASE k alice");
@@ -158,7 +158,7 @@ fn waits_are_timed_from_the_request_to_the_grant_or_to_giving_up() {
             waits.push((earliest - parked, latest - before));
         } else {
             assert_eq!(bob.reply(), Value::Nil);
-            waits.push((1_000_000 * number, micros(&client.cmd("TIME")) - before));
+            waits.push((1_000_000 * number, micros(&client.cmd("TIME")).unwrap() - before));
             assert!(client.release("k", "alice"));
         }
     }

@@ -1,7 +1,7 @@
 //! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
 
 use super::eventually::eventually;
-use super::reply::{field, int};
+use super::reply::{field, int, micros};
 use super::tls::Tunnel;
 use redis::{Parser, RedisResult, Value};
 use std::fmt::Debug;
@@ -188,13 +188,7 @@ impl Client {
 
     /// The server's clock, in Unix milliseconds.
     pub(crate) fn now(&mut self) -> i64 {
-        let reply = self.cmd("TIME");
-        let Value::Array(parts) = &reply else { panic!("TIME: {reply:?}") };
-        let number = |part: &Value| match part {
-            Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<i64>().unwrap(),
-            _ => panic!("TIME: {reply:?}"),
-        };
-        number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000
+        (micros(&self.cmd("TIME")).unwrap() / 1_000).cast_signed()
     }
 
     /// The same, once it is later than whatever happened before.

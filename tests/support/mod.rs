@@ -59,7 +59,7 @@ pub(crate) use proxy::{Proxy, Way};
 pub(crate) use replica::{
     role_of, start_pair, wait_until_fences_are_known, wait_until_in_sync, wait_until_it_is,
 };
-pub(crate) use reply::{bulk, bulk_text, error, field, int, strings};
+pub(crate) use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub(crate) use seed::Seed;
 pub(crate) use sentinel::{Pace, Sentinels};
 pub(crate) use server::Server;

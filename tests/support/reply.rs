@@ -30,6 +30,14 @@ pub(crate) fn strings(value: &Value) -> Vec<String> {
     items.iter().map(text).collect()
 }
 
+/// The server's clock in Unix microseconds, by what `TIME` replied. `None` if it replied something else.
+pub(crate) fn micros(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
+    let number = |digits| str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    Some(number(seconds)? * 1_000_000 + number(micros)?)
+}
+
 /// The value under `name` in a map, or in the flat list that stands for one in RESP2.
 pub(crate) fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
     match map {

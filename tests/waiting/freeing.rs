@@ -3,7 +3,7 @@
 
 use super::{LONG, Waiter, exact, granted_at, owners, waiters};
 use crate::support::{
-    Client, Server, Snapshot, aof, bulk, deadline, eventually, int, lacks, start_pair,
+    Client, Server, Snapshot, aof, bulk, deadline, eventually, int, lacks, micros, start_pair,
     wait_until_in_sync,
 };
 use redis::Value;
@@ -49,12 +49,8 @@ const LATE: i64 = 500;
 /// The server's clock, in Unix milliseconds, right after a command of the same packet.
 fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
     let mut replies = client.pipeline(&[command, "TIME"]);
-    let Some(Value::Array(parts)) = replies.pop() else { panic!("no TIME") };
-    let number = |part: &Value| match part {
-        Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<i64>().unwrap(),
-        other => panic!("TIME: {other:?}"),
-    };
-    (replies.remove(0), number(&parts[0]) * 1_000 + number(&parts[1]) / 1_000)
+    let at = micros(&replies.remove(1)).unwrap() / 1_000;
+    (replies.remove(0), at.cast_signed())
 }
 
 #[test]

@@ -5,7 +5,9 @@
 
 use super::history::{Event, Record, Span, check, now};
 use super::{LONG, Waiter, exact, is_redis_since, is_valkey, rows, waiters};
-use crate::support::{Client, Seed, Server, Snapshot, eventually, start_pair, wait_until_in_sync};
+use crate::support::{
+    Client, Seed, Server, Snapshot, eventually, micros, start_pair, wait_until_in_sync,
+};
 use redis::Value;
 use std::collections::HashMap;
 use std::env;
@@ -372,7 +374,7 @@ fn observe(stress: &Stress) -> usize {
                 idle.remove(&lock);
                 continue;
             };
-            let at = micros(&replies[2]);
+            let at = micros(&replies[2]).unwrap();
             let seen = idle.entry(lock).or_insert_with(|| Idle {
                 first_in_line: first.owner.clone(),
                 since: at,
@@ -390,14 +392,4 @@ fn observe(stress: &Stress) -> usize {
         }
     }
     looks
-}
-
-/// What TIME replies.
-fn micros(reply: &Value) -> u64 {
-    let Value::Array(parts) = reply else { panic!("TIME: {reply:?}") };
-    let number = |part: &Value| match part {
-        Value::BulkString(digits) => String::from_utf8_lossy(digits).parse::<u64>().unwrap(),
-        other => panic!("TIME: {other:?}"),
-    };
-    number(&parts[0]) * 1_000_000 + number(&parts[1])
 }
