@@ -3,8 +3,8 @@
 use super::scene::Scene;
 use super::{LONG, WITHIN_THE_MARGIN, clock_of_a_replica};
 use crate::support::{
-    Proxy, Server, aof, eventually, int, lacks, misplaces_clients, start_pair,
-    wait_until_fences_are_known, wait_until_in_sync, wait_until_it_is,
+    Proxy, Server, aof, eventually, fences_become_known, int, lacks, misplaces_clients, start_pair,
+    wait_until_in_sync, wait_until_it_is,
 };
 use redis::Value;
 
@@ -38,7 +38,7 @@ fn the_first_grant_of_a_new_primary_is_followed_by_a_larger_fence_though_nobody_
     let proxy = Proxy::to(primary.port());
     let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
     wait_until_in_sync(&primary, &replica);
-    wait_until_fences_are_known(&primary, &replica, WITHIN_THE_MARGIN);
+    fences_become_known(&primary, &replica, WITHIN_THE_MARGIN).expect("the replica knows");
     proxy.cut();
     let first = primary.client().grant("k", "alice", LONG);
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);

@@ -10,15 +10,17 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
 /// Looks until `probe` gives `Ok`. Gives up at the deadline, and says what was seen last.
-pub(crate) fn eventually<T, E: Debug>(what: &str, mut probe: impl FnMut() -> Result<T, E>) -> T {
+pub(crate) fn eventually<T, E: Debug>(what: &str, probe: impl FnMut() -> Result<T, E>) -> T {
+    patiently(probe).unwrap_or_else(|seen| panic!("never happened: {what}; last seen: {seen:?}"))
+}
+
+/// The same for those to whom "never" is an answer: it is what was seen last.
+pub(crate) fn patiently<T, E>(mut probe: impl FnMut() -> Result<T, E>) -> Result<T, E> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match probe() {
-            Ok(seen) => return seen,
-            Err(seen) if Instant::now() > deadline => {
-                panic!("never happened: {what}; last seen: {seen:?}")
-            }
-            Err(_) => sleep(BETWEEN_LOOKS),
+            Err(_) if Instant::now() <= deadline => sleep(BETWEEN_LOOKS),
+            seen => return seen,
         }
     }
 }

@@ -57,7 +57,7 @@ pub(crate) use eventually::eventually;
 pub(crate) use ports::free_port_of_a_node;
 pub(crate) use proxy::{Proxy, Way};
 pub(crate) use replica::{
-    role_of, start_pair, wait_until_fences_are_known, wait_until_in_sync, wait_until_it_is,
+    fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is,
 };
 pub(crate) use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub(crate) use seed::Seed;

@@ -1,5 +1,6 @@
 //! A primary and its replica.
 
+use super::eventually::patiently;
 use super::{Server, Setup, bulk_text, eventually};
 use std::time::Duration;
 
@@ -46,16 +47,20 @@ pub(crate) fn history_of(server: &Server) -> String {
     eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
 }
 
-/// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is. What the
-/// replica was itself lifted by when it started is less.
-pub(crate) fn wait_until_fences_are_known(primary: &Server, replica: &Server, behind: Duration) {
+/// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is: otherwise
+/// what it knows, and what it should. What the replica was itself lifted by when it started is less.
+pub(crate) fn fences_become_known(
+    primary: &Server,
+    replica: &Server,
+    behind: Duration,
+) -> Result<(), (Duration, Duration)> {
     let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
-    eventually("the replica knows how far its primary is", || {
+    patiently(|| {
         // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
         let known = ahead(replica);
         let wanted = ahead(primary) + behind;
         if known + A_MILLISECOND >= wanted { Ok(()) } else { Err((known, wanted)) }
-    });
+    })
 }
 
 /// Some servers tell modules only so much of the time.

@@ -2,11 +2,10 @@
 
 use crate::fight::Fought;
 use crate::support::{
-    Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, lacks, misplaces_clients,
-    wait_until_fences_are_known, wait_until_in_sync,
+    Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, fences_become_known, lacks,
+    misplaces_clients, wait_until_in_sync,
 };
 use redis::Value;
-use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
@@ -89,12 +88,12 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     if hears {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);
-    } else if !misplaces_clients() {
-        let waits = AssertUnwindSafe(|| wait_until_fences_are_known(&primary, &replica, by));
-        if panic::catch_unwind(waits).is_err() {
-            let what = "L2: a replica never heard how far the fence clock of its primary is";
-            return told.fought.wrong.push(what.to_owned());
-        }
+    } else if !misplaces_clients()
+        && let Err((knows, should)) = fences_become_known(&primary, &replica, by)
+    {
+        let what =
+            format!("L2: a replica knows {knows:?} of {should:?} of its primary's fence clock");
+        return told.fought.wrong.push(what);
     }
     proxy.cut();
     told.grants(&mut client, "k", "unheard");
