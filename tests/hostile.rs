@@ -23,13 +23,15 @@ struct Attack {
     deaf: Vec<Client>,
     dumped: Vec<u8>,
     sent: usize,
+    /// Of these, requests whose options are wrong, that were asked for neither in a transaction nor in a script.
+    misworded: usize,
 }
 
 impl Attack {
     fn on(server: Server, seed: Seed) -> Self {
         let clients = [server.client(), server.client_resp3()];
         let deaf = (0..DEAF).map(|_| server.client()).collect();
-        Self { seed, server, clients, deaf, dumped: Vec::new(), sent: 0 }
+        Self { seed, server, clients, deaf, dumped: Vec::new(), sent: 0, misworded: 0 }
     }
 
     fn goes_on(&mut self) {
@@ -55,12 +57,19 @@ impl Attack {
     }
 
     fn asks(&mut self) {
-        let command = words::lock_command(&mut self.seed);
+        let command = match self.seed.below(8) {
+            0 => words::nearly_patient(&mut self.seed),
+            _ => words::lock_command(&mut self.seed),
+        };
         if words::waits(&command) {
-            return self.waits();
+            return self.waits_for(command);
         }
         let reply = self.send(&command);
         assert_shape(&command, &reply);
+        if words::is_misworded(&command) {
+            assert!(matches!(reply, Value::ServerError(_)), "{:.200} was served", shown(&command));
+            self.misworded += 1;
+        }
     }
 
     fn strangers_turn(&mut self) {
@@ -72,14 +81,19 @@ impl Attack {
         self.send(&command);
     }
 
-    /// On a connection that may be waiting already, or end while it does.
     fn waits(&mut self) {
+        let command = words::patient(&mut self.seed);
+        self.waits_for(command);
+    }
+
+    /// On a connection that may be waiting already, or end while it does.
+    fn waits_for(&mut self, command: Command) {
         let at = self.seed.below(DEAF);
         if self.seed.below(3) == 0 {
             self.deaf[at] = self.server.client();
         }
         self.sent += 1;
-        self.deaf[at].send(words::patient(&mut self.seed));
+        self.deaf[at].send(command);
     }
 
     fn in_a_transaction(&mut self) {
@@ -131,13 +145,16 @@ impl Attack {
 }
 
 fn assert_shape(command: &Command, reply: &Value) {
-    let shown: Vec<_> = command.iter().map(|word| word.escape_ascii().to_string()).collect();
-    let shown = shown.join(" ");
+    let shown = shown(command);
     assert!(has_a_shape(reply), "{shown:.200} was answered {reply:?}");
     let is_number = |number| (0..=9_007_199_254_740_991_i64).contains(number);
     assert!(!matches!(reply, Value::Int(number) if !is_number(number)), "{shown:.200}: {reply:?}");
     let internal = matches!(reply, Value::ServerError(error) if error.details().unwrap_or_default().contains("internal"));
     assert!(!internal, "{shown:.200} made the module panic");
+}
+
+fn shown(command: &Command) -> String {
+    command.iter().map(|word| word.escape_ascii().to_string()).collect::<Vec<_>>().join(" ")
 }
 
 fn has_a_shape(reply: &Value) -> bool {
@@ -161,7 +178,8 @@ fn a_server_survives_thousands_of_senseless_commands_and_its_replica_agrees() {
     while attack.sent < most {
         attack.goes_on();
     }
-    let Attack { server: primary, mut clients, deaf, sent, .. } = attack;
+    let Attack { server: primary, mut clients, deaf, sent, misworded, .. } = attack;
+    assert!(misworded > sent / 100, "only {misworded} of {sent} had options that are wrong");
     drop(deaf);
     eventually("nobody waits", || match clients[0].counter("waiters") {
         0 => Ok(()),

@@ -58,6 +58,31 @@ const NEARLY_GRANTS: [&[u8]; 8] = [
     b"176371234567890\0:bob",
 ];
 
+const LONGEST_PATIENCE: u64 = 3_153_600_000_000;
+
+/// How long somebody might wait, and what is nearly a number.
+const NEARLY_PATIENCE: [&[u8]; 16] = [
+    b"30",
+    b"3153600000000",
+    b"3153600000001",
+    b"-0",
+    b"-30",
+    b"+30",
+    b"030",
+    b"30.0",
+    b" 30",
+    b"30 ",
+    b"30\0",
+    b"\x0030",
+    b"0x1e",
+    b"inf",
+    b"\xff",
+    b"99999999999999999999999999999999",
+];
+
+const NEARLY_BLOCK: [&[u8]; 8] =
+    [b"BLOCK", b"BLOCK", b"BLOCK", b"block", b"BLOC", b"BLOCKS", b"BLOCK\0", b""];
+
 pub(super) fn key(seed: &mut Seed) -> Vec<u8> {
     seed.pick(&KEYS).to_vec()
 }
@@ -98,9 +123,49 @@ pub(super) fn lock_command(seed: &mut Seed) -> Vec<Vec<u8>> {
     words
 }
 
-/// One that would keep the connection waiting.
+/// Options of a request, nearly always wrong ones: without a number, with one too many, or what is no number.
+pub(super) fn nearly_patient(seed: &mut Seed) -> Vec<Vec<u8>> {
+    let mut words = patient(seed);
+    let patience = match seed.below(3) {
+        0 => word(seed),
+        1 => seed.pick(&NEARLY_PATIENCE).to_vec(),
+        _ => words[5].clone(),
+    };
+    let option = seed.pick(&NEARLY_BLOCK).to_vec();
+    words.truncate(4);
+    match seed.below(8) {
+        0 => words.push(option),
+        1 => words.extend([patience, option]),
+        2 => words.extend([option.clone(), patience.clone(), option, patience]),
+        3 => words.extend([option.clone(), option, patience]),
+        4 => words.extend([option, patience, word(seed)]),
+        _ => words.extend([option, patience]),
+    }
+    words
+}
+
+/// Whether it may keep the connection waiting: nothing is wrong with how it asks to.
 pub(super) fn waits(words: &[Vec<u8>]) -> bool {
-    words.get(4).is_some_and(|word| word == b"BLOCK")
+    let is_patience = |word: &[u8]| {
+        let number = str::from_utf8(word).ok().and_then(|text| text.parse::<u64>().ok());
+        // Rust takes `+30` and `030` for numbers too.
+        number.is_some_and(|millis| {
+            millis <= LONGEST_PATIENCE && millis.to_string().as_bytes() == word
+        })
+    };
+    is_request(words)
+        && words.len() == 6
+        && words[4].eq_ignore_ascii_case(b"BLOCK")
+        && is_patience(&words[5])
+}
+
+/// Whether it has options, and not those of one that waits: it must be refused.
+pub(super) fn is_misworded(words: &[Vec<u8>]) -> bool {
+    is_request(words) && words.len() > 4 && !waits(words)
+}
+
+fn is_request(words: &[Vec<u8>]) -> bool {
+    words[0].eq_ignore_ascii_case(b"LOCK.ACQUIRE")
 }
 
 /// A request that waits, as a rule.
