@@ -92,7 +92,7 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 
-verify: lint deny test ## What CI runs: lint, then test; changes nothing
+verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 
 deny: ## Look at the licences, sources, doubles and known weaknesses of what the build depends on
 	@scripts/deny
@@ -103,7 +103,7 @@ plants: setup ## Plant each bug of src/plant.rs in turn, and see which test find
 fuzz: setup ## Fuzz what reads clients' words and keys' values (SECONDS=60 for each)
 	@scripts/fuzz $(or $(SECONDS),60)
 
-mutants: setup ## Change the code that decides in a thousand ways, and see that the unit tests notice
+mutants: setup ## Change the code that decides in five hundred ways, and see that the unit tests notice
 	@scripts/mutants
 
 fix: setup ## Format and apply what clippy can fix; writes to the tree
