@@ -1,6 +1,6 @@
 //! What is wrong, for people: the records that cannot all be, and what else there was around them.
 
-use crate::checker::{History, Violation};
+use crate::checker::{History, Span, Violation};
 use crate::record::{EVERY_LOCK, Record};
 use std::fmt::Write;
 
@@ -11,30 +11,29 @@ impl History {
     /// The promise, the records that show that it was broken (`>`), the others of that lock in between, and the faults.
     /// `faults` are moments in microseconds, and what was done then.
     pub fn explain(&self, violation: &Violation, faults: &[(u64, String)]) -> String {
-        let proof: Vec<&Record> =
-            violation.proof.iter().map(|index| &self.records[*index as usize]).collect();
-        let from = proof.iter().map(|record| record.asked).min().unwrap_or(0);
-        let to = proof.iter().map(|record| record.told).max().unwrap_or(u64::MAX);
+        let Span { from, to } = self.window(violation);
+        let mut proof = violation.proof.clone();
+        proof.sort_unstable();
+        proof.dedup();
+        let is_proof = |index: u32| proof.binary_search(&index).is_ok();
         let mut text =
             format!("{:?} of lock {}: {}\n", violation.law, violation.lock, violation.what);
-        let within = |record: &&(usize, &Record)| {
-            let (index, record) = **record;
+        let within = |(index, record): &(u32, &Record)| {
             let of_lock = record.lock == violation.lock || record.lock == EVERY_LOCK;
-            let is_proof = violation.proof.contains(&u32::try_from(index).unwrap());
-            is_proof || of_lock && record.asked <= to && record.told >= from
+            of_lock && record.asked <= to && record.told >= from || is_proof(*index)
         };
-        let all: Vec<_> = self.records.iter().enumerate().collect();
-        let mut window: Vec<_> = all.iter().filter(within).copied().collect();
+        let mut window: Vec<_> = (0..).zip(&self.records).filter(within).collect();
         window.sort_by_key(|(_, record)| (record.asked, record.told));
-        let is_proof = |index: usize| violation.proof.contains(&u32::try_from(index).unwrap());
-        let left_out = window.len().saturating_sub(MOST_LINES);
-        if left_out > 0 {
-            let mut room = MOST_LINES;
+        let all = window.len();
+        if all > MOST_LINES {
+            let mut room = MOST_LINES.saturating_sub(proof.len());
             window.retain(|(index, _)| {
-                room = room.saturating_sub(1);
-                is_proof(*index) || room > 0
+                let has_room = !is_proof(*index) && room > 0;
+                room -= usize::from(has_room);
+                has_room || is_proof(*index)
             });
         }
+        let left_out = all - window.len();
         let relative = |at: u64| at as f64 / 1_000.0 - from as f64 / 1_000.0;
         let mut events: Vec<(u64, String)> = Vec::new();
         for (index, record) in window {

@@ -1,4 +1,4 @@
-//! L1 and L3: the walk along the grants of a lock, each operation at the earliest moment that is possible.
+//! L1 and L3: the walk along the grants of a lock, with the moments at which each operation is possible.
 //!
 //! What was told puts bounds on when things took effect:
 //!
@@ -10,10 +10,13 @@
 //!   t(refusal)    ≥ t(lease) + ttl       and that long, unless it was released or deleted
 //! ```
 //!
-//! The earliest moments that satisfy all of these are found from left to right. Only the fourth pushes to the left: a
-//! late success means that the lease began late, and then it is never further back than the grant itself.
+//! The earliest moments are found from left to right by the first three, and within a grant the latest by the fourth: no
+//! success is later than the last end that any of the leases before it can have. Which of them it was need not be decided.
+//! Where the latest moment is before the earliest there is none.
 
-use super::{Delete, Grant, Law, Lock, Rules, Violation};
+use super::deletes::Deletes;
+use super::unheard::Unheard;
+use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Outcome, Record};
 use std::collections::HashMap;
 
@@ -24,8 +27,30 @@ struct Step {
     earliest: i64,
     latest: i64,
     ttl: i64,
-    /// The step, of the same grant, that pushed it.
-    pushed_by: Option<usize>,
+    /// The step, of the same grant, that was asked for no sooner than the earliest moment of this one: perhaps itself.
+    since: usize,
+    /// The step without which it might have been later: the lease that it was within, or one that came after it.
+    before: Option<usize>,
+}
+
+impl Step {
+    /// When its lease ends if it began as early as it can have.
+    fn ends(&self) -> i64 {
+        self.earliest + self.ttl
+    }
+
+    /// The same, as late.
+    fn reaches(&self) -> i64 {
+        self.latest + self.ttl
+    }
+}
+
+/// A step that set or prolonged the lease.
+#[derive(Clone, Copy)]
+struct Lease {
+    step: usize,
+    /// The step, of this one and the leases before it, whose lease may last longest.
+    longest: usize,
 }
 
 /// How the walk stands at the end of a grant.
@@ -48,15 +73,14 @@ struct Walk<'l, 'h> {
     grant: &'l Grant<'h>,
     steps: Vec<Step>,
     /// The steps that decide when the lease ends: the last that set it, and those that may have prolonged it since.
-    leases: Vec<usize>,
+    leases: Vec<Lease>,
     released: Option<u32>,
-    /// The first refusal.
+    /// The first refusal, and the earliest moment of one that nothing explains.
     refused: Option<u32>,
-    /// When a release of which nothing was heard may have taken effect.
-    may_be_released: Option<i64>,
-    /// When a lease may end early by extensions of which nothing was heard, and by how much they may have prolonged it.
-    may_end: Option<i64>,
-    may_last: i64,
+    refused_at: i64,
+    /// What may have been done to this very grant, as it was shown, and what with whatever its owner held.
+    shown: Unheard,
+    unheard: Unheard,
     wrong: Option<Violation>,
 }
 
@@ -131,38 +155,34 @@ impl<'l, 'h> Walk<'l, 'h> {
             leases: Vec::new(),
             released: None,
             refused: None,
-            may_be_released: None,
-            may_end: None,
-            may_last: 0,
+            refused_at: i64::MAX,
+            shown: Unheard::NOTHING,
+            unheard: Unheard::NOTHING,
             wrong: None,
         }
     }
 
     fn run(&mut self, begin: i64, before: Option<&End>, deletes: &Deletes) {
         let owner = self.lock.first(self.grant).owner;
-        let unheard = self.lock.unheard_acts.get(&owner).map_or(&[][..], |all| all);
-        let mut unheard = unheard.iter().peekable();
         for index in self.grant.of {
-            while let Some(earlier) = unheard.next_if(|earlier| *earlier < index) {
-                self.unheard(self.lock.record(*earlier));
-            }
             let record = self.lock.record(*index);
             if record.owner != owner {
                 // It shows the fence of another, and is told so.
                 continue;
             }
+            self.unheard = self.lock.unheard.before(owner, *index).and(self.shown);
             match record.outcome {
                 Outcome::Ok => self.success(*index, record, begin, before),
                 Outcome::Refused => self.refusal(*index, record, deletes),
-                // Those that acquire were looked at above.
+                // Those that acquire are among what may concern any grant.
                 Outcome::Unknown if record.is_acquire() => {}
-                Outcome::Unknown => self.unheard(record),
+                Outcome::Unknown => self.shown = self.shown.and(Unheard::of(record)),
             }
             if self.wrong.is_some() {
                 return;
             }
         }
-        unheard.for_each(|later| self.unheard(self.lock.record(*later)));
+        self.unheard = self.lock.unheard.ever(owner).and(self.shown);
         self.check_deletes(deletes);
     }
 
@@ -176,27 +196,19 @@ impl<'l, 'h> Walk<'l, 'h> {
         if self.steps.is_empty() {
             self.begin(index, record, begin);
         } else {
-            let last = self.steps.len() - 1;
-            let earliest = record.asked_millis().max(self.steps[last].earliest);
-            let pushed_by = (earliest > record.asked_millis()).then_some(last);
-            self.steps.push(Step {
-                record: index,
-                earliest,
-                latest: record.told_millis(),
-                ttl: record.ttl.into(),
-                pushed_by,
-            });
-            self.hold_until(self.steps.len() - 1);
+            self.add(index, record.asked_millis(), record.ttl.into());
         }
-        if let Some(late) = self.steps.iter().position(|step| step.earliest > step.latest) {
-            return self.too_late(late, before);
+        let last = self.steps.len() - 1;
+        if self.steps[last].earliest > self.steps[last].latest {
+            return self.too_late(last, before);
         }
-        let this = self.steps.len() - 1;
+        self.hurry_leases(last);
         match record.op {
             Op::Extend => {
-                self.leases = vec![this];
+                self.leases.clear();
+                self.prolong();
             }
-            Op::Try | Op::Wait => self.leases.push(this),
+            Op::Try | Op::Wait => self.prolong(),
             Op::Release => self.released = Some(index),
             Op::Check | Op::Delete | Op::Seen => {}
         }
@@ -204,79 +216,63 @@ impl<'l, 'h> Walk<'l, 'h> {
 
     /// The grant itself; before it perhaps a request of which nothing was heard.
     fn begin(&mut self, index: u32, record: &Record, begin: i64) {
-        let (latest, asked) = (record.told_millis(), record.asked_millis());
         if self.grant.unheard_ttl > 0 {
-            let earliest = crate::record::millis(self.grant.asked).max(begin);
-            let ttl = self.grant.unheard_ttl;
-            self.steps.push(Step { record: index, earliest, latest, ttl, pushed_by: None });
-            self.leases.push(0);
+            let asked = crate::record::millis(self.grant.asked);
+            self.add(index, asked.max(begin), self.grant.unheard_ttl);
+            self.prolong();
         }
         let ttl = if record.is_lease() { record.ttl.into() } else { 0 };
-        let pushed_by = self.steps.len().checked_sub(1);
-        let earliest = asked.max(begin);
-        self.steps.push(Step { record: index, earliest, latest, ttl, pushed_by });
-        if pushed_by.is_some() {
-            self.hold_until(self.steps.len() - 1);
-        }
+        self.add(index, record.asked_millis().max(begin), ttl);
     }
 
-    /// Begins a lease late enough to last until this step.
-    fn hold_until(&mut self, step: usize) {
-        let slack = self.rules.late_millis + self.may_last - 1;
-        let at = self.steps[step].earliest;
-        let lasts = |lease: &usize| self.steps[*lease].earliest + self.steps[*lease].ttl + slack;
-        if self.leases.iter().any(|lease| lasts(lease) >= at) {
-            return;
+    /// Not sooner than those before it, and before the end of the lease.
+    fn add(&mut self, record: u32, asked: i64, ttl: i64) {
+        let this = self.steps.len();
+        let told = self.lock.record(record).told_millis();
+        let mut step =
+            Step { record, earliest: asked, latest: told, ttl, since: this, before: None };
+        if let Some(last) = self.steps.last().filter(|last| last.earliest > asked) {
+            (step.earliest, step.since) = (last.earliest, last.since);
         }
-        // The one that has to be pushed least, of those that can be.
-        let needed = |lease: &usize| at - self.steps[*lease].ttl - slack;
-        let can = |lease: &&usize| needed(lease) <= self.steps[**lease].latest;
-        let by = |lease: &&usize| needed(lease) - self.steps[**lease].earliest;
-        let chosen = self.leases.iter().filter(can).min_by_key(by).or(self.leases.last()).copied();
-        let Some(chosen) = chosen else { return };
-        let to = needed(&chosen);
-        self.steps[chosen].earliest = to;
-        self.steps[chosen].pushed_by = Some(step);
-        for between in chosen + 1..=step {
-            if self.steps[between].earliest < to {
-                self.steps[between].earliest = to;
-                self.steps[between].pushed_by = Some(between - 1);
+        if let Some(Lease { longest, .. }) = self.leases.last() {
+            let slack = self.rules.late_millis + self.unheard.lasts - 1;
+            let until = self.steps[*longest].reaches() + slack;
+            if until < told {
+                (step.latest, step.before) = (until, Some(*longest));
             }
         }
-        // It must itself have been within a lease.
-        if chosen > 0 && !self.is_first_of_all(chosen) {
-            let leases = self.leases.clone();
-            self.leases = self.leases_before(chosen);
-            if !self.leases.is_empty() {
-                self.hold_until(chosen);
-            }
-            self.leases = leases;
+        self.steps.push(step);
+    }
+
+    /// The last step has a lease.
+    fn prolong(&mut self) {
+        let step = self.steps.len() - 1;
+        let before = self.leases.last().map(|lease| lease.longest);
+        self.leases.push(Lease { step, longest: self.longer(before, step) });
+    }
+
+    fn longer(&self, before: Option<usize>, step: usize) -> usize {
+        let reaches = |step: usize| self.steps[step].reaches();
+        before.filter(|before| reaches(*before) > reaches(step)).unwrap_or(step)
+    }
+
+    /// None began later than what came after it. Of most that is known: they are the first ones.
+    fn hurry_leases(&mut self, by: usize) {
+        let latest = self.steps[by].latest;
+        let is_in_time = |lease: &Lease| self.steps[lease.step].latest <= latest;
+        let begin = self.leases.iter().rposition(is_in_time).map_or(0, |last| last + 1);
+        for index in begin..self.leases.len() {
+            let step = self.leases[index].step;
+            (self.steps[step].latest, self.steps[step].before) = (latest, Some(by));
+            let before = index.checked_sub(1).map(|before| self.leases[before].longest);
+            self.leases[index].longest = self.longer(before, step);
         }
     }
 
-    fn is_first_of_all(&self, step: usize) -> bool {
-        step == 0
-    }
-
-    /// The steps that decided the lease when this one came.
-    fn leases_before(&self, step: usize) -> Vec<usize> {
-        let mut leases = Vec::new();
-        for (index, earlier) in self.steps[..step].iter().enumerate() {
-            let record = self.lock.record(earlier.record);
-            let stands_for_unheard = index == 0 && self.grant.unheard_ttl > 0;
-            match record.op {
-                Op::Extend if !stands_for_unheard => leases = vec![index],
-                _ if record.is_acquire() || stands_for_unheard => leases.push(index),
-                _ => {}
-            }
-        }
-        leases
-    }
-
-    /// Without the one that may never have been given.
-    fn sure_leases(&self) -> Vec<usize> {
+    /// Those that decide it now, without the one that may never have been given.
+    fn sure_leases(&self) -> impl Iterator<Item = usize> {
         let perhaps = (self.grant.unheard_ttl > 0).then_some(0);
-        self.leases.iter().copied().filter(|lease| Some(*lease) != perhaps).collect()
+        self.leases.iter().map(|lease| lease.step).filter(move |step| Some(*step) != perhaps)
     }
 
     fn refusal(&mut self, index: u32, record: &Record, deletes: &Deletes) {
@@ -285,47 +281,43 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
         self.refused = self.refused.or(Some(index));
         let told = record.told_millis();
-        let first = self.steps[0].earliest;
+        // Nothing that succeeded came after what ended the lease.
+        let last = self.steps[self.steps.len() - 1].earliest;
         let explained = self.released.is_some()
-            || self.may_be_released.is_some()
-            || self.may_end.is_some_and(|end| end - self.rules.early_millis <= told)
-            || deletes.any_within(first, told)
+            || self.unheard.released < i64::MAX
+            || self.unheard.ends <= told
+            || deletes.any_within(last, told)
             || self.rules.is_forgotten(self.grant.asked, record.told);
-        if explained {
+        // After an earlier one it says nothing new.
+        if explained || told >= self.refused_at {
             return;
         }
-        for lease in self.sure_leases() {
+        self.refused_at = told;
+        let mut lasts = self.last_lasts().filter(|(_, ends)| *ends > told);
+        for lease in self.sure_leases().collect::<Vec<_>>() {
             let step = &mut self.steps[lease];
-            step.latest = step.latest.min(told - step.ttl + self.rules.early_millis);
+            step.latest = step.latest.min(told - step.ttl);
             if step.earliest > step.latest {
-                let what = format!(
-                    "{:?} was refused to the holder of {}, whose lease lasts {} ms longer",
-                    record.op,
-                    record.fence,
-                    step.earliest - step.latest
-                );
-                let mut proof = self.path(lease);
-                proof.push(index);
-                return self.fails(Law::L3, what, proof);
+                lasts = lasts.or(Some((lease, step.ends())));
             }
+        }
+        if let Some((step, ends)) = lasts {
+            let what = format!(
+                "{:?} was refused to the holder of {}, whose lease lasts {} ms longer",
+                record.op,
+                record.fence,
+                ends - told
+            );
+            let mut proof = self.path(step);
+            proof.push(index);
+            self.fails(Law::L3, what, proof);
         }
     }
 
-    fn unheard(&mut self, record: &Record) {
-        let asked = record.asked_millis();
-        match record.op {
-            Op::Release => {
-                self.may_be_released = Some(self.may_be_released.map_or(asked, |at| at.min(asked)));
-            }
-            Op::Extend => {
-                let end = asked + i64::from(record.ttl);
-                self.may_end = Some(self.may_end.map_or(end, |at| at.min(end)));
-                self.may_last += i64::from(record.ttl);
-            }
-            // May prolong it.
-            Op::Try | Op::Wait => self.may_last += i64::from(record.ttl),
-            Op::Check | Op::Delete | Op::Seen => {}
-        }
+    /// The last step, and until when the lease of which it is a success must have lasted.
+    fn last_lasts(&self) -> Option<(usize, i64)> {
+        let last = self.steps.len().checked_sub(1)?;
+        Some((last, self.steps[last].earliest + 1 - self.rules.late_millis))
     }
 
     /// L3: nothing succeeds with a grant of which the key was deleted.
@@ -347,8 +339,10 @@ impl<'l, 'h> Walk<'l, 'h> {
         let step = self.steps[late];
         let by = step.earliest - step.latest;
         let mut proof = self.path(late);
-        let stands_alone = proof.len() == 1;
-        if let Some(end) = before.filter(|_| stands_alone || late == 0) {
+        // By the grant before, or it might have been when it was asked for.
+        let since = self.steps[step.since];
+        let is_held_up = since.earliest > self.lock.record(since.record).asked_millis();
+        if let Some(end) = before.filter(|_| is_held_up) {
             proof.splice(0..0, end.proof.iter().copied());
             let what = format!(
                 "fence {} was granted at least {by} ms before the lease of {} can have ended",
@@ -365,16 +359,16 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The records that pushed this step to where it is, oldest first.
+    /// The records that show when this step can have been, oldest first.
     fn path(&self, step: usize) -> Vec<u32> {
-        let mut path = vec![self.steps[step].record];
+        let mut path = vec![self.steps[self.steps[step].since].record, self.steps[step].record];
         let mut at = step;
-        while let Some(by) = self.steps[at].pushed_by {
-            if path.len() > self.steps.len() {
+        while let Some(before) = self.steps[at].before {
+            if path.len() > self.steps.len() + 1 {
                 break;
             }
-            path.push(self.steps[by].record);
-            at = by;
+            path.push(self.steps[before].record);
+            at = before;
         }
         path.sort_unstable();
         path.dedup();
@@ -387,86 +381,16 @@ impl<'l, 'h> Walk<'l, 'h> {
 
     fn end(self) -> End {
         let last = self.steps.last().map_or(i64::MIN, |step| step.earliest);
-        let sure = self.sure_leases();
-        let lease = sure.iter().max_by_key(|lease| {
-            let step = &self.steps[**lease];
-            step.earliest + step.ttl
-        });
-        let ends = lease.map_or(last, |lease| {
-            self.steps[*lease].earliest + self.steps[*lease].ttl - self.rules.early_millis
-        });
-        let released = self.released.map(|_| last);
-        let otherwise =
-            [released, self.may_be_released, self.may_end.map(|end| end - self.rules.early_millis)];
-        let free = otherwise.into_iter().flatten().fold(ends, i64::min).max(last);
+        let lease = self.sure_leases().max_by_key(|lease| self.steps[*lease].ends());
+        let ends = lease.map_or(last, |lease| self.steps[lease].ends());
+        let ends = self.last_lasts().map_or(ends, |(_, lasts)| ends.max(lasts));
+        let released = self.released.map_or(i64::MAX, |_| last);
+        let otherwise = released.min(self.unheard.released).min(self.unheard.ends);
+        let free = ends.min(otherwise).max(last);
         let mut proof = self.grant.of.first().copied().into_iter().collect::<Vec<_>>();
-        proof.extend(lease.map(|lease| self.steps[*lease].record));
+        proof.extend(lease.map(|lease| self.steps[lease].record));
         proof.extend(self.released);
         proof.dedup();
         End { fence: self.grant.fence, asked: self.grant.asked, last, free, proof }
     }
 }
-
-/// When the key was taken away. Each time frees one grant.
-struct Deletes<'d> {
-    all: &'d [Delete],
-    used: Vec<bool>,
-    /// Of those from here on, which is over first.
-    first_over: Vec<usize>,
-}
-
-impl<'d> Deletes<'d> {
-    fn new(all: &'d [Delete]) -> Self {
-        let mut first_over = vec![usize::MAX; all.len()];
-        let mut first = usize::MAX;
-        for index in (0..all.len()).rev() {
-            if first == usize::MAX || all[index].to < all[first].to {
-                first = index;
-            }
-            first_over[index] = first;
-        }
-        Self { all, used: vec![false; all.len()], first_over }
-    }
-
-    /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. One that is needed, or
-    /// the next would have been granted too early, serves nobody else.
-    fn free(&mut self, last: i64, free: i64, told: i64) -> i64 {
-        if free <= last {
-            return free;
-        }
-        let end = self.all.partition_point(|delete| delete.from <= told);
-        let mut best = None::<usize>;
-        // Few are under way at once; those that were over before the grant are behind.
-        for index in (0..end).rev() {
-            let delete = self.all[index];
-            if delete.to >= last && !self.used[index] {
-                let sooner = best.is_none_or(|best| delete.to < self.all[best].to);
-                best = if sooner { Some(index) } else { best };
-            } else if delete.to < last && delete.from + LONG_AGO < last {
-                break;
-            }
-        }
-        let Some(best) = best else { return free };
-        if free > told {
-            self.used[best] = true;
-        }
-        free.min(self.all[best].from.max(last))
-    }
-
-    fn any_within(&self, from: i64, to: i64) -> bool {
-        let end = self.all.partition_point(|delete| delete.from <= to);
-        let recent = self.all[..end].iter().rev();
-        recent.take_while(|delete| delete.from + LONG_AGO >= from).any(|delete| delete.to >= from)
-            || self.all[..end].iter().any(|delete| delete.to > i64::MAX / 8)
-    }
-
-    /// One that was asked for after the one moment and told before the other.
-    fn surely_within(&self, after: i64, before: i64) -> Option<u32> {
-        let begin = self.all.partition_point(|delete| delete.from <= after);
-        let first = *self.first_over.get(begin)?;
-        (self.all[first].to < before).then_some(self.all[first].record)
-    }
-}
-
-/// No command takes longer.
-const LONG_AGO: i64 = 60_000;

@@ -7,19 +7,23 @@
 //! ```
 //!
 //! Every grant has a fence, so the order of grants is known, and need not be searched for: one walk after a sort does. The
-//! walk gives each operation the earliest moment at which it can have taken effect; where that is later than its reply, no
-//! server can have answered so, and the operations that pushed it there are the proof.
+//! walk gives each operation the earliest moment at which it can have taken effect, and the latest; where the one is after
+//! the other, no server can have answered so, and the operations that leave it no room are the proof.
 //!
 //! Where something cannot be known (a connection was lost; somebody deleted the key within a span) whatever would explain
 //! the replies is believed. So what is called wrong is wrong; `trust` counts how much of what is wrong is found.
 
 mod chain;
+mod deletes;
 mod order;
 mod queue;
+mod spans;
+mod unheard;
 
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
-use std::collections::HashMap;
-use std::ops::Range;
+use spans::{joined, overlaps};
+use std::collections::{BTreeMap, HashMap};
+use unheard::AllUnheard;
 
 /// Which promise was broken; the numbers are those of the module's own list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,9 +62,7 @@ pub struct Rules {
     /// When a primary that was replaced, and did not know it yet, may have gone on granting beside its successor: what was
     /// asked of it then may have a smaller fence than what was told by the other before.
     pub beside: Vec<Span>,
-    /// By how many milliseconds a lease may end early, as the wall clock of the server was set forward.
-    pub early_millis: i64,
-    /// The same, late.
+    /// By how many milliseconds a lease may end late.
     pub late_millis: i64,
     /// How long a free lock may have a waiter. 0: not looked at.
     pub idle_micros: u64,
@@ -95,7 +97,7 @@ pub struct Verdict {
     pub grants: u64,
     /// How many of them came after a wait.
     pub waited: u64,
-    /// What is wrong; not all of it if it is much.
+    /// What is wrong, beginning with what took the least time and is the easiest to follow; not all of it if it is much.
     pub violations: Vec<Violation>,
 }
 
@@ -106,16 +108,14 @@ const ENOUGH: usize = 100;
 struct Lock<'h> {
     records: &'h [Record],
     number: u32,
-    /// Without fence.
+    all: &'h [u32],
+    /// Those without fence.
     others: &'h [u32],
     /// One for each fence.
     grants: Vec<Grant<'h>>,
     /// Sorted by `from`, in milliseconds.
     deletes: Vec<Delete>,
-    /// Those who may have been granted the lock and not been told: by owner, in the order of asking.
-    unheard: HashMap<u32, Vec<u32>>,
-    /// The same of what may have been done with whatever its owner held.
-    unheard_acts: HashMap<u32, Vec<u32>>,
+    unheard: AllUnheard,
 }
 
 /// All that is known of one fence.
@@ -141,33 +141,53 @@ impl History {
     /// Looks for broken promises.
     pub fn check(&self, rules: &Rules) -> Verdict {
         let mut verdict = Verdict::default();
-        let mut order: Vec<u32> = (0..u32::try_from(self.records.len()).unwrap()).collect();
-        order.sort_unstable_by_key(|index| {
-            let record = &self.records[*index as usize];
-            (record.lock, known_fence(record), *index)
-        });
-        let of_every =
-            order.partition_point(|index| self.records[*index as usize].lock != EVERY_LOCK);
-        let (order, of_every) = order.split_at(of_every);
+        let mut by_lock = self.by_lock();
+        let of_every = by_lock.remove(&EVERY_LOCK).unwrap_or_default();
         let mut rules = rules.clone();
-        rules.loss.sort_unstable_by_key(|span| span.from);
-        rules.standstill.sort_unstable_by_key(|span| span.from);
-        rules.forgotten.sort_unstable_by_key(|span| span.from);
-        rules.beside.sort_unstable_by_key(|span| span.from);
-        for range in runs(order, |index| self.records[index as usize].lock) {
-            let lock = Lock::new(&self.records, &order[range], of_every, &mut verdict.violations);
-            verdict.grants += lock.grants.len() as u64;
-            verdict.waited +=
-                lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count() as u64;
-            lock.check_fences(&rules, self.before.get(&lock.number), &mut verdict.violations);
-            lock.check_stale(&rules, &mut verdict.violations);
-            lock.check_leases(&rules, &mut verdict.violations);
-            lock.check_queue(&rules, &mut verdict.violations);
+        // Where data may be lost, nothing need be granted either.
+        rules.standstill.extend(&rules.loss);
+        for spans in
+            [&mut rules.loss, &mut rules.standstill, &mut rules.forgotten, &mut rules.beside]
+        {
+            *spans = joined(std::mem::take(spans));
+        }
+        for (number, of_lock) in by_lock {
+            let known = verdict.violations.len();
+            let of_lock = of_lock.iter().chain(&of_every).copied().collect::<Vec<_>>();
+            // Side by side, or each look at one of them would be somewhere else in memory.
+            let records: Vec<_> =
+                of_lock.iter().map(|index| self.records[*index as usize]).collect();
+            let before = self.before.get(&number).copied();
+            verdict.of_lock(number, &records, before, &rules);
+            for index in verdict.violations[known..].iter_mut().flat_map(|one| &mut one.proof) {
+                *index = of_lock[*index as usize];
+            }
             if verdict.violations.len() >= ENOUGH {
                 break;
             }
         }
+        verdict.violations.sort_by_cached_key(|violation| {
+            let window = self.window(violation);
+            (window.to.saturating_sub(window.from), violation.proof.len())
+        });
         verdict
+    }
+
+    fn by_lock(&self) -> BTreeMap<u32, Vec<u32>> {
+        let mut by_lock: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
+        for (index, record) in (0..).zip(&self.records) {
+            by_lock.entry(record.lock).or_default().push(index);
+        }
+        by_lock
+    }
+
+    /// From the first question to the last answer of what shows it.
+    pub(crate) fn window(&self, violation: &Violation) -> Span {
+        let proof = violation.proof.iter().map(|index| &self.records[*index as usize]);
+        Span {
+            from: proof.clone().map(|record| record.asked).min().unwrap_or(0),
+            to: proof.map(|record| record.told).max().unwrap_or(u64::MAX),
+        }
     }
 
     /// The highest fence of each lock that was told by the end, to begin the next history with.
@@ -181,23 +201,30 @@ impl History {
     }
 }
 
+impl Verdict {
+    /// Adds what came of one lock. Of its records, those that concern every lock are the last.
+    fn of_lock(&mut self, number: u32, records: &[Record], before: Option<u64>, rules: &Rules) {
+        let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
+        // What has the same fence stays in the order of asking.
+        order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
+        let wrong = &mut self.violations;
+        let lock = Lock::new(number, records, &order, wrong);
+        lock.check_strangers(rules, wrong);
+        lock.check_fences(rules, before, wrong);
+        lock.check_stale(rules, wrong);
+        lock.check_leases(rules, wrong);
+        lock.check_queue(rules, wrong);
+        let waited = lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count();
+        self.waited += waited as u64;
+        self.grants += lock.grants.len() as u64;
+    }
+}
+
 fn known_fence(record: &Record) -> u64 {
     match record.op {
         Op::Delete | Op::Seen => 0,
         _ => record.fence,
     }
-}
-
-/// Where neighbours have the same key.
-fn runs<K: PartialEq>(order: &[u32], key: impl Fn(u32) -> K) -> Vec<Range<usize>> {
-    let chunks = order.chunk_by(|one, other| key(*one) == key(*other));
-    let mut start = 0;
-    chunks
-        .map(|chunk| {
-            start += chunk.len();
-            start - chunk.len()..start
-        })
-        .collect()
 }
 
 impl Rules {
@@ -212,46 +239,16 @@ impl Rules {
     }
 
     fn stands_still(&self, from: u64, to: u64) -> bool {
-        overlaps(&self.standstill, from, to) || self.is_lossy(from, to)
+        overlaps(&self.standstill, from, to)
     }
 }
 
-/// Spans are sorted by `from`, and few are long: those that begin before `to` are looked at from the last one back.
-fn overlaps(spans: &[Span], from: u64, to: u64) -> bool {
-    let end = spans.partition_point(|span| span.from <= to);
-    spans[..end].iter().rev().any(|span| span.to >= from)
-}
-
 impl<'h> Lock<'h> {
-    fn new(
-        records: &'h [Record],
-        order: &'h [u32],
-        of_every: &'h [u32],
-        wrong: &mut Vec<Violation>,
-    ) -> Self {
+    fn new(number: u32, records: &'h [Record], all: &'h [u32], wrong: &mut Vec<Violation>) -> Self {
         let of = |index: u32| &records[index as usize];
-        let number = of(order[0]).lock;
-        let (others, fenced) =
-            order.split_at(order.partition_point(|index| known_fence(of(*index)) == 0));
-        let mut unheard: HashMap<u32, Vec<u32>> = HashMap::new();
-        let mut unheard_acts: HashMap<u32, Vec<u32>> = HashMap::new();
-        for index in order {
-            let record = of(*index);
-            if record.outcome != Outcome::Unknown {
-                continue;
-            }
-            if record.is_acquire() {
-                unheard.entry(record.owner).or_default().push(*index);
-            }
-            // What shows no fence may concern whatever its owner holds by then.
-            if record.is_acquire() || record.fence == 0 {
-                unheard_acts.entry(record.owner).or_default().push(*index);
-            }
-        }
-        for of in unheard.values_mut().chain(unheard_acts.values_mut()) {
-            of.sort_unstable();
-        }
-        let deletes = others.iter().chain(of_every).filter(|index| of(**index).op == Op::Delete);
+        let fence = |index: &u32| known_fence(of(*index));
+        let (others, fenced) = all.split_at(all.partition_point(|index| fence(index) == 0));
+        let deletes = others.iter().filter(|index| of(**index).op == Op::Delete);
         let mut deletes: Vec<_> = deletes
             .map(|index| Delete {
                 from: of(*index).asked_millis(),
@@ -263,14 +260,13 @@ impl<'h> Lock<'h> {
             })
             .collect();
         deletes.sort_unstable_by_key(|delete| (delete.from, delete.to));
-        let mut lock =
-            Self { records, number, others, grants: Vec::new(), deletes, unheard, unheard_acts };
-        for range in runs(fenced, |index| of(index).fence) {
-            if let Some(grant) = lock.grant(&fenced[range], wrong) {
-                lock.grants.push(grant);
-            }
+        let unheard = AllUnheard::new(records, all);
+        let grants = Vec::new();
+        let mut lock = Self { records, number, all, others, grants, deletes, unheard };
+        for of in fenced.chunk_by(|one, next| fence(one) == fence(next)) {
+            let grant = lock.grant(of, wrong);
+            lock.grants.extend(grant);
         }
-        lock.check_strangers(wrong);
         lock
     }
 
@@ -299,12 +295,8 @@ impl<'h> Lock<'h> {
             let what = format!("fence {} was told to two owners", first.fence);
             wrong.push(self.violation(Law::L2, what, vec![index, *stranger]));
         }
-        let unheard = self.unheard.get(&first.owner).map_or(&[][..], |all| all);
-        let unheard =
-            unheard.iter().take_while(|earlier| **earlier < index).map(|of| self.record(*of));
-        let (asked, ttl) = unheard.fold((first.asked, 0), |(asked, ttl), earlier| {
-            (asked.min(earlier.asked), ttl.max(i64::from(earlier.ttl)))
-        });
+        let unheard = self.unheard.before(first.owner, index);
+        let (asked, ttl) = (first.asked.min(unheard.asked), unheard.ttl);
         if !first.is_acquire() && ttl == 0 {
             let what =
                 format!("{:?} succeeded with fence {}, never granted", first.op, first.fence);
@@ -314,18 +306,32 @@ impl<'h> Lock<'h> {
     }
 
     /// L3: who was never granted the lock does nothing with it.
-    fn check_strangers(&self, wrong: &mut Vec<Violation>) {
+    fn check_strangers(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
+        let mut granted = None;
         for index in self.others {
             let record = self.record(*index);
             let acts = matches!(record.op, Op::Extend | Op::Release | Op::Check);
-            let may_hold = || {
-                let unheard = self.unheard.get(&record.owner);
-                unheard.is_some_and(|unheard| unheard.first().is_some_and(|first| first < index))
-            };
+            let may_hold = || self.unheard.before(record.owner, *index).may_hold();
             if acts && record.outcome == Outcome::Ok && !may_hold() {
-                let what = format!("{:?} succeeded for one who does not hold the lock", record.op);
-                wrong.push(self.violation(Law::L3, what, vec![*index]));
+                // What it released may be its own again.
+                let granted = granted.get_or_insert_with(|| self.first_granted());
+                let since = granted.get(&record.owner);
+                if since.is_none_or(|since| !rules.is_lossy(*since, record.told)) {
+                    let what =
+                        format!("{:?} succeeded for one who does not hold the lock", record.op);
+                    wrong.push(self.violation(Law::L3, what, vec![*index]));
+                }
             }
         }
+    }
+
+    /// By owner, when the first request may have been sent that was granted.
+    fn first_granted(&self) -> HashMap<u32, u64> {
+        let mut granted: HashMap<u32, u64> = HashMap::new();
+        for grant in &self.grants {
+            let since = granted.entry(self.first(grant).owner).or_insert(grant.asked);
+            *since = grant.asked.min(*since);
+        }
+        granted
     }
 }

@@ -1,6 +1,7 @@
 //! L2: fences grow.
 
-use super::{Law, Lock, Rules, Violation, overlaps};
+use super::spans::overlaps;
+use super::{Law, Lock, Rules, Violation};
 
 /// The first that JavaScript cannot hold.
 const TOO_LARGE: u64 = 1 << 53;
@@ -10,11 +11,11 @@ impl Lock<'_> {
     pub(super) fn check_fences(
         &self,
         rules: &Rules,
-        before: Option<&u64>,
+        before: Option<u64>,
         wrong: &mut Vec<Violation>,
     ) {
         if let (Some(before), Some(lowest)) = (before, self.grants.first())
-            && lowest.fence <= *before
+            && lowest.fence <= before
         {
             let what = format!("fence {} is not above {before}, told long before", lowest.fence);
             wrong.push(self.violation(Law::L2, what, vec![lowest.of[0]]));

@@ -1,13 +1,21 @@
 //! L4 and L5: who waits is served in turn, and at once.
 
-use super::{Grant, Law, Lock, Rules, Violation};
-use crate::record::{Op, Outcome, Record};
+use super::spans::{joined, overlap};
+use super::{Grant, Law, Lock, Rules, Span, Violation};
+use crate::record::{Op, Outcome};
 use std::collections::HashMap;
 
 /// Somebody surely waits from one moment to the other.
 struct Wait {
     from: u64,
     to: u64,
+    record: u32,
+}
+
+/// One who was seen in the queue, by a look that was taken at this moment, or by a later one that was over before it.
+struct Look {
+    asked: u64,
+    told: u64,
     record: u32,
 }
 
@@ -21,12 +29,7 @@ impl Lock<'_> {
 
     /// L4: who was seen waiting before another asked is granted the lock before it.
     fn check_order(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        let mut seen: HashMap<u32, Vec<&Record>> = HashMap::new();
-        for record in self.others.iter().map(|index| self.record(*index)) {
-            if record.op == Op::Seen {
-                seen.entry(record.owner).or_default().push(record);
-            }
-        }
+        let seen = self.looks();
         if seen.is_empty() {
             return;
         }
@@ -45,10 +48,10 @@ impl Lock<'_> {
             if first.op != Op::Wait || grant.unheard_ttl > 0 {
                 continue;
             }
-            let looks = seen.get(&first.owner).into_iter().flatten();
-            let looks = looks.filter(|look| look.asked >= first.asked && look.told <= first.told);
-            let Some(at) = looks.map(|look| look.told).min() else { continue };
-            let later = by_asked.partition_point(|other| other.asked <= at);
+            let looks = seen.get(&first.owner).map_or(&[][..], |looks| looks);
+            let look = looks.get(looks.partition_point(|look| look.asked < first.asked));
+            let Some(look) = look.filter(|look| look.told <= first.told) else { continue };
+            let later = by_asked.partition_point(|other| other.asked <= look.told);
             let overtaker = lowest.get(later).filter(|other| other.fence < grant.fence);
             let overtaker = overtaker
                 .filter(|other| !rules.stands_still(first.asked, first.told.max(other.told)));
@@ -57,87 +60,63 @@ impl Lock<'_> {
                     "fence {} went to one who asked after {} was seen waiting",
                     overtaker.fence, grant.fence
                 );
-                let look = self.others.iter().copied().find(|index| {
-                    let look = self.record(*index);
-                    look.op == Op::Seen && look.owner == first.owner && look.told == at
-                });
-                let proof = grant
-                    .of
-                    .first()
-                    .copied()
-                    .into_iter()
-                    .chain(look)
-                    .chain(overtaker.of.first().copied());
-                wrong.push(self.violation(Law::L4, what, proof.collect()));
+                let proof = vec![grant.of[0], look.record, overtaker.of[0]];
+                wrong.push(self.violation(Law::L4, what, proof));
             }
         }
     }
 
-    /// L5: a lock is not free for long while somebody waits. A request that was sent a while ago waits.
+    /// By owner, in the order in which they were taken.
+    fn looks(&self) -> HashMap<u32, Vec<Look>> {
+        let mut seen: HashMap<u32, Vec<Look>> = HashMap::new();
+        for index in self.others {
+            let record = self.record(*index);
+            if record.op == Op::Seen {
+                let look = Look { asked: record.asked, told: record.told, record: *index };
+                seen.entry(record.owner).or_default().push(look);
+            }
+        }
+        for looks in seen.values_mut() {
+            looks.sort_unstable_by_key(|look| look.asked);
+            for index in (1..looks.len()).rev() {
+                let (told, record) = (looks[index].told, looks[index].record);
+                let before = &mut looks[index - 1];
+                if told < before.told {
+                    (before.told, before.record) = (told, record);
+                }
+            }
+        }
+        seen
+    }
+
+    /// L5: a lock is not free for long while somebody waits.
     fn check_idle(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        let bound = rules.idle_micros;
-        let waits = self.others.iter().chain(self.grants.iter().flat_map(|grant| grant.of));
-        let mut waits: Vec<_> = waits
-            .filter(|index| {
-                let record = self.record(**index);
-                record.op == Op::Wait && record.outcome != Outcome::Unknown
-            })
-            .map(|index| {
-                let record = self.record(*index);
-                Wait { from: record.asked + bound, to: record.told, record: *index }
-            })
-            .filter(|wait| wait.to > wait.from + bound)
-            .collect();
-        if waits.is_empty() {
+        let idle = Idle {
+            bound: rules.idle_micros,
+            waits: self.sure_waits(rules.idle_micros),
+            standstill: &rules.standstill,
+            unheard: self.may_be_held(rules),
+        };
+        if idle.waits.is_empty() {
             return;
         }
-        waits.sort_unstable_by_key(|wait| wait.from);
-        // Of those that began by then, which lasts longest.
-        let mut longest = vec![0; waits.len()];
-        for index in 1..waits.len() {
-            let before = longest[index - 1];
-            longest[index] = if waits[before].to >= waits[index].to { before } else { index };
-        }
-        let mut unheard: Vec<_> =
-            self.unheard.values().flatten().map(|index| self.record(*index)).collect();
-        unheard.sort_unstable_by_key(|record| record.asked);
         let mut over = 0_u64;
         let mut last = None;
         for grant in self.grants.iter().map(Some).chain([None]) {
-            let next = grant.map_or(u64::MAX, |grant| grant.told);
-            // A wait may begin in the middle of an idle time: each that does is looked at.
-            let mut from = over;
-            while last.is_some() && from.saturating_add(bound) < next {
-                let begun = waits.partition_point(|wait| wait.from <= from);
-                let waiting = begun.checked_sub(1).map(|begun| &waits[longest[begun]]);
-                let waiting = waiting.filter(|wait| wait.to > from.saturating_add(bound));
-                match waiting {
-                    Some(wait) => {
-                        let until = wait.to.min(next);
-                        let excused = rules.stands_still(from.saturating_sub(bound), until)
-                            || unheard.iter().any(|of| {
-                                of.asked <= until
-                                    && of.told + u64::from(of.ttl) * 1_000 + bound >= from
-                            });
-                        if !excused {
-                            let what = format!(
-                                "free for {} ms, and somebody waits",
-                                (until - from) / 1_000
-                            );
-                            let proof = vec![last.unwrap_or(wait.record), wait.record];
-                            wrong.push(self.violation(Law::L5, what, proof));
-                            return;
-                        }
-                        from = until.max(from + 1);
-                    }
-                    None => match waits.get(begun) {
-                        Some(wait) => from = wait.from,
-                        None => break,
-                    },
-                }
+            let next = grant.map_or(u64::MAX, |grant| {
+                let first = self.first(grant);
+                // Whoever did not wait may have had it as soon as it asked, and have heard of it late.
+                if first.op == Op::Wait { grant.told } else { first.asked }
+            });
+            let found = last.and_then(|last| Some((last, idle.within(over, next)?)));
+            if let Some((last, (from, wait))) = found {
+                let lasted = wait.to.min(next) - from;
+                let what = format!("free for {} ms, and somebody waits", lasted / 1_000);
+                wrong.push(self.violation(Law::L5, what, vec![last, wait.record]));
+                return;
             }
             if let Some(grant) = grant {
-                let (end, by) = self.latest_end(grant);
+                let (end, by) = self.latest_end(grant, rules);
                 if end >= over {
                     (over, last) = (end, Some(by));
                 }
@@ -145,13 +124,48 @@ impl Lock<'_> {
         }
     }
 
+    /// Those that last long enough, by when they begin; each with the end of the one that lasts longest of it and all
+    /// that began before. A request that was sent a while ago waits.
+    fn sure_waits(&self, bound: u64) -> Vec<Wait> {
+        let waits = self.all.iter().filter_map(|index| {
+            let record = self.record(*index);
+            let (from, to) = (record.asked + bound, record.told);
+            let is_sure = record.op == Op::Wait && record.outcome != Outcome::Unknown;
+            (is_sure && to > from + bound).then_some(Wait { from, to, record: *index })
+        });
+        let mut waits: Vec<_> = waits.collect();
+        waits.sort_unstable_by_key(|wait| wait.from);
+        for index in 1..waits.len() {
+            let (to, record) = (waits[index - 1].to, waits[index - 1].record);
+            if to >= waits[index].to {
+                (waits[index].to, waits[index].record) = (to, record);
+            }
+        }
+        waits
+    }
+
+    /// When somebody may have had it for all that is known: by a request of which nothing was heard, or without ever having
+    /// been told a fence.
+    fn may_be_held(&self, rules: &Rules) -> Vec<Span> {
+        let spans = self.all.iter().filter_map(|index| {
+            let record = self.record(*index);
+            let may = match record.outcome {
+                Outcome::Ok => record.fence == 0,
+                Outcome::Refused => false,
+                Outcome::Unknown => true,
+            };
+            let to = record.told + lease_micros(record.ttl.into(), rules) + rules.idle_micros;
+            (may && record.is_lease()).then_some(Span { from: record.asked, to })
+        });
+        joined(spans.collect())
+    }
+
     /// When it was over at the latest, in microseconds, and by which record.
-    fn latest_end(&self, grant: &Grant) -> (u64, u32) {
-        let mut end =
-            (grant.told + u64::try_from(grant.unheard_ttl).unwrap_or(0) * 1_000, grant.of[0]);
+    fn latest_end(&self, grant: &Grant, rules: &Rules) -> (u64, u32) {
+        let mut end = (grant.told + lease_micros(grant.unheard_ttl, rules), grant.of[0]);
         for index in grant.of {
             let record = self.record(*index);
-            let lease = record.told + u64::from(record.ttl) * 1_000;
+            let lease = record.told + lease_micros(record.ttl.into(), rules);
             match (record.op, record.outcome) {
                 (Op::Release, Outcome::Ok) => return (record.told, *index),
                 (Op::Extend, Outcome::Ok) => end = (lease, *index),
@@ -162,5 +176,47 @@ impl Lock<'_> {
             }
         }
         end
+    }
+}
+
+/// How long a lease lasts at most.
+fn lease_micros(ttl: i64, rules: &Rules) -> u64 {
+    u64::try_from(ttl + rules.late_millis).unwrap_or(0) * 1_000
+}
+
+/// What shows whether a lock was free for too long.
+struct Idle<'r> {
+    /// For how long it may be: and as long before and after it nothing may have stood still.
+    bound: u64,
+    waits: Vec<Wait>,
+    standstill: &'r [Span],
+    unheard: Vec<Span>,
+}
+
+impl Idle<'_> {
+    /// Since when it was, of the time from when it was `over` until the next was granted it, and who waited.
+    fn within(&self, over: u64, next: u64) -> Option<(u64, &Wait)> {
+        let mut from = over;
+        // A wait may begin in the middle, and an excuse end: what follows either is looked at.
+        while from.saturating_add(self.bound) < next {
+            let begun = self.waits.partition_point(|wait| wait.from <= from);
+            let waiting = begun.checked_sub(1).map(|begun| &self.waits[begun]);
+            from = match waiting.filter(|wait| wait.to > from.saturating_add(self.bound)) {
+                Some(wait) => match self.excused_until(from) {
+                    Some(until) => until.saturating_add(1),
+                    None => return Some((from, wait)),
+                },
+                None => self.waits.get(begun)?.from,
+            };
+        }
+        None
+    }
+
+    /// Until when it is excused that it was free from then on.
+    fn excused_until(&self, from: u64) -> Option<u64> {
+        let to = from + self.bound;
+        let still = overlap(self.standstill, from.saturating_sub(self.bound), to);
+        let still = still.map(|span| span.to.saturating_add(self.bound));
+        still.max(overlap(&self.unheard, from, to).map(|span| span.to))
     }
 }

@@ -1,7 +1,8 @@
 //! Random small histories: what a lock would have answered, then perhaps spoiled.
 
 use super::chance::Chance;
-use crate::record::{Op, Outcome, Record};
+use crate::checker::{Rules, Span};
+use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 
 const OWNERS: u32 = 3;
 
@@ -13,19 +14,64 @@ struct Owner {
     fence: u64,
 }
 
+/// What may become of a lease in some spans.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Lost,
+    Forgotten,
+}
+
 struct Scene<'c> {
     chance: &'c mut Chance,
     now: i64,
     owners: [Owner; OWNERS as usize],
     /// Owner, fence, deadline.
     holder: Option<(u32, u64, i64)>,
+    /// Who held it before that changed last.
+    former: Option<(u32, u64, i64)>,
+    /// The server does not know the holder any more, but grants nothing to others meanwhile.
+    is_forgotten: bool,
     last: u64,
     loses_replies: bool,
     records: Vec<Record>,
+    spans: Vec<Span>,
 }
 
-pub(super) fn history(chance: &mut Chance) -> Vec<Record> {
+/// Where nothing is lost but replies.
+pub(super) fn history(chance: &mut Chance) -> (Vec<Record>, Rules) {
+    let (records, _) = invented(chance, None);
+    (records, excused(Vec::new(), None, chance.below(2).into()))
+}
+
+/// Where the server loses what it knew, or forgets it.
+pub(super) fn disturbed(chance: &mut Chance) -> (Vec<Record>, Rules) {
+    let fate = if chance.one_in(2) { Fate::Lost } else { Fate::Forgotten };
+    let (records, mut spans) = invented(chance, Some(fate));
+    if chance.one_in(3) {
+        // Then it was wrong, if it mattered.
+        spans.pop();
+    }
+    (records, excused(spans, Some(fate), chance.below(2).into()))
+}
+
+/// Longer ones than can be searched, and all of them right.
+pub(super) fn answered(chance: &mut Chance) -> (Vec<Record>, Rules) {
+    let fate = [None, Some(Fate::Lost), Some(Fate::Forgotten)][chance.below(3) as usize];
+    let count = 10 + chance.below(100) as usize;
+    let (records, spans) = answers(chance, fate, count);
+    (records, excused(spans, fate, 0))
+}
+
+fn invented(chance: &mut Chance, fate: Option<Fate>) -> (Vec<Record>, Vec<Span>) {
     let count = 3 + chance.below(7) as usize;
+    let (mut records, spans) = answers(chance, fate, count);
+    for _ in 0..chance.below(8) {
+        spoil(&mut records, chance);
+    }
+    (records, spans)
+}
+
+fn answers(chance: &mut Chance, fate: Option<Fate>, count: usize) -> (Vec<Record>, Vec<Span>) {
     let deletes = chance.one_in(3);
     let loses_replies = chance.one_in(3);
     let mut scene = Scene {
@@ -33,9 +79,12 @@ pub(super) fn history(chance: &mut Chance) -> Vec<Record> {
         now: 10,
         owners: [Owner::default(); OWNERS as usize],
         holder: None,
+        former: None,
+        is_forgotten: false,
         last: 0,
         loses_replies,
         records: Vec::new(),
+        spans: Vec::new(),
     };
     while scene.records.len() < count {
         scene.now += i64::from(scene.chance.below(4));
@@ -44,12 +93,20 @@ pub(super) fn history(chance: &mut Chance) -> Vec<Record> {
         } else {
             scene.ask();
         }
+        if let Some(fate) = fate.filter(|_| scene.chance.one_in(6)) {
+            scene.is_disturbed(fate);
+        }
     }
-    let mut records = scene.records;
-    for _ in 0..chance.below(8) {
-        spoil(&mut records, chance);
+    (scene.records, scene.spans)
+}
+
+fn excused(spans: Vec<Span>, fate: Option<Fate>, late_millis: i64) -> Rules {
+    let rules = Rules { late_millis, ..Rules::default() };
+    match fate {
+        None => rules,
+        Some(Fate::Lost) => Rules { loss: spans, ..rules },
+        Some(Fate::Forgotten) => Rules { forgotten: spans, ..rules },
     }
-    records
 }
 
 impl Scene<'_> {
@@ -61,11 +118,13 @@ impl Scene<'_> {
         let ops = [Op::Try, Op::Try, Op::Wait, Op::Extend, Op::Release, Op::Check];
         let op = ops[self.chance.below(6) as usize];
         self.holder = self.holder.filter(|(_, _, deadline)| self.now < *deadline);
-        let mine = self.holder.filter(|(holder, ..)| *holder == number);
+        let before = self.holder;
+        let mine = self.holder.filter(|(holder, ..)| *holder == number && !self.is_forgotten);
         let deadline = self.now + i64::from(ttl);
         let fence = match (op, self.holder, mine) {
             (Op::Try | Op::Wait, None, _) => {
                 self.last += 1 + u64::from(self.chance.below(2));
+                self.is_forgotten = false;
                 self.holder = Some((number, self.last, deadline));
                 Some(self.last)
             }
@@ -84,6 +143,9 @@ impl Scene<'_> {
             (Op::Check, _, Some((_, fence, _))) => Some(fence),
             _ => None,
         };
+        if self.holder != before {
+            self.former = before;
+        }
         let lost = self.loses_replies && self.chance.one_in(4);
         let outcome = match fence {
             _ if lost => Outcome::Unknown,
@@ -111,11 +173,28 @@ impl Scene<'_> {
     }
 
     fn delete(&mut self) {
-        self.holder = None;
+        self.former = self.holder.take();
         let asked = self.now - i64::from(self.chance.below(6));
         let told = self.now + i64::from(self.chance.below(6));
         let op = Op::Delete;
-        self.record(Record { owner: u32::MAX, op, ..record(asked, told) });
+        // Now this lock, now all of them.
+        let lock = if self.records.len().is_multiple_of(2) { 0 } else { EVERY_LOCK };
+        self.record(Record { owner: u32::MAX, op, lock, ..record(asked, told) });
+    }
+
+    /// The key is gone, or as it was before, or nothing happened.
+    fn is_disturbed(&mut self, fate: Fate) {
+        self.now += i64::from(self.chance.below(4));
+        let moment = |at: i64| u64::try_from(at * 1_000).unwrap();
+        let from = moment(self.now - i64::from(self.chance.below(3)));
+        let to = moment(self.now + i64::from(self.chance.below(3)));
+        self.spans.push(Span { from, to });
+        match (fate, self.chance.below(3)) {
+            (_, 0) => {}
+            (Fate::Forgotten, _) => self.is_forgotten = true,
+            (Fate::Lost, 1) => self.holder = None,
+            (Fate::Lost, _) => self.holder = self.former,
+        }
     }
 
     fn record(&mut self, record: Record) {

@@ -3,7 +3,8 @@
 //! A lock as a user would describe it, and a search for one way in which it could have answered so (the algorithm of Wing
 //! and Gong, with the clock as part of the state).
 
-use crate::record::{Op, Outcome, Record};
+use crate::checker::{Rules, Span};
+use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashSet;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -12,6 +13,8 @@ struct Holder {
     /// 0: nobody was told yet.
     fence: u64,
     deadline: i64,
+    /// The server does not know of it any more, but grants the lock to nobody else as long as it would have lasted.
+    is_forgotten: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -19,20 +22,23 @@ struct State {
     done: u32,
     now: i64,
     holder: Option<Holder>,
+    /// Who held it before that changed last, if that can ever matter.
+    former: Option<Holder>,
     last: u64,
 }
 
 struct Search<'r> {
     records: &'r [Record],
-    late: i64,
+    rules: &'r Rules,
     seen: HashSet<State>,
 }
 
-/// Whether one lock can have answered so. Leases end at their deadline, or up to `late` milliseconds after it.
-pub(super) fn can_be(records: &[Record], late: i64) -> bool {
+/// Whether one lock can have answered so. Leases end at their deadline, or up to `late_millis` after it. Where data is
+/// lost, the lock is free or as it was before; where leases are forgotten, its holder is.
+pub(super) fn can_be(records: &[Record], rules: &Rules) -> bool {
     assert!(records.len() <= 32);
-    let mut search = Search { records, late, seen: HashSet::new() };
-    search.goes_on(State { done: 0, now: 0, holder: None, last: 0 })
+    let mut search = Search { records, rules, seen: HashSet::new() };
+    search.goes_on(State { done: 0, now: 0, holder: None, former: None, last: 0 })
 }
 
 impl Search<'_> {
@@ -53,11 +59,13 @@ impl Search<'_> {
                 continue;
             }
             for now in state.now.max(record.asked_millis())..=end {
-                for holder in self.who_may_hold(state.holder, now) {
+                for holder in self.who_may_hold(&state, now) {
                     let here = State { now, holder, done: state.done | 1 << index, ..state };
-                    if let Some(next) = answer(here, &record)
-                        && self.goes_on(next)
-                    {
+                    let Some(mut next) = answer(here, &record) else { continue };
+                    if next.holder != holder && !self.rules.loss.is_empty() {
+                        next.former = holder;
+                    }
+                    if self.goes_on(next) {
                         return true;
                     }
                 }
@@ -82,14 +90,26 @@ impl Search<'_> {
             })
     }
 
-    fn who_may_hold(&self, holder: Option<Holder>, now: i64) -> Vec<Option<Holder>> {
-        let Some(held) = holder else { return vec![None] };
-        let mut may = Vec::new();
-        if now < held.deadline + self.late {
-            may.push(holder);
+    fn who_may_hold(&self, state: &State, now: i64) -> Vec<Option<Holder>> {
+        let meanwhile = |spans: &[Span]| {
+            spans.iter().any(|span| millis(span.from) <= now && millis(span.to) >= state.now)
+        };
+        let mut before = vec![state.holder];
+        if meanwhile(&self.rules.loss) {
+            before.extend([None, state.former]);
         }
-        if now >= held.deadline {
-            may.push(None);
+        if meanwhile(&self.rules.forgotten) {
+            before.push(state.holder.map(|holder| Holder { is_forgotten: true, ..holder }));
+        }
+        let mut may = Vec::new();
+        for holder in before {
+            let deadline = holder.map_or(i64::MIN, |holder| holder.deadline);
+            if holder.is_some() && now < deadline + self.rules.late_millis {
+                may.push(holder);
+            }
+            if now >= deadline {
+                may.push(None);
+            }
         }
         may
     }
@@ -99,7 +119,7 @@ impl Search<'_> {
 fn answer(state: State, record: &Record) -> Option<State> {
     let State { now, holder, last, .. } = state;
     let deadline = now + i64::from(record.ttl);
-    let mine = holder.filter(|holder| holder.owner == record.owner);
+    let mine = holder.filter(|holder| holder.owner == record.owner && !holder.is_forgotten);
     // Whose fence is not known yet may have this one.
     let matches = |held: &Holder| match (record.fence, held.fence) {
         (0, _) => true,
@@ -109,7 +129,7 @@ fn answer(state: State, record: &Record) -> Option<State> {
     let proven = mine.filter(matches);
     let held = |fence, deadline| {
         Some(State {
-            holder: Some(Holder { owner: record.owner, fence, deadline }),
+            holder: Some(Holder { owner: record.owner, fence, deadline, is_forgotten: false }),
             last: last.max(fence),
             ..state
         })

@@ -1,0 +1,87 @@
+//! What may have been done by requests of which nothing was heard.
+
+use crate::record::{Op, Outcome, Record};
+use std::collections::HashMap;
+
+/// Of some requests, all of one owner.
+#[derive(Clone, Copy)]
+pub(super) struct Unheard {
+    /// When the first was sent that asks for the lock, in microseconds, and the longest lease that any asks for.
+    pub(super) asked: u64,
+    pub(super) ttl: i64,
+    /// When one may have released it, in milliseconds.
+    pub(super) released: i64,
+    /// When a lease may end early because one extended it by less than was left.
+    pub(super) ends: i64,
+    /// By how much they may have prolonged one.
+    pub(super) lasts: i64,
+}
+
+impl Unheard {
+    pub(super) const NOTHING: Self =
+        Self { asked: u64::MAX, ttl: 0, released: i64::MAX, ends: i64::MAX, lasts: 0 };
+
+    pub(super) fn of(record: &Record) -> Self {
+        let (asked, ttl) = (record.asked_millis(), i64::from(record.ttl));
+        match record.op {
+            // May prolong it.
+            Op::Try | Op::Wait => Self { asked: record.asked, ttl, lasts: ttl, ..Self::NOTHING },
+            Op::Extend => Self { ends: asked + ttl, lasts: ttl, ..Self::NOTHING },
+            Op::Release => Self { released: asked, ..Self::NOTHING },
+            Op::Check | Op::Delete | Op::Seen => Self::NOTHING,
+        }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            asked: self.asked.min(other.asked),
+            ttl: self.ttl.max(other.ttl),
+            released: self.released.min(other.released),
+            ends: self.ends.min(other.ends),
+            lasts: self.lasts + other.lasts,
+        }
+    }
+
+    /// Whether one of them may have been granted the lock.
+    pub(super) fn may_hold(&self) -> bool {
+        self.asked < u64::MAX
+    }
+}
+
+/// By owner, in the order of asking: the request, and what it and those before it may have done.
+pub(super) struct AllUnheard(HashMap<u32, Vec<(u32, Unheard)>>);
+
+impl AllUnheard {
+    /// Of the requests of one lock, those that do not show the fence of a certain grant: they may concern whatever their
+    /// owner holds by then.
+    pub(super) fn new(records: &[Record], order: &[u32]) -> Self {
+        let mut all: HashMap<u32, Vec<(u32, Unheard)>> = HashMap::new();
+        for index in order {
+            let record = &records[*index as usize];
+            let shows_none = record.is_acquire() || record.fence == 0;
+            if record.outcome == Outcome::Unknown && shows_none {
+                all.entry(record.owner).or_default().push((*index, Unheard::of(record)));
+            }
+        }
+        for of in all.values_mut() {
+            of.sort_unstable_by_key(|(index, _)| *index);
+            let mut sofar = Unheard::NOTHING;
+            for (_, unheard) in of {
+                sofar = sofar.and(*unheard);
+                *unheard = sofar;
+            }
+        }
+        Self(all)
+    }
+
+    /// What this owner may have done by the time that it asked this.
+    pub(super) fn before(&self, owner: u32, index: u32) -> Unheard {
+        let all = self.0.get(&owner).map_or(&[][..], |all| all);
+        let end = all.partition_point(|(earlier, _)| *earlier < index);
+        all[..end].last().map_or(Unheard::NOTHING, |(_, unheard)| *unheard)
+    }
+
+    pub(super) fn ever(&self, owner: u32) -> Unheard {
+        self.before(owner, u32::MAX)
+    }
+}
