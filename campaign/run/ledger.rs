@@ -2,22 +2,33 @@
 
 use crate::fight::Fought;
 use crate::support::Server;
+use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::process::Command;
 
-const HEAD: &str = "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\n";
+const HEAD: &str =
+    "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\n";
 
-pub(crate) fn add(file: &str, scenario: &str, seed: u64, fought: &Fought) {
+/// One run of a scenario.
+pub(crate) struct Run<'a> {
+    pub(crate) commit: &'a str,
+    pub(crate) scenario: &'a str,
+    pub(crate) seed: u64,
+    pub(crate) seconds: u64,
+    pub(crate) fought: &'a Fought,
+}
+
+pub(crate) fn add(file: &str, run: &Run<'_>) {
+    let Run { commit, scenario, seed, seconds, fought } = run;
     // Relative to where it was called from, which cargo leaves for the folder of the package.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let file = format!("{root}/{file}");
     let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
     let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
     let line = format!(
-        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\n",
+        "{}\t{commit}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\n",
         said(Command::new("date").args(["-u", "+%Y-%m-%d"])),
-        commit(),
         server(),
         fought.operations,
         fought.faults,
@@ -27,8 +38,12 @@ pub(crate) fn add(file: &str, scenario: &str, seed: u64, fought: &Fought) {
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();
 }
 
-/// What the ledger itself has become since is no change.
-fn commit() -> String {
+/// What runs: who built it may say so. Otherwise it is asked before the run, as somebody may commit meanwhile. What the
+/// ledger itself has become since is no change.
+pub(crate) fn commit() -> String {
+    if let Ok(built) = env::var("LEASEHOLD_COMMIT") {
+        return built;
+    }
     let commit = said(Command::new("git").args(["rev-parse", "--short=10", "HEAD"]));
     let changes = ["status", "--porcelain", "--", ":/", ":(top,exclude)docs/soak-ledger.tsv"];
     let is_clean = said(Command::new("git").args(changes)).is_empty();

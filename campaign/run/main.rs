@@ -8,6 +8,7 @@
 //!
 //! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other tests. It ends with 0
 //! if no promise was broken, with 1 if one was, and with 2 if it was asked for what it does not know.
+//! `LEASEHOLD_COMMIT` tells the ledger what was built; without, that is the commit at which it begins.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,10 +36,11 @@ mod waiters;
 mod wire;
 
 use fight::Fought;
+use ledger::Run;
 use std::env;
 use std::panic;
 use std::process::exit;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// What every run of all tests has time for; `LEASEHOLD_CAMPAIGN_SECONDS` says otherwise.
 const USUAL_SECONDS: u64 = 4;
@@ -73,9 +75,10 @@ fn main() {
         eprintln!("no such scenario; there are {}", names.join(", "));
         exit(2);
     }
+    let commit = options.ledger.as_ref().map(|_| ledger::commit()).unwrap_or_default();
     let mut broken = 0;
     for scenario in all {
-        broken += u64::from(!holds(scenario, &options));
+        broken += u64::from(!holds(scenario, &options, &commit));
     }
     exit(i32::from(broken > 0));
 }
@@ -104,15 +107,17 @@ fn number(text: String) -> Result<u64, String> {
 }
 
 /// Runs a scenario and says what came of it.
-fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
+fn holds(scenario: &scenarios::Scenario, options: &Options, commit: &str) -> bool {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
+    let begun = Instant::now();
     // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
     let fought = panic::catch_unwind(|| (scenario.run)(seed, length)).unwrap_or_else(|end| {
         let wrong = vec!["the scenario could not go on: see above".to_owned()];
         end.downcast().map_or(Fought { wrong, ..Fought::default() }, |fought| *fought)
     });
+    let took = begun.elapsed();
     let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
@@ -126,7 +131,8 @@ fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
         println!("seed={seed} {one}");
     }
     if let Some(file) = &options.ledger {
-        ledger::add(file, scenario.name, seed, &fought);
+        let (scenario, seconds) = (scenario.name, took.as_secs());
+        ledger::add(file, &Run { commit, scenario, seed, seconds, fought: &fought });
     }
     wrong.is_empty()
 }
