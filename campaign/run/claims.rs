@@ -15,8 +15,8 @@ pub(crate) enum Excuse {
     None,
     /// A server that could not do anything just then.
     Stop,
-    /// That, or links that were cut.
-    Cut,
+    /// That, in the last so many microseconds: what is due was due later. Or links that were cut at any time.
+    Cut { stopped_within: u64 },
     /// The first, or somebody who took every key away.
     Freed,
 }
@@ -81,13 +81,17 @@ impl Claims {
         let claims = std::mem::take(&mut *self.all.lock().unwrap());
         let unexcused = claims.into_iter().filter(|claim| {
             !all.iter().any(|one| {
-                let during = |calm: u64| {
-                    one.span.from <= claim.span.to && one.span.to + calm >= claim.span.from
+                let since = |from: u64, calm: u64| {
+                    one.span.from <= claim.span.to && one.span.to + calm >= from
                 };
+                let during = |calm: u64| since(claim.span.from, calm);
                 match claim.excuse {
                     Excuse::None => false,
                     Excuse::Stop => one.stops && during(calm_micros),
-                    Excuse::Cut => (one.stops || one.cuts) && during(calm_micros),
+                    Excuse::Cut { stopped_within } => {
+                        let stops = one.stops && since(claim.span.to - stopped_within, calm_micros);
+                        stops || one.cuts && during(calm_micros)
+                    }
                     Excuse::Freed => one.stops && during(calm_micros) || one.frees && during(0),
                 }
             })

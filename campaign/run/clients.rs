@@ -223,7 +223,7 @@ impl Client<'_> {
             let (outcome, fence) = match reply {
                 // It may concern another grant by the time it is executed.
                 None => {
-                    self.is_silence_right(wire, asked, asked_at);
+                    self.is_silence_right(wire, asked, patience, asked_at);
                     (Outcome::Unknown, shown)
                 }
                 Some(Reply::Error) => {
@@ -274,7 +274,7 @@ impl Client<'_> {
 
 impl Client<'_> {
     /// Nothing was heard for longer than anything may take: the connection was lost, or the server is, or it forgot.
-    fn is_silence_right(&self, wire: &Wire, asked: &Asked, asked_at: u64) {
+    fn is_silence_right(&self, wire: &Wire, asked: &Asked, patience: u32, asked_at: u64) {
         let Ok(mut other) = crate::wire::Wire::connect(self.field.port.load(SeqCst), 0) else {
             return;
         };
@@ -291,7 +291,9 @@ impl Client<'_> {
                 "o{} asked for lock {} ({:?}), and is told nothing for {PATIENCE:?}",
                 self.owner, asked.lock, asked.op
             );
-            self.field.claims.add("L5", Excuse::Cut, asked_at, what);
+            // A server that was stopped when it was asked begins to wait when it goes on.
+            let excuse = Excuse::Cut { stopped_within: u64::from(patience) * 1_000 };
+            self.field.claims.add("L5", excuse, asked_at, what);
         }
     }
 }

@@ -1,7 +1,17 @@
 //! One scenario: clients, somebody who watches the queues, and faults beside them; in rounds, each of which is
 //! judged.
+//!
+//! ```text
+//!   clients   ───────────────────────────────────────────────────
+//!   faults    ! !  !!   !  !               ! !!  !  !
+//!   tellers                   ─────────                 ─────────
+//! ```
+//!
+//! While a server is stopped again and again, hardly anything can be held against it: who is next, and when, it may have
+//! forgotten or be late with. So now and then it is left alone, and then everything must be as it ought to be. Where hardly
+//! anything stops it, as in `alone`, tellers talk all the time.
 
-use crate::claims::{Claims, Disturbance};
+use crate::claims::{Claims, Disturbance, Excuse};
 use crate::support::{Seed, Server};
 use crate::{clients, tellers, waiters};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
@@ -10,7 +20,7 @@ use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -21,6 +31,17 @@ const ROUND: Duration = Duration::from_secs(20);
 
 /// What is easily found is found soon.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
+
+/// The server is left alone once in so long, ...
+const BETWEEN_RESTS: Duration = Duration::from_secs(10);
+
+/// ... for some seconds, of which the first are for what was begun, and for leases and patience to end.
+const CALM: Duration = Duration::from_secs(2);
+const CONVERSATION: Duration = Duration::from_secs(4);
+const REST: Duration = Duration::from_secs(CALM.as_secs() + CONVERSATION.as_secs());
+
+/// Who comes when all is quiet.
+const VISITORS: usize = 2;
 
 /// How long a free lock may have a waiter on a machine on which much else is done.
 pub(crate) const IDLE_MICROS: u64 = 1_000_000;
@@ -34,11 +55,17 @@ pub(crate) fn now() -> u64 {
 pub(crate) struct Field {
     /// Where they connect to.
     pub(crate) port: AtomicU16,
+    /// The same for tellers, if it is another place.
+    pub(crate) aside: Option<u16>,
     /// The number of that server.
     pub(crate) server: AtomicU8,
     /// Whether they go where servers send them, as clients of a cluster do: then any node will do to begin with.
     pub(crate) roams: AtomicBool,
     pub(crate) over: AtomicBool,
+    /// Whether tellers are to come to an end.
+    pub(crate) hushed: AtomicBool,
+    /// How many conversations have come to theirs.
+    pub(crate) conversations: AtomicU64,
     pub(crate) locks: u32,
     /// What the keys of all locks begin with.
     pub(crate) prefix: String,
@@ -50,17 +77,19 @@ pub(crate) struct Field {
 
 /// How closely it is looked at.
 pub(crate) struct Closely {
-    /// How many converse with the server in an order that is certain.
+    /// How many converse with the server in an order that is certain, all the time. 0: only when all is quiet.
     pub(crate) tellers: u32,
     /// How long after something that stops the server everything is as it was.
     pub(crate) calm_micros: u64,
     /// How long a free lock may have a waiter. 0: not looked at.
     pub(crate) idle_micros: u64,
+    /// Where tellers connect to, if clients are behind a link: it may be late for one connection and not for another.
+    pub(crate) aside: Option<u16>,
 }
 
-/// Without tellers.
+/// Where so much is done to a server that tellers would seldom have something to say.
 pub(crate) const FROM_AFAR: Closely =
-    Closely { tellers: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS };
+    Closely { tellers: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS, aside: None };
 
 impl Field {
     /// Waits until everybody has arrived where a node sent them. One who follows an `ASK` when the slot has gone on, and is
@@ -75,15 +104,19 @@ impl Field {
         self.server.store(u8::try_from(number).unwrap(), SeqCst);
     }
 
-    /// Whether this connection goes where clients are to go now.
+    /// Whether this connection goes where clients are to go now, or tellers.
     pub(crate) fn is_at(&self, stream: &TcpStream) -> bool {
-        self.roams.load(SeqCst)
-            || stream.peer_addr().is_ok_and(|peer| peer.port() == self.port.load(SeqCst))
+        let is_there = |port| port == self.port.load(SeqCst) || self.aside == Some(port);
+        self.roams.load(SeqCst) || stream.peer_addr().is_ok_and(|peer| is_there(peer.port()))
     }
 
-    /// Whether nobody listens there any more.
+    pub(crate) fn port_of_tellers(&self) -> u16 {
+        self.aside.unwrap_or_else(|| self.port.load(SeqCst))
+    }
+
+    /// Whether nobody listens to tellers any more.
     pub(crate) fn is_gone(&self) -> bool {
-        TcpStream::connect(("127.0.0.1", self.port.load(SeqCst)))
+        TcpStream::connect(("127.0.0.1", self.port_of_tellers()))
             .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
     }
 }
@@ -166,8 +199,13 @@ impl Faults {
     /// The same where some links are cut: who is told nothing meanwhile, others may be told something.
     pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
-        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
+        self.cut_off(span);
         done
+    }
+
+    /// Links were cut then, whatever it was that was noted.
+    pub(crate) fn cut_off(&mut self, span: Span) {
+        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
     }
 
     /// Nothing was lost by it, but nothing granted either.
@@ -232,9 +270,12 @@ pub(crate) fn fight_closely(
     let mut before = HashMap::new();
     let field = Field {
         port: port.into(),
+        aside: closely.aside,
         server: AtomicU8::new(0),
         roams: AtomicBool::new(false),
         over: AtomicBool::new(false),
+        hushed: AtomicBool::new(false),
+        conversations: AtomicU64::new(0),
         locks,
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
@@ -246,9 +287,12 @@ pub(crate) fn fight_closely(
     while sofar < length && fought.wrong.is_empty() {
         let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
         let round = (length - sofar).min(usual);
-        let (records, faults, broken) = one_round(&field, closely, &mut seed, round, &mut fault);
+        let begun = Instant::now();
+        // How far the one before came is no part of what the seed says.
+        let of_round = seed.fork();
+        let (records, faults, broken) = one_round(&field, closely, of_round, round, &mut fault);
         sofar = begin.elapsed();
-        fought.micros += round.as_micros();
+        fought.micros += begun.elapsed().as_micros();
         fought.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
         fought.faults += faults.log.len() as u64;
         let rules = Rules {
@@ -287,17 +331,38 @@ pub(crate) fn fight_closely(
     fought
 }
 
+/// Nothing is done to the servers for a while, and nothing is an excuse.
+fn leave_alone(field: &Field, seed: &mut Seed) {
+    thread::sleep(CALM);
+    field.hushed.store(false, SeqCst);
+    let (before, begin) = (field.conversations.load(SeqCst), now());
+    thread::scope(|scope| {
+        for _ in 0..VISITORS {
+            let seed = seed.fork();
+            scope.spawn(move || tellers::tell(field, seed));
+        }
+        thread::sleep(CONVERSATION);
+        field.hushed.store(true, SeqCst);
+    });
+    if field.conversations.load(SeqCst) == before {
+        let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
+        field.claims.add("L5", Excuse::Stop, begin, what);
+    }
+}
+
 /// Also says whether a fault could not be made, as when the server has ended: then it is over before its time.
 fn one_round(
     field: &Field,
     closely: &Closely,
-    seed: &mut Seed,
+    mut seed: Seed,
     length: Duration,
     fault: &mut impl FnMut(&mut Faults, &mut Seed, &Field),
 ) -> (Vec<Record>, Faults, bool) {
     let mut faults = Faults::default();
     let mut records = Vec::new();
+    let (mut of_faults, mut of_visitors) = (seed.fork(), seed.fork());
     field.over.store(false, SeqCst);
+    field.hushed.store(false, SeqCst);
     let broken = thread::scope(|scope| {
         let mut clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
@@ -307,17 +372,29 @@ fn one_round(
             .collect();
         let watcher = seed.fork();
         clients.push(scope.spawn(move || waiters::watch(field, watcher)));
-        for name in 0..closely.tellers {
+        for _ in 0..closely.tellers {
             let seed = seed.fork();
-            scope.spawn(move || tellers::tell(field, seed, name));
+            scope.spawn(move || tellers::tell(field, seed));
         }
-        let begin = Instant::now();
         let made = panic::catch_unwind(AssertUnwindSafe(|| {
-            while begin.elapsed() < length {
-                fault(&mut faults, seed, field);
+            let rests =
+                if closely.tellers > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
+            let until_rest = match u32::try_from(rests).unwrap() {
+                0 => length,
+                rests => length / rests - REST,
+            };
+            for _ in 0..rests.max(1) {
+                let begin = Instant::now();
+                while begin.elapsed() < until_rest {
+                    fault(&mut faults, &mut of_faults, field);
+                }
+                if rests > 0 {
+                    leave_alone(field, &mut of_visitors);
+                }
             }
         }));
         field.over.store(true, SeqCst);
+        field.hushed.store(true, SeqCst);
         for client in clients {
             records.append(&mut client.join().unwrap());
         }

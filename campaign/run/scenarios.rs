@@ -21,6 +21,7 @@
 //! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
 //! | `step`        | a clock that is set back in a transaction, or a hand-off     | L5, L6            |
 //! | `limits`      | more wait than may                                           | L5, L6            |
+//! | `storm`       | as in `alone`, `links` and `restarts`, and clocks set forward, one upon the other | all |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
 
 mod agreeing;
@@ -34,6 +35,7 @@ mod links;
 mod quarantine;
 mod several;
 mod short;
+mod storm;
 mod strangers;
 
 use crate::fight::Fought;
@@ -59,7 +61,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Fought,
 }
 
-pub(crate) const ALL: [Scenario; 20] = [
+pub(crate) const ALL: [Scenario; 21] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -79,5 +81,6 @@ pub(crate) const ALL: [Scenario; 20] = [
     Scenario { name: "eviction", run: guarded::eviction },
     Scenario { name: "step", run: guarded::step },
     Scenario { name: "limits", run: guarded::limits },
+    Scenario { name: "storm", run: storm::storm },
     Scenario { name: "leaks", run: leaks::run },
 ];

@@ -44,7 +44,8 @@ pub(crate) struct Teller<'c> {
     database: u32,
     /// When this conversation began.
     begun: u64,
-    name: u32,
+    /// What the names of its locks begin with.
+    name: String,
     next_lock: u32,
 }
 
@@ -69,13 +70,16 @@ const ALL: [(usize, Conversation); 12] = [
     (30, fences::minted),
 ];
 
-/// Converses until the round is over.
-pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
+/// Converses until it is hushed.
+pub(crate) fn tell(at: &Field, mut seed: Seed) {
+    // No other teller has this name, nor had it.
+    let name = format!("{}t{}", at.prefix, at.next_owner.fetch_add(1, SeqCst));
     let mut next_lock = 0;
-    while !at.over.load(SeqCst) {
-        let database = *seed.pick(&[0, 0, 2, 5]);
-        let port = at.port.load(SeqCst);
-        let Ok(mut teller) = Teller::connect(&at.claims, port, database, seed.fork(), name) else {
+    while !at.hushed.load(SeqCst) {
+        let databases = if at.roams.load(SeqCst) { [0; 4] } else { [0, 0, 2, 5] };
+        let database = *seed.pick(&databases);
+        let port = at.port_of_tellers();
+        let Ok(mut teller) = Teller::connect(&at.claims, port, database, seed.fork(), &name) else {
             if at.is_gone() {
                 return gone(&at.claims);
             }
@@ -83,10 +87,11 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
             continue;
         };
         teller.next_lock = next_lock;
-        while !at.over.load(SeqCst) && at.is_at(teller.main.stream()) {
+        while !at.hushed.load(SeqCst) && at.is_at(teller.main.stream()) {
             if teller.goes_on().is_err() {
                 break;
             }
+            at.conversations.fetch_add(1, SeqCst);
         }
         next_lock = teller.next_lock;
         if at.is_gone() {
@@ -99,7 +104,7 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, name: u32) {
     }
 }
 
-/// Where there are tellers, nobody ends the server.
+/// While there are tellers, nobody ends the server.
 fn gone(claims: &Claims) {
     claims.add("L6", Excuse::None, now(), "the server has ended by itself".to_owned());
 }
@@ -110,12 +115,13 @@ impl<'c> Teller<'c> {
         port: u16,
         database: u32,
         seed: Seed,
-        name: u32,
+        name: &str,
     ) -> Result<Self, Lost> {
         let main = Wire::connect(port, database)?;
         let waiters =
             (0..WAITERS).map(|_| Wire::connect(port, database)).collect::<Result<_, _>>()?;
-        Ok(Self { claims, seed, main, waiters, port, database, begun: now(), name, next_lock: 0 })
+        let (name, next_lock) = (name.to_owned(), 0);
+        Ok(Self { claims, seed, main, waiters, port, database, begun: now(), name, next_lock })
     }
 
     fn goes_on(&mut self) -> Result<(), Lost> {
@@ -142,7 +148,7 @@ impl<'c> Teller<'c> {
     /// A lock that nobody knows.
     pub(crate) fn fresh(&mut self) -> String {
         self.next_lock += 1;
-        format!("t{}-{}", self.name, self.next_lock)
+        format!("{}-{}", self.name, self.next_lock)
     }
 
     pub(crate) fn grant(&mut self, lock: &str, owner: &str, ttl: u64) -> Result<u64, Lost> {

@@ -4,10 +4,18 @@ use crate::support::{self, field};
 use redis::{Parser, Value};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 /// By this name the server knows all of them.
 pub(crate) const TELLERS: &str = "teller";
+
+/// How many commands were sent, by all of them.
+static ASKED: AtomicU64 = AtomicU64::new(0);
+
+pub(crate) fn asked() -> u64 {
+    ASKED.load(SeqCst)
+}
 
 /// The connection was lost, or the server cannot be asked just now.
 pub(crate) struct Lost;
@@ -39,6 +47,7 @@ impl Wire {
 
     /// Sends all of it in one write, as a person would type it: words with spaces or quotes need quotes around them.
     pub(crate) fn send(&mut self, commands: &[String]) -> Result<(), Lost> {
+        ASKED.fetch_add(commands.len() as u64, SeqCst);
         let mut bytes = Vec::new();
         for command in commands {
             write!(bytes, "{command}\r\n").map_err(|_| Lost)?;

@@ -16,43 +16,50 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     let place = (server.port(), locks, "l");
     fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
-        let lock = seed.below(locks as usize) as u32;
-        let now = Duration::ZERO;
         match seed.below(56) {
-            0 => drop(faults.frees("FLUSHALL", None, now, || client.cmd("FLUSHALL"))),
-            1 => drop(faults.frees("FLUSHALL ASYNC", None, now, || client.cmd("FLUSHALL ASYNC"))),
-            2 => {
-                let all = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
-                drop(faults.frees("SWAPDB", None, now, || client.transaction(&all)));
-            }
-            3 => {
-                faults.still("CLIENT KILL of everybody", || {
-                    client.cmd("CLIENT KILL TYPE normal SKIPME yes");
-                });
-            }
-            4 => stop(faults, seed, &mut client),
-            5 => drop(faults.note("BGSAVE", || client.cmd("BGSAVE"))),
-            6 => drop(faults.note("BGREWRITEAOF", || client.cmd("BGREWRITEAOF"))),
-            7 => {
-                let hz = *seed.pick(&[10, 100, 500]);
-                faults.note("CONFIG SET hz", || client.cmd(format!("CONFIG SET hz {hz}")));
-            }
-            8..16 => super::strangers::act(faults, seed, &mut client, lock),
-            _ => {
-                let ways = [
-                    format!("DEL l{lock}"),
-                    format!("UNLINK l{lock}"),
-                    format!("PEXPIRE l{lock} -1"),
-                    format!("GETDEL l{lock}"),
-                    format!("RENAME l{lock} elsewhere"),
-                    format!("SET l{lock} stranger PX 5"),
-                    format!("EVAL return(redis.call('DEL',KEYS[1])) 1 l{lock}"),
-                ];
-                let way = &ways[seed.below(ways.len())];
-                faults.frees(way, Some(lock), now, || client.cmd(&**way));
-            }
+            0 => stop(faults, seed, &mut client),
+            _ => touch(faults, seed, &mut client, locks),
         }
     })
+}
+
+/// What anybody may do who may write.
+pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, locks: u32) {
+    let lock = seed.below(locks as usize) as u32;
+    let now = Duration::ZERO;
+    match seed.below(55) {
+        0 => drop(faults.frees("FLUSHALL", None, now, || client.cmd("FLUSHALL"))),
+        1 => drop(faults.frees("FLUSHALL ASYNC", None, now, || client.cmd("FLUSHALL ASYNC"))),
+        2 => {
+            let all = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
+            drop(faults.frees("SWAPDB", None, now, || client.transaction(&all)));
+        }
+        3 => {
+            faults.still("CLIENT KILL of everybody", || {
+                client.cmd("CLIENT KILL TYPE normal SKIPME yes");
+            });
+        }
+        4 => drop(faults.note("BGSAVE", || client.cmd("BGSAVE"))),
+        5 => drop(faults.note("BGREWRITEAOF", || client.cmd("BGREWRITEAOF"))),
+        6 => {
+            let hz = *seed.pick(&[10, 100, 500]);
+            faults.note("CONFIG SET hz", || client.cmd(format!("CONFIG SET hz {hz}")));
+        }
+        7..15 => super::strangers::act(faults, seed, client, lock),
+        _ => {
+            let ways = [
+                format!("DEL l{lock}"),
+                format!("UNLINK l{lock}"),
+                format!("PEXPIRE l{lock} -1"),
+                format!("GETDEL l{lock}"),
+                format!("RENAME l{lock} elsewhere"),
+                format!("SET l{lock} stranger PX 5"),
+                format!("EVAL return(redis.call('DEL',KEYS[1])) 1 l{lock}"),
+            ];
+            let way = &ways[seed.below(ways.len())];
+            faults.frees(way, Some(lock), now, || client.cmd(&**way));
+        }
+    }
 }
 
 /// What keeps the server from doing anything for a while. Seldom: nothing that it does not do then can be held

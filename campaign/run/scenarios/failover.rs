@@ -3,6 +3,7 @@
 use super::{LAG, lossless, millis};
 use crate::fight::{Field, Fought, fight};
 use crate::support::{Cluster, eventually, role_of, wait_until_in_sync};
+use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -164,6 +165,9 @@ impl Pair {
         field.goes_to(self.cluster.node(leads), leads);
         wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
         self.cluster.wait_until_ok();
+        // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
+        let probe = format!("SET {}probe x PX 1", field.prefix);
+        assert_eq!(self.cluster.node(leads).cmd(&*probe), Value::Okay);
         leads
     }
 }

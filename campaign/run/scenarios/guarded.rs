@@ -6,6 +6,7 @@ use crate::support::{Clock, Seed, Server};
 use crate::tellers::{
     Conversation, MOST, Teller, deletion_in_a_step, evicted, limited, transaction_in_a_step,
 };
+use crate::wire::asked;
 use std::time::{Duration, Instant};
 
 /// A lock that somebody waits for is not given away because the server evicted it.
@@ -13,7 +14,9 @@ pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {
     let policies = ["volatile-lru", "volatile-ttl", "volatile-random"];
     let policy = *Seed::of(seed).pick(&policies);
     let server = Server::builder().tcp().config("maxmemory-policy", policy).start();
-    converse(&server, seed, length, evicted)
+    let mut fought = converse(&server, seed, length, evicted);
+    fought.faults = fought.grants / 2;
+    fought
 }
 
 /// So often the server looks at its clock, about, while it hands a lock on.
@@ -23,7 +26,7 @@ const LOOKS: usize = 40;
 /// a lock is handed on.
 pub(crate) fn step(seed: u64, length: Duration) -> Fought {
     let mut fought = Fought::default();
-    let begin = Instant::now();
+    let (begin, asked_before) = (Instant::now(), asked());
     let mut seed = Seed::of(seed);
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let mut clock = Clock::new();
@@ -31,7 +34,7 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
         let claims = Claims::default();
         let by = Duration::from_secs(*seed.pick(&[30, 600, 3_600]));
         let after = seed.below(2 * LOOKS);
-        if let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, Seed::of(1), 0) {
+        if let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, Seed::of(1), "t") {
             let done = match after.checked_sub(LOOKS) {
                 None => transaction_in_a_step(&mut teller, &mut || clock.step_back(by)),
                 Some(looks) => deletion_in_a_step(&mut teller, &mut || {
@@ -41,18 +44,25 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
             fought.grants += u64::from(done.is_ok());
         }
         fought.faults += 1;
-        fought.operations += 4;
         fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
         if !fought.wrong.is_empty() {
             // It might not end by itself.
             server.kill();
         }
     }
+    fought.operations = asked() - asked_before;
     fought.micros = begin.elapsed().as_micros();
+    shows_something(&mut fought);
     fought
 }
 
-/// Only so many may wait for a lock.
+fn shows_something(fought: &mut Fought) {
+    if fought.grants == 0 {
+        fought.wrong.push("no conversation came to its end: that shows nothing".to_owned());
+    }
+}
+
+/// Only so many may wait for a lock. Nothing is done to the server.
 pub(crate) fn limits(seed: u64, length: Duration) -> Fought {
     let most = format!("max-waiters-per-lock {MOST}");
     let server = Server::builder().tcp().module_args(&most).start();
@@ -63,24 +73,23 @@ pub(crate) fn limits(seed: u64, length: Duration) -> Fought {
 fn converse(server: &Server, seed: u64, length: Duration, what: Conversation) -> Fought {
     let mut seed = Seed::of(seed);
     let mut fought = Fought::default();
-    let begin = Instant::now();
+    let (begin, asked_before) = (Instant::now(), asked());
     let mut name = 0;
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let claims = Claims::default();
         name += 1;
-        let Ok(mut teller) = Teller::connect(&claims, server.port(), 0, seed.fork(), name) else {
+        let Ok(mut teller) =
+            Teller::connect(&claims, server.port(), 0, seed.fork(), &format!("t{name}"))
+        else {
             continue;
         };
         while begin.elapsed() < length && teller.converse(what).is_ok() {
-            fought.faults += 1;
-            fought.operations += 10;
             fought.grants += 2;
         }
         fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
     }
+    fought.operations = asked() - asked_before;
     fought.micros = begin.elapsed().as_micros();
-    if fought.grants == 0 {
-        fought.wrong.push("no conversation came to its end: that shows nothing".to_owned());
-    }
+    shows_something(&mut fought);
     fought
 }

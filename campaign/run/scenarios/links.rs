@@ -14,7 +14,7 @@ pub(crate) fn links(seed: u64, length: Duration) -> Fought {
     let link = Proxy::to(server.port());
     let rules = lossless();
     // Who is told late what was granted at once cannot say when that was. That somebody is told something, it still can.
-    let closely = Closely { idle_micros: 0, ..FROM_AFAR };
+    let closely = Closely { idle_micros: 0, aside: Some(server.port()), ..FROM_AFAR };
     let place = (link.port(), 10, "l");
     fight_closely(place, &rules, &closely, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);

@@ -4,6 +4,7 @@ use super::lossless;
 use crate::fight::{Fought, fight, now};
 use crate::support::{Clock, Server, eventually};
 use leasehold_campaign::{Rules, Span};
+use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -95,7 +96,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
 }
 
 pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
-    const POLICIES: [&str; 8] = [
+    const POLICIES: [&str; 10] = [
         "noeviction",
         "allkeys-lru",
         "allkeys-lfu",
@@ -104,25 +105,34 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
         "volatile-lfu",
         "volatile-random",
         "volatile-ttl",
+        "allkeys-lrm",
+        "volatile-lrm",
     ];
     let server = Server::builder().tcp().config("maxmemory-clients", "0").start();
     let mut client = server.client();
+    let mut set = {
+        let mut client = server.client();
+        move |name: &str, value: &str| client.cmd(format!("CONFIG SET {name} {value}"))
+    };
+    // Not every server knows the last two.
+    let mut known = POLICIES.to_vec();
+    known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
+    assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
+    let mut policies = known.into_iter().cycle();
     let rules = lossless();
-    let mut next = 0;
     fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
-        let policy = POLICIES[next % POLICIES.len()];
-        next += 1;
+        let policy = policies.next().unwrap();
         let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
         let what = format!("maxmemory with {policy}");
         let mut starve = || {
-            client.cmd(format!("CONFIG SET maxmemory-policy {policy}"));
-            client.cmd(format!("CONFIG SET maxmemory {}", used + 20_000));
+            assert_eq!(set("maxmemory-policy", policy), Value::Okay);
+            assert_eq!(set("maxmemory", &(used + 20_000).to_string()), Value::Okay);
             for number in 0..200 {
                 client.cmd(format!("SET fill{number} {} EX 100", "x".repeat(1_000)));
             }
             thread::sleep(Duration::from_millis(seed.below(150) as u64));
-            client.cmd("CONFIG SET maxmemory 0");
+            assert_eq!(set("maxmemory", "0"), Value::Okay);
             for number in 0..200 {
                 client.cmd(format!("DEL fill{number}"));
             }
@@ -191,7 +201,7 @@ fn saves(server: &Server, end: &str) {
 fn writes_again(server: &Server) {
     let mut client = server.client();
     eventually("the server takes writes again", || match client.cmd("SET space x PX 1") {
-        redis::Value::Okay => Ok(()),
+        Value::Okay => Ok(()),
         other => Err(other),
     });
 }

@@ -55,6 +55,9 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
 /// One who waits is told nil, or an error: that it was not granted the lock. Tellers would know better. Older servers
 /// refuse to.
 fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
+    // Drawn whether somebody waits or not: who does is no part of what the seed says.
+    let how = *seed.pick(&["TIMEOUT", "ERROR"]);
+    let which = seed.next();
     if is_older_than((7, 4)) {
         return;
     }
@@ -63,11 +66,8 @@ fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let waiting = list.lines().filter(is_waiting);
     let ids: Vec<_> =
         waiting.filter_map(|line| line.split(' ').next()?.strip_prefix("id=")).collect();
-    if ids.is_empty() {
-        return;
-    }
-    let how = *seed.pick(&["TIMEOUT", "ERROR"]);
-    let id = seed.pick(&ids);
+    let Some(place) = which.checked_rem(ids.len() as u64) else { return };
+    let id = ids[place as usize];
     faults.note(&format!("CLIENT UNBLOCK … {how}"), || {
         client.cmd(format!("CLIENT UNBLOCK {id} {how}"))
     });

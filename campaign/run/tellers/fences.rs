@@ -33,7 +33,14 @@ pub(super) fn lifted(teller: &mut Teller<'_>) -> Result<(), Lost> {
     if next <= ahead {
         teller.claim("L2", Excuse::Freed, format!("{next} was granted for {lock} after {ahead}"));
     }
-    teller.release(&lock, "n")?;
+    // Nor is it given out again: the clock has not come so far yet, and nobody sees it in a value.
+    teller.main.ask(&format!("DEL {lock}"))?;
+    let (before, other) = (next, teller.fresh());
+    let next = teller.grant(&other, "n", LONG)?;
+    if next <= before {
+        teller.claim("L2", Excuse::None, format!("{next} was granted for {other} after {before}"));
+    }
+    teller.release(&other, "n")?;
     // One that no server can have given out is not believed.
     let never = now + A_YEAR_MICROS;
     teller.main.all(&[

@@ -1,0 +1,90 @@
+//! Everything that a lock outlives, one upon the other: links are cut while the server is killed, and killed again while its
+//! clock jumps and its keys are deleted.
+
+use super::alone::touch;
+use super::{lossless, millis};
+use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely, now};
+use crate::support::{Clock, Proxy, Seed, Server, Way};
+use leasehold_campaign::Span;
+use std::thread;
+use std::time::Duration;
+
+const LOCKS: u32 = 10;
+
+/// It forces every write to disk, so nothing is lost.
+struct Storm {
+    server: Server,
+    clock: Clock,
+    link: Proxy,
+}
+
+pub(crate) fn storm(seed: u64, length: Duration) -> Fought {
+    let clock = Clock::new();
+    let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
+    let server = setup.clock(&clock).start();
+    let link = Proxy::to(server.port());
+    let mut storm = Storm { server, clock, link };
+    let place = (storm.link.port(), LOCKS, "l");
+    // As in `links`.
+    let closely = Closely { idle_micros: 0, aside: Some(storm.server.port()), ..FROM_AFAR };
+    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+        thread::sleep(millis(seed.below(40)));
+        let cut = match seed.below(8) {
+            0 => None,
+            1 => Some(Way::ToServer),
+            2 => Some(Way::FromServer),
+            _ => return storm.blow(faults, seed),
+        };
+        storm.link.cut_only_one_in(*seed.pick(&[1, 2, 6]));
+        let from = now();
+        faults.note("links are cut", || match cut {
+            None => storm.link.cut(),
+            Some(way) => storm.link.cut_one_way(way),
+        });
+        for _ in 0..seed.below(6) {
+            storm.blow(faults, seed);
+        }
+        faults.note("they are healed", || storm.link.heal());
+        faults.cut_off(Span { from, to: now() });
+    })
+}
+
+impl Storm {
+    fn blow(&mut self, faults: &mut Faults, seed: &mut Seed) {
+        let moment = millis(seed.below(100));
+        match seed.below(16) {
+            0 => faults.still("frozen for a while", || {
+                self.server.freeze();
+                thread::sleep(moment);
+                self.server.thaw();
+            }),
+            1 => faults.still("kill -9, and start", || {
+                self.server.kill();
+                thread::sleep(moment / 4);
+                self.server.start_again();
+            }),
+            // Every lease ends. It is not set back: see `clock`.
+            2 => {
+                let step = Duration::from_secs(*seed.pick(&[1, 2, 30, 600, 3_600]));
+                let locks: Vec<_> = (0..LOCKS).map(|lock| format!("l{lock}")).collect();
+                let look = format!("EXISTS {}", locks.join(" "));
+                let mut client = self.server.client();
+                faults.frees("the clock is set forward", None, Duration::ZERO, || {
+                    self.clock.step_forward(step);
+                    self.clock.wait_until_known(&mut client);
+                    client.cmd(&*look);
+                });
+            }
+            3 => {
+                let delay = Duration::from_micros(seed.below(5_000) as u64);
+                faults.note("links are slow", || self.link.slow(delay));
+                thread::sleep(moment);
+                self.link.slow(Duration::ZERO);
+            }
+            _ => {
+                thread::sleep(moment / 10);
+                touch(faults, seed, &mut self.server.client(), LOCKS);
+            }
+        }
+    }
+}
