@@ -94,7 +94,7 @@ lint: setup ## Check format, lints and API docs; changes nothing
 
 verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 
-deny: ## Look at the licences, sources, doubles and known weaknesses of what the build depends on
+deny: ## Look at the licences, sources, doubles and known weaknesses of what the build and the fuzz targets depend on
 	@scripts/deny
 
 plants: setup ## Plant each bug of src/plant.rs in turn, and see which test finds it (SERVER=)

@@ -15,9 +15,10 @@ pub(crate) enum Excuse {
     None,
     /// A server that could not do anything just then.
     Stop,
-    /// That, in the last so many microseconds: what is due was due later. Or links that were cut at any time.
+    /// That, if it was over no longer ago than so many microseconds, for which it may have been waited since. Or links that
+    /// were cut at any time.
     Cut { stopped_within: u64 },
-    /// The first, or somebody who took every key away.
+    /// A server that could not, as with `Stop`, or somebody who took every key away.
     Freed,
 }
 

@@ -215,6 +215,7 @@ impl Client<'_> {
             if wire.asking && !lost {
                 lost = wire.reply().is_none();
             }
+            let was_lost = lost;
             let reply = if lost { None } else { wire.reply() };
             lost = reply.is_none();
             let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
@@ -223,7 +224,9 @@ impl Client<'_> {
             let (outcome, fence) = match reply {
                 // It may concern another grant by the time it is executed.
                 None => {
-                    self.is_silence_right(wire, asked, patience, asked_at);
+                    if !was_lost {
+                        self.is_silence_right(wire, asked, patience, asked_at);
+                    }
                     (Outcome::Unknown, shown)
                 }
                 Some(Reply::Error) => {

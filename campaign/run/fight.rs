@@ -13,10 +13,9 @@
 
 use crate::claims::{Claims, Disturbance, Excuse};
 use crate::support::{Seed, Server};
-use crate::{clients, tellers, waiters};
+use crate::{clients, tellers, waiters, wire};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
-use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
@@ -35,7 +34,7 @@ const FIRST_ROUND: Duration = Duration::from_secs(5);
 /// The server is left alone once in so long, ...
 const BETWEEN_RESTS: Duration = Duration::from_secs(10);
 
-/// ... for some seconds, of which the first are for what was begun, and for leases and patience to end.
+/// ... for some seconds, of which the first are for what was begun to end.
 const CALM: Duration = Duration::from_secs(2);
 const CONVERSATION: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(CALM.as_secs() + CONVERSATION.as_secs());
@@ -64,7 +63,7 @@ pub(crate) struct Field {
     pub(crate) over: AtomicBool,
     /// Whether tellers are to come to an end.
     pub(crate) hushed: AtomicBool,
-    /// How many conversations have come to theirs.
+    /// How many of their conversations have come to an end, as they should.
     pub(crate) conversations: AtomicU64,
     pub(crate) locks: u32,
     /// What the keys of all locks begin with.
@@ -116,8 +115,7 @@ impl Field {
 
     /// Whether nobody listens to tellers any more.
     pub(crate) fn is_gone(&self) -> bool {
-        TcpStream::connect(("127.0.0.1", self.port_of_tellers()))
-            .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+        wire::is_gone(self.port_of_tellers())
     }
 }
 
@@ -178,6 +176,13 @@ impl Faults {
         self.loss.push(Span { from: span.from - before, to: span.to });
         self.standstill.push(after(span));
         self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
+    }
+
+    /// Another has become the primary, at any time since `from`, though nobody had asked for that.
+    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) {
+        let ((), span) = self.note("unasked, another has become the primary", || ());
+        self.lost(Span { from, ..span }, before);
+        self.beside.push(Span { from, ..span });
     }
 
     /// The same where nothing is lost, but nothing granted either.
@@ -307,6 +312,11 @@ pub(crate) fn fight_closely(
         let verdict = history.check(&rules);
         fought.grants += verdict.grants;
         fought.waited += verdict.waited;
+        fought.wrong.extend(field.claims.take_unexcused(
+            &faults.disturbances,
+            closely.calm_micros,
+            &faults.log,
+        ));
         let explain = |(index, one)| match index {
             // Each looks through the whole history.
             0..3 => history.explain(one, &faults.log),
@@ -314,11 +324,6 @@ pub(crate) fn fight_closely(
         };
         fought.wrong.extend(verdict.violations.iter().enumerate().map(explain));
         before = history.highest();
-        fought.wrong.extend(field.claims.take_unexcused(
-            &faults.disturbances,
-            closely.calm_micros,
-            &faults.log,
-        ));
         if broken {
             fought.wrong.push("the next fault could not be made: see above".to_owned());
             // As it was on its way to, with what is known by now: the servers must not end as if nothing were wrong.
@@ -331,15 +336,17 @@ pub(crate) fn fight_closely(
     fought
 }
 
-/// Nothing is done to the servers for a while, and nothing is an excuse.
-fn leave_alone(field: &Field, seed: &mut Seed) {
+/// Nothing is done to the servers for a while, and nothing is an excuse, unless they do it themselves: on a machine that
+/// keeps them waiting, others take a primary for dead.
+fn leave_alone(field: &Field, faults: &mut Faults, seed: &mut Seed) {
+    let quiet = now();
     thread::sleep(CALM);
     field.hushed.store(false, SeqCst);
     let (before, begin) = (field.conversations.load(SeqCst), now());
     thread::scope(|scope| {
         for _ in 0..VISITORS {
             let seed = seed.fork();
-            scope.spawn(move || tellers::tell(field, seed));
+            scope.spawn(move || tellers::tell(field, seed, false));
         }
         thread::sleep(CONVERSATION);
         field.hushed.store(true, SeqCst);
@@ -347,6 +354,9 @@ fn leave_alone(field: &Field, seed: &mut Seed) {
     if field.conversations.load(SeqCst) == before {
         let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
         field.claims.add("L5", Excuse::Stop, begin, what);
+    }
+    if wire::is_replica(field.port_of_tellers()) {
+        faults.lost_unasked(quiet, CALM);
     }
 }
 
@@ -374,7 +384,7 @@ fn one_round(
         clients.push(scope.spawn(move || waiters::watch(field, watcher)));
         for _ in 0..closely.tellers {
             let seed = seed.fork();
-            scope.spawn(move || tellers::tell(field, seed));
+            scope.spawn(move || tellers::tell(field, seed, true));
         }
         let made = panic::catch_unwind(AssertUnwindSafe(|| {
             let rests =
@@ -389,7 +399,7 @@ fn one_round(
                     fault(&mut faults, &mut of_faults, field);
                 }
                 if rests > 0 {
-                    leave_alone(field, &mut of_visitors);
+                    leave_alone(field, &mut faults, &mut of_visitors);
                 }
             }
         }));

@@ -21,7 +21,7 @@
 //! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
 //! | `step`        | a clock that is set back in a transaction, or a hand-off     | L5, L6            |
 //! | `limits`      | more wait than may                                           | L5, L6            |
-//! | `storm`       | as in `alone`, `links` and `restarts`, and clocks set forward, one upon the other | all |
+//! | `storm`       | much of `alone`, `links` and `restarts`, clocks set forward, one upon the other | all |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
 
 mod agreeing;

@@ -52,15 +52,13 @@ pub(crate) struct Teller<'c> {
 pub(crate) type Conversation = fn(&mut Teller<'_>) -> Result<(), Lost>;
 
 /// How often each is to be had.
-const ALL: [(usize, Conversation); 12] = [
+const ALL: [(usize, Conversation); 11] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Keeps the server busy.
     (10, turns::unseen),
     (50, turns::twice),
     (50, turns::patience),
-    // Excuses the others.
-    (2, turns::paused),
     (100, leases::exact),
     // Keeps the server busy.
     (10, leases::in_a_transaction),
@@ -70,9 +68,12 @@ const ALL: [(usize, Conversation); 12] = [
     (30, fences::minted),
 ];
 
+/// One in so many is a pause, which excuses the others: only of those who talk all the time.
+const PAUSES: usize = 500;
+
 /// Converses until it is hushed.
-pub(crate) fn tell(at: &Field, mut seed: Seed) {
-    // No other teller has this name, nor had it.
+pub(crate) fn tell(at: &Field, mut seed: Seed, pauses: bool) {
+    // No other teller has this name, nor had it while this field was fought on.
     let name = format!("{}t{}", at.prefix, at.next_owner.fetch_add(1, SeqCst));
     let mut next_lock = 0;
     while !at.hushed.load(SeqCst) {
@@ -88,7 +89,11 @@ pub(crate) fn tell(at: &Field, mut seed: Seed) {
         };
         teller.next_lock = next_lock;
         while !at.hushed.load(SeqCst) && at.is_at(teller.main.stream()) {
-            if teller.goes_on().is_err() {
+            let done = match pauses && teller.seed.below(PAUSES) == 0 {
+                true => teller.converse(turns::paused),
+                false => teller.goes_on(),
+            };
+            if done.is_err() {
                 break;
             }
             at.conversations.fetch_add(1, SeqCst);
@@ -199,10 +204,15 @@ impl<'c> Teller<'c> {
 
     /// The reply of one who is to be told at once.
     pub(crate) fn reply_soon(&mut self, waiter: usize, what: &str) -> Result<Value, Lost> {
-        self.soon(Excuse::Stop, what, |teller| match teller.waiters[waiter].has_reply()? {
-            true => teller.waiters[waiter].receive().map(Some),
+        self.soon(Excuse::Stop, what, |teller| teller.reply_of(waiter))
+    }
+
+    /// If there is one by now.
+    pub(crate) fn reply_of(&mut self, waiter: usize) -> Result<Option<Value>, Lost> {
+        match self.waiters[waiter].has_reply()? {
+            true => self.waiters[waiter].receive().map(Some),
             false => Ok(None),
-        })
+        }
     }
 
     /// What must be so at once.

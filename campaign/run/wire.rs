@@ -10,7 +10,7 @@ use std::time::Duration;
 /// By this name the server knows all of them.
 pub(crate) const TELLERS: &str = "teller";
 
-/// How many commands were sent, by all of them.
+/// How many commands of locks were sent, by all of them.
 static ASKED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn asked() -> u64 {
@@ -47,7 +47,8 @@ impl Wire {
 
     /// Sends all of it in one write, as a person would type it: words with spaces or quotes need quotes around them.
     pub(crate) fn send(&mut self, commands: &[String]) -> Result<(), Lost> {
-        ASKED.fetch_add(commands.len() as u64, SeqCst);
+        let of_locks = commands.iter().filter(|command| command.starts_with("LOCK."));
+        ASKED.fetch_add(of_locks.count() as u64, SeqCst);
         let mut bytes = Vec::new();
         for command in commands {
             write!(bytes, "{command}\r\n").map_err(|_| Lost)?;
@@ -104,4 +105,17 @@ pub(crate) fn owners(queue: &Value) -> Result<Vec<String>, Lost> {
 /// What `TIME` replied.
 pub(crate) fn micros(time: &Value) -> Result<u64, Lost> {
     support::micros(time).ok_or(Lost)
+}
+
+/// Whether whoever listens there follows another.
+pub(crate) fn is_replica(port: u16) -> bool {
+    let role = Wire::connect(port, 0).and_then(|mut wire| wire.ask("ROLE"));
+    let Ok(Value::Array(role)) = role else { return false };
+    role.first() == Some(&Value::BulkString(b"slave".to_vec()))
+}
+
+/// Whether nobody listens there.
+pub(crate) fn is_gone(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port))
+        .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }

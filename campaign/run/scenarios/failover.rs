@@ -1,7 +1,7 @@
 //! A cluster whose primaries hand over, hang, or die. Clients go where they are sent.
 
 use super::{LAG, lossless, millis};
-use crate::fight::{Field, Fought, fight};
+use crate::fight::{Field, Fought, fight, now};
 use crate::support::{Cluster, eventually, role_of, wait_until_in_sync};
 use redis::Value;
 use std::collections::HashMap;
@@ -67,10 +67,15 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
     let mut pair =
         Pair { cluster, slot: slot.number, primary: 0, replica: 3, elected: HashMap::new() };
     let rules = lossless();
+    let mut settled = now();
     let (port, prefix) = (pair.cluster.node(0).port(), slot.key("l"));
     fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
         field.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
+        let led = pair.primary;
+        if pair.settles(field) != led {
+            faults.lost_unasked(settled, LAG);
+        }
         let (primary, replica) = (pair.primary, pair.replica);
         let change = match seed.below(9) {
             0 | 1 => Change::asked("CLUSTER FAILOVER"),
@@ -126,6 +131,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
         } else {
             faults.stood_still(span);
         }
+        settled = now();
     })
 }
 
@@ -151,23 +157,31 @@ impl Pair {
     /// Waits until one of the two leads, the other follows, and everybody knows; and sends clients there.
     fn settles(&mut self, field: &Field) -> usize {
         let both = [self.primary, self.replica];
-        let leads = eventually("one of the two leads, and everybody knows", || {
-            let roles = both.map(|node| role_of(self.cluster.node(node)));
-            match (self.cluster.owner_of(self.slot), roles.each_ref().map(Option::as_deref)) {
-                (Some(owner), [Some("master"), Some("slave")]) if owner == both[0] => Ok(owner),
-                (Some(owner), [Some("slave"), Some("master")]) if owner == both[1] => Ok(owner),
-                (owner, _) => Err(format!("{owner:?} of {both:?}, who are {roles:?}")),
-            }
-        });
+        // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
+        let probe = format!("SET {}probe x PX 1", field.prefix);
+        let writes = |owner: usize| match self.cluster.node(owner).cmd(&*probe) {
+            Value::Okay => Ok(owner),
+            told => Err(format!("{owner} leads, and says {told:?}")),
+        };
+        let leads =
+            eventually("one of the two leads, everybody knows, and it takes writes", || {
+                let roles = both.map(|node| role_of(self.cluster.node(node)));
+                match (self.cluster.owner_of(self.slot), roles.each_ref().map(Option::as_deref)) {
+                    (Some(owner), [Some("master"), Some("slave")]) if owner == both[0] => {
+                        writes(owner)
+                    }
+                    (Some(owner), [Some("slave"), Some("master")]) if owner == both[1] => {
+                        writes(owner)
+                    }
+                    (owner, _) => Err(format!("{owner:?} of {both:?}, who are {roles:?}")),
+                }
+            });
         if leads == self.replica {
             std::mem::swap(&mut self.primary, &mut self.replica);
         }
         field.goes_to(self.cluster.node(leads), leads);
         wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
         self.cluster.wait_until_ok();
-        // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
-        let probe = format!("SET {}probe x PX 1", field.prefix);
-        assert_eq!(self.cluster.node(leads).cmd(&*probe), Value::Okay);
         leads
     }
 }

@@ -6,7 +6,7 @@ use crate::support::{Clock, Seed, Server};
 use crate::tellers::{
     Conversation, MOST, Teller, deletion_in_a_step, evicted, limited, transaction_in_a_step,
 };
-use crate::wire::asked;
+use crate::wire::{asked, is_gone};
 use std::time::{Duration, Instant};
 
 /// A lock that somebody waits for is not given away because the server evicted it.
@@ -14,8 +14,9 @@ pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {
     let policies = ["volatile-lru", "volatile-ttl", "volatile-random"];
     let policy = *Seed::of(seed).pick(&policies);
     let server = Server::builder().tcp().config("maxmemory-policy", policy).start();
-    let mut fought = converse(&server, seed, length, evicted);
-    fought.faults = fought.grants / 2;
+    let (mut fought, conversations) = converse(&server, seed, length, evicted);
+    fought.grants = 2 * conversations;
+    fought.faults = conversations;
     fought
 }
 
@@ -28,6 +29,7 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
     let mut fought = Fought::default();
     let (begin, asked_before) = (Instant::now(), asked());
     let mut seed = Seed::of(seed);
+    let mut conversations = 0;
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let mut clock = Clock::new();
         let mut server = Server::builder().tcp().clock(&clock).start();
@@ -41,7 +43,7 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
                     clock.step_back_after(1 + looks as i64, by);
                 }),
             };
-            fought.grants += u64::from(done.is_ok());
+            conversations += u64::from(done.is_ok());
         }
         fought.faults += 1;
         fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
@@ -51,13 +53,14 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
         }
     }
     fought.operations = asked() - asked_before;
+    fought.grants = conversations;
     fought.micros = begin.elapsed().as_micros();
-    shows_something(&mut fought);
+    shows_something(&mut fought, conversations);
     fought
 }
 
-fn shows_something(fought: &mut Fought) {
-    if fought.grants == 0 {
+fn shows_something(fought: &mut Fought, conversations: u64) {
+    if conversations == 0 {
         fought.wrong.push("no conversation came to its end: that shows nothing".to_owned());
     }
 }
@@ -66,30 +69,35 @@ fn shows_something(fought: &mut Fought) {
 pub(crate) fn limits(seed: u64, length: Duration) -> Fought {
     let most = format!("max-waiters-per-lock {MOST}");
     let server = Server::builder().tcp().module_args(&most).start();
-    converse(&server, seed, length, limited)
+    let (mut fought, conversations) = converse(&server, seed, length, limited);
+    fought.grants = 3 * conversations;
+    fought
 }
 
-/// The same, again and again.
-fn converse(server: &Server, seed: u64, length: Duration, what: Conversation) -> Fought {
+/// The same, again and again, and how often that came to its end.
+fn converse(server: &Server, seed: u64, length: Duration, what: Conversation) -> (Fought, u64) {
     let mut seed = Seed::of(seed);
     let mut fought = Fought::default();
     let (begin, asked_before) = (Instant::now(), asked());
-    let mut name = 0;
+    let (mut name, mut conversations) = (0, 0);
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let claims = Claims::default();
         name += 1;
         let Ok(mut teller) =
             Teller::connect(&claims, server.port(), 0, seed.fork(), &format!("t{name}"))
         else {
+            if is_gone(server.port()) {
+                fought.wrong.push("L6: the server has ended by itself".to_owned());
+            }
             continue;
         };
         while begin.elapsed() < length && teller.converse(what).is_ok() {
-            fought.grants += 2;
+            conversations += 1;
         }
         fought.wrong.extend(claims.take_unexcused(&[], 0, &[]));
     }
     fought.operations = asked() - asked_before;
     fought.micros = begin.elapsed().as_micros();
-    shows_something(&mut fought);
-    fought
+    shows_something(&mut fought, conversations);
+    (fought, conversations)
 }

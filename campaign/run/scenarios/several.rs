@@ -2,7 +2,7 @@
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
-use crate::fight::{Fought, fight};
+use crate::fight::{Fought, fight, now};
 use crate::support::replica::history_of;
 use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
@@ -18,9 +18,16 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
     let mut primary = 0;
     let mut wrong = Vec::new();
     let rules = lossless();
+    let mut settled = now();
     let port = sentinels.server(primary).port();
     let mut fought = fight((port, 10, "l"), &rules, seed, length, |faults, seed, field| {
         thread::sleep(millis(200 + seed.below(800)));
+        let leads = sentinels.wait_until_one_leads();
+        if leads != primary {
+            faults.lost_unasked(settled, LAG);
+            primary = leads;
+            field.goes_to(sentinels.server(primary), primary);
+        }
         let former = primary;
         let history = history_of(sentinels.server(former));
         let hangs = seed.below(2) == 0;
@@ -52,6 +59,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
             primary = leads;
             field.goes_to(sentinels.server(primary), primary);
         }
+        settled = now();
     });
     fought.wrong.extend(wrong);
     fought

@@ -118,11 +118,10 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
     let mut known = POLICIES.to_vec();
     known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
     assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
-    let mut policies = known.into_iter().cycle();
     let rules = lossless();
     fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
-        let policy = policies.next().unwrap();
+        let policy = *seed.pick(&known);
         let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
         let what = format!("maxmemory with {policy}");
         let mut starve = || {

@@ -1,5 +1,5 @@
-//! Everything that a lock outlives, one upon the other: links are cut while the server is killed, and killed again while its
-//! clock jumps and its keys are deleted.
+//! What a lock outlives, one upon the other: links are cut, and before they are healed the server is killed, or frozen, or its
+//! clock set forward, or keys are deleted.
 
 use super::alone::touch;
 use super::{lossless, millis};

@@ -64,7 +64,8 @@ pub(super) fn minted(teller: &mut Teller<'_>) -> Result<(), Lost> {
         Value::Array(parts) => parts.first().cloned(),
         _ => None,
     };
-    if owner(&replies[0]).is_some() && owner(&replies[0]) == owner(&replies[1]) {
+    let Some(first) = owner(&replies[0]) else { return Err(Lost) };
+    if owner(&replies[1]).is_some_and(|other| other == first) {
         teller.claim("L3", Excuse::None, "two owners that the server made are the same");
     }
     teller.main.all(&locks.each_ref().map(|lock| format!("DEL {lock}"))).map(drop)

@@ -23,8 +23,11 @@ pub(super) fn exact(teller: &mut Teller<'_>) -> Result<(), Lost> {
     }
     let replies = teller.main.all(&all)?;
     let millis = |index: usize| micros(&replies[index]).map(|time| time / 1_000);
+    if is_granted(&replies[1]).is_none() {
+        return Err(Lost);
+    }
     // Otherwise it is not known when it ends.
-    if millis(0)? != millis(2)? || is_granted(&replies[1]).is_none() {
+    if millis(0)? != millis(2)? {
         return Ok(());
     }
     // These take a key away in the millisecond of its deadline already, if they come across it while they tidy up.
@@ -55,7 +58,10 @@ pub(super) fn in_a_transaction(teller: &mut Teller<'_>) -> Result<(), Lost> {
     ];
     let Some(Value::Array(replies)) = teller.main.all(&all)?.pop() else { return Err(Lost) };
     let [granted, Value::Okay, held] = &replies[..] else { return Err(Lost) };
-    if is_granted(granted).is_some() && is_granted(held).is_some() {
+    if is_granted(granted).is_none() {
+        return Err(Lost);
+    }
+    if is_granted(held).is_some() {
         teller.claim("L3", Excuse::None, format!("{lock} is held 2 ms after its end"));
     }
     Ok(())

@@ -7,6 +7,7 @@ use crate::support::field;
 use crate::wire::{Lost, micros};
 use leasehold_campaign::Span;
 use redis::Value;
+use std::ops::Range;
 use std::thread;
 use std::time::Duration;
 
@@ -53,8 +54,11 @@ pub(super) fn order(teller: &mut Teller<'_>) -> Result<(), Lost> {
         free(teller, &lock)?
     };
     for waiter in usize::from(leaves < 2)..count {
-        let reply =
-            teller.reply_soon(waiter, &format!("w{waiter} of {count} has {lock} after {way}"))?;
+        let what = format!("w{waiter} of {count} has {lock} after {way}");
+        let reply = teller.soon(Excuse::Stop, &what, |teller| {
+            in_turn(teller, &lock, waiter..count)?;
+            teller.reply_of(waiter)
+        })?;
         let Some(fence) = is_granted(&reply) else {
             teller.claim("L5", Excuse::Stop, format!("w{waiter} was refused {lock}"));
             return Err(Lost);
@@ -63,17 +67,23 @@ pub(super) fn order(teller: &mut Teller<'_>) -> Result<(), Lost> {
             teller.claim("L2", Excuse::None, format!("{fence} of {lock} came after {last}"));
         }
         last = fence;
-        for other in waiter + 1..count {
-            if teller.waiters[other].has_reply()? {
-                let what = format!("w{other} was told something of {lock} before w{waiter} was");
-                teller.claim("L4", Excuse::Freed, what);
-                return Err(Lost);
-            }
-        }
         if waiter == 0 {
             lasts(teller, &lock, "w0", before)?;
         }
         teller.release(&lock, &format!("w{waiter}"))?;
+    }
+    Ok(())
+}
+
+/// Nobody is told anything before the first of these, who is told by the release of the one before.
+fn in_turn(teller: &mut Teller<'_>, lock: &str, mut waiting: Range<usize>) -> Result<(), Lost> {
+    let Some(first) = waiting.next() else { return Ok(()) };
+    for other in waiting {
+        if teller.waiters[other].has_reply()? {
+            let what = format!("w{other} was told something of {lock} before w{first} had it");
+            teller.claim("L4", Excuse::Freed, what);
+            return Err(Lost);
+        }
     }
     Ok(())
 }
