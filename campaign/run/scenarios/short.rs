@@ -108,7 +108,7 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
         "allkeys-lrm",
         "volatile-lrm",
     ];
-    let server = Server::builder().tcp().config("maxmemory-clients", "0").start();
+    let server = Server::builder().tcp().start();
     let mut client = server.client();
     let mut set = {
         let mut client = server.client();
