@@ -179,10 +179,11 @@ impl Faults {
     }
 
     /// Another has become the primary, at any time since `from`, though nobody had asked for that.
-    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) {
-        let ((), span) = self.note("unasked, another has become the primary", || ());
-        self.lost(Span { from, ..span }, before);
-        self.beside.push(Span { from, ..span });
+    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) -> Span {
+        let ((), noted) = self.note("unasked, another has become the primary", || ());
+        let span = Span { from, ..noted };
+        self.lost(span, before);
+        span
     }
 
     /// The same where nothing is lost, but nothing granted either.
@@ -356,7 +357,11 @@ fn leave_alone(field: &Field, faults: &mut Faults, seed: &mut Seed) {
         field.claims.add("L5", Excuse::Stop, begin, what);
     }
     if wire::is_replica(field.port_of_tellers()) {
-        faults.lost_unasked(quiet, CALM);
+        let span = faults.lost_unasked(quiet, CALM);
+        if field.roams.load(SeqCst) {
+            // Clients may have been at both.
+            faults.beside.push(span);
+        }
     }
 }
 

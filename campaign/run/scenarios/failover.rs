@@ -74,7 +74,8 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
         thread::sleep(millis(50 + seed.below(300)));
         let led = pair.primary;
         if pair.settles(field) != led {
-            faults.lost_unasked(settled, LAG);
+            let span = faults.lost_unasked(settled, LAG);
+            faults.beside.push(span);
         }
         let (primary, replica) = (pair.primary, pair.replica);
         let change = match seed.below(9) {
@@ -163,19 +164,19 @@ impl Pair {
             Value::Okay => Ok(owner),
             told => Err(format!("{owner} leads, and says {told:?}")),
         };
-        let leads =
-            eventually("one of the two leads, everybody knows, and it takes writes", || {
-                let roles = both.map(|node| role_of(self.cluster.node(node)));
-                match (self.cluster.owner_of(self.slot), roles.each_ref().map(Option::as_deref)) {
-                    (Some(owner), [Some("master"), Some("slave")]) if owner == both[0] => {
-                        writes(owner)
-                    }
-                    (Some(owner), [Some("slave"), Some("master")]) if owner == both[1] => {
-                        writes(owner)
-                    }
-                    (owner, _) => Err(format!("{owner:?} of {both:?}, who are {roles:?}")),
-                }
-            });
+        let what = "one of the two leads, everybody knows, and it takes writes";
+        let leads = eventually(what, || {
+            let roles = both.map(|node| role_of(self.cluster.node(node)));
+            let leads = match roles.each_ref().map(Option::as_deref) {
+                [Some("master"), Some("slave")] => Some(both[0]),
+                [Some("slave"), Some("master")] => Some(both[1]),
+                _ => None,
+            };
+            match self.cluster.owner_of(self.slot) {
+                Some(owner) if leads == Some(owner) => writes(owner),
+                owner => Err(format!("{owner:?} of {both:?}, who are {roles:?}")),
+            }
+        });
         if leads == self.replica {
             std::mem::swap(&mut self.primary, &mut self.replica);
         }

@@ -2,7 +2,7 @@
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
-use crate::fight::{Fought, fight, now};
+use crate::fight::{Faults, Field, Fought, fight, now};
 use crate::support::replica::history_of;
 use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
@@ -22,12 +22,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
     let port = sentinels.server(primary).port();
     let mut fought = fight((port, 10, "l"), &rules, seed, length, |faults, seed, field| {
         thread::sleep(millis(200 + seed.below(800)));
-        let leads = sentinels.wait_until_one_leads();
-        if leads != primary {
-            faults.lost_unasked(settled, LAG);
-            primary = leads;
-            field.goes_to(sentinels.server(primary), primary);
-        }
+        follow(&sentinels, &mut primary, settled, faults, field);
         let former = primary;
         let history = history_of(sentinels.server(former));
         let hangs = seed.below(2) == 0;
@@ -48,21 +43,32 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
                 wrong.extend(beside::grants(former, &history, successor));
             }
         });
-        let (leads, span) = faults.note("it comes back", || {
+        let ((), span) = faults.note("it comes back", || {
             if !hangs {
                 sentinels.server_mut(former).start_again();
             }
-            sentinels.wait_until_one_leads()
         });
-        if leads != primary {
-            faults.lost(span, LAG);
-            primary = leads;
-            field.goes_to(sentinels.server(primary), primary);
-        }
+        follow(&sentinels, &mut primary, span.from, faults, field);
         settled = now();
     });
     fought.wrong.extend(wrong);
     fought
+}
+
+/// Sends clients to another primary, if the sentinels have chosen one since then though this one was well.
+fn follow(
+    sentinels: &Sentinels,
+    primary: &mut usize,
+    since: u64,
+    faults: &mut Faults,
+    field: &Field,
+) {
+    let leads = sentinels.wait_until_one_leads();
+    if leads != *primary {
+        faults.lost_unasked(since, LAG);
+        *primary = leads;
+        field.goes_to(sentinels.server(leads), leads);
+    }
 }
 
 /// All locks are in one slot, which never stays for long. Clients go where they are sent. Nothing is lost.
