@@ -1,7 +1,7 @@
 //! `LOCK.WAITERS key [COUNT n]`: who waits for the lock, oldest first.
 
 use super::{Access, Arg, Error, Reply, Spec, parse_integer};
-use crate::lock::{Moment, Waiter};
+use crate::lock::{Monotonic, Waiter};
 
 pub(crate) static SPEC: Spec = Spec {
     name: c"lock.waiters",
@@ -39,7 +39,7 @@ impl Request {
         &self,
         queue: impl Iterator<Item = &'q Waiter<P>>,
         client: impl Fn(&P) -> u64,
-        now: Moment,
+        now: Monotonic,
     ) -> Reply<'q> {
         let row = |waiter: &'q Waiter<P>| {
             let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
@@ -60,11 +60,13 @@ mod tests {
     use super::*;
     use crate::lock::{Owner, Ttl};
 
-    fn waiter(owner: &str, gives_up: Option<Moment>) -> Waiter<u64> {
+    const START: Monotonic = Monotonic::from_micros(7);
+
+    fn waiter(owner: &str, gives_up: Option<Monotonic>) -> Waiter<u64> {
         Waiter {
             owner: Owner::new(owner.as_bytes()).unwrap().into(),
             ttl: Ttl::USUAL_LIMIT,
-            since: NOW,
+            since: START,
             gives_up,
             parked: 7,
         }
@@ -87,9 +89,9 @@ mod tests {
 
     #[test]
     fn the_oldest_come_first() {
-        let queue = [waiter("a", Some(NOW.plus_millis(90))), waiter("b", None)];
+        let queue = [waiter("a", Some(START.plus_millis(90))), waiter("b", None)];
         let rows = |line| {
-            let later = NOW.plus_millis(20);
+            let later = START.plus_millis(20);
             let request = parse(line).unwrap();
             match request.answer(queue.iter(), |&client| client, later) {
                 Reply::Array(rows) => rows,
@@ -113,7 +115,7 @@ mod tests {
     #[test]
     fn patience_without_limit_is_minus_1() {
         let queue = [waiter("b", None)];
-        let reply = parse("lock.waiters k").unwrap().answer(queue.iter(), |&client| client, NOW);
+        let reply = parse("lock.waiters k").unwrap().answer(queue.iter(), |&client| client, START);
         let Reply::Array(rows) = reply else { panic!("not an array") };
         let Reply::Map(fields) = &rows[0] else { panic!("not a map") };
         assert_eq!(fields[3], ("patience", Reply::Integer(-1)));

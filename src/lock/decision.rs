@@ -157,6 +157,7 @@ pub(crate) fn raise(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lock::Monotonic;
 
     const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 
@@ -230,9 +231,9 @@ mod tests {
     }
 
     #[test]
-    fn while_the_fence_clock_rests_only_those_who_hold_a_lock_have_their_way() {
+    fn in_quarantine_only_those_who_hold_a_lock_have_their_way() {
         let mut fences = FenceClock::new();
-        fences.rest(NOW, 9);
+        fences.quarantine(Monotonic::from_micros(0), 9);
         assert_eq!(acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences), Acquired::Busy);
         let hold = held_by("a", Some(in_ms(5)));
         let again = acquire(Some(&hold), 0, owner("a"), ttl(9), NOW, &mut fences);

@@ -20,9 +20,9 @@
 //! server's clock by more than the margin.
 //!
 //! Without a fence there is no grant. So this is also where a server is kept from granting anything for a
-//! while: see [`FenceClock::rest`].
+//! while: see [`FenceClock::quarantine`].
 
-use super::lease::Moment;
+use super::lease::{Moment, Monotonic};
 use crate::plant::{Bug, planted};
 
 /// The number of a grant.
@@ -56,13 +56,16 @@ pub(crate) struct FenceClock {
     /// Up to here others may have given them out.
     floor: u64,
     refused: u64,
-    rest: Option<Rest>,
+    quarantine: Option<Quarantine>,
 }
 
+/// A duration, so it goes by the clock that cannot be set: the holders that it waits for have their
+/// own clocks, and setting the clock of this server ends none of their leases.
 #[derive(Clone, Copy, Debug)]
-struct Rest {
-    end: Moment,
-    millis: u64,
+struct Quarantine {
+    end: Monotonic,
+    /// What was left when [`FenceClock::pass`] was last called.
+    left_micros: u64,
 }
 
 /// What comes of asking for a fence.
@@ -90,16 +93,14 @@ impl FenceClock {
     const UNHEARD_MILLIS: u64 = 10;
 
     pub(crate) const fn new() -> Self {
-        Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, rest: None }
+        Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, quarantine: None }
     }
 
     /// The next fence.
     pub(crate) fn mint(&mut self, now: Moment) -> Minted {
-        if let Some(end) = self.rests(now) {
+        if let Some(end) = self.quarantine_ends(now) {
             return Minted::NotBefore(end);
         }
-        // Once over it stays over, whatever the clock does.
-        self.rest = None;
         let next = self.last().saturating_add(1).max(now.micros());
         match Fence::new(if planted(Bug::FenceFromTimeAlone) { now.micros() } else { next }) {
             Some(fence) if planted(Bug::FenceNotRemembered) => Minted::Fence(fence),
@@ -112,17 +113,34 @@ impl FenceClock {
     }
 
     /// Gives no fence for so long: a server that may not know of grants that are still in force waits until
-    /// they have run out.
-    pub(crate) fn rest(&mut self, now: Moment, millis: u64) {
-        self.rest = (millis > 0).then(|| Rest { end: now.plus_millis(millis), millis });
+    /// they have run out. 0 ends the quarantine that there is.
+    pub(crate) fn quarantine(&mut self, now: Monotonic, millis: u64) {
+        let end = now.plus_millis(millis);
+        let left_micros = end.micros_since(now);
+        self.quarantine = (millis > 0).then_some(Quarantine { end, left_micros });
     }
 
-    /// Until when none is given, if that is in the future; and not far in the future, as when the clock was set
-    /// back by more than the rest was to last.
-    pub(crate) fn rests(&self, now: Moment) -> Option<Moment> {
-        let Rest { end, millis } = self.rest.filter(|_| !planted(Bug::QuarantineIgnored))?;
-        let is_sane = end <= now.plus_millis(millis.saturating_mul(2));
-        (now < end && is_sane).then_some(end)
+    pub(crate) const fn is_quarantined(&self) -> bool {
+        self.quarantine.is_some()
+    }
+
+    /// Lets time pass for the quarantine. To be called before every use while there is one; the wall clock
+    /// cannot tell when it is over.
+    pub(crate) fn pass(&mut self, now: Monotonic) {
+        self.quarantine = self
+            .quarantine
+            .map(|Quarantine { end, .. }| Quarantine { end, left_micros: end.micros_since(now) })
+            .filter(|quarantine| quarantine.left_micros > 0);
+    }
+
+    pub(crate) fn quarantine_left_micros(&self) -> u64 {
+        self.quarantine.map_or(0, |quarantine| quarantine.left_micros)
+    }
+
+    /// When the quarantine will be over, if there is one and nobody sets the clock meanwhile.
+    pub(crate) fn quarantine_ends(&self, now: Moment) -> Option<Moment> {
+        let quarantine = self.quarantine.filter(|_| !planted(Bug::QuarantineIgnored))?;
+        Some(now.plus_micros(quarantine.left_micros))
     }
 
     /// Takes note of a fence met in a value, unless it lies beyond the horizon.
@@ -339,27 +357,39 @@ mod tests {
         assert_eq!(clock.ahead_micros(then), Fence::FIRST.0 - 7);
     }
 
+    const START: Monotonic = Monotonic::from_micros(7);
+
     #[test]
-    fn a_clock_that_rests_gives_none_until_then() {
+    fn a_quarantined_clock_gives_no_fence_until_the_quarantine_is_over() {
         let mut clock = clock_at(NOW);
-        let end = NOW.plus_millis(50);
-        clock.rest(NOW, 50);
-        assert_eq!(clock.mint(NOW.plus_millis(49)), Minted::NotBefore(end));
-        assert_eq!(clock.mint(end).fence().unwrap().number(), end.micros());
-        assert_eq!(clock.rests(NOW), None, "over is over, also if the clock is set back");
-        clock.rest(NOW, 50);
-        clock.rest(NOW, 0);
-        assert_eq!(clock.rests(NOW), None);
+        clock.quarantine(START, 50);
+        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(50)));
+        clock.pass(START.plus_millis(49));
+        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(1)));
+        clock.pass(START.plus_millis(50));
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
+        assert!(!clock.is_quarantined());
     }
 
     #[test]
-    fn a_clock_that_is_set_back_by_hours_does_not_rest_for_hours() {
+    fn a_quarantine_can_be_ended_before_its_time() {
+        let mut clock = clock_at(NOW);
+        clock.quarantine(START, 50);
+        clock.quarantine(START, 0);
+        assert!(clock.mint(NOW).fence().is_some());
+    }
+
+    #[test]
+    fn a_quarantine_lasts_as_long_whatever_the_wall_clock_is_set_to() {
+        const HOUR_MILLIS: u64 = 3_600_000;
         let mut clock = FenceClock::new();
-        clock.rest(NOW, 50);
-        let a_little = Moment::from_micros(NOW.micros() - 50_000);
-        assert_eq!(clock.rests(a_little), Some(NOW.plus_millis(50)));
-        let more = Moment::from_micros(NOW.micros() - 50_001);
-        assert_eq!(clock.rests(more), None);
+        clock.quarantine(START, 50);
+        clock.pass(START.plus_millis(10));
+        let hour_before = Moment::from_millis(NOW.millis() - HOUR_MILLIS);
+        for now in [hour_before, NOW, NOW.plus_millis(HOUR_MILLIS)] {
+            assert_eq!(clock.mint(now), Minted::NotBefore(now.plus_millis(40)));
+        }
+        assert_eq!(clock.quarantine_left_micros(), 40_000);
     }
 
     #[test]

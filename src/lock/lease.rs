@@ -1,11 +1,15 @@
-//! Instants and durations of a lease. Three types, because all three are "some milliseconds".
+//! Instants and durations of a lease. A type each, because all of them are "some milliseconds".
+//!
+//! There are two kinds of instant. What clients and replicas agree on, the end of a lease, is a
+//! [`Moment`] of the server's wall clock, which may be set back or forward. What lasts for some time
+//! here, such as patience or a quarantine, goes by [`Monotonic`], which cannot be set.
 
 use crate::plant::{Bug, planted};
 use std::num::NonZeroU64;
 
 const MICROS_PER_MILLI: u64 = 1_000;
 
-/// A point on the server's clock. Microseconds, because fences are made of them; leases count
+/// A point on the server's wall clock. Microseconds, because fences are made of them; leases count
 /// milliseconds, as the server's own expiry does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Moment {
@@ -21,13 +25,12 @@ impl Moment {
         Self { micros: millis.saturating_mul(MICROS_PER_MILLI) }
     }
 
-    /// The last microsecond of a millisecond that this begins.
-    pub(crate) const fn last_of_its_millisecond(self) -> Self {
-        Self { micros: self.micros.saturating_add(MICROS_PER_MILLI - 1) }
-    }
-
     pub(crate) const fn plus_millis(self, millis: u64) -> Self {
         Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+    }
+
+    pub(crate) const fn plus_micros(self, micros: u64) -> Self {
+        Self { micros: self.micros.saturating_add(micros) }
     }
 
     /// Whole milliseconds from `earlier` to this; 0 if that is later.
@@ -46,6 +49,51 @@ impl Moment {
 
     pub(crate) const fn millis(self) -> u64 {
         self.micros / MICROS_PER_MILLI
+    }
+}
+
+/// A point on a clock that only moves forward, at the speed of time. Its start means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Monotonic {
+    micros: u64,
+}
+
+impl Monotonic {
+    pub(crate) const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    pub(crate) const fn plus_millis(self, millis: u64) -> Self {
+        Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+    }
+
+    /// 0 if `earlier` is later.
+    pub(crate) const fn micros_since(self, earlier: Self) -> u64 {
+        self.micros.saturating_sub(earlier.micros)
+    }
+
+    /// Whole milliseconds; 0 if `earlier` is later.
+    pub(crate) const fn millis_since(self, earlier: Self) -> u64 {
+        self.micros_since(earlier) / MICROS_PER_MILLI
+    }
+}
+
+/// One instant, as both clocks tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Now {
+    pub(crate) wall: Moment,
+    pub(crate) monotonic: Monotonic,
+}
+
+impl Now {
+    /// What the wall clock will tell at `then`, unless it is set meanwhile.
+    pub(crate) const fn wall_at(self, then: Monotonic) -> Moment {
+        self.wall.plus_micros(then.micros_since(self.monotonic))
+    }
+
+    /// What the wall clock told at `then`, if nobody has set it since.
+    pub(crate) const fn wall_of(self, then: Monotonic) -> Moment {
+        Moment::from_micros(self.wall.micros.saturating_sub(self.monotonic.micros_since(then)))
     }
 }
 
@@ -99,7 +147,7 @@ impl Patience {
     }
 
     /// When it ends, if it began now.
-    pub(crate) fn ends(self, now: Moment) -> Option<Moment> {
+    pub(crate) fn ends(self, now: Monotonic) -> Option<Monotonic> {
         match self {
             Self::Unlimited => None,
             Self::Millis(_) if planted(Bug::PatienceIgnored) => None,
@@ -170,10 +218,16 @@ mod tests {
     #[test]
     fn a_millisecond_is_a_thousand_moments_and_a_part_of_one_takes_a_whole_one_to_pass() {
         let (first, second) = (Moment::from_millis(7), Moment::from_millis(8));
-        assert_eq!(first.last_of_its_millisecond(), Moment::from_micros(7_999));
         assert_eq!(second.whole_millis_after(first), 1);
         assert_eq!(Moment::from_micros(9_001).whole_millis_after(first), 3);
         assert_eq!(first.whole_millis_after(second), 0);
+    }
+
+    #[test]
+    fn what_is_to_come_is_told_as_the_wall_clock_will_tell_it() {
+        let now = Now { wall: Moment::from_millis(70), monotonic: Monotonic::from_micros(5_000) };
+        assert_eq!(now.wall_at(now.monotonic.plus_millis(2)), Moment::from_millis(72));
+        assert_eq!(now.wall_at(Monotonic::from_micros(0)), now.wall, "it is over");
     }
 
     #[test]
@@ -188,9 +242,9 @@ mod tests {
     #[test]
     fn patience_0_has_no_end() {
         assert_eq!(Patience::from_millis(0), Some(Patience::Unlimited));
-        assert_eq!(Patience::Unlimited.ends(Moment::from_millis(1)), None);
+        assert_eq!(Patience::Unlimited.ends(Monotonic::from_micros(1)), None);
         let five = Patience::from_millis(5).unwrap();
-        assert_eq!(five.ends(Moment::from_millis(1)), Some(Moment::from_millis(6)));
+        assert_eq!(five.ends(Monotonic::from_micros(1)), Some(Monotonic::from_micros(5_001)));
         assert!(Patience::from_millis(Patience::LONGEST_MILLIS).is_some());
         assert_eq!(Patience::from_millis(Patience::LONGEST_MILLIS + 1), None);
     }

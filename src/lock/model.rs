@@ -69,6 +69,8 @@ pub(super) struct Model {
     pub(super) answers: Vec<(Client, Reply)>,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_lock: usize,
+    /// How much time has passed, whatever the wall clock says: patience goes by it.
+    pub(super) elapsed: u64,
     last_fence: u64,
     /// Locks that somebody waits for, as they were when last settled and found held.
     seen: BTreeMap<LockName, Content>,
@@ -84,6 +86,7 @@ impl Model {
             answers: Vec::new(),
             most_waiters: usize::MAX,
             most_waiters_per_lock: usize::MAX,
+            elapsed: 0,
             last_fence: 0,
             seen: BTreeMap::new(),
             evicted: Vec::new(),
@@ -112,8 +115,9 @@ impl Model {
             State::Free | State::Held { .. } => match block {
                 None => self.answer(client, Reply::Nil),
                 Some(millis) => {
-                    let gives_up = if millis == 0 { None } else { Some(in_millis(now, millis)) };
-                    self.wait(Waiting { client, name, owner, ttl, since: now, gives_up });
+                    let since = self.elapsed;
+                    let gives_up = if millis == 0 { None } else { Some(in_millis(since, millis)) };
+                    self.wait(Waiting { client, name, owner, ttl, since, gives_up });
                 }
             },
         }
@@ -260,7 +264,7 @@ impl Model {
             _ => {
                 if let Some(first) = self.first_for(name) {
                     self.leave(first.client);
-                    if first.gives_up.is_some_and(|end| end <= now) {
+                    if first.gives_up.is_some_and(|end| end <= self.elapsed) {
                         self.answer(first.client, Reply::Nil);
                     } else {
                         self.grant(first.client, name, first.owner, first.ttl, now);
@@ -293,11 +297,11 @@ impl Model {
     }
 
     /// Whether this one may give up now: its patience has ended, and nobody's ended before.
-    pub(super) fn is_first_to_give_up(&self, client: Client, now: u64) -> bool {
+    pub(super) fn is_first_to_give_up(&self, client: Client) -> bool {
         let ends = |waiting: &Waiting| waiting.gives_up.unwrap_or(u64::MAX);
         let first = self.waiters.iter().map(ends).min();
         let own = self.waiters.iter().find(|waiting| waiting.client == client).map(ends);
-        own.is_some_and(|own| own <= now) && own == first
+        own.is_some_and(|own| own <= self.elapsed) && own == first
     }
 
     /// The server evicts a key.

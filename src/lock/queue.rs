@@ -1,12 +1,12 @@
 //! Who waits for what: a queue for every contended lock.
 //!
 //! ```text
-//!   names     (db 0, "orders:42") ─► queue 3      dues, soonest first
-//!                                      │            12:00:01.500  patience of waiter 7
-//!   waiters   ┌──────┐  behind  ┌──────┴┐           12:00:02.001  look at queue 3: the lease may be over
-//!             │  7   │◄─────────│ head  │           …
-//!             │ "a"  │─────────►│  9    │
-//!             └──────┘  before  │ "b"   │         dirty   queues of locks that may have become free
+//!   names     (db 0, "orders:42") ─► queue 3      looks     12:00:02.001  queue 3: the lease may be over
+//!                                      │            patience  in 1.5 s      waiter 7
+//!   waiters   ┌──────┐  behind  ┌──────┴┐
+//!             │  7   │◄─────────│ head  │           marks     queue 3, queue 8, …   to be looked at now:
+//!             │ "a"  │─────────►│  9    │                     these locks may have become free
+//!             └──────┘  before  │ "b"   │
 //!                ▲              └───────┘
 //!              tail
 //! ```
@@ -15,9 +15,10 @@
 //! middle and handing on take the same time with ten waiters and with ten thousand.
 //!
 //! **One mechanism decides who is next:** [`Queues::settle`]. Whatever may have freed a lock (a
-//! release, a deletion, an expiry, a flush, a timer) only marks its queue as dirty; the caller then settles
-//! each dirty queue against what the key holds at that moment. So no event needs to be understood, a
-//! superfluous mark does no harm, and there is one place in which a lock can be given away.
+//! release, a deletion, an expiry, a flush, a timer) only marks its queue; the caller then looks at the key of
+//! each marked queue ([`Queues::look`]) and, if there is something to do, settles the queue against what the key
+//! holds at that moment. So no event needs to be understood, a superfluous mark costs one look, and there is
+//! one place in which a lock can be given away.
 //!
 //! A queue exists only while somebody waits in it. It remembers what its key held when last seen, for
 //! one purpose: a server short of memory may evict the key of a lock that is still held, and then the lock
@@ -28,6 +29,7 @@
 
 mod contended;
 mod leaving;
+mod looks;
 mod marking;
 mod names;
 mod outcome;
@@ -35,16 +37,21 @@ mod outcome;
 use super::decision::{self, Acquired};
 use super::fence::FenceClock;
 use super::hold::{Hold, Stored};
-use super::lease::{Deadline, Moment, Ttl};
+use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::owner::{KeptOwner, Owner};
 use crate::plant::{Bug, planted, planted_once_in};
 use contended::Queue;
+use looks::Looks;
+use marking::Marks;
 use names::Names;
 use slab::Slab;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-pub(crate) use outcome::{Joined, Left, Lost, LostBy, Next, Seen, Settled};
+#[cfg(test)]
+pub(super) use marking::LOOK_GAP_MILLIS;
+pub(crate) use marking::{Cause, Marked, Slot};
+pub(crate) use outcome::{Joined, Left, Look, Lost, LostBy, Next, Seen, Settled};
 
 /// A lock's key, and the database it is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,9 +71,9 @@ struct QueueId(usize);
 pub(crate) struct Waiter<P> {
     pub(crate) owner: KeptOwner,
     pub(crate) ttl: Ttl,
-    pub(crate) since: Moment,
+    pub(crate) since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
-    pub(crate) gives_up: Option<Moment>,
+    pub(crate) gives_up: Option<Monotonic>,
     pub(crate) parked: P,
 }
 
@@ -78,12 +85,6 @@ struct Place<P> {
     before: Option<WaiterId>,
     /// Towards the tail.
     behind: Option<WaiterId>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    Patience(WaiterId),
-    Look(QueueId),
 }
 
 /// How many may wait.
@@ -98,9 +99,11 @@ pub(crate) struct Queues<P> {
     queues: Slab<Queue>,
     waiters: Slab<Place<P>>,
     names: Names,
-    dues: BTreeSet<(Moment, Due)>,
-    dirty: BTreeSet<QueueId>,
-    /// Where the next round of looks goes on, see [`Queues::mark_next`].
+    /// Whose patience ends when.
+    patience: BTreeSet<(Monotonic, WaiterId)>,
+    looks: Looks,
+    marks: Marks,
+    /// Where the next round goes on, see [`Queues::doubt_next_slots`].
     next: usize,
     /// When time last passed.
     woken: Moment,
@@ -115,8 +118,9 @@ impl<P> Queues<P> {
             queues: Slab::new(),
             waiters: Slab::new(),
             names: Names::default(),
-            dues: BTreeSet::new(),
-            dirty: BTreeSet::new(),
+            patience: BTreeSet::new(),
+            looks: Looks::default(),
+            marks: Marks::default(),
             next: 0,
             woken: Moment::from_micros(0),
         }
@@ -169,15 +173,15 @@ impl<P> Queues<P> {
             let since = place.waiter.since;
             let left = std::mem::replace(&mut place.waiter, Waiter { since, ..waiter });
             let gives_up = place.waiter.gives_up;
-            self.forget_due(left.gives_up, Due::Patience(former));
-            self.add_due(gives_up, Due::Patience(former));
+            self.forget_patience(left.gives_up, former);
+            self.patience.extend(gives_up.map(|end| (end, former)));
             return Joined::InPlaceOf(former, left.parked);
         }
         Joined::Queued(self.append(id, waiter))
     }
 
     /// Since when the one has waited that has waited longest.
-    pub(crate) fn longest_since(&self) -> Option<Moment> {
+    pub(crate) fn longest_since(&self) -> Option<Monotonic> {
         let heads = self.queues.iter().filter_map(|(_, queue)| queue.head);
         heads.filter_map(|head| self.waiters.get(head.0)).map(|place| place.waiter.since).min()
     }
@@ -195,55 +199,43 @@ impl<P> Queues<P> {
         if queue.evicted { queue.seen.clone() } else { None }
     }
 
-    /// A lock to settle, no longer dirty.
-    pub(crate) fn take_dirty(&mut self) -> Option<Name> {
-        let id = self.dirty.pop_first()?;
-        self.queues.get(id.0).map(|queue| queue.name.clone())
-    }
-
-    /// Whether the lock is to be settled before anybody looks at it. That is so when it is dirty, and while a command
+    /// Whether the lock is to be settled before anybody looks at it. That is so when it is marked, and while a command
     /// that touched it may still be queued in the transaction that is being executed.
     pub(crate) fn may_have_changed(&self, db: i32, key: &[u8]) -> bool {
-        self.is_dirty(db, key)
+        self.is_marked(db, key)
             || self.queue_named(db, key).is_some_and(|(_, queue)| queue.touched.is_some())
     }
 
     /// Evicted, also if that was postponed; or marked by whatever else.
-    pub(super) fn is_dirty(&self, db: i32, key: &[u8]) -> bool {
-        self.queue_named(db, key)
-            .is_some_and(|(id, queue)| queue.evicted || self.dirty.contains(&id))
+    pub(super) fn is_marked(&self, db: i32, key: &[u8]) -> bool {
+        self.queue_named(db, key).is_some_and(|(_, queue)| queue.evicted || queue.mark.is_some())
     }
 
-    pub(crate) fn has_dirty(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
-    /// When [`Queues::wake`] next has something to do.
-    pub(crate) fn next_due(&self) -> Option<Moment> {
-        self.dues.first().map(|&(moment, _)| moment)
+    /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
+    pub(crate) fn next_due(&self, now: Now) -> Option<Moment> {
+        let patience = self.patience.first().map(|&(end, _)| now.wall_at(end));
+        [self.looks.first(), patience].into_iter().flatten().min()
     }
 
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
-    pub(crate) fn wake(&mut self, now: Moment, at_most: usize) -> Vec<Left<P>> {
-        if now < self.woken && !planted(Bug::StepBackUnnoticed) {
+    pub(crate) fn wake(&mut self, now: Now, at_most: usize) -> Vec<Left<P>> {
+        if now.wall < self.woken && !planted(Bug::StepBackUnnoticed) {
             // The clock was set back, and a look that was a second away may now be an hour away.
-            self.dirty.extend(self.queues.iter().map(|(index, _)| QueueId(index)));
+            self.look_at_all();
         }
-        self.woken = now;
+        self.woken = now.wall;
+        while let Some(id) = self.looks.take_due(now.wall) {
+            self.with_queue(id, |queue| queue.look = None);
+            self.mark_queue(id, Cause::Due);
+        }
         let mut ended = Vec::new();
         while ended.len() < at_most
-            && let Some(&(moment, due)) = self.dues.first()
-            && moment <= now
+            && let Some(&(end, id)) = self.patience.first()
+            && end <= now.monotonic
         {
-            self.dues.pop_first();
-            match due {
-                Due::Look(id) => {
-                    self.look_at(id, None);
-                    self.dirty.insert(id);
-                }
-                Due::Patience(id) => ended.extend(self.leave(id)),
-            }
+            self.patience.pop_first();
+            ended.extend(self.leave(id));
         }
         ended
     }
@@ -251,56 +243,111 @@ impl<P> Queues<P> {
     /// Looks at the lock again after so long, and not before: it cannot be settled now.
     pub(crate) fn postpone(&mut self, db: i32, key: &[u8], until: Moment) {
         if let Some(id) = self.id_of(db, key) {
-            self.dirty.remove(&id);
+            self.unmark(id);
             self.look_at(id, Some(until));
         }
     }
 
+    /// Whether there is anything to do about the lock, from what the key holds now. Most locks that are marked
+    /// are held as before, and then nobody needs to be asked whether the module may write.
+    pub(crate) fn look(
+        &mut self,
+        db: i32,
+        key: &[u8],
+        stored: Stored<'_>,
+        now: Now,
+        fences: &mut FenceClock,
+    ) -> Look {
+        let Some(id) = self.id_of(db, key) else { return Look::Held { lost: None } };
+        let Now { wall, .. } = now;
+        let hold = stored.hold(wall, fences);
+        let quarantine = fences.quarantine_ends(wall).filter(|_| !self.is_evicted(id));
+        let may_be_granted = match hold {
+            Err(_) => false,
+            Ok(Some(hold)) => self.waiting_as(id, hold.owner).is_some(),
+            Ok(None) => quarantine.is_none(),
+        };
+        if may_be_granted {
+            self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
+            return Look::ToSettle;
+        }
+        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, wall));
+        match (hold, quarantine) {
+            (Ok(None), Some(end)) => self.wait_out_quarantine(id, wall, end),
+            (Ok(_), _) => self.keep_waiting(id, stored.seen(), wall),
+            (Err(_), _) => self.keep_waiting(id, None, wall),
+        }
+        Look::Held { lost }
+    }
+
     /// Decides who is next, from what the key holds now. The caller carries the answer out and asks again,
-    /// until the lock is held or nobody waits.
+    /// until the lock is held or nobody waits. No lease is longer than `max_ttl`, which may have been
+    /// lowered while the waiter waited.
     pub(crate) fn settle(
         &mut self,
         db: i32,
         key: &[u8],
         stored: Stored<'_>,
-        now: Moment,
+        now: Now,
+        max_ttl: Ttl,
         fences: &mut FenceClock,
     ) -> Settled<P> {
         let Some(id) = self.id_of(db, key) else {
             return Settled { lost: None, next: Next::Nobody };
         };
-        self.dirty.insert(id); // until it is found to be held, whatever goes wrong on the way
-        let hold = stored.hold(now, fences);
-        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, now));
+        self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
+        let Now { wall, .. } = now;
+        let hold = stored.hold(wall, fences);
+        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, wall));
         let next = match hold {
             // Not a lock at all: nobody can be granted it, and it may be gone again soon.
-            Err(_) => self.held(id, None, now),
+            Err(_) => {
+                self.keep_waiting(id, None, wall);
+                Next::Held
+            }
             Ok(Some(hold)) => match self.waiting_as(id, hold.owner) {
-                Some(waiter) => self.again(waiter, &hold, now, fences),
-                None => self.held(id, stored.seen(), now),
+                Some(waiter) => self.again(waiter, &hold, wall, max_ttl, fences),
+                None => {
+                    self.keep_waiting(id, stored.seen(), wall);
+                    Next::Held
+                }
             },
-            Ok(None) if planted_once_in(10_000, Bug::WakeUpLost) => self.held(id, None, now),
-            Ok(None) => match self.evicted_hold(id, stored, now) {
+            Ok(None) if planted_once_in(10_000, Bug::WakeUpLost) => {
+                self.keep_waiting(id, None, wall);
+                Next::Held
+            }
+            Ok(None) => match self.evicted_hold(id, stored, wall) {
                 Some(seen) if !planted(Bug::EvictedGivenAway) => Next::Restore(seen),
-                _ => match fences.rests(now) {
-                    Some(end) => self.rest(id, now, end),
-                    None => self.grant_first(id, now, fences),
+                _ => match fences.quarantine_ends(wall) {
+                    Some(end) => {
+                        self.wait_out_quarantine(id, wall, end);
+                        Next::Held
+                    }
+                    None => self.grant_first(id, now, max_ttl, fences),
                 },
             },
         };
         Settled { lost, next }
     }
 
-    fn grant_first(&mut self, id: QueueId, now: Moment, fences: &mut FenceClock) -> Next<P> {
+    fn grant_first(
+        &mut self,
+        id: QueueId,
+        now: Now,
+        max_ttl: Ttl,
+        fences: &mut FenceClock,
+    ) -> Next<P> {
         let head = self.queues.get(id.0).and_then(Queue::next);
         let Some(Left { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
             return Next::Nobody;
         };
-        if waiter.gives_up.is_some_and(|end| end <= now) {
+        if waiter.gives_up.is_some_and(|end| end <= now.monotonic) {
             return Next::GaveUp(waiter);
         }
-        let since = if planted(Bug::LeaseFromRequest) { waiter.since } else { now };
-        match decision::acquire(None, 0, waiter.owner.as_owner(), waiter.ttl, since, fences) {
+        let since =
+            if planted(Bug::LeaseFromRequest) { now.wall_of(waiter.since) } else { now.wall };
+        let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
+        match decision::acquire(None, 0, owner, ttl, since, fences) {
             Acquired::Granted(grant) => {
                 let (fence, deadline) = (grant.fence, grant.deadline);
                 Next::Grant { waiter, fence, deadline }
@@ -316,10 +363,12 @@ impl<P> Queues<P> {
         id: WaiterId,
         hold: &Hold<'_>,
         now: Moment,
+        max_ttl: Ttl,
         fences: &mut FenceClock,
     ) -> Next<P> {
         let Some(Left { waiter, .. }) = self.leave(id) else { return Next::Nobody };
-        match decision::acquire(Some(hold), 0, waiter.owner.as_owner(), waiter.ttl, now, fences) {
+        let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
+        match decision::acquire(Some(hold), 0, owner, ttl, now, fences) {
             Acquired::Again { fence_number, longer } => {
                 Next::Again { waiter, fence_number, longer }
             }
@@ -327,32 +376,32 @@ impl<P> Queues<P> {
         }
     }
 
-    /// Free, but not to be had before this moment.
-    fn rest(&mut self, id: QueueId, now: Moment, end: Moment) -> Next<P> {
-        self.dirty.remove(&id);
+    /// The lock is free, but nothing is granted before this moment.
+    fn wait_out_quarantine(&mut self, id: QueueId, now: Moment, end: Moment) {
+        self.unmark(id);
         self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
-        Next::Held
     }
 
-    fn held(
-        &mut self,
-        id: QueueId,
-        seen: Option<(&[u8], Option<Deadline>)>,
-        now: Moment,
-    ) -> Next<P> {
+    /// The lock is held. It is looked at again when that may change.
+    fn keep_waiting(&mut self, id: QueueId, seen: Option<(&[u8], Option<Deadline>)>, now: Moment) {
         let recheck = now.plus_millis(RECHECK_MILLIS);
         let look = match seen.and_then(|(_, deadline)| deadline) {
             Some(deadline) => recheck.min(deadline.first_moment_after()),
             None => recheck,
         };
-        let next = self.queues.get_mut(id.0).and_then(|queue| queue.next_after_touch(now));
-        self.dirty.remove(&id);
-        self.look_at(id, Some(next.map_or(look, |next| look.min(next))));
-        self.with_queue(id, |queue| {
+        self.unmark(id);
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            let next = queue.next_after_touch(now);
+            let look = next.map_or(look, |next| look.min(next));
+            self.looks.set(id, &mut queue.look, Some(look));
+            queue.looked = Some(now);
             queue.evicted = false;
             queue.remember(seen);
-        });
-        Next::Held
+        }
+    }
+
+    fn is_evicted(&self, id: QueueId) -> bool {
+        self.queues.get(id.0).is_some_and(|queue| queue.evicted)
     }
 
     /// What was evicted, if its lease has not run out. Only a key that is gone was evicted.
@@ -381,22 +430,22 @@ impl<P> Queues<P> {
             queue.tail = Some(waiter);
             queue.owners.insert(owner, waiter);
         });
-        self.add_due(gives_up, Due::Patience(waiter));
+        self.patience.extend(gives_up.map(|end| (end, waiter)));
         waiter
     }
 
-    /// A new queue is dirty: nobody has looked at the key on its behalf yet.
+    /// A new queue is marked: nobody has looked at the key on its behalf yet.
     fn open(&mut self, db: i32, key: &[u8]) -> QueueId {
         let key: Rc<[u8]> = key.into();
         let id = QueueId(self.queues.insert(Queue::new(Name { db, key: Rc::clone(&key) })));
         self.names.insert(db, key, id);
-        self.dirty.insert(id);
+        self.mark_queue(id, Cause::Due);
         id
     }
 
     fn close(&mut self, id: QueueId) {
         self.look_at(id, None);
-        self.dirty.remove(&id);
+        self.unmark(id);
         let Some(queue) = self.queues.try_remove(id.0) else { return };
         self.names.remove(queue.name.db, &queue.name.key);
         if self.queues.is_empty() {
@@ -406,19 +455,20 @@ impl<P> Queues<P> {
     }
 
     fn look_at(&mut self, id: QueueId, moment: Option<Moment>) {
-        let before =
-            self.queues.get_mut(id.0).and_then(|queue| std::mem::replace(&mut queue.look, moment));
-        self.forget_due(before, Due::Look(id));
-        self.add_due(moment, Due::Look(id));
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            self.looks.set(id, &mut queue.look, moment);
+        }
     }
 
-    fn add_due(&mut self, moment: Option<Moment>, due: Due) {
-        self.dues.extend(moment.map(|moment| (moment, due)));
+    fn unmark(&mut self, id: QueueId) {
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            self.marks.remove(id, queue.mark.take());
+        }
     }
 
-    fn forget_due(&mut self, moment: Option<Moment>, due: Due) {
-        if let Some(moment) = moment {
-            self.dues.remove(&(moment, due));
+    fn forget_patience(&mut self, end: Option<Monotonic>, id: WaiterId) {
+        if let Some(end) = end {
+            self.patience.remove(&(end, id));
         }
     }
 

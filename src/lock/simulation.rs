@@ -24,6 +24,7 @@ mod schedule;
 mod world;
 
 use super::hold::Stored;
+use super::lease::Monotonic;
 use super::model::{Client, Content, LockName};
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
@@ -120,7 +121,7 @@ fn happen(server: &mut Server, client: Client, op: Op) {
         Op::Acquire(request) => {
             settling(server, request.name, |server| server.acquire(client, request));
             let (db, key) = (request.name.0, request.name.1.as_bytes());
-            let is_unseen = || server.queues.is_dirty(db, key);
+            let is_unseen = || server.queues.is_marked(db, key);
             assert!(!(server.parked.contains_key(&client) && is_unseen()), "joined blindly");
         }
         Op::TryInTransaction(request, lag_millis) => settling(server, request.name, |server| {
@@ -156,7 +157,7 @@ fn happen(server: &mut Server, client: Client, op: Op) {
 
 /// A command that may change a lock first lets what has happened to it have its effect.
 fn settling(server: &mut Server, name: LockName, execute: impl FnOnce(&mut Server)) {
-    let was_dirty = server.queues.is_dirty(name.0, name.1.as_bytes());
+    let was_dirty = server.queues.is_marked(name.0, name.1.as_bytes());
     server.settled.clear();
     execute(server);
     assert!(!was_dirty || server.settled.contains(&name), "{name:?} was not settled");
@@ -183,8 +184,8 @@ fn assert_same(server: &Server) {
             assert_eq!(waiter.parked, waiting.client, "{name:?}: who waits, and the model's");
             assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
             assert_eq!(waiter.ttl.millis(), waiting.ttl);
-            assert_eq!(waiter.since.micros(), waiting.since);
-            assert_eq!(waiter.gives_up.map(|end| end.micros()), waiting.gives_up);
+            assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
+            assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
         }
         assert!(queue.next().is_none(), "{name:?}: more wait than in the model");
     }

@@ -154,7 +154,7 @@ impl Observer {
         &mut self,
         lock: Lock<'_>,
         owner: &[u8],
-        since: Moment,
+        waited_us: u64,
         end: WaitEnd,
         now: Moment,
     ) {
@@ -168,10 +168,9 @@ impl Observer {
         if end == WaitEnd::Refused {
             return;
         }
-        let us = now.micros().saturating_sub(since.micros());
-        self.waits.record(us);
-        self.contention.wait_ended(lock, us);
-        let millis = now.millis_since(since);
+        self.waits.record(waited_us);
+        self.contention.wait_ended(lock, waited_us);
+        let millis = waited_us / 1_000;
         if self.long_wait_millis > 0 && millis >= self.long_wait_millis {
             self.log.note(now, Noted::LongWait, lock, owner, Some(millis));
         }

@@ -4,8 +4,8 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard, handoff, lookout, subscription};
-use crate::lock::Moment;
+use super::{authority, clock, guard, handoff, lookout, subscription};
+use crate::lock::{Moment, Monotonic, Now};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
@@ -17,19 +17,20 @@ const FURTHEST_MILLIS: u64 = 2_000;
 /// No alarm rings so late unless the server was busy all the time.
 const LATE_MILLIS: u64 = 20;
 
-/// So many locks are looked at in each round, in a cluster.
-const LOOKS: usize = 500;
-
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alarm {
     timer: RedisModuleTimerID,
     rings: Moment,
+    /// The same moment, if nobody sets the clock.
+    rings_unless_set: Monotonic,
 }
 
 impl Alarm {
     /// Whether the clock was set since.
-    fn is_off(self, now: Moment) -> bool {
-        self.rings > now.plus_millis(FURTHEST_MILLIS) || self.rings.plus_millis(LATE_MILLIS) < now
+    fn is_off(self, now: Now) -> bool {
+        self.rings > now.wall.plus_millis(FURTHEST_MILLIS)
+            || self.rings.plus_millis(LATE_MILLIS) < now.wall
+            || self.rings_unless_set.plus_millis(LATE_MILLIS) < now.monotonic
     }
 
     /// Whether it rings before its time. The server looks at the clock once, and has every timer ring that was to by then,
@@ -60,11 +61,13 @@ pub(super) fn set(ctx: *mut RedisModuleCtx) {
 }
 
 fn start(ctx: *mut RedisModuleCtx, rings: Moment) {
-    let millis = rings.whole_millis_after(clock::now());
+    let Now { wall, monotonic } = clock::both();
+    let millis = rings.whole_millis_after(wall);
     let period = i64::try_from(millis).unwrap_or(i64::MAX);
     // SAFETY: the callback has the signature the server calls, and needs no data.
     let timer = unsafe { api!(RedisModule_CreateTimer)(ctx, period, Some(ring), ptr::null_mut()) };
-    STATE.alarm.set(Some(Alarm { timer, rings }));
+    let rings_unless_set = monotonic.plus_millis(millis);
+    STATE.alarm.set(Some(Alarm { timer, rings, rings_unless_set }));
 }
 
 pub(super) fn stop(ctx: *mut RedisModuleCtx) {
@@ -75,15 +78,19 @@ pub(super) fn stop(ctx: *mut RedisModuleCtx) {
 }
 
 fn next_due() -> Option<Moment> {
+    let now = clock::both();
     let queued =
         STATE.with_queues(
             |queues| {
-                if queues.has_dirty() { Some(clock::now()) } else { queues.next_due() }
+                if queues.has_marks() { Some(now.wall) } else { queues.next_due(now) }
             },
         );
-    let now = clock::now();
-    let soon = [STATE.movements.due(now), STATE.telling.due(now)];
-    queued.into_iter().chain(STATE.next_given_back()).chain(soon.into_iter().flatten()).min()
+    let soon = [
+        STATE.movements.due(now.monotonic),
+        STATE.telling.due(now.monotonic),
+        STATE.next_given_back(),
+    ];
+    queued.into_iter().chain(soon.into_iter().flatten().map(|then| now.wall_at(then))).min()
 }
 
 /// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
@@ -105,13 +112,14 @@ unsafe extern "C" fn routine(
             // Nothing tells the module that the cluster is down, in which case nobody is to wait, or that other nodes
             // say that a slot has gone.
             STATE.rounds.want();
-            if STATE.rounds.take(clock::now()) {
-                STATE.with_queues(|queues| queues.mark_next(LOOKS));
+            if STATE.rounds.take(clock::monotonic()) {
+                let count = authority::questions_in_a_round();
+                STATE.with_queues(|queues| queues.doubt_next_slots(count));
             }
             STATE.movements.goes_on();
         }
         match STATE.alarm.get() {
-            Some(alarm) if alarm.is_off(clock::now()) => {
+            Some(alarm) if alarm.is_off(clock::both()) => {
                 stop(ctx);
                 start(ctx, clock::now());
             }

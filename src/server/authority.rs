@@ -51,14 +51,14 @@ pub(super) fn over(
         return Authority::Yes;
     }
     let flags = flags(ctx);
-    match on_its_own(flags) {
+    match of_flags(flags) {
         Authority::Yes if account == Account::Own => {
-            ask_to_write(ctx, key).unwrap_or_else(|| ask_to_read(ctx, flags, key))
+            ask_to_write(ctx, key).unwrap_or_else(|| to_read(ctx, key))
         }
-        Authority::Yes => ask_to_read(ctx, flags, key),
+        Authority::Yes => to_read(ctx, key),
         // Those whose slot has gone meanwhile do not wait for the end of the pause.
         Authority::NotNow if flags & raw::REDISMODULE_CTX_FLAGS_LOADING == 0 => {
-            match ask_to_read(ctx, flags, key) {
+            match to_read(ctx, key) {
                 Authority::Yes => Authority::NotNow,
                 other => other,
             }
@@ -72,13 +72,12 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
 }
 
-/// Whether the module may tell replicas and the file something on its own account, of no key.
-pub(super) fn over_replicas(ctx: *mut RedisModuleCtx) -> Authority {
-    on_its_own(flags(ctx))
+/// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
+pub(super) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
+    if planted(Bug::AuthorityUnasked) { Authority::Yes } else { of_flags(flags(ctx)) }
 }
 
-/// What the server as a whole allows now.
-fn on_its_own(flags: u32) -> Authority {
+fn of_flags(flags: u32) -> Authority {
     if flags & raw::REDISMODULE_CTX_FLAGS_MASTER == 0 {
         Authority::Replica
     } else if flags & raw::REDISMODULE_CTX_FLAGS_LOADING != 0 || writes_are_paused() {
@@ -134,17 +133,18 @@ fn writes_are_paused() -> bool {
     unsafe { api!(RedisModule_AvoidReplicaTraffic)() != 0 }
 }
 
-/// Has the server write nothing into the key as a client would, which changes nothing, to see whether it would
-/// be let. `None` where it cannot be asked: before Redis 7.0, or if the command was renamed.
+/// Asks the server whether it would let a client write into the key, by a write of nothing. `None` where it cannot be
+/// asked: before Redis 7.0, or if the command was renamed.
 fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<Authority> {
-    // SAFETY: the format takes a string and two C strings, after two flags: for the checks of scripts, and for
-    // errors as replies, without which Valkey 9.1 crashes where it refuses. The reply goes nowhere else.
+    // Flags for the checks of scripts, and for errors as replies, without which Valkey 9.1 crashes where it refuses.
+    let format = if has_dry_runs() { c"DSEscc" } else { c"SEscc" };
+    // SAFETY: the format takes a string and two C strings. The reply goes nowhere else.
     let reply = unsafe {
         *errno() = 0;
         Reply::of_call(api!(RedisModule_Call)(
             ctx,
             c"SETRANGE".as_ptr(),
-            c"SEscc".as_ptr(),
+            format.as_ptr(),
             key,
             c"0".as_ptr(),
             c"".as_ptr(),
@@ -157,30 +157,44 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
         Some(libc::EPERM) if !planted(Bug::MovedIsFree) => Some(Authority::NotOurs),
         // Renamed, or the flags are not known.
         Some(libc::ENOENT | libc::EBADF) => None,
-        _ => (reply.is_some() || planted(Bug::MovedIsFree)).then_some(Authority::Yes),
+        _ => (has_dry_runs() || reply.is_some() || planted(Bug::MovedIsFree))
+            .then_some(Authority::Yes),
     }
 }
 
-/// Asks the server to read the key as a client would: in a cluster it refuses if the slot is not ours, or if
+/// Asks the server whether it would let a client read the key: in a cluster it refuses if the slot is not ours, or if
 /// it is leaving and the key has left already.
-fn ask_to_read(ctx: *mut RedisModuleCtx, flags: u32, key: *mut RedisModuleString) -> Authority {
-    if flags & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
+    if planted(Bug::AuthorityUnasked) || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
+    let format = if has_dry_runs() { c"Ds" } else { c"s" };
     // SAFETY: the format takes one string; the reply goes nowhere else.
     let reply = unsafe {
-        Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), c"s".as_ptr(), key))
+        *errno() = 0;
+        Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
     };
-    if reply.is_some() {
-        return Authority::Yes;
-    }
-    match io::Error::last_os_error().raw_os_error() {
+    let refusal = io::Error::last_os_error().raw_os_error();
+    match refusal {
         // Renamed: then nobody can be asked, and the server's own redirections have to do.
         Some(libc::ENOENT) => Authority::Yes,
         Some(libc::ENETDOWN) => Authority::ClusterDown,
-        _ if planted(Bug::MovedIsFree) => Authority::Yes,
+        Some(libc::EPERM) if !planted(Bug::MovedIsFree) => Authority::NotOurs,
+        _ if has_dry_runs() || reply.is_some() || planted(Bug::MovedIsFree) => Authority::Yes,
         _ => Authority::NotOurs,
     }
+}
+
+/// Whether the server can check a command without executing it (Redis and Valkey 7.2 on). A command that is executed
+/// shows in `MONITOR` and in the statistics.
+fn has_dry_runs() -> bool {
+    // It came with the same release as dry runs, of which there is no sign.
+    optional!(RedisModule_AddPostNotificationJob).is_some()
+}
+
+/// Of how many locks to ask, ten times a second, whether their slots have gone. Few where operators see each question.
+pub(super) fn questions_in_a_round() -> usize {
+    if has_dry_runs() { 500 } else { 10 }
 }
 
 fn flags(ctx: *mut RedisModuleCtx) -> u32 {

@@ -9,7 +9,7 @@ use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
 use super::{alarm, clock, handoff, log};
 use crate::command::{Change, Error, Reply};
-use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Stored};
+use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Slot, Stored};
 use crate::observe::Lock;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -94,7 +94,7 @@ impl Call {
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let (stored, now) = (key.stored(), clock::now());
         let Decision { change, outcome, happened } =
-            self.consult(now, |fences| decide(stored, waiters, now, fences))?;
+            self.consult(|fences| decide(stored, waiters, now, fences))?;
         let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
         let fence = fence_of(stored);
         if happened.confirms() {
@@ -138,7 +138,7 @@ impl Call {
             (stored, _) => stored,
         };
         let now = clock::now();
-        let reply = self.consult(now, |fences| look(stored, waiters, now, fences))?;
+        let reply = self.consult(|fences| look(stored, waiters, now, fences))?;
         if let Reply::Integer(_) = reply {
             hear_of(fence_of(stored)); // a check, answered with the fence
         }
@@ -187,10 +187,10 @@ impl Call {
 
     /// Lends the fence clock to a decision, and says so in the log when it met a fence that it will not
     /// learn: somebody planted it, or a clock somewhere is wrong by more than a day.
-    fn consult<T>(&self, now: Moment, decide: impl FnOnce(&mut FenceClock) -> T) -> T {
+    fn consult<T>(&self, decide: impl FnOnce(&mut FenceClock) -> T) -> T {
         let refused = STATE.fences().refused();
         let outcome = STATE.with_fences(decide);
-        if STATE.fences().refused() != refused && STATE.may_complain(now) {
+        if STATE.fences().refused() != refused && STATE.may_complain() {
             log::warning(
                 self.ctx,
                 "a lock's value has a fence more than a day ahead of the clock; \
@@ -227,7 +227,8 @@ impl Call {
 
     fn settle(&self, name: *mut RedisModuleString) {
         // SAFETY: an argument of this command.
-        handoff::settle(self.ctx, self.db(), unsafe { bytes_of(name) }, Account::Command);
+        let key = unsafe { bytes_of(name) };
+        let _done = handoff::settle(self.ctx, self.db(), key, Account::Command, Slot::Ours);
         alarm::set(self.ctx);
     }
 

@@ -1,21 +1,27 @@
-//! The only place that reads a clock: the server's own, through its API.
+//! The only place that reads clocks. What time it is comes from the server, through its API.
 //!
-//! Not the system's, although the two agree: a key expires by the server's clock, and so must a lease. With one
-//! exception: see [`exactly`].
+//! It does not come from the system, although the two agree: a key expires by the server's clock, and so must a
+//! lease. There is one exception: see [`exactly`]. How long something has lasted is told by [`monotonic`].
 
 use super::api::{api, optional};
-use crate::lock::Moment;
+use crate::lock::{Moment, Monotonic, Now};
 use redis_module::raw;
-use std::time::UNIX_EPOCH;
+use std::sync::LazyLock;
+use std::time::{Instant, UNIX_EPOCH};
 
 pub(super) fn now() -> Moment {
     in_micros().unwrap_or_else(in_millis)
 }
 
-/// The same, and never earlier than it really is: for what may end late but not early. Redis 7.0 and before
-/// tell whole milliseconds.
-pub(super) fn now_or_later() -> Moment {
-    in_micros().unwrap_or_else(|| in_millis().last_of_its_millisecond())
+/// What lasts for some time goes by this clock, which nobody can set. On Linux it stands still while
+/// the machine is suspended.
+pub(super) fn monotonic() -> Monotonic {
+    static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+    Monotonic::from_micros(u64::try_from(START.elapsed().as_micros()).unwrap_or(u64::MAX))
+}
+
+pub(super) fn both() -> Now {
+    Now { wall: now(), monotonic: monotonic() }
 }
 
 /// The same, to the microsecond on every server: for what must differ between two nodes of a cluster, one of which does

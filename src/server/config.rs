@@ -177,7 +177,7 @@ extern "C" fn set(
         setting.set(value);
         if ptr::eq(setting, &QUARANTINE) && value == 0 {
             // An operator who knows that no unknown grant is left need not wait for the end of this one.
-            STATE.with_fences(|fences| fences.rest(clock::now(), 0));
+            STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
         }
         configure_observer();
         guard::status(true)

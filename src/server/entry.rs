@@ -139,7 +139,7 @@ pub(super) extern "C" fn waiters(
 ) -> c_int {
     guard::command("lock.waiters", ctx, argv, argc, |call| {
         let request = waiters::Request::parse(call.words().as_slice())?;
-        let now = clock::now();
+        let now = clock::monotonic();
         call.read_queue(|queues, db, key| {
             request.answer(queues.queue(db, key), |parked| parked.client, now)
         })

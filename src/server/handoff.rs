@@ -12,10 +12,11 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, tell};
+use super::{alarm, clock, config, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
-    self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
+    self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
+    Proof, Released, Settled, Slot,
 };
 use crate::observe::{Given, Lock};
 use crate::plant::{Bug, planted};
@@ -28,7 +29,7 @@ pub(super) struct GiveBack {
     pub(super) owner: KeptOwner,
     pub(super) fence: Fence,
     /// When to try.
-    pub(super) due: Moment,
+    pub(super) due: Monotonic,
 }
 
 impl GiveBack {
@@ -43,33 +44,49 @@ const PAUSE_MILLIS: u64 = 10;
 /// The same where it is refused, which may last.
 const REFUSAL_MILLIS: u64 = 100;
 
-/// How many waiters are told, and how many locks settled, before other clients have their turn again.
+/// How many waiters are told, and how many locks settled for each cause, before other clients have their turn
+/// again.
 const AT_ONCE: usize = 500;
+
+/// How many locks are looked at for each cause. Nearly all of them are held as before, and a look costs a tenth of a
+/// hand-off.
+const LOOKS_AT_ONCE: usize = 5_000;
 
 /// Does what is due: sends away those whose patience has ended, takes back what nobody heard of, settles what
 /// is dirty. Called from contexts of the module's own, whose selected database is nobody's.
 pub(super) fn work(ctx: *mut RedisModuleCtx) {
     STATE.movements.look();
-    let ended = STATE.with_queues(|queues| queues.wake(clock::now(), AT_ONCE));
+    let ended = STATE.with_queues(|queues| queues.wake(clock::both(), AT_ONCE));
     for Left { name, waiter } in ended {
         park::answer(Lock { db: name.db, key: &name.key }, waiter, Outcome::GaveUp);
     }
-    let now = clock::now();
-    // One that is due later than any can be was put off before the clock was set back.
-    let latest = now.plus_millis(PAUSE_MILLIS);
-    for grant in STATE.take_given_back(|grant| grant.due <= now || grant.due > latest) {
+    let now = clock::monotonic();
+    for grant in STATE.take_given_back(|grant| grant.due <= now) {
         if select(ctx, grant.name.db) {
             take_back(ctx, grant);
         }
     }
-    for _ in 0..AT_ONCE {
-        let Some(name) = STATE.with_queues(|queues| queues.take_dirty()) else { break };
-        if select(ctx, name.db) {
-            settle(ctx, name.db, &name.key, Account::Own);
-        }
-    }
+    // Each cause has its own share of the turn, so that neither keeps the other waiting.
+    serve(ctx, Cause::Due);
+    serve(ctx, Cause::Suspected);
     tell::tell(ctx);
     alarm::set(ctx);
+}
+
+/// Looks at the locks that are marked for this cause, and settles those that need it.
+fn serve(ctx: *mut RedisModuleCtx, cause: Cause) {
+    let mut settled = 0;
+    for _ in 0..LOOKS_AT_ONCE {
+        if settled == AT_ONCE {
+            return;
+        }
+        let Some(marked) = STATE.with_queues(|queues| queues.take_marked(cause)) else { return };
+        let Marked { name, slot } = marked;
+        if select(ctx, name.db) && settle(ctx, name.db, &name.key, Account::Own, slot) == Done::More
+        {
+            settled = settled.saturating_add(1);
+        }
+    }
 }
 
 /// What those are told who wait at a server that became a replica. In a cluster it is what its clients heed by
@@ -85,26 +102,84 @@ pub(super) fn give_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
     alarm::set(ctx);
 }
 
+/// What it took to settle a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Done {
+    /// One look: the lock is held, as it was.
+    Look,
+    More,
+}
+
 /// Gives the lock to whoever is next, until it is held or nobody waits. The database is the selected one.
-pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Account) {
+///
+/// The key is looked at first. Only if there is something to do is the server asked whether the module may
+/// write.
+pub(super) fn settle(
+    ctx: *mut RedisModuleCtx,
+    db: i32,
+    key: &[u8],
+    account: Account,
+    slot: Slot,
+) -> Done {
     let name = OwnedString::new(ctx, key);
-    match authority::over(ctx, name.string(), account) {
-        Authority::Yes => {}
-        Authority::NotNow => return postpone(db, key, PAUSE_MILLIS),
-        Authority::Refused => return postpone(db, key, REFUSAL_MILLIS),
-        Authority::Replica => return send_away(db, key, demoted()),
-        Authority::NotOurs => return send_away(db, key, Error::GrantedElsewhere),
-        Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
+    let authority = match authority::of_the_server(ctx) {
+        Authority::Yes => match slot {
+            Slot::Ours => Authority::Yes,
+            Slot::InDoubt => authority::to_read(ctx, name.string()),
+        },
+        _ => authority::over(ctx, name.string(), account),
+    };
+    if authority == Authority::Yes && look(ctx, db, key, &name) {
+        return Done::Look;
     }
-    let lock = Lock { db, key };
+    let authority = match authority {
+        Authority::Yes => authority::over(ctx, name.string(), account),
+        refusal => refusal,
+    };
+    match authority {
+        Authority::Yes => hand_on(ctx, db, key, &name),
+        Authority::NotNow => postpone(db, key, PAUSE_MILLIS),
+        Authority::Refused => postpone(db, key, REFUSAL_MILLIS),
+        Authority::Replica => send_away(db, key, demoted()),
+        Authority::NotOurs => send_away(db, key, Error::GrantedElsewhere),
+        Authority::ClusterDown => send_all_away(Error::GrantedElsewhere),
+    }
+    Done::More
+}
+
+/// Whether the lock is held, as nearly every lock is that somebody names: then nothing is to be done.
+fn look(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) -> bool {
+    let opened = Key::open(ctx, name.string(), Mode::Look);
+    let (stored, now) = (opened.stored(), clock::both());
+    let look = STATE.with_queues(|queues| {
+        STATE.with_fences(|fences| queues.look(db, key, stored, now, fences))
+    });
+    drop(opened);
+    match look {
+        Look::ToSettle => false,
+        Look::Held { lost } => {
+            let lock = Lock { db, key };
+            let witness = Witness { ctx, name: name.string(), lock, now: now.wall };
+            if let Some(Lost { seen, by }) = &lost {
+                witness.lost(seen, *by);
+            }
+            true
+        }
+    }
+}
+
+/// Carries out what the queue decides.
+fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
+    let (lock, max_ttl) = (Lock { db, key }, config::limits().max_ttl);
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
-        let (stored, now) = (opened.stored(), clock::now());
+        let (stored, now) = (opened.stored(), clock::both());
         let Settled { lost, next } = STATE.with_queues(|queues| {
-            STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
+            STATE.with_fences(|fences| queues.settle(db, key, stored, now, max_ttl, fences))
         });
-        let witness = Witness { ctx, name: name.string(), lock, now };
+        let witness = Witness { ctx, name: name.string(), lock, now: now.wall };
         if let Some(Lost { seen, by }) = &lost {
             witness.lost(seen, *by);
         }
@@ -176,7 +251,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
     match authority::over(ctx, name.string(), Account::Own) {
         Authority::Yes => {}
         Authority::NotNow | Authority::Refused => {
-            let due = clock::now().plus_millis(PAUSE_MILLIS);
+            let due = clock::monotonic().plus_millis(PAUSE_MILLIS);
             return STATE.give_back(GiveBack { due, ..grant });
         }
         // Whoever decides now has the grant too, if it got that far; the lease ends it.
@@ -193,7 +268,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         let Name { db, ref key } = grant.name;
         Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
         STATE.with_queues(|queues| queues.changed(db, key));
-        settle(ctx, db, key, Account::Own);
+        let _done = settle(ctx, db, key, Account::Own, Slot::Ours);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard};
-use crate::lock::Moment;
+use crate::lock::Now;
 use crate::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
@@ -24,14 +24,12 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             return; // not asked for
         }
         STATE.peek(|queues, observer| {
-            let (fences, now) = (STATE.fences(), clock::now());
-            let waited = |since: Moment| now.micros().saturating_sub(since.micros());
+            let (fences, Now { wall: now, monotonic }) = (STATE.fences(), clock::both());
+            let waited = |since| monotonic.micros_since(since);
             let elsewhere = Elsewhere {
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 longest_wait_us: queues.longest_since().map_or(0, waited),
-                quarantine_left_us: fences
-                    .rests(now)
-                    .map_or(0, |end| end.micros().saturating_sub(now.micros())),
+                quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: STATE.panics_caught.get(),
                 fences_refused: fences.refused(),
                 fence_ahead_us: fences.ahead_micros(now),

@@ -19,6 +19,9 @@ use std::slice;
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
     Read,
+    /// To see whether the module has anything to write. As if nobody had looked: neither as recently used,
+    /// nor as a hit or a miss, which opening to read counts on older servers.
+    Look,
     /// As if nobody had looked: for keys that are others' business.
     Peek,
     Write,
@@ -42,6 +45,9 @@ impl Key<'_> {
                     | raw::REDISMODULE_OPEN_KEY_NOTOUCH
                     | raw::REDISMODULE_OPEN_KEY_NONOTIFY
                     | raw::REDISMODULE_OPEN_KEY_NOSTATS,
+            ),
+            Mode::Look => guard::flag(
+                raw::REDISMODULE_READ | raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH,
             ),
             Mode::Write => guard::flag(raw::REDISMODULE_READ) | guard::flag(raw::REDISMODULE_WRITE),
         };

@@ -23,7 +23,7 @@ pub(super) fn begin() {
     if !planted(Bug::LoadDoesNotLift) {
         raise_fences();
     }
-    rest();
+    quarantine();
 }
 
 /// The same for one that takes over from a primary, whose fences it knows except for the last.
@@ -33,11 +33,12 @@ fn take_over() {
         STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
     }
     tell::lifted();
-    rest();
+    quarantine();
 }
 
-fn rest() {
-    STATE.with_fences(|fences| fences.rest(clock::now(), config::quarantine_millis()));
+fn quarantine() {
+    let millis = config::quarantine_millis();
+    STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), millis));
 }
 
 /// Subscribes to the events; false if the server will not have it.

@@ -98,7 +98,7 @@ impl Told {
             && STATE.heard(fence.number())
             && !planted(Bug::GrantNotGivenBack)
         {
-            let (owner, due) = (self.owner.clone(), clock::now());
+            let (owner, due) = (self.owner.clone(), clock::monotonic());
             handoff::give_back(ctx, GiveBack { name, owner, fence, due });
         }
     }
@@ -129,14 +129,14 @@ pub(super) fn park(
         STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
     })?;
     let Some(handle) = block(ctx) else { return Ok(false) };
-    let now = clock::now();
+    let now = clock::monotonic();
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
         ttl: wait.ttl,
         since: now,
-        gives_up: wait.patience.ends(clock::now_or_later()),
+        gives_up: wait.patience.ends(now),
         parked: Parked { handle, client, minted: wait.minted },
     };
     let owner = waiter.owner.clone();
@@ -144,7 +144,7 @@ pub(super) fn park(
         Joined::Queued(id) => id,
         Joined::InPlaceOf(id, former) => {
             let outcome = Outcome::Refused(Error::Replaced);
-            witness::wait_ended(lock, wait.owner.as_bytes(), now, outcome.ends_a_wait(), now);
+            witness::wait_ended(lock, wait.owner.as_bytes(), now, outcome.ends_a_wait());
             tell(former, owner, outcome);
             id
         }
@@ -175,7 +175,7 @@ fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
 pub(super) fn answer(lock: Lock<'_>, waiter: Waiter<Parked>, outcome: Outcome) {
     let Waiter { owner, since, parked, .. } = waiter;
     let shown = owner.as_owner().as_bytes();
-    witness::wait_ended(lock, shown, since, outcome.ends_a_wait(), clock::now());
+    witness::wait_ended(lock, shown, since, outcome.ends_a_wait());
     tell(parked, owner, outcome);
 }
 
@@ -223,8 +223,7 @@ fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> boo
         && let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id))
     {
         let (lock, owner) = (Lock { db: name.db, key: &name.key }, waiter.owner.as_owner());
-        let now = clock::now();
-        witness::wait_ended(lock, owner.as_bytes(), waiter.since, WaitEnd::Abandoned, now);
+        witness::wait_ended(lock, owner.as_bytes(), waiter.since, WaitEnd::Abandoned);
     }
     unblock(handle, ptr::null_mut());
     alarm::set(ctx);

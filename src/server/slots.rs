@@ -26,7 +26,7 @@ use super::api::api;
 use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, product, subscription};
-use crate::lock::{Moment, Queues};
+use crate::lock::{Moment, Monotonic, Queues};
 use crate::observe::Observer;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -140,15 +140,15 @@ impl Movements {
 
     /// When to look at all locks. At once, but not each time that anybody names such a command: that is heard before
     /// the server asks whether they may.
-    pub(super) fn due(&self, now: Moment) -> Option<Moment> {
+    pub(super) fn due(&self, now: Monotonic) -> Option<Monotonic> {
         self.looks.due(now)
     }
 
     /// Marks all locks, if it is time to.
     pub(super) fn look(&self) {
-        if self.looks.take(clock::now()) {
+        if self.looks.take(clock::monotonic()) {
             STATE.with_observer(Observer::doubt_grants);
-            STATE.with_queues(Queues::look_at_all);
+            STATE.with_queues(Queues::doubt_all_slots);
         }
     }
 

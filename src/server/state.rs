@@ -10,8 +10,8 @@ use super::replicate::Ending;
 use super::slots::Movements;
 use super::soon::Soon;
 use super::subscription::Subscription;
-use super::{events, learn};
-use crate::lock::{Fence, FenceClock, Moment, Queues};
+use super::{clock, events, learn};
+use crate::lock::{Fence, FenceClock, Monotonic, Queues};
 use crate::observe::Observer;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -61,7 +61,7 @@ pub(super) struct State {
     /// Whether there may be replicas to be told.
     pub(super) has_replicas: Cell<bool>,
     /// When the log last heard of a fence that was refused.
-    complained: Cell<Option<Moment>>,
+    complained: Cell<Option<Monotonic>>,
     queues: LazyCell<RefCell<Queues<Parked>>>,
     parked: LazyCell<RefCell<Handles>>,
     given_back: RefCell<Vec<GiveBack>>,
@@ -107,7 +107,7 @@ impl State {
     /// Lends the fence clock out. The clock is copied and put back, so that even a nested call, should a
     /// server ever make one, could not borrow it twice.
     pub(super) fn with_fences<T>(&self, body: impl FnOnce(&mut FenceClock) -> T) -> T {
-        let mut fences = self.fences.get();
+        let mut fences = self.fences();
         let outcome = body(&mut fences);
         self.fences.set(fences);
         outcome
@@ -158,23 +158,29 @@ impl State {
         given_back.iter().any(|grant| grant.is_of(db, key) && Some(grant.fence) == fence)
     }
 
-    pub(super) fn next_given_back(&self) -> Option<Moment> {
+    pub(super) fn next_given_back(&self) -> Option<Monotonic> {
         self.given_back.borrow().iter().map(|grant| grant.due).min()
     }
 
     /// Whether a minute has passed since this last said yes: clients must not be able to fill the log.
-    pub(super) fn may_complain(&self, now: Moment) -> bool {
+    pub(super) fn may_complain(&self) -> bool {
+        let now = clock::monotonic();
         let due = self
             .complained
             .get()
-            .is_none_or(|last| now.millis().abs_diff(last.millis()) >= MILLIS_BETWEEN_COMPLAINTS);
+            .is_none_or(|last| now.millis_since(last) >= MILLIS_BETWEEN_COMPLAINTS);
         if due {
             self.complained.set(Some(now));
         }
         due
     }
 
+    /// The fence clock to look at.
     pub(super) fn fences(&self) -> FenceClock {
-        self.fences.get()
+        let mut fences = self.fences.get();
+        if fences.is_quarantined() {
+            fences.pass(clock::monotonic());
+        }
+        fences
     }
 }

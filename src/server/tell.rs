@@ -50,11 +50,11 @@ pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
 
 /// Tells replicas, if there is something new. Called from contexts of the module's own.
 pub(super) fn tell(ctx: *mut RedisModuleCtx) {
-    if !STATE.telling.take(clock::now()) {
+    if !STATE.telling.take(clock::monotonic()) {
         return;
     }
     look_for_replicas(ctx);
-    match authority::over_replicas(ctx) {
+    match authority::of_the_server(ctx) {
         Authority::Yes if STATE.has_replicas.get() || authority::is_filed(ctx) => {
             replicate_fence(ctx);
         }

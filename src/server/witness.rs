@@ -4,8 +4,11 @@
 //! modules, so that whoever does not ask for `d` or `A` in `notify-keyspace-events` pays next to nothing.
 
 use super::api::api;
+use super::clock;
 use super::state::STATE;
-use crate::lock::{Deadline, Fence, Grant, Hold, LostBy, Moment, Proof, Seen, Stored};
+use crate::lock::{
+    Deadline, Fence, Grant, Hold, LostBy, Moment, Monotonic, Now, Proof, Seen, Stored,
+};
 use crate::observe::{Event, Given, Lock, Loss, WaitEnd};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -159,6 +162,8 @@ pub(super) fn fence_of(stored: Stored<'_>) -> Option<Fence> {
 }
 
 /// A client does not wait any more.
-pub(super) fn wait_ended(lock: Lock<'_>, owner: &[u8], since: Moment, end: WaitEnd, now: Moment) {
-    STATE.with_observer(|observer| observer.wait_ended(lock, owner, since, end, now));
+pub(super) fn wait_ended(lock: Lock<'_>, owner: &[u8], since: Monotonic, end: WaitEnd) {
+    let Now { wall, monotonic } = clock::both();
+    let waited_us = monotonic.micros_since(since);
+    STATE.with_observer(|observer| observer.wait_ended(lock, owner, waited_us, end, wall));
 }

@@ -1,6 +1,7 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
-use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, WaiterId};
+use super::marking::{LOOK_GAP_MILLIS, Mark};
+use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, Slot, WaiterId};
 use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::owner::KeptOwner;
@@ -14,8 +15,13 @@ pub(super) struct Queue {
     pub(super) tail: Option<WaiterId>,
     /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
     pub(super) owners: HashMap<KeptOwner, WaiterId>,
-    /// When to look at the key again; also in `dues`.
+    /// When to look at the key again; also in `looks`.
     pub(super) look: Option<Moment>,
+    /// When the key was last looked at and the lock found to be held.
+    pub(super) looked: Option<Moment>,
+    /// Whether the lock is to be looked at now; also in `marks`.
+    pub(super) mark: Option<Mark>,
+    pub(super) slot: Slot,
     /// What the key held when last seen.
     pub(super) seen: Option<Seen>,
     /// The server evicted the key since.
@@ -32,6 +38,9 @@ impl Queue {
             tail: None,
             owners: HashMap::new(),
             look: None,
+            looked: None,
+            mark: None,
+            slot: Slot::Ours,
             seen: None,
             evicted: false,
             touched: None,
@@ -64,6 +73,13 @@ impl Queue {
         Some(Lost { by: by?, seen: self.seen.take()? })
     }
 
+    /// When the lock may be looked at for a touch, if it may not be now: it was just looked at.
+    pub(super) fn next_look_after_touch(&self, now: Moment) -> Option<Moment> {
+        let next = self.looked?.plus_millis(LOOK_GAP_MILLIS);
+        // Further away than that it can only be because the clock was set back.
+        (now < next && next <= now.plus_millis(LOOK_GAP_MILLIS)).then_some(next)
+    }
+
     /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
     pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
         let passed =
@@ -72,7 +88,7 @@ impl Queue {
         if passed.is_none() {
             self.touched = None;
         }
-        Some(now.plus_millis(passed?.max(1)))
+        Some(now.plus_millis(passed?.max(LOOK_GAP_MILLIS)))
     }
 
     /// Keeps the value only if it is another one: a queue is settled far more often than its lock

@@ -1,12 +1,12 @@
 //! The ways out of a queue. Whoever takes one waits no more, and is the caller's to tell.
 
-use super::{Due, Left, Place, Queues, WaiterId};
+use super::{Left, Place, Queues, WaiterId};
 
 impl<P> Queues<P> {
     /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
     pub(crate) fn leave(&mut self, id: WaiterId) -> Option<Left<P>> {
         let Place { waiter, queue: queue_id, before, behind } = self.waiters.try_remove(id.0)?;
-        self.forget_due(waiter.gives_up, Due::Patience(id));
+        self.forget_patience(waiter.gives_up, id);
         match before.and_then(|before| self.waiters.get_mut(before.0)) {
             Some(neighbour) => neighbour.behind = behind,
             None => self.with_queue(queue_id, |queue| queue.head = behind),

@@ -1,7 +1,104 @@
-//! Which locks are to be looked at: something may have happened to them, or nobody knows whether it has.
+//! Which locks are to be looked at: something has happened to them, or nobody knows whether it has.
+//!
+//! ```text
+//!   cause       marked by                                        served
+//!   Due         the end of a lease, a grant taken back, a        first
+//!               first waiter, a pause that ended
+//!   Suspected   commands of others that name the lock,           in what is left of the turn
+//!               flushes, swaps, slots that move
+//! ```
+//!
+//! Within a cause, locks are served in the order in which they were marked, and a mark that is there
+//! already keeps its place. So a lock waits for one round of the others at most, however often they
+//! are marked again meanwhile (L5).
+//!
+//! Anybody can name a lock, also clients that the server is about to refuse. So a suspicion costs one
+//! look at the key, and a lock is looked at for a suspicion once in [`LOOK_GAP_MILLIS`] at most.
 
 use super::super::lease::Moment;
-use super::{QueueId, Queues};
+use super::{Name, QueueId, Queues};
+use std::collections::BTreeSet;
+
+/// The least time between two looks at one lock that are only due to suspicion.
+pub(in crate::lock) const LOOK_GAP_MILLIS: u64 = 2;
+
+/// Why a lock is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    Due,
+    Suspected,
+}
+
+/// Where a lock stands among those to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    cause: Cause,
+    turn: u64,
+}
+
+/// A lock to look at.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Marked {
+    pub(crate) name: Name,
+    pub(crate) slot: Slot,
+}
+
+/// What is known of the slot that a lock is in. Outside of a cluster it never matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Slot {
+    Ours,
+    /// It may have gone to another node, and the key need not have gone with it.
+    InDoubt,
+}
+
+/// The marks of all locks, in the order in which they are served.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    order: BTreeSet<(Mark, QueueId)>,
+    turn: u64,
+}
+
+impl Marks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The mark that the lock has from now on.
+    fn add(&mut self, id: QueueId, former: Option<Mark>, cause: Cause) -> Mark {
+        if let Some(former) = former {
+            if former.cause <= cause {
+                return former;
+            }
+            self.order.remove(&(former, id));
+        }
+        let mark = Mark { cause, turn: self.turn };
+        self.turn = self.turn.saturating_add(1);
+        self.order.insert((mark, id));
+        mark
+    }
+
+    pub(super) fn remove(&mut self, id: QueueId, mark: Option<Mark>) {
+        if let Some(mark) = mark {
+            self.order.remove(&(mark, id));
+        }
+    }
+
+    fn first(&self, cause: Cause) -> Option<QueueId> {
+        let from = (Mark { cause, turn: 0 }, QueueId(0));
+        let &(mark, id) = self.order.range(from..).next()?;
+        (mark.cause == cause).then_some(id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn contains(&self, id: QueueId, mark: Mark) -> bool {
+        self.order.contains(&(mark, id))
+    }
+}
 
 impl<P> Queues<P> {
     /// Whether anyone waits for a lock of this name, in whatever database.
@@ -10,22 +107,33 @@ impl<P> Queues<P> {
     }
 
     /// Somebody's command names the locks of this name and may free them: at once or, queued in a transaction,
-    /// after a while. Nobody will say when. So the locks are dirty now, and as long as they are found held they
+    /// after a while. Nobody will say when. So the locks are suspected now, and as long as they are found held they
     /// are looked at again after as much time as has passed since: whatever the delay, it is noticed
     /// after twice that.
     pub(crate) fn touch(&mut self, key: &[u8], now: Moment) {
         for id in self.names.in_any_db(key) {
-            self.dirty.insert(id);
-            if let Some(queue) = self.queues.get_mut(id.0) {
-                queue.touched = Some(now);
+            let Some(queue) = self.queues.get_mut(id.0) else { continue };
+            queue.touched = Some(now);
+            let Some(next) = queue.next_look_after_touch(now) else {
+                queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
+                continue;
+            };
+            if queue.look.is_none_or(|look| next < look) {
+                self.looks.set(id, &mut queue.look, Some(next));
             }
+        }
+    }
+
+    pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            queue.mark = Some(self.marks.add(id, queue.mark, cause));
         }
     }
 
     /// The lock may have become free. True if anyone waits for it.
     pub(super) fn mark(&mut self, db: i32, key: &[u8]) -> bool {
         self.id_of(db, key).is_some_and(|id| {
-            self.dirty.insert(id);
+            self.mark_queue(id, Cause::Due);
             true
         })
     }
@@ -43,24 +151,48 @@ impl<P> Queues<P> {
         for (index, queue) in &mut self.queues {
             if db.is_none_or(|db| db == queue.name.db) {
                 queue.evicted = false;
-                self.dirty.insert(QueueId(index));
+                queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
             }
         }
     }
 
     /// All locks are to be looked at, for whatever reason; what was evicted still was.
     pub(crate) fn look_at_all(&mut self) {
-        self.dirty.extend(self.queues.iter().map(|(index, _)| QueueId(index)));
+        for (index, queue) in &mut self.queues {
+            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+        }
     }
 
-    /// So many locks may have become free, and the next time so many others: each has its turn.
-    pub(crate) fn mark_next(&mut self, count: usize) {
+    /// All slots of a cluster may have gone.
+    pub(crate) fn doubt_all_slots(&mut self) {
+        for (index, queue) in &mut self.queues {
+            queue.slot = Slot::InDoubt;
+            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+        }
+    }
+
+    /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn.
+    pub(crate) fn doubt_next_slots(&mut self, count: usize) {
         for _ in 0..count.min(self.queues.capacity()) {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
-            if self.queues.contains(self.next) {
-                self.dirty.insert(QueueId(self.next));
+            if let Some(queue) = self.queues.get_mut(self.next) {
+                queue.slot = Slot::InDoubt;
+                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Suspected));
             }
             self.next = self.next.saturating_add(1);
         }
+    }
+
+    /// The lock that has waited longest to be looked at for this cause. Its mark is taken off.
+    pub(crate) fn take_marked(&mut self, cause: Cause) -> Option<Marked> {
+        let id = self.marks.first(cause)?;
+        let queue = self.queues.get_mut(id.0)?;
+        self.marks.remove(id, queue.mark.take());
+        let slot = std::mem::replace(&mut queue.slot, Slot::Ours);
+        Some(Marked { name: queue.name.clone(), slot })
+    }
+
+    pub(crate) fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
     }
 }

@@ -21,6 +21,19 @@ pub(crate) struct Left<P> {
     pub(crate) waiter: Waiter<P>,
 }
 
+/// What a look at a lock for which somebody waits comes to.
+#[derive(Debug, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Look {
+    /// It is held, or nobody waits: nothing is to be done.
+    Held {
+        /// The hold that was last seen is over, and nobody released it.
+        lost: Option<Lost>,
+    },
+    /// There may be something to do.
+    ToSettle,
+}
+
 /// What was found out about a lock for which somebody waits.
 #[derive(Debug)]
 #[must_use]

@@ -16,18 +16,45 @@ fn in_ms(millis: u64) -> Moment {
     NOW.plus_millis(millis)
 }
 
+const START: Monotonic = Monotonic::from_micros(0);
+
+fn after_ms(millis: u64) -> Monotonic {
+    START.plus_millis(millis)
+}
+
+/// The instant at which the wall clock tells this moment, if nobody has set it.
+fn at(wall: Moment) -> Now {
+    Now { wall, monotonic: after_ms(wall.millis_since(NOW)) }
+}
+
+/// As a server that has no limit of its own.
+fn settle_with(
+    queues: &mut Queues<Connection>,
+    stored: Stored<'_>,
+    now: Moment,
+    fences: &mut FenceClock,
+) -> Settled<Connection> {
+    queues.settle(0, KEY, stored, at(now), Ttl::LONGEST, fences)
+}
+
+/// Any lock that is to be looked at.
+fn take_marked(queues: &mut Queues<Connection>) -> Option<Name> {
+    let due = queues.take_marked(Cause::Due).or_else(|| queues.take_marked(Cause::Suspected))?;
+    Some(due.name)
+}
+
 fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
     Waiter {
         owner: Owner::new(owner.as_bytes()).unwrap().into(),
         ttl: Ttl::from_millis(30).unwrap(),
-        since: NOW,
+        since: START,
         gives_up: None,
         parked: connection,
     }
 }
 
 fn with_patience(millis: u64, waiter: Waiter<Connection>) -> Waiter<Connection> {
-    Waiter { gives_up: Some(in_ms(millis)), ..waiter }
+    Waiter { gives_up: Some(after_ms(millis)), ..waiter }
 }
 
 #[track_caller]
@@ -61,7 +88,7 @@ fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
 }
 
 fn settle_at(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Next<Connection> {
-    queues.settle(0, KEY, stored, now, &mut FenceClock::new()).next
+    settle_with(queues, stored, now, &mut FenceClock::new()).next
 }
 
 fn settle(queues: &mut Queues<Connection>, stored: Stored<'_>) -> Next<Connection> {
@@ -96,23 +123,24 @@ fn a_free_lock_goes_to_those_who_wait_in_the_order_in_which_they_came() {
 fn a_grant_has_the_next_fence_and_its_lease_starts_now() {
     let (mut queues, _) = queue_of(&["a"]);
     let mut fences = FenceClock::new();
-    let next = queues.settle(0, KEY, Stored::Nothing, in_ms(7), &mut fences).next;
+    let next = settle_with(&mut queues, Stored::Nothing, in_ms(7), &mut fences).next;
     let Next::Grant { fence, deadline, .. } = next else { panic!("not granted: {next:?}") };
     assert_eq!(fence.number(), in_ms(7).micros());
     assert_eq!(deadline, Deadline::from_millis(in_ms(37).millis()));
 }
 
 #[test]
-fn while_the_fence_clock_rests_a_free_lock_is_not_given_away_and_looked_at_when_that_ends() {
+fn in_quarantine_a_free_lock_is_not_given_away_and_looked_at_when_that_ends() {
     let (mut queues, _) = queue_of(&["a"]);
     let mut fences = FenceClock::new();
-    fences.rest(NOW, 70);
-    let settled = queues.settle(0, KEY, Stored::Nothing, NOW, &mut fences);
+    fences.quarantine(START, 70);
+    let settled = settle_with(&mut queues, Stored::Nothing, NOW, &mut fences);
     assert!(matches!(settled.next, Next::Held), "{settled:?}");
     queues.check();
-    assert_eq!(queues.next_due(), Some(in_ms(70)));
-    assert!(queues.wake(in_ms(70), 9).is_empty());
-    assert_granted(queues.settle(0, KEY, Stored::Nothing, in_ms(70), &mut fences).next, 1);
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(70)));
+    assert!(queues.wake(at(in_ms(70)), 9).is_empty());
+    fences.pass(after_ms(70));
+    assert_granted(settle_with(&mut queues, Stored::Nothing, in_ms(70), &mut fences).next, 1);
 }
 
 #[test]
@@ -163,13 +191,16 @@ fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
     let former = join(&mut queues, with_patience(10, waiter("a", 1)));
     join(&mut queues, waiter("b", 2));
     let ttl = Ttl::from_millis(99).unwrap();
-    let again = Waiter { ttl, since: in_ms(5), ..with_patience(20, waiter("a", 3)) };
+    let again = Waiter { ttl, since: after_ms(5), ..with_patience(20, waiter("a", 3)) };
     assert_eq!(queues.join(0, KEY, again), Joined::InPlaceOf(former, 1));
     assert_queue(&queues, &[3, 2]);
     let first = queues.queue(0, KEY).next().unwrap();
-    assert_eq!((first.ttl, first.since, first.gives_up), (ttl, NOW, Some(in_ms(20))));
-    assert!(queues.wake(in_ms(19), usize::MAX).is_empty(), "the former patience counts no more");
-    assert_eq!(queues.wake(in_ms(20), usize::MAX).len(), 1);
+    assert_eq!((first.ttl, first.since, first.gives_up), (ttl, START, Some(after_ms(20))));
+    assert!(
+        queues.wake(at(in_ms(19)), usize::MAX).is_empty(),
+        "the former patience counts no more"
+    );
+    assert_eq!(queues.wake(at(in_ms(20)), usize::MAX).len(), 1);
 }
 
 #[test]
@@ -207,34 +238,34 @@ fn who_waits_already_needs_no_room() {
 }
 
 #[test]
-fn a_lock_somebody_begins_to_wait_for_is_dirty_until_it_was_looked_at() {
+fn a_lock_somebody_begins_to_wait_for_is_marked_until_it_was_looked_at() {
     let (mut queues, _) = queue_of(&["a"]);
-    assert!(queues.is_dirty(0, KEY));
+    assert!(queues.is_marked(0, KEY));
     assert_held(&mut queues, held_by("x", None));
-    assert!(!queues.is_dirty(0, KEY));
+    assert!(!queues.is_marked(0, KEY));
     join(&mut queues, waiter("b", 2));
-    assert!(!queues.has_dirty(), "whoever joins a queue changes nothing about the lock");
+    assert!(!queues.has_marks(), "whoever joins a queue changes nothing about the lock");
 }
 
 #[test]
 fn a_mark_is_for_a_lock_that_somebody_waits_for() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", None));
-    assert!(!queues.mark(1, KEY) && !queues.mark(0, b"another") && !queues.has_dirty());
-    assert!(queues.mark(0, KEY) && queues.is_dirty(0, KEY));
-    assert!(!queues.is_dirty(1, KEY));
-    let name = queues.take_dirty().unwrap();
+    assert!(!queues.mark(1, KEY) && !queues.mark(0, b"another") && !queues.has_marks());
+    assert!(queues.mark(0, KEY) && queues.is_marked(0, KEY));
+    assert!(!queues.is_marked(1, KEY));
+    let name = take_marked(&mut queues).unwrap();
     assert_eq!((name.db, &*name.key), (0, KEY));
-    assert!(queues.take_dirty().is_none() && !queues.has_dirty());
+    assert!(take_marked(&mut queues).is_none() && !queues.has_marks());
 }
 
 #[test]
 fn the_longest_wait_is_that_of_the_oldest_at_the_head_of_any_queue() {
     let (mut queues, ids) = queue_of(&["a"]);
-    let _ = queues.join(0, b"another", Waiter { since: in_ms(5), ..waiter("b", 2) });
-    assert_eq!(queues.longest_since(), Some(NOW));
+    let _ = queues.join(0, b"another", Waiter { since: after_ms(5), ..waiter("b", 2) });
+    assert_eq!(queues.longest_since(), Some(START));
     assert_eq!(&*queues.leave(ids[0]).unwrap().name.key, KEY);
-    assert_eq!(queues.longest_since(), Some(in_ms(5)));
+    assert_eq!(queues.longest_since(), Some(after_ms(5)));
     assert_eq!(queues.leave_all().len(), 1);
     assert_eq!(queues.longest_since(), None);
 }
@@ -244,12 +275,14 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let (mut queues, _) = queue_of(&["a"]);
     let _ = queues.join(1, KEY, waiter("a", 2));
     let _ = queues.join(0, b"another", waiter("a", 3));
-    while queues.take_dirty().is_some() {}
+    while take_marked(&mut queues).is_some() {}
     assert!(queues.is_waited_for(KEY) && !queues.is_waited_for(b"orders:43"));
     queues.touch(b"orders:43", NOW);
-    assert!(!queues.has_dirty());
+    assert!(!queues.has_marks());
     queues.touch(KEY, NOW);
-    assert!(queues.is_dirty(0, KEY) && queues.is_dirty(1, KEY) && !queues.is_dirty(0, b"another"));
+    assert!(
+        queues.is_marked(0, KEY) && queues.is_marked(1, KEY) && !queues.is_marked(0, b"another")
+    );
 }
 
 #[test]
@@ -258,17 +291,17 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
     queues.touch(KEY, NOW);
     let held = held_by("x", None);
     let mut now = NOW;
-    for at in [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
+    for after in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
         assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
         queues.check();
         assert!(queues.may_have_changed(0, KEY), "a command does not overtake what was touched");
-        assert_eq!(queues.next_due(), Some(in_ms(at)));
-        now = in_ms(at);
-        assert!(queues.wake(now, 9).is_empty());
+        assert_eq!(queues.next_due(at(NOW)), Some(in_ms(after)));
+        now = in_ms(after);
+        assert!(queues.wake(at(now), 9).is_empty());
     }
     assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
     assert!(!queues.may_have_changed(0, KEY), "after a second it is forgotten");
-    assert_eq!(queues.next_due(), Some(now.plus_millis(RECHECK_MILLIS)));
+    assert_eq!(queues.next_due(at(NOW)), Some(now.plus_millis(RECHECK_MILLIS)));
 }
 
 #[test]
@@ -277,7 +310,7 @@ fn a_touch_is_forgotten_when_the_clock_is_set_back() {
     queues.touch(KEY, in_ms(1));
     assert_held(&mut queues, held_by("x", None));
     assert_eq!(
-        queues.next_due(),
+        queues.next_due(at(NOW)),
         Some(in_ms(RECHECK_MILLIS)),
         "else it would be looked at without end"
     );
@@ -288,9 +321,9 @@ fn a_flush_marks_every_lock_of_its_database_or_of_all() {
     let (mut queues, _) = queue_of(&["a"]);
     let _ = queues.join(1, KEY, waiter("a", 2));
     let mut dirty_after = |db| {
-        while queues.take_dirty().is_some() {}
+        while take_marked(&mut queues).is_some() {}
         queues.mark_all(db);
-        [queues.is_dirty(0, KEY), queues.is_dirty(1, KEY)]
+        [queues.is_marked(0, KEY), queues.is_marked(1, KEY)]
     };
     assert_eq!(dirty_after(Some(0)), [true, false]);
     assert_eq!(dirty_after(Some(1)), [false, true]);
@@ -307,7 +340,7 @@ fn patience_ends_on_time_and_in_batches_the_soonest_first() {
     join(&mut queues, waiter("without limit", 5));
     assert_held(&mut queues, held_by("x", None));
     let mut wake = |millis, at_most| {
-        let ended = queues.wake(in_ms(millis), at_most);
+        let ended = queues.wake(at(in_ms(millis)), at_most);
         queues.check();
         ended.into_iter().map(|waiter| waiter.waiter.parked).collect::<Vec<_>>()
     };
@@ -322,11 +355,11 @@ fn patience_ends_on_time_and_in_batches_the_soonest_first() {
 fn a_held_lock_is_looked_at_when_its_lease_is_over_and_not_before() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    assert_eq!(queues.next_due(), Some(in_ms(51)));
-    let _ = queues.wake(in_ms(50), usize::MAX);
-    assert!(!queues.has_dirty());
-    let _ = queues.wake(in_ms(51), usize::MAX);
-    assert!(queues.is_dirty(0, KEY));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(51)));
+    let _ = queues.wake(at(in_ms(50)), usize::MAX);
+    assert!(!queues.has_marks());
+    let _ = queues.wake(at(in_ms(51)), usize::MAX);
+    assert!(queues.is_marked(0, KEY));
 }
 
 #[test]
@@ -334,19 +367,19 @@ fn a_held_lock_is_looked_at_every_second_at_the_latest() {
     let (mut queues, _) = queue_of(&["a"]);
     for stored in [held_by("x", Some(in_ms(60_000))), held_by("x", None), Stored::OtherType] {
         assert_held(&mut queues, stored);
-        assert_eq!(queues.next_due(), Some(in_ms(1_000)));
+        assert_eq!(queues.next_due(at(NOW)), Some(in_ms(1_000)));
     }
 }
 
 #[test]
 fn a_clock_set_back_makes_every_lock_be_looked_at() {
     let (mut queues, _) = queue_of(&["a"]);
-    let _ = queues.wake(in_ms(3_600_000), usize::MAX);
+    let _ = queues.wake(at(in_ms(3_600_000)), usize::MAX);
     let _ = settle_at(&mut queues, held_by("x", None), in_ms(3_600_000));
-    let _ = queues.wake(NOW, usize::MAX);
-    assert!(queues.is_dirty(0, KEY));
+    let _ = queues.wake(at(NOW), usize::MAX);
+    assert!(queues.is_marked(0, KEY));
     assert_held(&mut queues, held_by("x", None));
-    assert_eq!(queues.next_due(), Some(in_ms(1_000)));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(1_000)));
 }
 
 #[test]
@@ -355,10 +388,10 @@ fn what_is_postponed_is_left_alone_until_then() {
     assert!(queues.mark(0, KEY));
     queues.postpone(0, KEY, in_ms(10));
     queues.check();
-    assert!(!queues.has_dirty());
-    assert_eq!(queues.next_due(), Some(in_ms(10)));
-    let _ = queues.wake(in_ms(10), usize::MAX);
-    assert_eq!(queues.take_dirty().unwrap().db, 0);
+    assert!(!queues.has_marks());
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(10)));
+    let _ = queues.wake(at(in_ms(10)), usize::MAX);
+    assert_eq!(take_marked(&mut queues).unwrap().db, 0);
     queues.postpone(0, b"another", in_ms(10));
 }
 
@@ -492,7 +525,7 @@ fn nothing_is_kept_when_everybody_is_gone() {
         assert!(queues.leave(id).is_some());
     }
     queues.check();
-    assert!(queues.is_empty() && !queues.has_dirty() && queues.next_due().is_none());
+    assert!(queues.is_empty() && !queues.has_marks() && queues.next_due(at(NOW)).is_none());
     assert_eq!((queues.waiters.capacity(), queues.queues.capacity()), (0, 0));
     assert_eq!(queues.names.count(), 0);
     join(&mut queues, waiter("a", 1));

@@ -10,7 +10,7 @@ use super::super::hold::{NotALock, Proof, Value};
 use super::super::lease::{Deadline, Moment, Patience, Ttl};
 use super::super::model::{Client, LockName, Reply};
 use super::super::owner::Owner;
-use super::super::queue::{Joined, Left, Next, Seen, Settled, Waiter};
+use super::super::queue::{Cause, Joined, Left, Look, Marked, Next, Seen, Settled, Waiter};
 use super::world::{InFlight, KEYS, Role, Server};
 
 /// How long to wait before asking again whether the module may write.
@@ -202,7 +202,7 @@ impl Server {
         if !self.queues.has_room(db, key, owner(asker), self.room) {
             return self.answer(client, Reply::QueueFull);
         }
-        let since = self.now();
+        let since = self.monotonic();
         let gives_up = patience.ends(since);
         let waiter =
             Waiter { owner: owner(asker).into(), ttl: lease(ttl), since, gives_up, parked: client };
@@ -277,11 +277,11 @@ impl Server {
     pub(super) fn work(&mut self) {
         let now = self.now();
         self.worked_at = now.micros();
-        let ended = self.queues.wake(now, self.at_once);
+        let ended = self.queues.wake(self.both_clocks(), self.at_once);
         assert!(ended.len() <= self.at_once, "too many at once");
         for Left { waiter, .. } in ended {
             let client = waiter.parked;
-            let is_first = self.model.is_first_to_give_up(client, now.micros());
+            let is_first = self.model.is_first_to_give_up(client);
             assert!(is_first, "{client} was sent away before its time, or before its turn");
             self.ends_its_wait(client, Reply::Nil);
             self.history.left(client);
@@ -291,16 +291,19 @@ impl Server {
         for grant in std::mem::take(&mut self.given_back) {
             self.takes_back(grant);
         }
-        for _ in 0..self.at_once {
-            let Some(name) = self.queues.take_dirty() else { break };
-            let key = KEYS.into_iter().find(|key| key.as_bytes() == &*name.key);
-            self.settle((name.db, key.expect("a key that there is")));
+        for cause in [Cause::Due, Cause::Suspected] {
+            for _ in 0..self.at_once {
+                let Some(Marked { name, .. }) = self.queues.take_marked(cause) else { break };
+                let key = KEYS.into_iter().find(|key| key.as_bytes() == &*name.key);
+                self.settle((name.db, key.expect("a key that there is")));
+            }
         }
     }
 
     /// Whether [`Server::work`] has done all there was to do.
     pub(super) fn is_at_rest(&self) -> bool {
-        !self.queues.has_dirty() && self.queues.next_due().is_none_or(|due| due > self.now())
+        let next_due = self.queues.next_due(self.both_clocks());
+        !self.queues.has_marks() && next_due.is_none_or(|due| due > self.now())
     }
 
     /// Gives the lock to whoever is next, until it is held or nobody waits.
@@ -308,19 +311,29 @@ impl Server {
         let (db, key) = (name.0, name.1.as_bytes());
         let now = self.now();
         self.settled.push(name);
-        loop {
-            match self.role {
-                Role::Primary => {}
-                Role::Paused => {
-                    return self.queues.postpone(db, key, now.plus_millis(PAUSE_MILLIS));
-                }
-                Role::Replica => return self.send_away(name),
+        match self.role {
+            Role::Primary => {}
+            Role::Paused => {
+                return self.queues.postpone(db, key, now.plus_millis(PAUSE_MILLIS));
             }
+            Role::Replica => return self.send_away(name),
+        }
+        self.open(name);
+        let now = self.both_clocks();
+        let look = self.queues.look(db, key, self.keys.stored(name), now, &mut self.fences);
+        if let Look::Held { lost } = look {
+            if let Some(lost) = &lost {
+                self.history.lost(name, lost, now.wall);
+            }
+            return self.model.settle(name, now.wall.micros());
+        }
+        loop {
             self.open(name);
             let stored = self.keys.stored(name);
-            let Settled { lost, next } = self.queues.settle(db, key, stored, now, &mut self.fences);
+            let Settled { lost, next } =
+                self.queues.settle(db, key, stored, now, Ttl::LONGEST, &mut self.fences);
             if let Some(lost) = &lost {
-                self.history.lost(name, lost, now);
+                self.history.lost(name, lost, now.wall);
             }
             match next {
                 Next::Held | Next::Nobody => break,
@@ -344,7 +357,7 @@ impl Server {
                 Next::Restore(Seen { value, deadline }) => self.restore(name, &value, deadline),
             }
         }
-        self.model.settle(name, now.micros());
+        self.model.settle(name, now.wall.micros());
     }
 
     fn hands_on(

@@ -6,9 +6,9 @@
 
 use super::super::fence::{Fence, FenceClock};
 use super::super::hold::{Stored, Value};
-use super::super::lease::{Deadline, Moment};
+use super::super::lease::{Deadline, Moment, Monotonic, Now};
 use super::super::model::{Client, Content, LockName, Model, Reply};
-use super::super::queue::{Queues, Room, WaiterId};
+use super::super::queue::{LOOK_GAP_MILLIS, Queues, Room, WaiterId};
 use super::history::History;
 use super::module::owner;
 use std::collections::BTreeMap;
@@ -156,6 +156,14 @@ impl Server {
         Moment::from_micros(self.wall)
     }
 
+    pub(super) fn both_clocks(&self) -> Now {
+        Now { wall: self.now(), monotonic: self.monotonic() }
+    }
+
+    pub(super) fn monotonic(&self) -> Monotonic {
+        Monotonic::from_micros(self.elapsed)
+    }
+
     pub(super) fn wall_millis(&self) -> u64 {
         self.wall / MICROS_PER_MILLI
     }
@@ -166,6 +174,7 @@ impl Server {
 
     pub(super) fn passes(&mut self, micros: u64) {
         self.elapsed += micros;
+        self.model.elapsed = self.elapsed;
         self.wall += micros;
     }
 
@@ -380,11 +389,15 @@ impl Server {
                 assert!(self.queues.is_waited_for(key));
             }
             self.queues.touch(key, self.now());
-            assert_eq!(
-                self.queues.is_dirty(name.0, key),
-                self.model.anyone_waits_for(name),
-                "touched, so dirty if there is a queue"
-            );
+            if self.model.anyone_waits_for(name) && !self.queues.is_marked(name.0, key) {
+                // It was just looked at, and is not looked at again for a moment.
+                let next = self.queues.next_due(self.both_clocks());
+                let latest = self.now().plus_millis(LOOK_GAP_MILLIS);
+                assert!(next.is_some_and(|next| next <= latest), "touched, and not looked at");
+                let until = self.elapsed + LOOK_GAP_MILLIS * MICROS_PER_MILLI;
+                let excused = self.excused.entry(name).or_insert(until);
+                *excused = until.max(*excused);
+            }
         } else {
             self.unheard(name);
         }

@@ -147,7 +147,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     {
         for _ in 0..=number {
             observer.wait_started(LOCK, 1 + number);
-            observer.wait_ended(LOCK, b"a", NOW, end, at(40));
+            observer.wait_ended(LOCK, b"a", 40_000, end, at(40));
         }
     }
     let counters = observer.counters;
@@ -166,7 +166,7 @@ fn every_wait_ends_in_one_of_four_ways() {
 fn a_wait_is_noted_from_the_threshold_on() {
     let mut observer = Observer::new();
     let wait = |observer: &mut Observer, millis, end| {
-        observer.wait_ended(LOCK, b"a", NOW, end, at(millis));
+        observer.wait_ended(LOCK, b"a", millis * 1_000, end, at(millis));
     };
     wait(&mut observer, USUAL_LONG_WAIT_MILLIS - 1, WaitEnd::Granted);
     assert!(noted(&observer).is_empty());

@@ -2,7 +2,7 @@ use super::*;
 
 /// What settling says about the hold that was seen before.
 fn lost(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Option<LostBy> {
-    queues.settle(0, KEY, stored, now, &mut FenceClock::new()).lost.map(|lost| lost.by)
+    settle_with(queues, stored, now, &mut FenceClock::new()).lost.map(|lost| lost.by)
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn a_hold_that_was_released_or_evicted_is_not_lost() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     assert_held(&mut queues, seen);
     queues.mark_evicted(0, KEY);
-    let settled = queues.settle(0, KEY, Stored::Nothing, NOW, &mut FenceClock::new());
+    let settled = settle_with(&mut queues, Stored::Nothing, NOW, &mut FenceClock::new());
     assert!(settled.lost.is_none() && matches!(settled.next, Next::Restore(_)), "{settled:?}");
 }
 

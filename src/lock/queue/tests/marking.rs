@@ -1,4 +1,4 @@
-//! Every lock is looked at now and then, whatever happened or did not.
+//! Which lock is looked at when: in turn, what is due first, and never too often.
 
 use super::*;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ fn three_locks() -> Queues<Connection> {
     for key in [b"a", b"b", b"c"] {
         let _ = queues.join(0, key, waiter("bob", 1));
     }
-    while queues.take_dirty().is_some() {}
+    while take_marked(&mut queues).is_some() {}
     queues
 }
 
@@ -18,22 +18,22 @@ fn each_lock_has_its_turn_to_be_looked_at() {
     let mut queues = three_locks();
     let mut seen = HashSet::new();
     for _ in 0..queues.queues.capacity() {
-        queues.mark_next(1);
-        seen.extend(queues.take_dirty().map(|name| name.key.to_vec()));
+        queues.doubt_next_slots(1);
+        seen.extend(take_marked(&mut queues).map(|name| name.key.to_vec()));
     }
     assert_eq!(seen.len(), 3, "{seen:?}");
-    queues.mark_next(usize::MAX);
-    assert_eq!(std::iter::from_fn(|| queues.take_dirty()).count(), 3);
+    queues.doubt_next_slots(usize::MAX);
+    assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
 }
 
 #[test]
 fn a_lock_that_was_evicted_still_was_when_all_are_looked_at() {
     let (mut queues, _) = queue_of(&["bob"]);
     let mut fences = FenceClock::new();
-    let _ = queues.settle(0, KEY, held_by("alice", Some(in_ms(500))), NOW, &mut fences);
+    let _ = settle_with(&mut queues, held_by("alice", Some(in_ms(500))), NOW, &mut fences);
     assert!(queues.mark_evicted(0, KEY));
     queues.look_at_all();
-    let next = queues.settle(0, KEY, Stored::Nothing, NOW, &mut fences).next;
+    let next = settle_with(&mut queues, Stored::Nothing, NOW, &mut fences).next;
     assert!(matches!(next, Next::Restore(_)), "{next:?}");
 }
 
@@ -41,5 +41,142 @@ fn a_lock_that_was_evicted_still_was_when_all_are_looked_at() {
 fn all_are_looked_at() {
     let mut queues = three_locks();
     queues.look_at_all();
-    assert_eq!(std::iter::from_fn(|| queues.take_dirty()).count(), 3);
+    assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
+}
+
+/// The keys of the locks that are marked for this cause, in the order in which they are served.
+fn marked(queues: &mut Queues<Connection>, cause: Cause) -> Vec<u8> {
+    std::iter::from_fn(|| queues.take_marked(cause)).map(|marked| marked.name.key[0]).collect()
+}
+
+#[test]
+fn locks_are_served_in_the_order_in_which_they_were_marked() {
+    let mut queues = three_locks();
+    for key in [b"c", b"a", b"b"] {
+        queues.touch(key, NOW);
+    }
+    // Marked again, they keep their place, and one that was served stands behind the others.
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().name.key[0], b'c');
+    for key in [b"c", b"b", b"a"] {
+        queues.touch(key, NOW);
+    }
+    queues.check();
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"abc");
+}
+
+#[test]
+fn what_is_due_is_not_behind_what_is_suspected() {
+    let mut queues = three_locks();
+    queues.touch(b"a", NOW);
+    queues.touch(b"b", NOW);
+    assert!(queues.mark(0, b"b") && queues.mark(0, b"c"));
+    queues.touch(b"c", NOW);
+    queues.check();
+    assert_eq!(marked(&mut queues, Cause::Due), *b"bc");
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"a");
+    assert!(!queues.has_marks());
+}
+
+#[test]
+fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let held = held_by("alice", Some(in_ms(60_000)));
+    let mut looks = 0;
+    for micros in (0..100_000).step_by(100) {
+        let now = NOW.plus_micros(micros);
+        queues.touch(KEY, now);
+        let _ = queues.wake(at(now), 9);
+        while let Some(name) = take_marked(&mut queues) {
+            let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
+            assert_eq!(look, Look::Held { lost: None });
+            queues.check();
+            looks += 1;
+        }
+    }
+    assert_eq!(looks, 100 / LOOK_GAP_MILLIS, "in 100 ms");
+}
+
+#[test]
+fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    queues.touch(KEY, NOW.plus_micros(1));
+    assert!(!queues.has_marks() && queues.may_have_changed(0, KEY));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(LOOK_GAP_MILLIS)));
+    queues.touch(KEY, in_ms(LOOK_GAP_MILLIS));
+    assert!(queues.has_marks());
+    queues.check();
+}
+
+#[test]
+fn a_look_finds_out_whether_there_is_anything_to_do() {
+    let look = |stored, fences: &mut FenceClock| {
+        let (mut queues, _) = queue_of(&["bob"]);
+        let look = queues.look(0, KEY, stored, at(in_ms(10)), fences);
+        queues.check();
+        assert_eq!(queues.is_marked(0, KEY), look == Look::ToSettle, "{stored:?}");
+        look
+    };
+    let mut fences = FenceClock::new();
+    let held = Look::Held { lost: None };
+    assert_eq!(look(held_by("alice", Some(in_ms(10))), &mut fences), held);
+    assert_eq!(look(Stored::OtherType, &mut fences), held);
+    assert_eq!(look(held_by("alice", Some(in_ms(9))), &mut fences), Look::ToSettle, "it is over");
+    assert_eq!(look(held_by("bob", None), &mut fences), Look::ToSettle, "it is his already");
+    assert_eq!(look(Stored::Nothing, &mut fences), Look::ToSettle);
+    fences.quarantine(START, 50);
+    assert_eq!(look(Stored::Nothing, &mut fences), held, "nothing is granted yet");
+}
+
+#[test]
+fn a_look_tells_of_a_hold_that_somebody_overwrote() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
+    let (mut look, mut fences) = (
+        |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
+            queues.look(0, KEY, stored, at(in_ms(1)), fences)
+        },
+        FenceClock::new(),
+    );
+    let lost = look(&mut queues, held_by("carol", None), &mut fences);
+    assert!(matches!(lost, Look::Held { lost: Some(Lost { by: LostBy::Overwriting, .. }) }));
+    let again = look(&mut queues, held_by("carol", None), &mut fences);
+    assert_eq!(again, Look::Held { lost: None }, "told once");
+}
+
+#[test]
+fn slots_are_in_doubt_until_somebody_has_asked() {
+    let mut queues = three_locks();
+    queues.touch(b"a", NOW);
+    queues.doubt_next_slots(usize::MAX);
+    for _ in 0..3 {
+        assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::InDoubt);
+    }
+    queues.look_at_all();
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::Ours);
+    queues.doubt_all_slots();
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::InDoubt);
+}
+
+#[test]
+fn patience_goes_by_the_clock_that_nobody_sets() {
+    for wall in [Moment::from_millis(NOW.millis() - 3_600_000), in_ms(3_600_000)] {
+        let mut queues = Queues::new();
+        join(&mut queues, with_patience(2_000, waiter("bob", 1)));
+        let now = |millis| Now { wall: wall.plus_millis(millis), monotonic: after_ms(millis) };
+        assert!(queues.wake(now(1_999), 9).is_empty(), "too early");
+        assert_eq!(queues.next_due(now(1_999)), Some(wall.plus_millis(2_000)));
+        assert_eq!(queues.wake(now(2_000), 9).len(), 1, "too late");
+    }
+}
+
+#[test]
+fn no_lease_is_longer_than_what_may_be_asked_for_now() {
+    let max_ttl = Ttl::from_millis(7).unwrap();
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let next = queues.settle(0, KEY, Stored::Nothing, at(NOW), max_ttl, &mut fences).next;
+    let Next::Grant { deadline, .. } = next else { panic!("not granted: {next:?}") };
+    assert_eq!(deadline, Deadline::from_millis(in_ms(7).millis()));
 }
