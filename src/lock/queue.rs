@@ -48,9 +48,7 @@ use slab::Slab;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-#[cfg(test)]
-pub(super) use marking::LOOK_GAP_MILLIS;
-pub(crate) use marking::{Cause, Marked, Slot};
+pub(crate) use marking::{Cause, Marked, Slot, Suspicion};
 pub(crate) use outcome::{Joined, Left, Look, Lost, LostBy, Next, Seen, Settled};
 
 /// A lock's key, and the database it is in.

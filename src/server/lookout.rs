@@ -7,81 +7,50 @@
 //!
 //! ```text
 //!   a client's command ──► filter ──► is one of its words the name of a contended lock?
-//!                                     no: nothing    yes: does the command only read?
-//!                                                    yes: nothing    no: touch the lock, and look at it soon
+//!                                     no: nothing    yes: may it change the lock?
+//!                                                         no: nothing    yes: touch it, and look at it soon
 //! ```
 //!
-//! What else the command does is not asked, and whether it is allowed to is not known yet: a touch makes the module
-//! look at the key, no more, and not again for a moment. A command that only reads frees no lock. It may make the server
-//! notice that a lease is over, but that moment is known. A command that is queued in a transaction passes here when it is queued and
+//! Whether the command is allowed to is not known yet: a touch makes the module look at the key, no more, and not
+//! again for a moment. A command that only reads frees no lock: it may make the server notice that a lease is over,
+//! but that moment is known. A command that is queued in a transaction passes here when it is queued and
 //! not when it is executed, which is why [`Queues::touch`](crate::lock::Queues::touch) goes on looking for a
 //! while. What has no name in it comes as an event of its own (a flush, a swap, an eviction), or is noticed by the
 //! look each second.
 
 use super::api::api;
 use super::call::bytes_of;
-use super::reply::Reply;
+use super::effect::Readers;
 use super::state::STATE;
 use super::{alarm, authority, clock, guard, slots};
+use crate::lock::Suspicion;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::cell::Cell;
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
 const OURS: &[u8] = b"lock.";
 
-/// No command that only reads has a longer name.
-const LONGEST_NAME: usize = 32;
-
 pub(super) struct Lookout {
     /// The filter, while somebody waits.
     filter: Cell<Option<NonNull<raw::RedisModuleCommandFilter>>>,
     /// A filter is given no context of the module's, but needs one to have work done later.
     ctx: Cell<Option<NonNull<RedisModuleCtx>>>,
-    /// The commands that only read, in lower case. Empty until somebody waits for the first time.
-    readers: RefCell<BTreeSet<Box<[u8]>>>,
+    /// Nothing is known of them until somebody waits for the first time.
+    readers: Readers,
 }
 
 impl Lookout {
     pub(super) const fn new() -> Self {
-        Self {
-            filter: Cell::new(None),
-            ctx: Cell::new(None),
-            readers: RefCell::new(BTreeSet::new()),
-        }
+        Self { filter: Cell::new(None), ctx: Cell::new(None), readers: Readers::new() }
     }
 
     pub(super) fn reset(&self) {
         self.filter.set(None);
         self.ctx.set(None);
-        self.readers.borrow_mut().clear();
-    }
-
-    /// Asks the server which commands only read. Those of modules that are loaded later, and all where the question
-    /// is not answered, count as writing: then locks are looked at more often than they need to be.
-    fn learn_readers(&self, ctx: *mut RedisModuleCtx) {
-        if !self.readers.borrow().is_empty() {
-            return;
-        }
-        // SAFETY: the format takes two C strings; the reply goes nowhere else.
-        let reply = unsafe {
-            let (format, cat, read) = (c"cc".as_ptr(), c"CAT".as_ptr(), c"read".as_ptr());
-            Reply::of_call(api!(RedisModule_Call)(ctx, c"ACL".as_ptr(), format, cat, read))
-        };
-        if let Some(reply) = reply {
-            self.readers.replace(reply.texts().into_iter().map(Box::from).collect());
-        }
-    }
-
-    fn is_reader(&self, name: &[u8]) -> bool {
-        let mut lower = [0; LONGEST_NAME];
-        let Some(lower) = lower.get_mut(..name.len()) else { return false };
-        lower.copy_from_slice(name);
-        lower.make_ascii_lowercase();
-        self.readers.borrow().contains(&*lower)
+        self.readers.reset();
     }
 }
 
@@ -91,7 +60,7 @@ pub(super) fn post(ctx: *mut RedisModuleCtx) {
     if lookout.filter.get().is_some() {
         return;
     }
-    lookout.learn_readers(ctx);
+    lookout.readers.learn(ctx);
     if lookout.ctx.get().is_none() {
         // SAFETY: takes a valid context.
         let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
@@ -148,30 +117,25 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     });
 }
 
-/// Touches the contended locks that the command names; whether there are any.
+/// Touches the contended locks that the command names; whether any of them is to be looked at sooner than before.
 fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
     STATE.with_queues(|queues| {
         // In a cluster the lookout is posted also while nobody waits.
         if queues.is_empty() || planted(Bug::DeletionUnnoticed) {
             return false;
         }
-        let mut names =
-            Words::starting_at(1, filtered).filter(|word| queues.is_waited_for(word)).peekable();
-        // Nearly always none. That is found out first: every command of everybody comes here.
-        if names.peek().is_none() || frees_nothing(filtered) {
-            return false;
-        }
-        let (now, names) = (clock::now(), names.collect::<Vec<_>>());
-        names.iter().for_each(|name| queues.touch(name, now));
-        true
+        queues.touch(Words::starting_at(1, filtered), || Some((suspicion(filtered)?, clock::now())))
     })
 }
 
-/// Whether the command only reads, or is one of the module's own, which settle what they change themselves.
-fn frees_nothing(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    let name = Words::starting_at(0, filtered).next().unwrap_or_default();
-    name.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS))
-        || STATE.lookout.is_reader(name)
+/// The module's own commands settle what they change themselves.
+fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
+    let command = Words::starting_at(0, filtered).next()?;
+    let is_ours = command.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
+    if is_ours {
+        return None;
+    }
+    STATE.lookout.readers.suspicion(Words::starting_at(0, filtered))
 }
 
 /// The words of the command that is being filtered, which nobody changes meanwhile.

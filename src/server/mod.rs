@@ -32,6 +32,7 @@ mod authority;
 mod call;
 mod clock;
 mod config;
+mod effect;
 mod entropy;
 mod entry;
 mod events;

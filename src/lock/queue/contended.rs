@@ -1,6 +1,6 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
-use super::marking::{LOOK_GAP_MILLIS, Mark};
+use super::marking::{Mark, Suspicion};
 use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, Slot, WaiterId};
 use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
@@ -26,8 +26,9 @@ pub(super) struct Queue {
     pub(super) seen: Option<Seen>,
     /// The server evicted the key since.
     pub(super) evicted: bool,
-    /// When somebody's command last named the key: see [`Queues::touch`](super::Queues::touch).
-    pub(super) touched: Option<Moment>,
+    /// What somebody's command may do to the key, and when it named the key:
+    /// see [`Queues::touch`](super::Queues::touch).
+    pub(super) touched: Option<(Suspicion, Moment)>,
 }
 
 impl Queue {
@@ -73,22 +74,28 @@ impl Queue {
         Some(Lost { by: by?, seen: self.seen.take()? })
     }
 
-    /// When the lock may be looked at for a touch, if it may not be now: it was just looked at.
-    pub(super) fn next_look_after_touch(&self, now: Moment) -> Option<Moment> {
-        let next = self.looked?.plus_millis(LOOK_GAP_MILLIS);
+    /// Takes note that somebody's command names the key. When the lock may be looked at for that, if it may not be
+    /// now: it was just looked at.
+    pub(super) fn touch(&mut self, suspicion: Suspicion, now: Moment) -> Option<Moment> {
+        // What may free the lock is not forgotten over what may only rewrite it.
+        match self.touched {
+            Some((Suspicion::Freed, _)) if suspicion == Suspicion::Rewritten => {}
+            _ => self.touched = Some((suspicion, now)),
+        }
+        let next = self.looked?.plus_millis(suspicion.gap_millis());
         // Further away than that it can only be because the clock was set back.
-        (now < next && next <= now.plus_millis(LOOK_GAP_MILLIS)).then_some(next)
+        (now < next && next <= now.plus_millis(suspicion.gap_millis())).then_some(next)
     }
 
     /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
     pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
-        let passed =
-            self.touched.filter(|&touched| touched <= now).map(|touched| now.millis_since(touched));
-        let passed = passed.filter(|&passed| passed < RECHECK_MILLIS);
-        if passed.is_none() {
-            self.touched = None;
-        }
-        Some(now.plus_millis(passed?.max(LOOK_GAP_MILLIS)))
+        let passed = |&(_, touched): &(_, Moment)| now.millis_since(touched);
+        self.touched = self
+            .touched
+            .filter(|(_, touched)| *touched <= now)
+            .filter(|touch| passed(touch) < RECHECK_MILLIS);
+        let touch = self.touched?;
+        Some(now.plus_millis(passed(&touch).max(touch.0.gap_millis())))
     }
 
     /// Keeps the value only if it is another one: a queue is settled far more often than its lock

@@ -13,14 +13,30 @@
 //! are marked again meanwhile (L5).
 //!
 //! Anybody can name a lock, also clients that the server is about to refuse. So a suspicion costs one
-//! look at the key, and a lock is looked at for a suspicion once in [`LOOK_GAP_MILLIS`] at most.
+//! look at the key, and there is a least time between two looks at one lock: see [`Suspicion`].
 
 use super::super::lease::Moment;
 use super::{Name, QueueId, Queues};
 use std::collections::BTreeSet;
 
-/// The least time between two looks at one lock that are only due to suspicion.
-pub(in crate::lock) const LOOK_GAP_MILLIS: u64 = 2;
+/// What a command may do that names a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Suspicion {
+    /// It may free the lock.
+    Freed,
+    /// It may put another value and another expiry in place of the lock, and the key stays.
+    Rewritten,
+}
+
+impl Suspicion {
+    /// The least time between two looks at one lock for this suspicion.
+    pub(in crate::lock) const fn gap_millis(self) -> u64 {
+        match self {
+            Self::Freed => 2,
+            Self::Rewritten => 100,
+        }
+    }
+}
 
 /// Why a lock is to be looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,27 +117,35 @@ impl Marks {
 }
 
 impl<P> Queues<P> {
-    /// Whether anyone waits for a lock of this name, in whatever database.
-    pub(crate) fn is_waited_for(&self, key: &[u8]) -> bool {
-        self.names.in_any_db(key).next().is_some()
-    }
-
-    /// Somebody's command names the locks of this name and may free them: at once or, queued in a transaction,
-    /// after a while. Nobody will say when. So the locks are suspected now, and as long as they are found held they
-    /// are looked at again after as much time as has passed since: whatever the delay, it is noticed
-    /// after twice that.
-    pub(crate) fn touch(&mut self, key: &[u8], now: Moment) {
-        for id in self.names.in_any_db(key) {
+    /// Somebody's command of these words names locks and may free them: at once or, queued in a transaction, after a
+    /// while. Nobody will say when. So the locks are suspected now, and as long as they are found held they are
+    /// looked at again after as much time as has passed since: whatever the delay, it is noticed after twice that.
+    ///
+    /// Nearly every word is no name. What the command may do is asked at the first that is. True if any lock is to
+    /// be looked at sooner than before.
+    pub(crate) fn touch<'w>(
+        &mut self,
+        words: impl Iterator<Item = &'w [u8]>,
+        ask: impl FnOnce() -> Option<(Suspicion, Moment)>,
+    ) -> bool {
+        let mut ids = words.flat_map(|word| self.names.in_any_db(word));
+        let Some(first) = ids.next() else { return false };
+        let Some((suspicion, now)) = ask() else { return false };
+        let mut is_sooner = false;
+        for id in std::iter::once(first).chain(ids) {
             let Some(queue) = self.queues.get_mut(id.0) else { continue };
-            queue.touched = Some(now);
-            let Some(next) = queue.next_look_after_touch(now) else {
-                queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
-                continue;
-            };
-            if queue.look.is_none_or(|look| next < look) {
-                self.looks.set(id, &mut queue.look, Some(next));
+            match queue.touch(suspicion, now) {
+                None if queue.mark.is_none() => {
+                    queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
+                }
+                Some(next) if queue.look.is_none_or(|look| next < look) => {
+                    self.looks.set(id, &mut queue.look, Some(next));
+                }
+                None | Some(_) => continue,
             }
+            is_sooner = true;
         }
+        is_sooner
     }
 
     pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {

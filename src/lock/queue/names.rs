@@ -1,33 +1,43 @@
 //! The names of contended locks: to which queue each belongs, and whether a word is any of them.
 
 use super::QueueId;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    dbs: HashMap<i32, HashMap<Rc<[u8]>, QueueId>>,
+    /// Few, as a rule one, so the one that is meant is soon found.
+    dbs: Vec<(i32, Keys)>,
     sieve: Sieve,
 }
 
+/// Words of everybody's commands are looked up here, so the hash is a fast one.
+type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
+
 impl Names {
     pub(super) fn get(&self, db: i32, key: &[u8]) -> Option<QueueId> {
-        self.dbs.get(&db)?.get(key).copied()
+        self.keys(db)?.get(key).copied()
+    }
+
+    fn keys(&self, db: i32) -> Option<&Keys> {
+        self.dbs.iter().find(|(known, _)| *known == db).map(|(_, keys)| keys)
     }
 
     pub(super) fn insert(&mut self, db: i32, key: Rc<[u8]>, id: QueueId) {
         self.sieve.add(&key);
-        self.dbs.entry(db).or_default().insert(key, id);
+        match self.dbs.iter_mut().find(|(known, _)| *known == db) {
+            Some((_, keys)) => drop(keys.insert(key, id)),
+            None => self.dbs.push((db, Keys::from_iter([(key, id)]))),
+        }
     }
 
     pub(super) fn remove(&mut self, db: i32, key: &[u8]) {
-        let Some(keys) = self.dbs.get_mut(&db) else { return };
+        let Some((_, keys)) = self.dbs.iter_mut().find(|(known, _)| *known == db) else { return };
         if keys.remove(key).is_some() {
             self.sieve.take(key);
         }
-        if keys.is_empty() {
-            self.dbs.remove(&db);
-        }
+        self.dbs.retain(|(_, keys)| !keys.is_empty());
         if self.dbs.is_empty() {
             // What a crowd needed is not kept when the crowd has gone.
             *self = Self::default();
@@ -37,14 +47,14 @@ impl Names {
     /// The queues of the locks of this name, of whatever database. Asked of every word of every command, so
     /// nearly all are turned away by the sieve.
     pub(super) fn in_any_db(&self, key: &[u8]) -> impl Iterator<Item = QueueId> {
-        let dbs = self.sieve.may_have(key).then(|| self.dbs.values());
-        dbs.into_iter().flatten().filter_map(move |keys| keys.get(key).copied())
+        let dbs = if self.sieve.may_have(key) { &*self.dbs } else { &[] };
+        dbs.iter().filter_map(move |(_, keys)| keys.get(key).copied())
     }
 
     #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        assert!(self.dbs.values().all(|keys| !keys.is_empty()), "no database is left empty");
-        self.dbs.values().map(HashMap::len).sum()
+        assert!(self.dbs.iter().all(|(_, keys)| !keys.is_empty()), "no database is left empty");
+        self.dbs.iter().map(|(_, keys)| keys.len()).sum()
     }
 }
 

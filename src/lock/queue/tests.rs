@@ -37,6 +37,10 @@ fn settle_with(
     queues.settle(0, KEY, stored, at(now), Ttl::LONGEST, fences)
 }
 
+fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now: Moment) {
+    let _is_sooner = queues.touch([key].into_iter(), || Some((suspicion, now)));
+}
+
 /// Any lock that is to be looked at.
 fn take_marked(queues: &mut Queues<Connection>) -> Option<Name> {
     let due = queues.take_marked(Cause::Due).or_else(|| queues.take_marked(Cause::Suspected))?;
@@ -276,10 +280,13 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let _ = queues.join(1, KEY, waiter("a", 2));
     let _ = queues.join(0, b"another", waiter("a", 3));
     while take_marked(&mut queues).is_some() {}
-    assert!(queues.is_waited_for(KEY) && !queues.is_waited_for(b"orders:43"));
-    queues.touch(b"orders:43", NOW);
+    let words = [&b"orders:43"[..], b"SET"];
+    assert!(!queues.touch(words.into_iter(), || panic!("nobody waits for any of these")));
+    let words = [&b"orders:43"[..], KEY];
+    assert!(!queues.touch(words.into_iter(), || None), "the command leaves locks alone");
+    touch(&mut queues, b"orders:43", Suspicion::Freed, NOW);
     assert!(!queues.has_marks());
-    queues.touch(KEY, NOW);
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
     assert!(
         queues.is_marked(0, KEY) && queues.is_marked(1, KEY) && !queues.is_marked(0, b"another")
     );
@@ -288,7 +295,7 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
 #[test]
 fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
     let (mut queues, _) = queue_of(&["a"]);
-    queues.touch(KEY, NOW);
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
     let held = held_by("x", None);
     let mut now = NOW;
     for after in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
@@ -307,7 +314,7 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
 #[test]
 fn a_touch_is_forgotten_when_the_clock_is_set_back() {
     let (mut queues, _) = queue_of(&["a"]);
-    queues.touch(KEY, in_ms(1));
+    touch(&mut queues, KEY, Suspicion::Freed, in_ms(1));
     assert_held(&mut queues, held_by("x", None));
     assert_eq!(
         queues.next_due(at(NOW)),

@@ -8,7 +8,7 @@ use super::super::fence::{Fence, FenceClock};
 use super::super::hold::{Stored, Value};
 use super::super::lease::{Deadline, Moment, Monotonic, Now};
 use super::super::model::{Client, Content, LockName, Model, Reply};
-use super::super::queue::{LOOK_GAP_MILLIS, Queues, Room, WaiterId};
+use super::super::queue::{Queues, Room, Suspicion, WaiterId};
 use super::history::History;
 use super::module::owner;
 use std::collections::BTreeMap;
@@ -385,16 +385,15 @@ impl Server {
         if self.is_heard {
             // A command names a key, and the database is not known.
             let key = name.1.as_bytes();
-            if self.model.anyone_waits_for(name) {
-                assert!(self.queues.is_waited_for(key));
-            }
-            self.queues.touch(key, self.now());
+            let now = self.now();
+            let _ = self.queues.touch([key].into_iter(), || Some((Suspicion::Freed, now)));
             if self.model.anyone_waits_for(name) && !self.queues.is_marked(name.0, key) {
                 // It was just looked at, and is not looked at again for a moment.
                 let next = self.queues.next_due(self.both_clocks());
-                let latest = self.now().plus_millis(LOOK_GAP_MILLIS);
+                let gap_millis = Suspicion::Freed.gap_millis();
+                let latest = self.now().plus_millis(gap_millis);
                 assert!(next.is_some_and(|next| next <= latest), "touched, and not looked at");
-                let until = self.elapsed + LOOK_GAP_MILLIS * MICROS_PER_MILLI;
+                let until = self.elapsed + gap_millis * MICROS_PER_MILLI;
                 let excused = self.excused.entry(name).or_insert(until);
                 *excused = until.max(*excused);
             }

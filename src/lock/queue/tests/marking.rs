@@ -53,12 +53,12 @@ fn marked(queues: &mut Queues<Connection>, cause: Cause) -> Vec<u8> {
 fn locks_are_served_in_the_order_in_which_they_were_marked() {
     let mut queues = three_locks();
     for key in [b"c", b"a", b"b"] {
-        queues.touch(key, NOW);
+        touch(&mut queues, key, Suspicion::Freed, NOW);
     }
     // Marked again, they keep their place, and one that was served stands behind the others.
     assert_eq!(queues.take_marked(Cause::Suspected).unwrap().name.key[0], b'c');
     for key in [b"c", b"b", b"a"] {
-        queues.touch(key, NOW);
+        touch(&mut queues, key, Suspicion::Freed, NOW);
     }
     queues.check();
     assert_eq!(marked(&mut queues, Cause::Suspected), *b"abc");
@@ -67,10 +67,10 @@ fn locks_are_served_in_the_order_in_which_they_were_marked() {
 #[test]
 fn what_is_due_is_not_behind_what_is_suspected() {
     let mut queues = three_locks();
-    queues.touch(b"a", NOW);
-    queues.touch(b"b", NOW);
+    touch(&mut queues, b"a", Suspicion::Freed, NOW);
+    touch(&mut queues, b"b", Suspicion::Freed, NOW);
     assert!(queues.mark(0, b"b") && queues.mark(0, b"c"));
-    queues.touch(b"c", NOW);
+    touch(&mut queues, b"c", Suspicion::Freed, NOW);
     queues.check();
     assert_eq!(marked(&mut queues, Cause::Due), *b"bc");
     assert_eq!(marked(&mut queues, Cause::Suspected), *b"a");
@@ -85,7 +85,7 @@ fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
     let mut looks = 0;
     for micros in (0..100_000).step_by(100) {
         let now = NOW.plus_micros(micros);
-        queues.touch(KEY, now);
+        touch(&mut queues, KEY, Suspicion::Freed, now);
         let _ = queues.wake(at(now), 9);
         while let Some(name) = take_marked(&mut queues) {
             let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
@@ -94,18 +94,34 @@ fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
             looks += 1;
         }
     }
-    assert_eq!(looks, 100 / LOOK_GAP_MILLIS, "in 100 ms");
+    assert_eq!(looks, 100 / Suspicion::Freed.gap_millis(), "in 100 ms");
 }
 
 #[test]
 fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
     let (mut queues, _) = queue_of(&["bob"]);
     assert_held(&mut queues, held_by("alice", None));
-    queues.touch(KEY, NOW.plus_micros(1));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW.plus_micros(1));
     assert!(!queues.has_marks() && queues.may_have_changed(0, KEY));
-    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(LOOK_GAP_MILLIS)));
-    queues.touch(KEY, in_ms(LOOK_GAP_MILLIS));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(Suspicion::Freed.gap_millis())));
+    touch(&mut queues, KEY, Suspicion::Freed, in_ms(Suspicion::Freed.gap_millis()));
     assert!(queues.has_marks());
+    queues.check();
+}
+
+#[test]
+fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    let gap = Suspicion::Rewritten.gap_millis();
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(3));
+    assert!(!queues.has_marks());
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(gap)));
+    touch(&mut queues, KEY, Suspicion::Freed, in_ms(3));
+    assert!(queues.has_marks(), "that it may be free is more urgent");
+    assert!(matches!(settle_at(&mut queues, held_by("alice", None), in_ms(3)), Next::Held));
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(4));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(5)), "and is not forgotten over it");
     queues.check();
 }
 
@@ -133,7 +149,7 @@ fn a_look_finds_out_whether_there_is_anything_to_do() {
 fn a_look_tells_of_a_hold_that_somebody_overwrote() {
     let (mut queues, _) = queue_of(&["bob"]);
     assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
-    let (mut look, mut fences) = (
+    let (look, mut fences) = (
         |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
             queues.look(0, KEY, stored, at(in_ms(1)), fences)
         },
@@ -148,7 +164,7 @@ fn a_look_tells_of_a_hold_that_somebody_overwrote() {
 #[test]
 fn slots_are_in_doubt_until_somebody_has_asked() {
     let mut queues = three_locks();
-    queues.touch(b"a", NOW);
+    touch(&mut queues, b"a", Suspicion::Freed, NOW);
     queues.doubt_next_slots(usize::MAX);
     for _ in 0..3 {
         assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::InDoubt);

@@ -1,0 +1,114 @@
+//! What a command may do to a lock that it names, as far as its words tell.
+//!
+//! The command filter sees every command before the server does, and asks this of those that name a contended
+//! lock. What cannot be told from the words counts as what frees a lock.
+
+use super::api::api;
+use super::reply::Reply;
+use crate::lock::Suspicion;
+use redis_module::raw::RedisModuleCtx;
+use std::cell::RefCell;
+
+/// The commands that only read, as the server lists them.
+pub(super) struct Readers {
+    /// In order. Longer names than fit are left out, and count as what frees a lock.
+    names: RefCell<Vec<Name>>,
+}
+
+/// A name of up to 16 characters, in lower case.
+type Name = u128;
+
+impl Readers {
+    pub(super) const fn new() -> Self {
+        Self { names: RefCell::new(Vec::new()) }
+    }
+
+    pub(super) fn reset(&self) {
+        self.names.borrow_mut().clear();
+    }
+
+    /// Asks the server which commands only read. Those of modules that are loaded later are not among them, and
+    /// none are where the question is not answered: then locks are looked at more often than they need to be.
+    pub(super) fn learn(&self, ctx: *mut RedisModuleCtx) {
+        if !self.names.borrow().is_empty() {
+            return;
+        }
+        // SAFETY: the format takes two C strings; the reply goes nowhere else.
+        let reply = unsafe {
+            let (format, cat, read) = (c"cc".as_ptr(), c"CAT".as_ptr(), c"read".as_ptr());
+            Reply::of_call(api!(RedisModule_Call)(ctx, c"ACL".as_ptr(), format, cat, read))
+        };
+        let mut names: Vec<_> =
+            reply.iter().flat_map(|reply| reply.texts()).filter_map(name).collect();
+        names.sort_unstable();
+        self.names.replace(names);
+    }
+
+    /// What a command of these words may do to a lock that it names; `None` if it leaves the lock as it is.
+    pub(super) fn suspicion<'w>(
+        &self,
+        mut words: impl Iterator<Item = &'w [u8]>,
+    ) -> Option<Suspicion> {
+        let command = name(words.next()?);
+        if command == SET {
+            // Behind the key and the value are the options.
+            let is_new = words.skip(2).any(|option| option.eq_ignore_ascii_case(b"NX"));
+            return (!is_new).then_some(Suspicion::Rewritten);
+        }
+        let leaves_it = command.is_some_and(|command| {
+            Some(command) == SETNX || self.names.borrow().binary_search(&command).is_ok()
+        });
+        (!leaves_it).then_some(Suspicion::Freed)
+    }
+}
+
+const SET: Option<Name> = Some(Name::from_le_bytes(*b"set\0\0\0\0\0\0\0\0\0\0\0\0\0"));
+const SETNX: Option<Name> = Some(Name::from_le_bytes(*b"setnx\0\0\0\0\0\0\0\0\0\0\0"));
+
+fn name(word: &[u8]) -> Option<Name> {
+    let mut letters = [0; size_of::<Name>()];
+    letters.get_mut(..word.len())?.copy_from_slice(word);
+    letters.make_ascii_lowercase();
+    Some(Name::from_le_bytes(letters))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn assert_suspicion(command: &str, expected: Option<Suspicion>) {
+        let mut names: Vec<_> =
+            ["get", "mget", "ttl"].iter().filter_map(|word| name(word.as_bytes())).collect();
+        names.sort_unstable();
+        let readers = Readers { names: RefCell::new(names) };
+        assert_eq!(readers.suspicion(command.split(' ').map(str::as_bytes)), expected, "{command}");
+    }
+
+    #[test]
+    fn a_command_that_only_reads_leaves_a_lock_as_it_is() {
+        for command in ["GET k", "get k", "MGet a k", "TTL k"] {
+            assert_suspicion(command, None);
+        }
+    }
+
+    #[test]
+    fn a_set_leaves_the_key_there_and_may_leave_it_as_it_is() {
+        for command in ["SET k v NX", "set k v px 1000 nx", "SET k v NX GET", "SETNX k v"] {
+            assert_suspicion(command, None);
+        }
+        for command in
+            ["SET k v", "SET k NX", "set NX NX", "SET k v PX 1000", "SET k v XX", "SET k"]
+        {
+            assert_suspicion(command, Some(Suspicion::Rewritten));
+        }
+    }
+
+    #[test]
+    fn any_other_command_may_free_a_lock() {
+        for command in ["DEL k", "GETDEL k", "", "EVAL x 1 k", "a-name-longer-than-any k", "gets k"]
+        {
+            assert_suspicion(command, Some(Suspicion::Freed));
+        }
+    }
+}
