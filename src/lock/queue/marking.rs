@@ -125,25 +125,28 @@ impl<P> Queues<P> {
     /// be looked at sooner than before.
     pub(crate) fn touch<'w>(
         &mut self,
-        words: impl Iterator<Item = &'w [u8]>,
+        mut words: impl Iterator<Item = &'w [u8]>,
         ask: impl FnOnce() -> Option<(Suspicion, Moment)>,
     ) -> bool {
-        let mut ids = words.flat_map(|word| self.names.in_any_db(word));
-        let Some(first) = ids.next() else { return false };
+        let Some(first) = words.find(|word| self.names.in_any_db(word).next().is_some()) else {
+            return false;
+        };
         let Some((suspicion, now)) = ask() else { return false };
         let mut is_sooner = false;
-        for id in std::iter::once(first).chain(ids) {
-            let Some(queue) = self.queues.get_mut(id.0) else { continue };
-            match queue.touch(suspicion, now) {
-                None if queue.mark.is_none() => {
-                    queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
+        for word in std::iter::once(first).chain(words) {
+            for id in self.names.in_any_db(word) {
+                let Some(queue) = self.queues.get_mut(id.0) else { continue };
+                match queue.touch(suspicion, now) {
+                    None if queue.mark.is_none() => {
+                        queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
+                    }
+                    Some(next) if queue.look.is_none_or(|look| next < look) => {
+                        self.looks.set(id, &mut queue.look, Some(next));
+                    }
+                    None | Some(_) => continue,
                 }
-                Some(next) if queue.look.is_none_or(|look| next < look) => {
-                    self.looks.set(id, &mut queue.look, Some(next));
-                }
-                None | Some(_) => continue,
+                is_sooner = true;
             }
-            is_sooner = true;
         }
         is_sooner
     }
