@@ -1,5 +1,7 @@
 //! What an operator can set: arguments on every server, and `leasehold.*` where modules have settings (7.0 on).
 
+mod refused;
+
 use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use crate::support::{
     Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
@@ -134,10 +136,9 @@ fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
 #[test]
 fn loaded_again_it_has_the_settings_of_that_load() {
     let server = Server::builder().module_args("max-ttl 1000").start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(["MODULE", "LOAD", module::path().to_str().unwrap()]), Value::Okay);
-    client.grant("k", "alice", 86_400_000);
+    server.unload();
+    server.load(&[]);
+    server.client().grant("k", "alice", 86_400_000);
 }
 
 #[test]
@@ -359,8 +360,8 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
     server.stop();
     server.start_again();
     assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "10000"]);
+    server.unload();
     let mut client = server.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
     assert_eq!(all_settings(&mut client), [""; 0]);
     assert_eq!(client.cmd("EXISTS k"), int(0));
 }

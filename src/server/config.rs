@@ -3,7 +3,7 @@
 
 use super::api::optional;
 use super::state::STATE;
-use super::{clock, guard};
+use super::{clock, events, guard};
 use crate::command::{Limits, parse_integer};
 use crate::lock::{Patience, Room, Ttl};
 use crate::observe::USUAL_LONG_WAIT_MILLIS;
@@ -147,6 +147,7 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     }
     // SAFETY: all of them are registered.
     if unsafe { load(ctx) } == guard::status(true) {
+        configure_observer();
         Ok(())
     } else {
         Err("the configuration file has a leasehold.* line that is not valid".to_owned())
@@ -164,7 +165,8 @@ extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
     })
 }
 
-/// The server has checked the bounds.
+/// The server has checked the bounds. It may still refuse the `CONFIG SET` that this is a part of, and then sets what was
+/// set before: nothing but the number may change here, and the rest is for [`take_effect`].
 extern "C" fn set(
     _name: *const c_char,
     value: c_longlong,
@@ -173,15 +175,22 @@ extern "C" fn set(
 ) -> c_int {
     guard::value("config-set", guard::status(false), || {
         // SAFETY: as in `get`.
-        let setting = unsafe { &*setting.cast::<Setting>() };
-        setting.set(value);
-        if ptr::eq(setting, &QUARANTINE) && value == 0 {
-            // An operator who knows that no unknown grant is left need not wait for the end of this one.
-            STATE.with_fences(|fences| fences.rest(clock::now(), 0));
-        }
-        configure_observer();
+        unsafe { &*setting.cast::<Setting>() }.set(value);
         guard::status(true)
     })
+}
+
+/// A `CONFIG SET` has succeeded.
+///
+/// The callback that a setting can have for this (`applyfn`) would be too early: Redis 8.6 calls that of each setting in
+/// turn, and may then find the next one wrong, such as a port that is taken.
+pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
+    configure_observer();
+    if quarantine_millis() == 0 && STATE.fences().rests(clock::now()).is_some() {
+        // An operator who knows that no unknown grant is left need not wait for the end of this one.
+        STATE.with_fences(|fences| fences.rest(clock::now(), 0));
+        events::mark_all(ctx, &[None]);
+    }
 }
 
 #[cfg(test)]
