@@ -16,7 +16,7 @@ const LONG: u64 = 60_000;
 /// Name, least, most and default of each setting, as docs/configuration.md has them.
 const SETTINGS: [(&str, i64, i64, i64); 4] = [
     ("max-ttl", 1, 3_153_600_000_000, 86_400_000),
-    ("fence-margin", 0, 3_600_000, 5_000),
+    ("fence-margin", 0, 3_600_000, module::USUAL_FENCE_MARGIN.cast_signed()),
     ("max-waiters", 0, 1_000_000, 10_000),
     ("max-waiters-per-lock", 0, 1_000_000, 10_000),
 ];
@@ -305,7 +305,7 @@ fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
         server.start_again();
         let mut client = server.client();
         let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
-        assert_eq!(found, ["1234", "5000", "7", "3"]);
+        assert_eq!(found, ["1234", &module::USUAL_FENCE_MARGIN.to_string(), "7", "3"]);
         assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
         assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
         assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);

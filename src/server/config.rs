@@ -28,7 +28,8 @@ static MAX_TTL: Setting = Setting::new(
     1..=Ttl::LONGEST.millis().cast_signed(),
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
-static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 5_000);
+/// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's own settings.
+static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
 /// As long as the longest ttl may be.
 static QUARANTINE: Setting =
     Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
