@@ -10,6 +10,9 @@ use redis::Value;
 
 const ACQUIRE: &str = "LOCK.ACQUIRE k alice 60000";
 
+/// So often is it tried while others are busy.
+const ROUNDS: usize = 40;
+
 /// The commands of one client, sent at once. It waits because of the first.
 fn blocked_by(server: &Server, commands: &[&str]) -> (Client, i64) {
     let mut client = server.client();
@@ -140,7 +143,7 @@ fn with_threads_any_other_client_keeps_the_module_loaded() {
     let server = setup.config("io-threads-do-reads", "yes").start();
     let mut crowd: Vec<_> = (0..16).map(|_| server.client()).collect();
     let mut refused = Vec::new();
-    for _ in 0..300 {
+    for _ in 0..ROUNDS {
         for client in &mut crowd {
             // The last one is not ours: that keeps the module loaded by itself.
             client.send_together(&["LOCK.CHECK k alice", "PING"]);
