@@ -89,8 +89,8 @@ const COMMANDS: [Expected; 10] = [
     Expected {
         name: "lock.waiters",
         arity: -2,
-        flags: &["readonly", "fast"],
-        categories: &["@read", "@fast", "@lock"],
+        flags: &["readonly"],
+        categories: &["@read", "@slow", "@lock"],
         tips: &["nondeterministic_output"],
         rights: &["RO", "access"],
         args: &["key: key 0", "[COUNT count: integer]"],

@@ -1,5 +1,7 @@
 //! What an operator can set: arguments on every server, and `leasehold.*` where modules have settings (7.0 on).
 
+mod refused;
+
 use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
 use crate::support::{
     Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
@@ -14,7 +16,7 @@ const LONG: u64 = 60_000;
 /// Name, least, most and default of each setting, as docs/configuration.md has them.
 const SETTINGS: [(&str, i64, i64, i64); 4] = [
     ("max-ttl", 1, 3_153_600_000_000, 86_400_000),
-    ("fence-margin", 0, 3_600_000, 5_000),
+    ("fence-margin", 0, 3_600_000, module::USUAL_FENCE_MARGIN.cast_signed()),
     ("max-waiters", 0, 1_000_000, 10_000),
     ("max-waiters-per-lock", 0, 1_000_000, 10_000),
 ];
@@ -134,10 +136,9 @@ fn arguments_survive_a_rewrite_of_the_configuration_and_a_restart() {
 #[test]
 fn loaded_again_it_has_the_settings_of_that_load() {
     let server = Server::builder().module_args("max-ttl 1000").start();
-    let mut client = server.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(["MODULE", "LOAD", module::path().to_str().unwrap()]), Value::Okay);
-    client.grant("k", "alice", 86_400_000);
+    server.unload();
+    server.load(&[]);
+    server.client().grant("k", "alice", 86_400_000);
 }
 
 #[test]
@@ -304,7 +305,7 @@ fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
         server.start_again();
         let mut client = server.client();
         let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
-        assert_eq!(found, ["1234", "5000", "7", "3"]);
+        assert_eq!(found, ["1234", &module::USUAL_FENCE_MARGIN.to_string(), "7", "3"]);
         assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
         assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
         assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);
@@ -359,8 +360,8 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
     server.stop();
     server.start_again();
     assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "10000"]);
+    server.unload();
     let mut client = server.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
     assert_eq!(all_settings(&mut client), [""; 0]);
     assert_eq!(client.cmd("EXISTS k"), int(0));
 }

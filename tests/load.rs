@@ -1,7 +1,10 @@
 //! Loading, refusing to load, and unloading.
 
+mod fences;
+mod parsed;
+
 use crate::support::{
-    Clock, Server, clock::HOUR, eventually, field, int, misplaces_clients, module, start_pair,
+    Clock, Server, UNLOAD, clock::HOUR, field, int, misplaces_clients, module, start_pair,
     wait_until_in_sync,
 };
 use redis::Value;
@@ -72,11 +75,12 @@ fn unloaded_the_locks_stay_as_keys_and_loaded_again_they_are_locks() {
     let mut client = server.client();
     let held = client.grant("k", "alice", LONG);
     for _ in 0..3 {
-        assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+        client.cmd("PING");
+        server.unload();
         let Value::ServerError(error) = client.cmd("LOCK.INFO k") else { panic!("still there") };
         assert!(error.details().unwrap().starts_with("unknown command"), "{error}");
         assert_eq!(client.cmd("EXISTS k"), int(1));
-        assert_eq!(client.cmd(module_load("")), Value::Okay);
+        server.load(&[]);
         assert_eq!(client.check("k", "alice"), Some(held));
     }
     assert!(client.release("k", "alice"));
@@ -87,20 +91,20 @@ fn unloaded_the_locks_stay_as_keys_and_loaded_again_they_are_locks() {
 #[test]
 fn a_client_whose_last_command_was_ours_keeps_the_module_loaded() {
     let server = Server::start();
-    let (mut client, mut user) = (server.client(), server.client());
+    let mut user = server.client();
     let Value::Int(id) = user.cmd("CLIENT ID") else { panic!("no id") };
     for _ in 0..3 {
         assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
-        let reply = client.cmd("MODULE UNLOAD leasehold");
+        let reply = server.cmd(UNLOAD);
         assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
         assert_eq!(user.cmd("LOCK.INFO k"), Value::Nil);
 
         user.cmd("PING");
-        assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-        client.cmd("CLIENT LIST");
+        server.unload();
+        server.cmd("CLIENT LIST");
         let reply = user.cmd("LOCK.INFO k");
         assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
-        assert_eq!(client.cmd(module_load("")), Value::Okay);
+        server.load(&[]);
     }
     let line = format!("cannot unload: the last command of client id={id} is lock.info");
     assert_eq!(server.log().matches(&line).count(), 3, "{}", server.log());
@@ -110,16 +114,16 @@ fn a_client_whose_last_command_was_ours_keeps_the_module_loaded() {
 #[test]
 fn an_open_transaction_keeps_the_module_loaded() {
     let server = Server::start();
-    let (mut client, mut user) = (server.client(), server.client());
+    let mut user = server.client();
     user.pipeline(&["MULTI", "LOCK.INFO k", "PING"]);
-    let reply = client.cmd("MODULE UNLOAD leasehold");
+    let reply = server.cmd(UNLOAD);
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
     let Value::Array(replies) = user.cmd("EXEC") else { panic!("no replies") };
     assert_eq!(replies[0], Value::Nil);
     assert!(server.log().contains("is in a transaction"), "{}", server.log());
     user.cmd("PING");
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    let reply = client.transaction(&["PING"]);
+    server.unload();
+    let reply = user.transaction(&["PING"]);
     assert_eq!(reply.len(), 1);
 }
 
@@ -127,10 +131,7 @@ fn an_open_transaction_keeps_the_module_loaded() {
 fn a_client_that_has_gone_does_not_keep_the_module_loaded() {
     let server = Server::start();
     server.client().grant("k", "alice", LONG);
-    eventually("it is unloaded", || match server.cmd("MODULE UNLOAD leasehold") {
-        Value::Okay => Ok(()),
-        refused => Err(refused),
-    });
+    server.unload();
 }
 
 #[test]
@@ -174,16 +175,17 @@ fn a_replica_that_loads_again_still_follows_its_primarys_fences() {
         return;
     }
     let mut behind = Clock::new();
-    behind.step_back(HOUR);
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
-    let mut client = replica.client();
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
+    replica.unload();
     primary.client().grant("meanwhile", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(client.cmd(module_load("")), Value::Okay);
+    replica.load(&[]);
+    behind.step_back(HOUR);
+    behind.wait_until_known(&mut replica.client());
     let fence = primary.client().grant("k", "alice", LONG);
     assert!(primary.client().release("k", "alice"));
     wait_until_in_sync(&primary, &replica);
+    let mut client = replica.client();
     client.cmd("REPLICAOF NO ONE");
     assert!(client.grant("k", "bob", LONG) > fence);
 }

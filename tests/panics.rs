@@ -92,8 +92,9 @@ fn unloaded_after_a_panic_and_loaded_again_the_module_begins_anew() {
     let server = Server::builder().module_args("max-ttl 1000").panic_at("lock.help").start();
     let mut client = server.client();
     assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(module_load()), Value::Okay);
+    client.cmd("PING");
+    server.unload();
+    server.load(&[]);
     assert_eq!(client.counter("panics_caught"), 0);
     client.grant("k", "alice", 86_400_000);
 }
@@ -107,22 +108,20 @@ fn unloaded_after_a_panic_and_loaded_again_a_replica_still_follows_its_primarys_
         return;
     }
     let mut behind = Clock::new();
-    behind.step_back(HOUR);
     let setup = Server::builder().clock(&behind).panic_at("lock.help");
     let (primary, replica) = start_pair(Server::builder(), setup);
     let mut client = replica.client();
     assert_eq!(client.cmd("LOCK.HELP"), error(INTERNAL));
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(module_load()), Value::Okay);
+    client.cmd("PING");
+    replica.unload();
+    replica.load(&[]);
+    behind.step_back(HOUR);
+    behind.wait_until_known(&mut client);
     let fence = primary.client().grant("k", "alice", LONG);
     assert!(primary.client().release("k", "alice"));
     wait_until_in_sync(&primary, &replica);
     client.cmd("REPLICAOF NO ONE");
     assert!(client.grant("k", "bob", LONG) > fence);
-}
-
-fn module_load() -> String {
-    format!("MODULE LOAD {}", module::path().display())
 }
 
 fn start_told_to_panic_in(entry: &str) -> Server {

@@ -1,7 +1,7 @@
 //! Fences grow and locks stay over every way a server can end and begin again.
 
 use crate::support::clock::HOUR;
-use crate::support::{Clock, Server, Setup, eventually, int, misplaces_clients};
+use crate::support::{Clock, Server, Setup, eventually, int, misplaces_clients, module};
 use redis::Value;
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ fn after_a_restart_without_data_on_a_clock_behind_by_less_than_the_margin() {
         let before = Server::builder().clock(&clock).module_args("fence-margin 0").start();
         before.client().grant("k", "alice", LONG)
     };
-    clock.step_back(Duration::from_secs(4));
+    clock.step_back(Duration::from_millis(module::USUAL_FENCE_MARGIN - 1_000));
     let after = Server::builder().clock(&clock).start();
     assert!(after.client().grant("k", "bob", LONG) > first);
 }

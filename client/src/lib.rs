@@ -46,7 +46,7 @@
 //!
 //! Fences grow on servers of either kind, and when one takes over from the other. Only where clients of both kinds
 //! use one server at the same time, because the module was loaded while some were connected, fences of the two are
-//! apart by five seconds.
+//! apart by fifteen seconds.
 //!
 //! # What a guard promises
 //!

@@ -34,6 +34,15 @@ pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::FenceNotANumber)
 }
 
+/// How many to list: positive, or -1 for all, as that of SLOWLOG GET.
+pub(super) fn count(bytes: &[u8]) -> Option<usize> {
+    if bytes == b"-1" {
+        return Some(usize::MAX);
+    }
+    let count = parse_integer(bytes).filter(|&count| count > 0)?;
+    Some(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
 /// What a command that lists something for an operator is asked: `[count | RESET]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
@@ -46,16 +55,11 @@ pub(crate) enum Listing {
 impl Listing {
     const USUAL_COUNT: usize = 10;
 
-    /// A count is positive, or -1 for all, as that of SLOWLOG GET.
     pub(crate) fn parse(words: &[&[u8]]) -> Result<Self, Error> {
         let count = match *words {
             [_] => Self::USUAL_COUNT,
-            [_, b"-1"] => usize::MAX,
             [_, option] if option.eq_ignore_ascii_case(b"RESET") => return Ok(Self::Reset),
-            [_, count] => parse_integer(count)
-                .filter(|&count| count > 0)
-                .map(|count| usize::try_from(count).unwrap_or(usize::MAX))
-                .ok_or(Error::NeitherCountNorReset)?,
+            [_, count] => self::count(count).ok_or(Error::NeitherCountNorReset)?,
             _ => return Err(Error::WrongArity),
         };
         Ok(Self::Show { count })

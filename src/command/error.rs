@@ -60,7 +60,7 @@ impl fmt::Display for Error {
                 Patience::LONGEST_MILLIS
             ),
             Self::CountNotPositive => {
-                write!(f, "ERR unknown option, expected COUNT and a positive integer")
+                write!(f, "ERR unknown option, expected COUNT and a positive integer or -1")
             }
             Self::NeitherCountNorReset => {
                 write!(f, "ERR unknown option, expected a positive integer, -1 or RESET")

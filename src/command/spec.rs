@@ -29,6 +29,8 @@ pub(crate) enum Access {
     Operator,
     /// Reads it.
     Read,
+    /// Lists those who wait for it, which takes as long as there are many.
+    List,
     /// May create it, so it is refused when memory is out; and may wait for it.
     Insert,
     /// May change its expiry. Works when memory is out.
@@ -41,7 +43,7 @@ impl Access {
     pub(crate) const fn has_key(self) -> bool {
         match self {
             Self::None | Self::Operator => false,
-            Self::Read | Self::Insert | Self::Update | Self::Delete => true,
+            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete => true,
         }
     }
 }

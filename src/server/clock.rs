@@ -33,6 +33,15 @@ pub(super) fn exactly() -> Moment {
     })
 }
 
+/// When the server began with the command that it is executing: the same moment for as long as that takes. Redis 7.0 and
+/// before do not tell.
+pub(super) fn beginning_of_command() -> Option<Moment> {
+    let at_the_beginning = optional!(RedisModule_CachedMicroseconds)?;
+    // SAFETY: takes nothing, reads what the server noted.
+    let micros = unsafe { at_the_beginning() };
+    Some(Moment::from_micros(u64::try_from(micros).unwrap_or(0)))
+}
+
 /// Not before the moment at which the server began with the command, by which it judges whether keys have expired until
 /// it has done it: if the clock was set back since, what is granted now would be over at once.
 fn in_micros() -> Option<Moment> {

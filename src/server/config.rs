@@ -3,9 +3,9 @@
 
 use super::api::optional;
 use super::state::STATE;
-use super::{clock, guard};
+use super::{alarm, clock, guard};
 use crate::command::{Limits, parse_integer};
-use crate::lock::{Patience, Room, Ttl};
+use crate::lock::{Patience, Queues, Room, Ttl};
 use crate::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -28,7 +28,8 @@ static MAX_TTL: Setting = Setting::new(
     1..=Ttl::LONGEST.millis().cast_signed(),
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
-static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 5_000);
+/// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's own settings.
+static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
 /// As long as the longest ttl may be.
 static QUARANTINE: Setting =
     Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
@@ -84,6 +85,12 @@ pub(super) fn room() -> Room {
 /// How far above the clock the fences of a new process, or a new primary, begin.
 pub(super) fn fence_margin_millis() -> u64 {
     FENCE_MARGIN.get()
+}
+
+/// How far above the clock fences begin if this module is loaded again, as far as it can be known: a load is free to set
+/// another margin, and without a word of it gets the usual one.
+pub(super) fn fence_margin_after_a_load_millis() -> u64 {
+    fence_margin_millis().min(FENCE_MARGIN.default.unsigned_abs())
 }
 
 /// For how long nothing is granted by a new process, or a new primary.
@@ -147,6 +154,7 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     }
     // SAFETY: all of them are registered.
     if unsafe { load(ctx) } == guard::status(true) {
+        configure_observer();
         Ok(())
     } else {
         Err("the configuration file has a leasehold.* line that is not valid".to_owned())
@@ -164,7 +172,8 @@ extern "C" fn get(_name: *const c_char, setting: *mut c_void) -> c_longlong {
     })
 }
 
-/// The server has checked the bounds.
+/// The server has checked the bounds. It may still refuse the `CONFIG SET` that this is a part of, and then sets what was
+/// set before: nothing but the number may change here, and the rest is for [`take_effect`].
 extern "C" fn set(
     _name: *const c_char,
     value: c_longlong,
@@ -173,15 +182,23 @@ extern "C" fn set(
 ) -> c_int {
     guard::value("config-set", guard::status(false), || {
         // SAFETY: as in `get`.
-        let setting = unsafe { &*setting.cast::<Setting>() };
-        setting.set(value);
-        if ptr::eq(setting, &QUARANTINE) && value == 0 {
-            // An operator who knows that no unknown grant is left need not wait for the end of this one.
-            STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        }
-        configure_observer();
+        unsafe { &*setting.cast::<Setting>() }.set(value);
         guard::status(true)
     })
+}
+
+/// A `CONFIG SET` has succeeded.
+///
+/// The callback that a setting can have for this (`applyfn`) would be too early: Redis 8.6 calls that of each setting in
+/// turn, and may then find the next one wrong, such as a port that is taken.
+pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
+    configure_observer();
+    if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
+        // An operator who knows that no unknown grant is left need not wait for the end of this one.
+        STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
+        STATE.with_queues(Queues::look_at_all);
+        alarm::set(ctx);
+    }
 }
 
 #[cfg(test)]

@@ -7,23 +7,55 @@
 //!   server, and Redis from 8.0 on does at the client's next request.
 //! - What is queued in a transaction: it would be executed where there is no code any more. Nobody tells what
 //!   is queued, so any transaction counts.
+//! - A command that was parsed, and not executed yet. The server has looked it up already, and keeps a pointer to what is
+//!   freed. Redis 8.6 and Valkey from 9.0 on parse all that a client sent at once. What follows a command that makes
+//!   its client wait is executed when the wait ends; what follows `MODULE UNLOAD` itself is executed next; and threads parse
+//!   for every client, at any time. Nobody tells what has been parsed, so whoever may have sent something counts.
 //!
-//! So the module stays as long as there is any of them.
+//! So the module stays as long as there is any of them. It stays too if the server does not tell, because the command
+//! that would ask was renamed: nobody unloads in a hurry.
 
 use super::api::api;
+use super::product;
 use super::reply::Reply;
-use crate::command::ALL;
+use crate::command::{ALL, parse_integer};
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::CStr;
 
-/// The first thing found, in words. `None` too where the server will not tell, because the command was renamed.
+/// The request to unload this module, as a client sends it.
+const REQUEST: &[u8] = b"*3\r\n$6\r\nMODULE\r\n$6\r\nUNLOAD\r\n$9\r\nleasehold\r\n";
+
+/// Its words.
+const WORDS_OF_REQUEST: &[u8] = b"MODULEUNLOADleasehold";
+
+/// The first thing found, in words.
 pub(super) fn find(ctx: *mut RedisModuleCtx) -> Option<String> {
-    let in_lines_of = |command, argument, find: fn(&[u8]) -> Option<String>| {
-        let reply = ask(ctx, command, argument)?;
-        reply.texts().iter().flat_map(|text| text.split(|&byte| byte == b'\n')).find_map(find)
+    let (Some(rules), Some(clients), Some(threads)) = (
+        ask(ctx, c"ACL", &[c"LIST"]),
+        ask(ctx, c"CLIENT", &[c"LIST"]),
+        ask(ctx, c"CONFIG", &[c"GET", c"io-threads"]),
+    ) else {
+        let renamed = "ACL, CLIENT or CONFIG is renamed, so the server cannot be asked who uses it";
+        return Some(renamed.to_owned());
     };
-    in_lines_of(c"ACL", c"LIST", rule_about_us)
-        .or_else(|| in_lines_of(c"CLIENT", c"LIST", client_that_needs_us))
+    let clients = lines(&clients);
+    let counts_all = !product::parses_uncounted(ctx);
+    lines(&rules)
+        .into_iter()
+        .find_map(rule_about_us)
+        .or_else(|| clients.iter().find_map(|line| Client(line).may_need_us(counts_all)))
+        .or_else(|| read_by_threads(threads.text_at(1), clients.len()))
+}
+
+/// Whether a client is loading a module right now.
+pub(super) fn is_loading(ctx: *mut RedisModuleCtx) -> bool {
+    let clients = ask(ctx, c"CLIENT", &[c"LIST"]);
+    clients.is_some_and(|clients| lines(&clients).iter().any(|line| Client(line).is_loading()))
+}
+
+fn lines(reply: &Reply) -> Vec<&[u8]> {
+    let lines = reply.texts().into_iter().flat_map(|text| text.split(|&byte| byte == b'\n'));
+    lines.filter(|line| !line.is_empty()).collect()
 }
 
 /// Looks through `user worker on nopass ~* -@all +lock.acquire (~x -@all +lock.check)`.
@@ -40,35 +72,92 @@ fn rule_about_us(line: &[u8]) -> Option<String> {
     Some(format!("user {} has the rule {}", user.escape_ascii(), rule.escape_ascii()))
 }
 
-/// Looks through `id=7 addr=127.0.0.1:50000 … multi=-1 … cmd=lock.acquire user=default …`.
-fn client_that_needs_us(line: &[u8]) -> Option<String> {
-    let mut words = line.split(|&byte| byte == b' ');
-    let id = words.next()?.escape_ascii();
-    words.find_map(|word| {
-        let mut halves = word.splitn(2, |&byte| byte == b'=');
-        match (halves.next()?, halves.next()?) {
-            (b"cmd", command) if is_ours(command) => {
-                Some(format!("the last command of client {id} is {}", command.escape_ascii()))
-            }
-            // -1 is outside of any transaction.
-            (b"multi", queued) if queued != b"-1" && queued != b"0" => {
-                Some(format!("client {id} is in a transaction"))
-            }
-            _ => None,
-        }
+/// One more client than the one that asks for this is enough.
+fn read_by_threads(threads: Option<&[u8]>, clients: usize) -> Option<String> {
+    (threads != Some(b"1") && clients > 1).then(|| {
+        "io-threads is not 1, and threads may be parsing what other clients send".to_owned()
     })
+}
+
+/// A line of `CLIENT LIST`:
+/// `id=7 addr=127.0.0.1:50000 … flags=N … multi=-1 … argv-mem=0 … cmd=lock.acquire user=default …`.
+#[derive(Clone, Copy)]
+struct Client<'l>(&'l [u8]);
+
+impl<'l> Client<'l> {
+    /// `counts_all` if the server counts the words of all that it has parsed for a client.
+    fn may_need_us(self, counts_all: bool) -> Option<String> {
+        let id = self.field("id").unwrap_or_default().escape_ascii();
+        let command = self.field("cmd").unwrap_or_default();
+        if is_ours(command) {
+            let command = command.escape_ascii();
+            return Some(format!("the last command of client id={id} is {command}"));
+        }
+        // -1 is outside of any transaction.
+        if self.field("multi").is_some_and(|queued| queued != b"-1" && queued != b"0") {
+            return Some(format!("client id={id} is in a transaction"));
+        }
+        // `u` is for one that is not blocked any more, and has not gone on yet.
+        if self.field("flags").unwrap_or_default().iter().any(|flag| b"bu".contains(flag)) {
+            return Some(format!("client id={id} is blocked, and may have sent more commands"));
+        }
+        let words = self.number("argv-mem");
+        if words == 0 {
+            return None;
+        }
+        // Now it can only be the client that asks for this. It is not if a script or another module asks.
+        if !is_request(command) || words != WORDS_OF_REQUEST.len() {
+            return Some(format!(
+                "client id={id} has sent more than MODULE UNLOAD, or something else"
+            ));
+        }
+        (!counts_all && self.number("tot-net-in") > REQUEST.len()).then(|| {
+            format!(
+                "client id={id} has sent more than MODULE UNLOAD, which on this server must be all that \
+                 its connection ever sent"
+            )
+        })
+    }
+
+    fn is_loading(self) -> bool {
+        self.field("cmd").is_some_and(|command| command.starts_with(b"module|load"))
+            && self.number("argv-mem") > 0
+    }
+
+    /// The largest there is if the server does not say.
+    fn number(self, name: &str) -> usize {
+        let number = self.field(name).and_then(parse_integer);
+        number.and_then(|number| usize::try_from(number).ok()).unwrap_or(usize::MAX)
+    }
+
+    /// The last of this name: an address, which comes first, may contain anything.
+    fn field(self, name: &str) -> Option<&'l [u8]> {
+        let mut words = self.0.rsplit(|&byte| byte == b' ');
+        words.find_map(|word| word.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    }
 }
 
 fn is_ours(name: &[u8]) -> bool {
     ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }
 
-fn ask(ctx: *mut RedisModuleCtx, command: &CStr, argument: &CStr) -> Option<Reply> {
-    // SAFETY: the format takes a C string; the reply goes nowhere else.
+/// Redis 6.2 does not name subcommands.
+fn is_request(command: &[u8]) -> bool {
+    [&b"module|unload"[..], b"module"].iter().any(|name| name.eq_ignore_ascii_case(command))
+}
+
+/// `None` if the command was renamed.
+fn ask(ctx: *mut RedisModuleCtx, command: &CStr, arguments: &[&CStr]) -> Option<Reply> {
+    let call = api!(RedisModule_Call);
+    // SAFETY: each format takes so many C strings; the reply goes nowhere else.
     unsafe {
-        let format = c"c".as_ptr();
-        let reply = api!(RedisModule_Call)(ctx, command.as_ptr(), format, argument.as_ptr());
-        Reply::of_call(reply)
+        Reply::of_call(match *arguments {
+            [only] => call(ctx, command.as_ptr(), c"c".as_ptr(), only.as_ptr()),
+            [first, second] => {
+                call(ctx, command.as_ptr(), c"cc".as_ptr(), first.as_ptr(), second.as_ptr())
+            }
+            _ => return None,
+        })
     }
 }
 
@@ -104,31 +193,62 @@ mod tests {
         }
     }
 
+    /// What is said of a client with these fields, after those that are as usual.
+    fn said(fields: &str, counts_all: bool) -> Option<String> {
+        let usual = "id=7 addr=/tmp/s:0 name= flags=U multi=-1 argv-mem=0 tot-net-in=900 cmd=get";
+        Client(format!("{usual} {fields} user=default").as_bytes()).may_need_us(counts_all)
+    }
+
     #[test]
-    fn a_client_that_needs_us_is_found() {
-        let line = |multi: &str, command: &str| {
-            let line = format!("id=7 addr=/tmp/s:0 name= multi={multi} cmd={command} user=default");
-            client_that_needs_us(line.as_bytes())
-        };
-        for multi in ["-1", "0", "3"] {
-            assert!(line(multi, "lock.info").is_some(), "{multi}");
-        }
-        assert_eq!(
-            line("-1", "lock.info").unwrap(),
-            "the last command of client id=7 is lock.info"
-        );
-        assert_eq!(line("1", "get").unwrap(), "client id=7 is in a transaction");
-        for multi in ["-1", "0"] {
-            assert_eq!(line(multi, "client|list"), None);
+    fn a_client_that_may_need_us_is_found() {
+        for (fields, why) in [
+            ("cmd=lock.info", "the last command of client id=7 is lock.info"),
+            ("multi=3 cmd=lock.info", "the last command of client id=7 is lock.info"),
+            ("multi=1", "client id=7 is in a transaction"),
+            ("flags=b", "client id=7 is blocked, and may have sent more commands"),
+            ("flags=UtbP", "client id=7 is blocked, and may have sent more commands"),
+            ("flags=u", "client id=7 is blocked, and may have sent more commands"),
+            ("argv-mem=5", "client id=7 has sent more than MODULE UNLOAD, or something else"),
+            ("argv-mem=21", "client id=7 has sent more than MODULE UNLOAD, or something else"),
+            (
+                "argv-mem=29 cmd=module|unload",
+                "client id=7 has sent more than MODULE UNLOAD, or something else",
+            ),
+        ] {
+            for counts_all in [true, false] {
+                assert_eq!(said(fields, counts_all).as_deref(), Some(why), "{fields}");
+            }
         }
     }
 
     #[test]
     fn other_clients_are_not() {
-        for line in
-            ["", "id=7", "id=7 addr=127.0.0.1:9 name=lock.info multi=-1 cmd=NULL user=lock.info"]
+        for fields in
+            ["", "multi=0", "cmd=NULL", "cmd=client|list user=lock.info", "cmd=module|unload"]
         {
-            assert_eq!(client_that_needs_us(line.as_bytes()), None, "{line}");
+            assert_eq!(said(fields, false), None, "{fields}");
         }
+        let elsewhere = b"id=7 addr=/tmp/a cmd=lock.info flags=b /s:0 name=lock.info flags=U multi=-1 argv-mem=0 cmd=get";
+        assert_eq!(Client(elsewhere).may_need_us(true), None);
+    }
+
+    #[test]
+    fn the_client_that_asks_has_sent_nothing_else() {
+        assert_eq!(WORDS_OF_REQUEST.len(), 21);
+        for command in ["module|unload", "module"] {
+            let asks = |bytes| format!("argv-mem=21 tot-net-in={bytes} cmd={command}");
+            assert_eq!(said(&asks(43), false), None);
+            assert_eq!(said(&asks(44), true), None, "a server that counts what it has parsed");
+            let why = said(&asks(44), false).unwrap();
+            assert!(why.ends_with("must be all that its connection ever sent"), "{why}");
+        }
+    }
+
+    #[test]
+    fn threads_are_in_the_way_of_other_clients() {
+        assert_eq!(read_by_threads(Some(b"1"), 9), None);
+        assert_eq!(read_by_threads(Some(b"4"), 1), None);
+        assert!(read_by_threads(Some(b"4"), 2).is_some());
+        assert!(read_by_threads(None, 2).is_some());
     }
 }

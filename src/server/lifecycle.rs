@@ -26,6 +26,21 @@ pub(super) fn begin() {
     quarantine();
 }
 
+/// Why fences could go back if this module were unloaded now and loaded again (L2). It would remember nothing, and begin a
+/// margin above the clock, as any start does. So the fence clock may be no further ahead than that, as it is after
+/// `LOCK.RAISE`, or once the clock was set back.
+pub(super) fn obstacle_to_a_later_load() -> Option<String> {
+    let ahead = STATE.fences().ahead_micros(clock::exactly());
+    let margin_millis = config::fence_margin_after_a_load_millis();
+    (ahead > margin_millis.saturating_mul(1_000)).then(|| {
+        format!(
+            "fences are {} ms ahead of the clock, and those after a load begin {margin_millis} ms ahead of it, \
+             so they might go back",
+            ahead.div_ceil(1_000)
+        )
+    })
+}
+
 /// The same for one that takes over from a primary, whose fences it knows except for the last.
 fn take_over() {
     let margin = config::fence_margin_millis();

@@ -8,8 +8,8 @@ use super::call::Call;
 use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, config, events, guard, info, leftovers, lifecycle, log, lookout, policy, product,
-    register, replicate, slots, tell,
+    alarm, api, clock, config, events, guard, info, leftovers, lifecycle, log, lookout, policy,
+    product, register, replicate, slots, tell,
 };
 use crate::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -46,6 +46,7 @@ pub(super) extern "C" fn RedisModule_OnLoad(
     guard::listen_to_panics();
     guard::value("load", guard::status(false), || {
         STATE.reset();
+        STATE.loaded_by.set(clock::beginning_of_command());
         let call = Call::new(ctx, argv, argc);
         match load(ctx, &call) {
             Ok(()) => guard::status(true),
@@ -64,12 +65,9 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", guard::status(false), || {
-        let leftover = if STATE.going_down.get() { None } else { leftovers::find(ctx) };
-        if let Some(leftover) = leftover {
-            log::warning(
-                ctx,
-                &format!("cannot unload: {leftover}, and the server may die of that"),
-            );
+        // The reply to MODULE UNLOAD is the server's own, and does not say why.
+        if let Some(obstacle) = obstacle_to_unloading(ctx) {
+            log::warning(ctx, &format!("cannot unload: {obstacle}"));
             return guard::status(false);
         }
         alarm::stop(ctx);
@@ -78,6 +76,24 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
         guard::stop_listening();
         guard::status(true)
     })
+}
+
+fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
+    if STATE.going_down.get() || is_taken_back(ctx) {
+        return None;
+    }
+    lifecycle::obstacle_to_a_later_load().or_else(|| {
+        leftovers::find(ctx).map(|leftover| format!("{leftover}, and the server might die of that"))
+    })
+}
+
+/// Whether the server takes back what it has just loaded, as after `MODULE LOADEX` with a setting that nobody knows. It
+/// does so within that command, so nobody has used anything of ours; and Redis 8.6 dies if a module objects.
+fn is_taken_back(ctx: *mut RedisModuleCtx) -> bool {
+    match clock::beginning_of_command() {
+        Some(beginning) => STATE.loaded_by.get() == Some(beginning),
+        None => leftovers::is_loading(ctx),
+    }
 }
 
 fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {

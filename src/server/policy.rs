@@ -3,7 +3,7 @@
 //! Locks have an expiry, so every policy but `noeviction` may take them when memory is short. One that
 //! somebody waits for is put back (see `lock::queue`); one that nobody waits for is lost.
 
-use super::{guard, log, product, subscription};
+use super::{config, guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -22,7 +22,8 @@ pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// Subscribes to changes of the configuration, where the server tells of them (7.0 on).
+/// Subscribes to changes of the configuration, those of our own settings too, where the server tells of them (7.0 on). It
+/// does once a `CONFIG SET` has succeeded.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
     subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CONFIG, Some(changed));
 }
@@ -34,6 +35,7 @@ unsafe extern "C" fn changed(
     change: *mut c_void,
 ) {
     guard::event("config-changed", || {
+        config::take_effect(ctx);
         // SAFETY: with this event the server passes this structure, and in it that many C strings.
         let names = unsafe {
             change.cast::<raw::RedisModuleConfigChange>().as_ref().map_or(&[][..], |change| {

@@ -9,15 +9,25 @@ use std::ffi::{CStr, c_int};
 /// that they are about, and leaves the client there: whoever listens makes every client that sends a `MOVE`, or a
 /// `COPY` to another database, end up in that database, and a replica's link to its primary too (valkey#4024).
 pub(super) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
-    let version = info_field(ctx, c"server", c"valkey_version").unwrap_or_default();
+    valkey_version(ctx).is_some_and(|version| ((8, 1)..(9, 1)).contains(&version))
+}
+
+/// Valkey from 9.0 on parses all that a client has sent, and looks each command up, before it executes the first; and in
+/// `CLIENT LIST` it counts the words of the first alone (`argv-mem`). Redis 8.6 does the same and counts all.
+pub(super) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
+    valkey_version(ctx).is_some_and(|version| version >= (9, 0))
+}
+
+/// `None` for Redis.
+fn valkey_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
+    let version = info_field(ctx, c"server", c"valkey_version")?;
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
-    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-    ((8, 1)..(9, 1)).contains(&version)
+    Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
 /// Some numbers of events mean one thing to Valkey and another to Redis.
 pub(super) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
-    info_field(ctx, c"server", c"valkey_version").is_some()
+    valkey_version(ctx).is_some()
 }
 
 /// Of what the module could promise the server, that which this Valkey knows. Nothing in Redis, where the same bits may

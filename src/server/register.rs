@@ -65,6 +65,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
         Access::None => &[c"fast allow-loading allow-stale"],
         Access::Operator => &[c"admin allow-loading allow-stale"],
         Access::Read => &[c"readonly fast"],
+        Access::List => &[c"readonly"],
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
         Access::Update | Access::Delete => &[c"write fast"],
@@ -154,6 +155,7 @@ const fn categories(access: Access) -> &'static CStr {
         Access::None => c"fast",
         Access::Operator => c"admin slow dangerous",
         Access::Read => c"read fast",
+        Access::List => c"read slow",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
     }
@@ -250,7 +252,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     let rights = match access {
         Access::None | Access::Operator => 0,
-        Access::Read => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Read | Access::List => raw::REDISMODULE_CMD_KEY_RO,
         Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,

@@ -11,7 +11,7 @@ use super::slots::Movements;
 use super::soon::Soon;
 use super::subscription::Subscription;
 use super::{clock, events, learn};
-use crate::lock::{Fence, FenceClock, Monotonic, Queues};
+use crate::lock::{Fence, FenceClock, Moment, Monotonic, Queues};
 use crate::observe::Observer;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -39,6 +39,7 @@ pub(super) static STATE: State = State {
     unheard: RefCell::new(BTreeSet::new()),
     observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
+    loaded_by: Cell::new(None),
     going_down: Cell::new(false),
     ending: Ending::new(),
 };
@@ -69,6 +70,8 @@ pub(super) struct State {
     unheard: RefCell<BTreeSet<u64>>,
     observer: RefCell<Observer>,
     pub(super) alarm: Cell<Option<Alarm>>,
+    /// When the command began that loaded this module.
+    pub(super) loaded_by: Cell<Option<Moment>>,
     /// Whether this process is about to end, and nothing that it remembers matters any more.
     pub(super) going_down: Cell<bool>,
     pub(super) ending: Ending,
@@ -101,6 +104,7 @@ impl State {
         self.unheard.borrow_mut().clear();
         self.with_observer(|observer| *observer = Observer::new());
         self.alarm.set(None);
+        self.loaded_by.set(None);
         self.going_down.set(false);
     }
 

@@ -10,20 +10,21 @@ use redis::Value;
 type Commands = &'static [&'static str];
 
 const ALL_BUT_READS: [&str; 4] = ["LOCK.ACQUIRE", "LOCK.EXTEND", "LOCK.HELP", "LOCK.RELEASE"];
+const ALL_BUT_WAITERS: [&str; 6] =
+    ["LOCK.ACQUIRE", "LOCK.EXTEND", "LOCK.CHECK", "LOCK.INFO", "LOCK.RELEASE", "LOCK.HELP"];
 const ALL_BUT_HELP: [&str; 6] =
     ["LOCK.ACQUIRE", "LOCK.EXTEND", "LOCK.CHECK", "LOCK.INFO", "LOCK.WAITERS", "LOCK.RELEASE"];
 
 #[test]
 fn the_same_rules_allow_the_same_commands_on_every_server() {
     let server = Server::builder().aof().start();
-    let rows: [(&str, Commands); 13] = [
+    let rows: [(&str, Commands); 12] = [
         ("", &NONE),
         ("+@all", &ALL),
         ("allcommands", &ALL),
         ("+@all -@admin -@dangerous -@scripting", &ALL),
-        ("+@all -@slow", &ALL),
         ("+@all -@keyspace -@string -@connection", &ALL),
-        ("+@keyspace +@string +@connection +@slow +@admin +@dangerous", &NONE),
+        ("+@keyspace +@string +@connection +@admin +@dangerous", &NONE),
         ("+get +set +del +expire", &NONE),
         ("+lock.acquire", &["LOCK.ACQUIRE"]),
         ("-@all +lock.extend +LOCK.CHECK", &["LOCK.EXTEND", "LOCK.CHECK"]),
@@ -41,16 +42,18 @@ fn the_same_rules_allow_the_same_commands_on_every_server() {
 fn categories_cover_the_commands_where_they_cover_those_of_modules() {
     let server = Server::builder().aof().start();
     let cover = !lacks((7, 2), "categories of a module's commands");
-    let rows: [(&str, Commands, Commands); 9] = [
+    let rows: [(&str, Commands, Commands); 11] = [
         ("+@read", &READS, &NONE),
         ("+@write", &CHANGES, &NONE),
         ("+@read +@write", &ALL_BUT_HELP, &NONE),
         ("+@blocking", &["LOCK.ACQUIRE"], &NONE),
-        ("+@fast", &ALL, &NONE),
+        ("+@fast", &ALL_BUT_WAITERS, &NONE),
+        ("+@slow", &["LOCK.WAITERS"], &NONE),
         ("+@all -@write", &READS_AND_HELP, &ALL),
         ("+@all -@read", &ALL_BUT_READS, &ALL),
         ("+@all -@blocking", &ALL_BUT_ACQUIRE, &ALL),
-        ("+@all -@fast", &NONE, &ALL),
+        ("+@all -@fast", &["LOCK.WAITERS"], &ALL),
+        ("+@all -@slow", &ALL_BUT_WAITERS, &ALL),
     ];
     for (rules, covered, not_covered) in rows {
         let mut worker = log_in(&server, &format!("~* {rules}"));
@@ -112,7 +115,7 @@ fn where_there_is_no_room_for_the_category_lock_the_others_are_kept() {
     let reply = server.cmd("ACL SETUSER worker +@lock");
     assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
     let rows: [(&str, Commands); 4] =
-        [("+@read", &READS), ("+@write", &CHANGES), ("+@fast", &ALL), ("+@all", &ALL)];
+        [("+@read", &READS), ("+@write", &CHANGES), ("+@fast", &ALL_BUT_WAITERS), ("+@all", &ALL)];
     for (rules, allowed) in rows {
         let mut worker = log_in(&server, &format!("~* {rules}"));
         assert_may_run(&server, &mut worker, "k", allowed, rules);

@@ -3,21 +3,8 @@
 //! Left to itself a server dies of a rule about a command that is gone: at once, or at the next ACL LIST.
 
 use super::{ALL, assert_may_run, log_in};
-use crate::support::{Server, eventually, lacks, module, strings};
+use crate::support::{Server, UNLOAD, lacks, strings};
 use redis::Value;
-
-/// A connection closed a moment ago may still be there, and its last command keeps the module loaded.
-fn unload(server: &Server) {
-    eventually("it is unloaded", || match server.cmd("MODULE UNLOAD leasehold") {
-        Value::Okay => Ok(()),
-        refused => Err(refused),
-    });
-}
-
-fn load(server: &Server) {
-    let reply = server.cmd(format!("MODULE LOAD {}", module::path().display()));
-    assert_eq!(reply, Value::Okay);
-}
 
 #[test]
 fn a_category_outlives_the_module_and_covers_it_again() {
@@ -34,8 +21,8 @@ fn a_category_outlives_the_module_and_covers_it_again() {
         for _ in 0..3 {
             // Always allowed, and no command of ours: the last of those keeps the module loaded.
             assert_eq!(worker.cmd("AUTH worker x"), Value::Okay);
-            unload(&server);
-            load(&server);
+            server.unload();
+            server.load(&[]);
             assert_may_run(&server, &mut worker, "k", &ALL, rule);
             assert_may_run(&server, &mut log_in(&server, &format!("~* {rule}")), "k", &ALL, rule);
         }
@@ -53,7 +40,7 @@ fn a_rule_that_names_a_command_keeps_the_module_loaded() {
         log_in(&server, rule);
         let fence = server.client().grant("k", "alice", super::LONG);
         for _ in 0..2 {
-            let reply = server.cmd("MODULE UNLOAD leasehold");
+            let reply = server.cmd(UNLOAD);
             assert!(matches!(reply, Value::ServerError(_)), "{rule}: {reply:?}");
         }
         assert_eq!(strings(&server.cmd("ACL LIST")).len(), 2);
@@ -67,8 +54,8 @@ fn a_rule_that_names_a_command_keeps_the_module_loaded() {
         assert!(log.contains(&ours) || log.contains(&theirs), "{rule}:\n{log}");
 
         assert_eq!(server.cmd("ACL SETUSER worker reset"), Value::Okay);
-        unload(&server);
+        server.unload();
         assert_eq!(strings(&server.cmd("ACL LIST")).len(), 2);
-        load(&server);
+        server.load(&[]);
     }
 }

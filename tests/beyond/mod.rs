@@ -23,7 +23,7 @@ mod slots;
 mod storm;
 mod unannounced;
 
-use crate::support::{Client, Clock, Cluster, misplaces_clients};
+use crate::support::{Client, Clock, Cluster, misplaces_clients, module};
 use redis::Value;
 use std::time::Duration;
 
@@ -66,8 +66,9 @@ fn clocks_apart(replicas: usize) -> (Cluster, Clock) {
         let setup = setup.module_args("fence-margin 0");
         if index == 1 { setup.clock(&behind) } else { setup }
     });
+    let usual = format!("CONFIG SET leasehold.fence-margin {}", module::USUAL_FENCE_MARGIN);
     for node in cluster.nodes() {
-        assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
+        assert_eq!(node.cmd(usual.as_str()), Value::Okay);
     }
     (cluster, behind)
 }

@@ -6,7 +6,7 @@ use super::book::Book;
 use super::busy;
 use crate::support::{
     Client, Clock, Proxy, Seed, Server, Setup, Snapshot, bulk_text, error, eventually, field, int,
-    is_older_than, lacks, lacks_setting, wait_until_in_sync,
+    is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
 };
 use redis::Value;
 use std::sync::atomic::AtomicBool;
@@ -109,7 +109,8 @@ impl Pair {
     fn is_promoted_and_goes_on_above(&self, highest: u64) {
         let mut client = self.replica.client();
         if !is_older_than((7, 0)) {
-            assert_eq!(client.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
+            let usual = format!("CONFIG SET leasehold.fence-margin {}", module::USUAL_FENCE_MARGIN);
+            assert_eq!(client.cmd(usual), Value::Okay);
         }
         assert_eq!(client.cmd("REPLICAOF NO ONE"), Value::Okay);
         for lock in ["held", "gone", "new", "another"] {

@@ -1,7 +1,7 @@
 //! Who comes too late, as `INFO leasehold` counts it; and what is not claimed, because it is not known.
 
 use super::{Figures, fresh, let_run_out};
-use crate::support::{Client, Server, error, int, module, start_pair, wait_until_in_sync};
+use crate::support::{Client, Server, error, int, start_pair, wait_until_in_sync};
 use crate::waiting::LONG;
 use redis::Value;
 
@@ -196,8 +196,9 @@ fn a_module_that_is_loaded_again_counts_from_0_and_claims_nothing_of_grants_befo
     hold_and_be_late(&mut client);
     assert!(!client.release("late", "alice"));
     assert_eq!(client.acquire("k", "bob", LONG), None);
-    assert_eq!(client.cmd("MODULE UNLOAD leasehold"), Value::Okay);
-    assert_eq!(client.cmd(format!("MODULE LOAD {}", module::path().display())), Value::Okay);
+    client.cmd("PING");
+    server.unload();
+    server.load(&[]);
     let mut figures = Figures::of(&server);
     let counted: Vec<_> = figures
         .last

@@ -62,7 +62,7 @@ pub(crate) use replica::{
 pub(crate) use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub(crate) use seed::Seed;
 pub(crate) use sentinel::{Pace, Sentinels};
-pub(crate) use server::Server;
+pub(crate) use server::{Server, UNLOAD};
 pub(crate) use setup::Setup;
 pub(crate) use slot_move::{SlotMove, lacks_moves_at_once};
 pub(crate) use snapshot::{Snapshot, deadline};

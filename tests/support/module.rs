@@ -7,6 +7,9 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
+/// What `leasehold.fence-margin` is unless somebody sets it, in milliseconds.
+pub(crate) const USUAL_FENCE_MARGIN: u64 = 15_000;
+
 /// The file to load. Cargo builds the cdylib for a test run beside the test's own executable; the copy
 /// one folder up is only refreshed by `cargo build` and may be older.
 pub(crate) fn path() -> &'static Path {

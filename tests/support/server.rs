@@ -3,6 +3,7 @@
 use super::Words;
 use super::client::Client;
 use super::eventually::eventually;
+use super::module;
 use super::ports::{free_port, free_port_of_a_node};
 use super::setup::{Kind, Setup, Transport};
 use super::tls::{Identity, Tunnel};
@@ -19,6 +20,9 @@ use tempfile::TempDir;
 
 /// How often a port that was free a moment ago may turn out to be taken.
 const PORT_TRIES: usize = 20;
+
+/// On its own connection: from Valkey 9.0 on it has to be all that a connection sends.
+pub(crate) const UNLOAD: &str = "MODULE UNLOAD leasehold";
 
 /// Never in the log of a healthy server.
 const SIGNS_OF_A_CRASH: [&str; 4] = ["panicked", "BUG REPORT", "ASSERTION", "AddressSanitizer"];
@@ -186,6 +190,23 @@ impl Server {
     /// One command on a connection of its own.
     pub(crate) fn cmd(&self, words: impl Words) -> Value {
         self.client().cmd(words)
+    }
+
+    /// Unloads the module. What is in the way may still be there for a moment, such as a connection that was closed.
+    pub(crate) fn unload(&self) {
+        eventually("it is unloaded", || match self.cmd(UNLOAD) {
+            Value::Okay => Ok(()),
+            refused => Err(refused),
+        });
+    }
+
+    /// Loads the module, which was unloaded, with these arguments.
+    #[track_caller]
+    pub(crate) fn load(&self, args: &[&str]) {
+        let path = module::path().to_str().expect("a path in UTF-8");
+        let words = [&["MODULE", "LOAD", path], args].concat();
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        assert_eq!(self.cmd(words), Value::Okay);
     }
 
     /// Ends the server in the orderly way, saving nothing.

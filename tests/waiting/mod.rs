@@ -38,7 +38,7 @@ struct Row {
 
 /// `LOCK.WAITERS`, oldest first.
 fn queue(server: &Server, key: &str) -> Vec<Row> {
-    rows(&server.cmd(["LOCK.WAITERS", key]))
+    rows(&server.cmd(["LOCK.WAITERS", key, "COUNT", "-1"]))
 }
 
 /// The owners who wait, oldest first.

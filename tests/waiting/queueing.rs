@@ -1,6 +1,7 @@
 //! The queue of a lock: who is in it, in which order, for how long, and how many may be.
 
 use super::{LONG, Row, Waiter, exact, owners, queue, rows, waiters};
+use crate::support::crowd::Crowd;
 use crate::support::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
 use crate::support::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
@@ -11,7 +12,7 @@ use std::time::{Duration, Instant};
 const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
 const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
-const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer";
+const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer or -1";
 
 #[test]
 fn the_lock_goes_to_those_who_wait_in_the_order_in_which_they_came() {
@@ -199,11 +200,33 @@ fn count_limits_the_rows() {
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     let _queued = ["a", "b", "c"].map(|owner| Waiter::of(&server, "k", owner));
-    for (count, shown) in [("1", 1), ("2", 2), ("3", 3), ("4", 3), ("18446744073709551615", 3)] {
+    for (count, shown) in
+        [("1", 1), ("2", 2), ("3", 3), ("4", 3), ("18446744073709551615", 3), ("-1", 3)]
+    {
         let reply = client.cmd(["LOCK.WAITERS", "k", "count", count]);
         let found: Vec<_> = rows(&reply).into_iter().map(|row| row.owner).collect();
         assert_eq!(found, ["a", "b", "c"][..shown], "COUNT {count}");
     }
+}
+
+#[test]
+fn without_a_count_a_hundred_are_listed_at_most() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut crowd = Crowd::of(&server, 101);
+    for index in 0..crowd.len() {
+        crowd.send(index, format!("LOCK.ACQUIRE k w{index} 60000 BLOCK 0"));
+    }
+    eventually("all of them wait", || match client.info("k").unwrap().waiters {
+        101 => Ok(()),
+        fewer => Err(fewer),
+    });
+    let all = rows(&client.cmd("LOCK.WAITERS k COUNT -1"));
+    assert_eq!(all.len(), 101);
+    let owner = |row: &Row| row.owner.clone();
+    let usual: Vec<_> = rows(&client.cmd("LOCK.WAITERS k")).iter().map(owner).collect();
+    assert_eq!(usual, all[..100].iter().map(owner).collect::<Vec<_>>());
 }
 
 #[test]
@@ -227,7 +250,7 @@ fn mistakes_in_asking_for_the_queue_are_named() {
             ("LOCK.WAITERS", &arity),
             ("LOCK.WAITERS list COUNT", NO_COUNT),
             ("LOCK.WAITERS list COUNT 0", NO_COUNT),
-            ("LOCK.WAITERS list COUNT -1", NO_COUNT),
+            ("LOCK.WAITERS list COUNT -2", NO_COUNT),
             ("LOCK.WAITERS list COUNT 01", NO_COUNT),
             ("LOCK.WAITERS list COUNT x", NO_COUNT),
             ("LOCK.WAITERS list LIMIT 1", NO_COUNT),

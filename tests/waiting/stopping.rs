@@ -2,7 +2,7 @@
 
 use super::{LONG, Waiter, owners, waiters};
 use crate::support::crowd::Crowd;
-use crate::support::{Server, Snapshot, eventually, int};
+use crate::support::{Server, Snapshot, UNLOAD, eventually, int};
 use redis::Value;
 
 #[test]
@@ -32,7 +32,7 @@ fn the_module_is_not_unloaded_while_clients_wait_and_is_once_they_have_left() {
     client.grant("k", "alice", LONG);
     let bob = Waiter::of(&server, "k", "bob");
     let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 60000");
-    let refused = client.cmd("MODULE UNLOAD leasehold");
+    let refused = server.cmd(UNLOAD);
     assert!(matches!(refused, Value::ServerError(_)), "{refused:?}");
     let text = format!("{refused:?}");
     assert!(text.contains("blocked clients"), "it does not say why: {text}");
@@ -41,10 +41,8 @@ fn the_module_is_not_unloaded_while_clients_wait_and_is_once_they_have_left() {
     client.release("k", "alice");
     carol.fence();
     drop(carol);
-    eventually("it is unloaded", || match client.cmd("MODULE UNLOAD leasehold") {
-        Value::Okay => Ok(()),
-        refused => Err(refused),
-    });
+    client.cmd("PING");
+    server.unload();
     assert!(matches!(client.cmd("LOCK.INFO k"), Value::ServerError(_)), "it is gone");
     assert_eq!(client.cmd("EXISTS k"), int(1), "the lock is not");
 }
@@ -56,10 +54,8 @@ fn the_module_may_be_unloaded_right_after_many_have_waited() {
     client.grant("k", "alice", LONG);
     let queued: Vec<_> = (0..20).map(|n| Waiter::of(&server, "k", &format!("w{n}"))).collect();
     drop(queued);
-    eventually("it is unloaded", || match client.cmd("MODULE UNLOAD leasehold") {
-        Value::Okay => Ok(()),
-        refused => Err(refused),
-    });
+    client.cmd("PING");
+    server.unload();
 }
 
 #[test]

@@ -117,7 +117,7 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
         if index == 1 { setup.clock(&behind) } else { setup }
     });
     for node in cluster.nodes() {
-        assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
+        assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 15000"), Value::Okay);
     }
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let slot = cluster.slot_of(0);

@@ -79,7 +79,7 @@ fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
         ("max-waiters", "0", "10000"),
         ("max-waiters-per-lock", "2", "10000"),
         ("max-ttl", "20", "86400000"),
-        ("fence-margin", "0", "5000"),
+        ("fence-margin", "0", "15000"),
         ("quarantine-ms", "100000", "0"),
         ("log-max-len", "0", "128"),
         ("log-long-wait", "1", "10000"),

@@ -13,7 +13,7 @@ use std::sync::LazyLock;
 const DAY_MILLIS: u64 = 86_400_000;
 
 /// What the module is set to unless somebody changed it: `leasehold.fence-margin`.
-const MARGIN_MICROS: u64 = 5_000_000;
+const MARGIN_MICROS: u64 = 15_000_000;
 
 /// `KEYS`: the lock, its last fence. `ARGV`: owner, ttl, how long to remember the fence, margin.
 static ACQUIRE: LazyLock<Lua> = LazyLock::new(|| {
