@@ -82,7 +82,7 @@ fn next_due() -> Option<Moment> {
             },
         );
     let now = clock::now();
-    let soon = [STATE.movements.due(now), STATE.telling.due(now)];
+    let soon = [STATE.movements.due(now), STATE.fence_broadcast.due(now)];
     queued.into_iter().chain(STATE.next_given_back()).chain(soon.into_iter().flatten()).min()
 }
 

@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, tell};
+use super::{alarm, clock, fence_broadcast};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -68,7 +68,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
             settle(ctx, name.db, &name.key, Account::Own);
         }
     }
-    tell::tell(ctx);
+    fence_broadcast::broadcast(ctx);
     alarm::set(ctx);
 }
 
