@@ -204,15 +204,35 @@ function total(run, suite) {
 
 # --- what is left out ------------------------------------------------------------------------------------
 
-# server | run | unit | test | reason, with patterns of the shell
+# server | run | unit | test | reason, with patterns of the shell; and {word} for the tests in whose source the word is
 function read_what_is_left_out(    line, columns, n) {
     while ((getline line < left_out) > 0) {
         if (line ~ /^#/ || split(line, columns, / *\| */) < 5)
             continue
-        for (n = 1; n <= 4; n++)
-            rules[rule_count + 1, n] = as_regex(columns[n])
         rule_count++
+        for (n = 1; n <= 4; n++)
+            rules[rule_count, n] = as_regex(columns[n])
+        if (columns[4] ~ /^\{.*\}$/)
+            words[rule_count] = substr(columns[4], 2, length(columns[4]) - 2)
     }
+}
+
+# The names of the tests of a unit, as patterns because some have variables in them, and what they do.
+function read_sources(unit,    file, line, name, n) {
+    file = sources "/" unit ".tcl"
+    while ((getline line < file) > 0) {
+        if (line ~ /^[ \t]*test [{"]/) {
+            name = line
+            sub(/^[ \t]*test ./, "", name)
+            sub(/[}"] *([{].*)?$/, "", name)
+            n = ++source_count[unit]
+            gsub(/[$][{]?[A-Za-z_:]+[}]?|[[][^]]*[]]/, "*", name)
+            source_names[unit, n] = as_regex(name)
+        } else if (line ~ /^[ \t]*(start_server|tags|foreach) / || n == 0)
+            continue
+        source_bodies[unit, n] = source_bodies[unit, n] "\n" line
+    }
+    close(file)
 }
 
 function as_regex(pattern) {
@@ -223,7 +243,19 @@ function as_regex(pattern) {
 
 function is_left_out(run, unit, key,    n) {
     for (n = 1; n <= rule_count; n++)
-        if (server ~ rules[n, 1] && run ~ rules[n, 2] && unit ~ rules[n, 3] && names[unit, key] ~ rules[n, 4])
+        if (server ~ rules[n, 1] && run ~ rules[n, 2] && unit ~ rules[n, 3] &&
+            (n in words ? has_word(unit, key, words[n]) : names[unit, key] ~ rules[n, 4]))
+            return 1
+    return 0
+}
+
+function has_word(unit, key, word,    n) {
+    if (!(unit in is_read)) {
+        is_read[unit] = 1
+        read_sources(unit)
+    }
+    for (n = 1; n <= source_count[unit]; n++)
+        if (index(source_bodies[unit, n], word) && names[unit, key] ~ source_names[unit, n])
             return 1
     return 0
 }
