@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster test-long soak servers test-all bench bench-instructions lint deny plants fuzz mutants verify fix clean
+.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -76,6 +76,11 @@ servers: setup ## Fetch every supported version of Redis and Valkey into servers
 test-all: build ## Run the tests on real servers on each of them, and print one table
 	@scripts/setup openssl
 	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
+
+# The example is the program that keeps locks contended meanwhile.
+server-suites: build ## Run the test suites of Redis and Valkey themselves with the module, and compare (SUITES="redis-8.6 --only unit/dump")
+	cargo build --release --locked -p leasehold-campaign --example contend
+	@RELEASE_MODULE=$(MODULE) CONTENDER=$(TARGET_DIR)/release/examples/contend scripts/server-suites $(SUITES)
 
 bench: build ## Measure locks against what one would use instead: 40 minutes; QUICK=1: two (SERVER=, ONLY=)
 	LEASEHOLD_MODULE=$(MODULE) scripts/bench $(if $(QUICK),--quick) $(ONLY)

@@ -55,6 +55,7 @@ mod replication;
 mod restarts;
 mod scenarios;
 mod settings;
+mod silent;
 mod support;
 mod tidy;
 mod tracking;

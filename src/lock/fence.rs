@@ -198,6 +198,11 @@ impl FenceClock {
         Fence::new(self.last())
     }
 
+    /// Whether a fence was given out here, or met.
+    pub(crate) const fn is_in_use(&self) -> bool {
+        self.known >= Fence::FIRST.0
+    }
+
     /// No fence up to here is given out any more.
     const fn last(&self) -> u64 {
         if self.known > self.floor { self.known } else { self.floor }
@@ -335,6 +340,18 @@ mod tests {
         assert_eq!(clock.highest(), fence);
         clock.raise(NOW.plus_millis(1));
         assert_eq!(clock.highest().unwrap().number(), NOW.micros() + 1_000);
+    }
+
+    #[test]
+    fn a_clock_is_in_use_once_it_gave_or_met_a_fence() {
+        assert!(!clock_at(NOW).is_in_use(), "a floor is no fence");
+        let (mut giving, mut meeting) = (FenceClock::new(), FenceClock::new());
+        let fence = giving.mint(NOW).fence().unwrap();
+        assert!(giving.is_in_use());
+        meeting.observe(Fence::LAST, NOW);
+        assert!(!meeting.is_in_use(), "refused");
+        meeting.observe(fence, NOW);
+        assert!(meeting.is_in_use());
     }
 
     #[test]

@@ -87,7 +87,7 @@ fn next_due() -> Option<Moment> {
         );
     let soon = [
         STATE.movements.due(now.monotonic),
-        STATE.telling.due(now.monotonic),
+        STATE.fence_broadcast.due(now.monotonic),
         STATE.next_given_back(),
     ];
     queued.into_iter().chain(soon.into_iter().flatten().map(|then| now.wall_at(then))).min()

@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, config, tell};
+use super::{alarm, clock, config, fence_broadcast};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
@@ -69,7 +69,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
     // Each cause has its own share of the turn, so that neither keeps the other waiting.
     serve(ctx, Cause::Due);
     serve(ctx, Cause::Suspected);
-    tell::tell(ctx);
+    fence_broadcast::broadcast(ctx);
     alarm::set(ctx);
 }
 

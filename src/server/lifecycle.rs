@@ -1,7 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
 use super::learn::{self, Loading};
-use super::{alarm, clock, config, events, guard, handoff, subscription, tell};
+use super::{alarm, clock, config, events, fence_broadcast, guard, handoff, subscription};
 use crate::observe::Observer;
 use crate::plant::{Bug, planted};
 use crate::server::state::STATE;
@@ -14,7 +14,7 @@ use std::ffi::c_void;
 pub(super) fn raise_fences() {
     let floor = clock::exactly().plus_millis(config::fence_margin_millis());
     STATE.with_fences(|fences| fences.raise(floor));
-    tell::lifted();
+    fence_broadcast::request_after_lift();
 }
 
 /// The same for a server that begins to grant locks. Where an operator wants it so, nothing is granted for a while
@@ -47,7 +47,7 @@ fn take_over() {
     if !planted(Bug::PromotionDoesNotLift) {
         STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
     }
-    tell::lifted();
+    fence_broadcast::request_after_lift();
     quarantine();
 }
 

@@ -8,8 +8,8 @@ use super::call::Call;
 use super::learn::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, clock, config, events, guard, info, leftovers, lifecycle, log, lookout, policy,
-    product, register, replicate, slots, tell,
+    alarm, api, clock, config, events, fence_broadcast, guard, info, leftovers, lifecycle, log,
+    lookout, policy, product, register, replicate, slots,
 };
 use crate::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -112,7 +112,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
         && events::subscribe(ctx)
         && lifecycle::subscribe(ctx)
         && alarm::subscribe(ctx)
-        && tell::subscribe(ctx))
+        && fence_broadcast::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
     }
@@ -123,7 +123,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     policy::warn_if_evicting(ctx);
     lookout::post_in_cluster(ctx);
     slots::subscribe(ctx);
-    tell::look_for_replicas(ctx);
+    fence_broadcast::look_for_replicas(ctx);
     lifecycle::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())

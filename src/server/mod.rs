@@ -7,8 +7,8 @@
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, notices slots that move |
-//! | is joined by a replica               | `tell::joined`            | tells it how far the fence clock is |
-//! | forks, as to rewrite a file          | `tell::forked`            | tells the file the same             |
+//! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
+//! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
 //! | evicts a key                         | `events::evicted`         | marks contended locks               |
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |
@@ -36,6 +36,7 @@ mod effect;
 mod entropy;
 mod entry;
 mod events;
+mod fence_broadcast;
 mod guard;
 mod handoff;
 mod info;
@@ -57,5 +58,4 @@ mod slots;
 mod soon;
 mod state;
 mod subscription;
-mod tell;
 mod witness;

@@ -30,7 +30,7 @@ pub(super) static STATE: State = State {
     in_cluster: Cell::new(false),
     movements: Movements::new(),
     rounds: Soon::new(),
-    telling: Soon::new(),
+    fence_broadcast: Soon::new(),
     has_replicas: Cell::new(false),
     complained: Cell::new(None),
     queues: LazyCell::new(|| RefCell::new(Queues::new())),
@@ -57,9 +57,9 @@ pub(super) struct State {
     pub(super) movements: Movements,
     /// Looks at locks to which nothing is known to have happened.
     pub(super) rounds: Soon,
-    /// That the fence clock was lifted, to replicas.
-    pub(super) telling: Soon,
-    /// Whether there may be replicas to be told.
+    /// Tells replicas and the append-only file how far the fence clock is.
+    pub(super) fence_broadcast: Soon,
+    /// Whether there may be replicas.
     pub(super) has_replicas: Cell<bool>,
     /// When the log last heard of a fence that was refused.
     complained: Cell<Option<Monotonic>>,
@@ -95,7 +95,7 @@ impl State {
         self.lookout.reset();
         self.movements.reset();
         self.rounds.reset();
-        self.telling.reset();
+        self.fence_broadcast.reset();
         self.has_replicas.set(false);
         self.complained.set(None);
         self.with_queues(|queues| *queues = Queues::new());

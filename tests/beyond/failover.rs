@@ -77,6 +77,10 @@ fn fences_grow_over_a_takeover_right_after_a_slot_came() {
         return;
     }
     let (cluster, _behind) = two_clocks_and_replicas();
+    // Nothing is broadcast before the first grant.
+    let (used, mut client) = (cluster.slot_of(0).key("used"), cluster.node(0).client());
+    client.grant(&used, "alice", LONG);
+    assert!(client.release(&used, "alice"));
     // The primary whose clock is right gets a slot, and its fence clock is lifted for that.
     let slot = cluster.slot_of(1);
     SlotMove { slot: slot.number, from: 1, to: 0 }.by_hand(&cluster);

@@ -13,6 +13,7 @@
 //!   Snapshot::of(&server)              every key, value and deadline
 //!   power::fail(&mut server)           kills it, and takes what was not forced to disk
 //!   aof::lines(&server)                what a restart would replay
+//!   Stream::of(&server)                what replicas are told
 //!   unchanged(&server, || …)           neither of the two may differ afterwards
 //! ```
 //!
@@ -43,6 +44,7 @@ mod setup;
 mod slot_move;
 mod snapshot;
 mod soak;
+mod stream;
 mod tls;
 mod unchanged;
 mod version;
@@ -67,6 +69,7 @@ pub(crate) use setup::Setup;
 pub(crate) use slot_move::{SlotMove, lacks_moves_at_once};
 pub(crate) use snapshot::{Snapshot, deadline};
 pub(crate) use soak::{figure, short_or_long};
+pub(crate) use stream::Stream;
 pub(crate) use unchanged::{assert_each_is_refused, unchanged};
 pub(crate) use version::{NEVER, announce, is_older_than, is_valkey_since, lacks_either};
 pub(crate) use version::{

@@ -73,7 +73,7 @@ fn started(mut told: Told<'_>, seed: &mut Seed) {
     told.grants(&mut after.client(), "k", "after a start without data on a clock behind");
 }
 
-/// What it heard, and what it was told of fences that nobody was given, is all that a replica knows.
+/// What a replica heard of grants is all that it knows; or, if it joined after them, what its primary said of its fence clock.
 fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     let mut behind = Clock::new();
     let by = seconds(seed);
@@ -81,10 +81,13 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
         behind.step_back(by);
     }
     let primary = Server::builder().tcp().start();
+    let mut client = primary.client();
+    if !hears {
+        told.grants(&mut client, "k", "before the replica joined");
+    }
     let proxy = Proxy::to(primary.port());
     let replica = Server::builder().tcp().clock(&behind).replica_through(proxy.port()).start();
     wait_until_in_sync(&primary, &replica);
-    let mut client = primary.client();
     if hears {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);

@@ -1,0 +1,133 @@
+//! Broadcasts of the fence clock to replicas and the append-only file.
+//!
+//! A replica learns fences from the grants that it applies (see [`learn`](super::learn)), and goes on above them when it takes
+//! over. A grant that it never received may have had a larger fence: up to the margin above the primary's clock, if the
+//! fence clock was lifted a moment before. So the primary broadcasts how far its fence clock is, as a grant and a release of
+//! a lock that nobody holds:
+//!
+//! ```text
+//!   SET leasehold:fence-clock 1795233605000000:leasehold PXAT …      a replica learns the fence as from any other grant
+//!   DEL leasehold:fence-clock                                        nothing is left
+//! ```
+//!
+//! The primary itself has no such key. A replica without the module does nothing with it.
+//!
+//! | broadcast when            | because                                                                          |
+//! |---------------------------|----------------------------------------------------------------------------------|
+//! | a replica joins           | it has not received the grants that were released before                         |
+//! | the fence clock is lifted | the next grants may be lost with this server                                     |
+//! | a file is being rewritten | the new file has the locks that are held, and no fence of those that are free    |
+//!
+//! Nothing is broadcast before a fence was given out or met here. Until then no fence can go back. The first grant is itself
+//! a `SET` with a fence above the floor of the fence clock, so every replica that is connected learns the floor from it.
+//! Tools that read the replication stream, such as change capture, never see the module on a server that has no locks.
+//!
+//! The file is told of the fence clock only while that is ahead of the time, as one that was raised may be by hours: the
+//! margin covers the rest. What is broadcast once the child that writes the new file is born comes behind what the child
+//! writes.
+
+use super::authority::{self, Authority};
+use super::key::OwnedString;
+use super::state::STATE;
+use super::{alarm, clock, guard, product, replicate, subscription};
+use crate::lock::{Deadline, Fence, Owner, Ttl, Value};
+use crate::plant::{Bug, planted};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::ffi::c_void;
+
+const KEY: &[u8] = b"leasehold:fence-clock";
+const OWNER: &[u8] = b"leasehold";
+
+/// It is deleted in the same transaction.
+const TTL_MILLIS: u64 = 60_000;
+
+/// The fence clock has been lifted.
+pub(super) fn request_after_lift() {
+    // Without replicas no timer may be set: servers do not unload a module that has one.
+    if STATE.has_replicas.get() {
+        request();
+    }
+}
+
+fn request() {
+    if STATE.fences().is_in_use() {
+        STATE.fence_broadcast.want();
+    }
+}
+
+/// Asks the server whether it has replicas.
+pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
+    let count = product::info_field(ctx, c"replication", c"connected_slaves");
+    STATE.has_replicas.set(count.is_some_and(|count| count != "0"));
+}
+
+/// Broadcasts the fence clock, if that was requested. Called from contexts of the module's own.
+pub(super) fn broadcast(ctx: *mut RedisModuleCtx) {
+    if !STATE.fence_broadcast.take(clock::monotonic()) {
+        return;
+    }
+    look_for_replicas(ctx);
+    match authority::of_the_server(ctx) {
+        Authority::Yes if STATE.has_replicas.get() || authority::is_filed(ctx) => {
+            if let Some(fence) = STATE.fences().highest() {
+                replicate_fence(ctx, fence);
+            }
+        }
+        Authority::NotNow => STATE.fence_broadcast.want(),
+        _ => {}
+    }
+}
+
+fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
+    let (Some(owner), Some(ttl)) = (Owner::new(OWNER), Ttl::from_millis(TTL_MILLIS)) else {
+        return;
+    };
+    if planted(Bug::LiftUntold) {
+        return;
+    }
+    let name = OwnedString::new(ctx, KEY);
+    let value = OwnedString::new(ctx, Value::new(fence, owner).as_bytes());
+    let deadline = Deadline::after(clock::now(), ttl);
+    // A command that is unknown was refused at load, or the log tells of it when a lock is next granted.
+    let _ = replicate::set(ctx, name.string(), value.string(), Some(deadline))
+        .and_then(|()| replicate::del(ctx, name.string()));
+}
+
+/// Subscribes to replicas that join, and to files that are rewritten; false if the server will not have it.
+pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
+    subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_REPLICA_CHANGE, Some(joined))
+        && subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_FORK_CHILD, Some(forked))
+}
+
+unsafe extern "C" fn joined(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    stage: u64,
+    _data: *mut c_void,
+) {
+    guard::event("replica-joined", || {
+        if stage == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
+            STATE.has_replicas.set(true);
+            request();
+            alarm::set(ctx);
+        }
+    });
+}
+
+unsafe extern "C" fn forked(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    stage: u64,
+    _data: *mut c_void,
+) {
+    guard::event("forked", || {
+        // The server does not say what the child writes. While a snapshot is saved, two commands are broadcast in vain.
+        if stage == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN
+            && authority::is_filed(ctx)
+            && STATE.fences().ahead_micros(clock::now()) > 0
+        {
+            request();
+            alarm::set(ctx);
+        }
+    });
+}
