@@ -108,7 +108,6 @@ unsafe extern "C" fn routine(
             if STATE.rounds.take(clock::now()) {
                 STATE.with_queues(|queues| queues.mark_next(LOOKS));
             }
-            STATE.movements.goes_on();
         }
         match STATE.alarm.get() {
             Some(alarm) if alarm.is_off(clock::now()) => {

@@ -7,7 +7,7 @@ use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
-use super::{alarm, clock, handoff, log};
+use super::{alarm, clock, handoff, log, slots};
 use crate::command::{Change, Error, Reply};
 use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Stored};
 use crate::observe::Lock;
@@ -91,8 +91,12 @@ impl Call {
         }
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
+        let is_expected = slots::is_expected(self.lock(name).key);
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let (stored, now) = (key.stored(), clock::now());
+        if is_expected && stored.is_free(now) {
+            slots::about_to_grant();
+        }
         let Decision { change, outcome, happened } =
             self.consult(now, |fences| decide(stored, waiters, now, fences))?;
         let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };

@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, tell};
+use super::{alarm, clock, slots, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -97,10 +97,14 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
     }
     let lock = Lock { db, key };
+    let is_expected = slots::is_expected(key);
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
+        if is_expected && stored.is_free(now) {
+            slots::about_to_grant();
+        }
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
         });

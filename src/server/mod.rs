@@ -52,6 +52,7 @@ mod register;
 mod replicate;
 mod reply;
 mod respond;
+mod slot_probe;
 mod slots;
 mod soon;
 mod state;
