@@ -7,10 +7,10 @@
 //!    lib        the modules, and the allocator
 //!     │
 //!   server      everything that touches Redis; the only folder with unsafe code
-//!     │    ├──────────┬─────────────┐
-//!   command        observe       cluster    bytes in, reply out │ what an operator can see, as data │ hash slots
+//!     │    ├──────────┬────────────┐
+//!   command        observe      cluster     bytes in, reply out │ what an operator sees │ slots
 //!     │               │
-//!   lock ─────────────┘        the domain: no Redis, no clock, no randomness
+//!   lock ─────────────┘         the domain: no Redis, no clock, no randomness
 //! ```
 //! Imports go down these lines, never up.
 

@@ -3,7 +3,8 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Slot(u16);
 
-/// The start of a name that nobody gives to a key. It has no `{`, so the slot depends on the whole name.
+/// The start of a name that nobody gives to a key. It has no `{`, so the slot depends on the whole
+/// name.
 const PREFIX: [u8; 15] = *b"leasehold:slot:";
 
 /// Of CRC-16/XMODEM.
@@ -16,7 +17,8 @@ impl Slot {
         (number < Self::COUNT).then_some(Self(number))
     }
 
-    /// The slot that a word of a command names. Whatever the server takes for a slot is taken for the same one.
+    /// The slot that a word of a command names. Whatever the server takes for a slot is taken for
+    /// the same one.
     pub(crate) fn read(word: &[u8]) -> Option<Self> {
         Self::new(str::from_utf8(word).ok()?.parse().ok()?)
     }

@@ -289,6 +289,7 @@ mod tests {
         let stored = Stored::Text { value: b"1763000000000000:a", deadline };
         let mut fences = FenceClock::new();
         assert!(stored.is_free(now) && Stored::Nothing.is_free(now));
+        assert!(!stored.is_free(Moment::from_millis(now.millis() - 1)));
         assert_eq!(stored.hold(now, &mut fences), Ok(None));
         let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
         assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);

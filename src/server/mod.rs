@@ -6,7 +6,7 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
-//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, notices slots that move |
+//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, hears of slots that move |
 //! | is joined by a replica               | `tell::joined`            | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `tell::forked`            | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |

@@ -15,9 +15,9 @@ use libc::__error as errno;
 
 /// Whether the server serves the slot now, and the slot is not on its way out.
 ///
-/// The server is asked to read a key of the slot that does not exist: it refuses if the slot is elsewhere, nobody's, on its
-/// way in or on its way out. The context is not that of a command: the server serves more to clients that come with
-/// `ASKING`.
+/// The server is asked to read a key of the slot that does not exist: it refuses if the slot is
+/// elsewhere, nobody's, on its way in or on its way out. The context is not that of a command: the
+/// server serves more to clients that come with `ASKING`.
 pub(super) fn is_served(ctx: *mut RedisModuleCtx, slot: Slot) -> bool {
     let key = OwnedString::new(ctx, &slot.vacant_key());
     let refusal = match exists(ctx, &key, c"Ds") {
@@ -31,15 +31,17 @@ pub(super) fn is_served(ctx: *mut RedisModuleCtx, slot: Slot) -> bool {
     match refusal {
         0 => true,
         libc::EPERM => false,
-        // While the cluster is down the server does not say whose slot it is. Nor where EXISTS is renamed.
+        // While the cluster is down the server does not say whose slot it is. Nor where EXISTS is
+        // renamed.
         _ => own_slots(ctx).is_some_and(|own| own.settled.contains(slot)),
     }
 }
 
-/// Has the server execute `EXISTS`; its reply, and the error number. Of a dry run only the latter means something: some
-/// servers reply to one that succeeds, and some do not.
+/// Has the server execute `EXISTS`; its reply, and the error number. Of a dry run only the latter
+/// means something: some servers reply to one that succeeds, and some do not.
 fn exists(ctx: *mut RedisModuleCtx, key: &OwnedString, format: &CStr) -> (Option<Reply>, i32) {
-    // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this thread's own.
+    // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this
+    // thread's own.
     let reply = unsafe {
         *errno() = 0;
         Reply::of_call(api!(RedisModule_Call)(

@@ -1,36 +1,39 @@
 //! Slots of a cluster that come and go.
 //!
-//! A slot that **comes** brings locks that another node granted until a moment ago, and locks that are free and leave no
-//! trace. What is granted here from then on must have a higher fence than both (L2), although that node's clock may be ahead
-//! of ours by up to the margin. So the fence clock is lifted by the margin before the first grant in such a slot, and at no
-//! other moment: a node that gives slots away must not be ahead of its own clock, or the margin of the node that gets them
-//! would be used up.
+//! A slot that **comes** brings locks that another node granted until a moment ago, and locks that
+//! are free and leave no trace. What is granted here from then on must have a higher fence than
+//! both (L2), although that node's clock may be ahead of ours by up to the margin. So the fence
+//! clock is lifted by the margin for slots that came, and for no others: a node that gives slots
+//! away must not be ahead of its own clock, or the margin of the node that gets them would be used
+//! up.
 //!
-//! The filter hears the commands that move slots before the server asks whether their client may send them. So nothing
-//! follows from a command alone. A slot is **expected** once such a command names it while the server does not serve it, and
-//! what matters is whether the server does serve it later:
+//! The filter hears the commands that move slots before the server asks whether their client may
+//! send them. So nothing follows from a command alone. A slot is **expected** once such a command
+//! names it while the server does not serve it, and what matters is whether the server does serve
+//! it later:
 //!
 //! ```text
-//!   CLUSTER SETSLOT n IMPORTING            is n served here,           no        n is
-//!   CLUSTER SETSLOT n NODE <us>       ───► and not on its way    ───────────►  expected
-//!   CLUSTER SETSLOT n STABLE               out? (RM_Call)                         │
-//!   CLUSTER ADDSLOTS, ADDSLOTSRANGE          │ yes                                │ a lock is to be granted in n,
-//!                                            ▼                                    │ or the server has n settled
-//!                               nothing can come by this                          ▼
-//!                                                                          the fence clock is lifted
+//!   CLUSTER SETSLOT n IMPORTING         is n served here,      no     n is expected
+//!   CLUSTER SETSLOT n NODE <us>    ──►  and not on its way   ──────►   │
+//!   CLUSTER SETSLOT n STABLE            out? (RM_Call)                 │ a lock is to be granted
+//!   CLUSTER ADDSLOTS(RANGE) n             │ yes                        │ in n, or n is settled
+//!                                         ▼                            ▼
+//!                              nothing can come by this       the fence clock is lifted
 //! ```
 //!
-//! Slots that the server has open are expected too: those being imported, in which it grants locks to clients that
-//! come with `ASKING`, and those being migrated, in which the other node may grant locks before the slot is called back.
-//! Which slots are open and which are settled is read from `CLUSTER NODES`: before the first grant after a start or a change
-//! of role, shortly after each command that moves slots, and shortly after each grant in an expected slot. Once the server has
-//! an expected slot settled, the fence clock is lifted for the last time, and the slot is expected no longer.
+//! Slots that the server has open are expected too: those being imported, in which it grants locks
+//! to clients that come with `ASKING`, and those being migrated, in which the other node may grant
+//! locks before the slot is called back. Which slots are open and which are settled is read from
+//! `CLUSTER NODES`: before the first grant after a start or a change of role, shortly after each
+//! command that moves slots, and shortly after each grant in an expected slot. Once the server has
+//! an expected slot settled, the fence clock is lifted for the last time, and the slot is expected
+//! no longer.
 //!
-//! Slots that are moved **at once** (Redis 8.4 and Valkey 9 on) come with an event of the server, which means that the
-//! server let it happen. Then the fence clock is lifted right away.
+//! Slots that are moved **at once** (Redis 8.4 and Valkey 9 on) come with an event of the server,
+//! which means that the server let it happen. Then the fence clock is lifted right away.
 //!
-//! A slot that **goes** takes locks with it for which clients wait here. They are looked at right away, found to be
-//! somebody else's, and sent on: see [`authority`](super::authority).
+//! A slot that **goes** takes locks with it for which clients wait here. They are looked at right
+//! away, found to be somebody else's, and sent on: see [`authority`](super::authority).
 
 use super::api::api;
 use super::soon::Soon;
@@ -53,7 +56,8 @@ const VALKEY_IMPORT_COMPLETED: u64 = 4;
 /// How long the name of a node is.
 const ID_LENGTH: usize = 40;
 
-/// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move them.
+/// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move
+/// them.
 pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// What is known of slots that may come, and what is to be done about slots a little later.
@@ -88,7 +92,8 @@ impl Movements {
         self.looks.reset();
     }
 
-    /// When to go on. At once, but not each time that anybody sends such a command: unauthenticated clients can.
+    /// When to go on. At once, but not each time that anybody sends such a command: unauthenticated
+    /// clients can.
     pub(super) fn due(&self, now: Moment) -> Option<Moment> {
         [self.reading.due(now), self.looks.due(now)].into_iter().flatten().min()
     }
@@ -109,7 +114,8 @@ impl Movements {
         self.expects.set(true);
     }
 
-    /// Learns from the server which slots it has, and lifts the fence clock if one of them was expected.
+    /// Learns from the server which slots it has, and lifts the fence clock if one of them was
+    /// expected.
     fn read(&self) {
         self.unread.set(false);
         let own = lookout::context().and_then(slot_probe::own_slots);
@@ -148,8 +154,8 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
 
 /// Expects each of these slots, up to the first that the server serves, if it serves one.
 ///
-/// Each slot is asked about once, as long as it is expected: a client that may not move slots can make the server do no more
-/// than that.
+/// Each slot is asked about once, as long as it is expected: a client that may not move slots can
+/// make the server do no more than that.
 fn expect_all(ctx: *mut RedisModuleCtx, first: Slot, last: Slot) -> ControlFlow<()> {
     let next = || STATE.movements.expected.borrow().first_missing(first, last);
     while let Some(slot) = next() {
@@ -161,8 +167,9 @@ fn expect_all(ctx: *mut RedisModuleCtx, first: Slot, last: Slot) -> ControlFlow<
     ControlFlow::Continue(())
 }
 
-/// Whether the key is in a slot that is expected, so that [`about_to_grant`] is to be told before a lock is granted there.
-/// To be asked before the key is opened: once in a while it calls the server.
+/// Whether the key is in a slot that is expected, so that [`about_to_grant`] is to be told before a
+/// lock is granted there. To be asked before the key is opened: once in a while it calls the
+/// server.
 pub(super) fn is_expected(key: &[u8]) -> bool {
     let movements = &STATE.movements;
     if !movements.expects.get() {
@@ -230,8 +237,8 @@ unsafe extern "C" fn moved_by_valkey(
     guard::event("slots-moved", || moved_at_once(ctx, stage == VALKEY_IMPORT_COMPLETED));
 }
 
-/// Slots begin to come or go, have come or gone, or stay after all. Fences matter only when they have come, because until
-/// then the node grants nothing.
+/// Slots begin to come or go, have come or gone, or stay after all. Fences matter only when they
+/// have come, because until then the node grants nothing.
 fn moved_at_once(ctx: *mut RedisModuleCtx, have_come: bool) {
     if have_come {
         lift();

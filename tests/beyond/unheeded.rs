@@ -1,4 +1,5 @@
-//! Who may not move slots moves no fences: the module hears of a command before the server asks who sent it.
+//! Who may not move slots moves no fences: the module hears of a command before the server asks who
+//! sent it.
 
 use super::{LONG, asking, fence, two_clocks};
 use crate::support::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
@@ -9,8 +10,8 @@ const NOAUTH: &str = "NOAUTH Authentication required.";
 const NO_MARGIN: &str = "CONFIG SET leasehold.fence-margin 0";
 const MARGIN: &str = "CONFIG SET leasehold.fence-margin 5000";
 
-/// Nodes that ask for a password, and whose fences are not ahead of their clocks, as if they had been up for longer than the
-/// margin.
+/// Nodes that ask for a password, and whose fences are not ahead of their clocks, as if they had
+/// been up for longer than the margin.
 fn guarded(primaries: usize) -> Cluster {
     let cluster = Cluster::with(primaries, 0, |_, setup| {
         setup.password("secret").module_args("fence-margin 0")
@@ -98,7 +99,8 @@ fn who_has_no_permission_to_move_slots_lifts_no_fences() {
     assert_nobody_who_is_refused_lifts_fences(&cluster, &mut user);
 }
 
-/// What leaves a node on its way out must not find the node ahead of its clock: the margin of the other is for that.
+/// What leaves a node on its way out must not find the node ahead of its clock: the margin of the
+/// other is for that.
 #[test]
 fn who_has_not_logged_in_lifts_no_fences_of_a_node_that_gives_a_slot_away() {
     if lacks((7, 0), "CONFIG SET of a module's setting") {
