@@ -7,13 +7,15 @@
 //!    lib        the modules, and the allocator
 //!     │
 //!   server      everything that touches Redis; the only folder with unsafe code
-//!     │    └──────────┐
-//!   command        observe     bytes in, reply out │ what an operator can see, as data
+//!     │    ├──────────┬────────────┐
+//!   command        observe      cluster     bytes in, reply out │ what an operator sees │ slots
 //!     │               │
-//!   lock ─────────────┘        the domain: no Redis, no clock, no randomness
+//!   lock ─────────────┘         the domain: no Redis, no clock, no randomness
 //! ```
 //! Imports go down these lines, never up.
 
+#[forbid(unsafe_code)]
+mod cluster;
 #[forbid(unsafe_code)]
 mod command;
 #[forbid(unsafe_code)]

@@ -7,15 +7,16 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const LONGEST_FILE: usize = 500;
 
 /// What each folder of src may import, itself included: one way only.
-const IMPORTS: [(&str, &[&str]); 4] = [
+const IMPORTS: [(&str, &[&str]); 5] = [
     ("lock", &["lock"]),
+    ("cluster", &["cluster"]),
     ("command", &["command", "lock"]),
     ("observe", &["observe", "lock"]),
-    ("server", &["server", "command", "observe", "lock"]),
+    ("server", &["server", "cluster", "command", "observe", "lock"]),
 ];
 
 /// The folders that know nothing of the world, and what that would look like.
-const PURE: [&str; 3] = ["lock", "command", "observe"];
+const PURE: [&str; 4] = ["lock", "cluster", "command", "observe"];
 const WORLDLY: [&str; 8] =
     ["unsafe", "redis_module", "libc::", "rand::", "uuid::", "std::time", "SystemTime", "Instant"];
 

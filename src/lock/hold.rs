@@ -99,6 +99,17 @@ impl<'v> Stored<'v> {
         }
     }
 
+    /// Whether nobody holds the lock, as [`Stored::hold`] says; nothing is learned.
+    pub(crate) fn is_free(self, now: Moment) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::OtherType => false,
+            Self::Text { deadline, .. } => {
+                deadline.is_some_and(|deadline| deadline.has_passed(now))
+            }
+        }
+    }
+
     /// The text as it is.
     pub(crate) fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
         match self {
@@ -277,6 +288,8 @@ mod tests {
         let deadline = Some(Deadline::from_millis(now.millis() - 1));
         let stored = Stored::Text { value: b"1763000000000000:a", deadline };
         let mut fences = FenceClock::new();
+        assert!(stored.is_free(now) && Stored::Nothing.is_free(now));
+        assert!(!stored.is_free(Moment::from_millis(now.millis() - 1)));
         assert_eq!(stored.hold(now, &mut fences), Ok(None));
         let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
         assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);
@@ -285,6 +298,7 @@ mod tests {
     #[test]
     fn another_type_of_key_is_no_lock() {
         let now = Moment::from_millis(0);
+        assert!(!Stored::OtherType.is_free(now));
         assert_eq!(Stored::OtherType.hold(now, &mut FenceClock::new()), Err(NotALock));
     }
 

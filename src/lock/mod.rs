@@ -46,4 +46,4 @@ pub(crate) use hold::{Hold, NotALock, Proof, Stored, Value};
 pub(crate) use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
 pub(crate) use owner::{KeptOwner, Owner};
 pub(crate) use queue::{Cause, Joined, Left, Look, Lost, LostBy, Marked, Name, Next, Queues};
-pub(crate) use queue::{Room, Seen, Settled, Slot, Suspicion, Waiter, WaiterId};
+pub(crate) use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};

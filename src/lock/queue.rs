@@ -48,7 +48,7 @@ use slab::Slab;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-pub(crate) use marking::{Cause, Marked, Slot, Suspicion};
+pub(crate) use marking::{Cause, Marked, Ownership, Suspicion};
 pub(crate) use outcome::{Joined, Left, Look, Lost, LostBy, Next, Seen, Settled};
 
 /// A lock's key, and the database it is in.

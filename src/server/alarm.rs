@@ -116,7 +116,6 @@ unsafe extern "C" fn routine(
                 let count = authority::questions_in_a_round();
                 STATE.with_queues(|queues| queues.doubt_next_slots(count));
             }
-            STATE.movements.goes_on();
         }
         match STATE.alarm.get() {
             Some(alarm) if alarm.is_off(clock::both()) => {

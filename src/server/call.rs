@@ -7,9 +7,9 @@ use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
-use super::{alarm, clock, handoff, log};
+use super::{alarm, clock, handoff, log, slots};
 use crate::command::{Change, Error, Reply};
-use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Slot, Stored};
+use crate::lock::{Fence, FenceClock, Hold, Moment, Ownership, Queues, Stored};
 use crate::observe::Lock;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -91,8 +91,12 @@ impl Call {
         }
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
+        let is_expected = slots::is_expected(self.lock(name).key);
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let (stored, now) = (key.stored(), clock::now());
+        if is_expected && stored.is_free(now) {
+            slots::about_to_grant();
+        }
         let Decision { change, outcome, happened } =
             self.consult(|fences| decide(stored, waiters, now, fences))?;
         let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
@@ -228,7 +232,7 @@ impl Call {
     fn settle(&self, name: *mut RedisModuleString) {
         // SAFETY: an argument of this command.
         let key = unsafe { bytes_of(name) };
-        let _done = handoff::settle(self.ctx, self.db(), key, Account::Command, Slot::Ours);
+        let _done = handoff::settle(self.ctx, self.db(), key, Account::Command, Ownership::Ours);
         alarm::set(self.ctx);
     }
 

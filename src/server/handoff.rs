@@ -12,11 +12,11 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, config, fence_broadcast};
+use super::{alarm, clock, config, fence_broadcast, slots};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
-    Proof, Released, Settled, Slot,
+    Ownership, Proof, Released, Settled,
 };
 use crate::observe::{Given, Lock};
 use crate::plant::{Bug, planted};
@@ -81,8 +81,9 @@ fn serve(ctx: *mut RedisModuleCtx, cause: Cause) {
             return;
         }
         let Some(marked) = STATE.with_queues(|queues| queues.take_marked(cause)) else { return };
-        let Marked { name, slot } = marked;
-        if select(ctx, name.db) && settle(ctx, name.db, &name.key, Account::Own, slot) == Done::More
+        let Marked { name, ownership } = marked;
+        if select(ctx, name.db)
+            && settle(ctx, name.db, &name.key, Account::Own, ownership) == Done::More
         {
             settled = settled.saturating_add(1);
         }
@@ -120,13 +121,13 @@ pub(super) fn settle(
     db: i32,
     key: &[u8],
     account: Account,
-    slot: Slot,
+    ownership: Ownership,
 ) -> Done {
     let name = OwnedString::new(ctx, key);
     let authority = match authority::of_the_server(ctx) {
-        Authority::Yes => match slot {
-            Slot::Ours => Authority::Yes,
-            Slot::InDoubt => authority::to_read(ctx, name.string()),
+        Authority::Yes => match ownership {
+            Ownership::Ours => Authority::Yes,
+            Ownership::InDoubt => authority::to_read(ctx, name.string()),
         },
         _ => authority::over(ctx, name.string(), account),
     };
@@ -172,10 +173,14 @@ fn look(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) -> bo
 /// Carries out what the queue decides.
 fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
     let (lock, max_ttl) = (Lock { db, key }, config::limits().max_ttl);
+    let is_expected = slots::is_expected(key);
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::both());
+        if is_expected && stored.is_free(now.wall) {
+            slots::about_to_grant();
+        }
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, max_ttl, fences))
         });
@@ -268,7 +273,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         let Name { db, ref key } = grant.name;
         Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
         STATE.with_queues(|queues| queues.changed(db, key));
-        let _done = settle(ctx, db, key, Account::Own, Slot::Ours);
+        let _done = settle(ctx, db, key, Account::Own, Ownership::Ours);
     }
 }
 

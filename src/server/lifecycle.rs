@@ -1,7 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
 use super::learn::{self, Loading};
-use super::{alarm, clock, config, events, fence_broadcast, guard, handoff, subscription};
+use super::{alarm, clock, config, events, fence_broadcast, guard, handoff, slots, subscription};
 use crate::observe::Observer;
 use crate::plant::{Bug, planted};
 use crate::server::state::STATE;
@@ -75,6 +75,7 @@ unsafe extern "C" fn role_changed(
     guard::event("role-changed", || {
         learn::while_told(ctx, Loading::Nothing);
         STATE.with_observer(Observer::forget_grants);
+        slots::begin();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             take_over();
         } else {

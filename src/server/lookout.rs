@@ -79,6 +79,12 @@ pub(super) fn post_in_cluster(ctx: *mut RedisModuleCtx) {
     if STATE.in_cluster.get() {
         post(ctx);
     }
+    slots::begin();
+}
+
+/// A context that belongs to no command, once the lookout was posted.
+pub(super) fn context() -> Option<*mut RedisModuleCtx> {
+    STATE.lookout.ctx.get().map(NonNull::as_ptr)
 }
 
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
@@ -108,8 +114,7 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     guard::event("filter", || {
         let Some(ctx) = STATE.lookout.ctx.get() else { return };
         if STATE.in_cluster.get() {
-            let movement = slots::movement(Words::starting_at(0, filtered), slots::us);
-            slots::heed(ctx.as_ptr(), movement);
+            slots::hear(ctx.as_ptr(), Words::starting_at(0, filtered));
         }
         if touch_named(filtered) {
             alarm::set(ctx.as_ptr());

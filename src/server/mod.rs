@@ -6,7 +6,7 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
-//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, notices slots that move |
+//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, hears of slots that move |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
@@ -54,6 +54,7 @@ mod register;
 mod replicate;
 mod reply;
 mod respond;
+mod slot_probe;
 mod slots;
 mod soon;
 mod state;

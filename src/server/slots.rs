@@ -1,170 +1,211 @@
 //! Slots of a cluster that come and go.
 //!
-//! A slot that **comes** brings locks that another node granted until a moment ago, and locks that are free and
-//! leave no trace. Whatever is granted here from then on must have a higher fence than both (L2), although that node's
-//! clock may be ahead of ours by up to the margin. So the fence clock is lifted by the margin at each moment from which on
-//! this node may grant locks that another one granted before, and at no other: a node that gives slots away must not
-//! be ahead of its own clock, or the margin of the one that gets them would be used up.
+//! A slot that **comes** brings locks that another node granted until a moment ago, and locks that
+//! are free and leave no trace. What is granted here from then on must have a higher fence than
+//! both (L2), although that node's clock may be ahead of ours by up to the margin. So the fence
+//! clock is lifted by the margin for slots that came, and for no others: a node that gives slots
+//! away must not be ahead of its own clock, or the margin of the node that gets them would be used
+//! up.
 //!
-//! A slot that **goes** takes locks with it for which clients wait here. They are looked at right away, found to be
-//! somebody else's, and sent on: see [`authority`](super::authority).
+//! The filter hears the commands that move slots before the server asks whether their client may
+//! send them. So nothing follows from a command alone. A slot is **expected** once such a command
+//! names it while the server does not serve it, and what matters is whether the server does serve
+//! it later:
 //!
 //! ```text
-//!                   by hand                                   at once (Redis 8.4 and Valkey 9 on)
-//!   comes    ASKING: a client was sent here, although       the import is completed
-//!            the slot is not ours yet
-//!            CLUSTER SETSLOT … NODE, with our name
-//!            CLUSTER SETSLOT … STABLE: it stays, but the
-//!            other node may have granted locks of it
-//!            CLUSTER ADDSLOTS
-//!   goes     any other CLUSTER SETSLOT or …SLOTS            any other event
-//!   told by  the commands themselves, which the             the server, whose events mean one thing
-//!            lookout sees                                    to Redis and another to Valkey
+//!   CLUSTER SETSLOT n IMPORTING         is n served here,      no     n is expected
+//!   CLUSTER SETSLOT n NODE <us>    ──►  and not on its way   ──────►   │
+//!   CLUSTER SETSLOT n STABLE            out? (RM_Call)                 │ a lock is to be granted
+//!   CLUSTER ADDSLOTS(RANGE) n             │ yes                        │ in n, or n is settled
+//!                                         ▼                            ▼
+//!                              nothing can come by this       the fence clock is lifted
 //! ```
+//!
+//! Slots that the server has open are expected too: those being imported, in which it grants locks
+//! to clients that come with `ASKING`, and those being migrated, in which the other node may grant
+//! locks before the slot is called back. Which slots are open and which are settled is read from
+//! `CLUSTER NODES`: before the first grant after a start or a change of role, shortly after each
+//! command that moves slots, and shortly after each grant in an expected slot. Once the server has
+//! an expected slot settled, the fence clock is lifted for the last time, and the slot is expected
+//! no longer.
+//!
+//! Slots that are moved **at once** (Redis 8.4 and Valkey 9 on) come with an event of the server,
+//! which means that the server let it happen. Then the fence clock is lifted right away.
+//!
+//! A slot that **goes** takes locks with it for which clients wait here. They are looked at right
+//! away, found to be somebody else's, and sent on: see [`authority`](super::authority).
 
 use super::api::api;
 use super::soon::Soon;
 use super::state::STATE;
-use super::{alarm, clock, guard, lifecycle, product, subscription};
-use crate::lock::{Moment, Monotonic, Queues};
+use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
+use crate::cluster::{self, Said, Slot, SlotSet};
+use crate::lock::{Monotonic, Queues};
 use crate::observe::Observer;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
+use std::ops::ControlFlow;
 use std::slice;
 
 /// `ATOMIC_SLOT_MIGRATION` of Valkey, for which the bindings have no name.
 const VALKEY_SLOT_MIGRATION: u64 = 19;
 const VALKEY_IMPORT_COMPLETED: u64 = 4;
 
-/// Longer than Valkey waits for replicas as a rule.
-const MILLIS_UNTIL_EXECUTED: u64 = 5_000;
-
 /// How long the name of a node is.
 const ID_LENGTH: usize = 40;
 
-/// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move them.
+/// Of Valkey: the module can follow when slots are moved at once. Without it Valkey refuses to move
+/// them.
 pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
-/// What a command, or an event, means for slots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Movement {
-    None,
-    /// Locks that another node may have granted may be granted here.
-    Comes,
-    /// Locks may have gone, or their keys.
-    Goes,
-    Both,
-    /// The same, but perhaps only after a while: Valkey tells its replicas first.
-    BothLater,
-}
-
-/// Of the words of a command. `us` says the name of this node, and is rarely asked.
-pub(super) fn movement<'w>(
-    mut words: impl Iterator<Item = &'w [u8]>,
-    us: impl FnOnce() -> &'w [u8],
-) -> Movement {
-    let name = words.next().unwrap_or_default();
-    if is(name, b"asking") {
-        return Movement::Comes;
-    }
-    if is(name, b"sflush") {
-        return Movement::Goes;
-    }
-    if !is(name, b"cluster") {
-        return Movement::None;
-    }
-    let subcommand = words.next().unwrap_or_default();
-    if is(subcommand, b"setslot") {
-        let (what, whose) = (words.nth(1).unwrap_or_default(), words.next().unwrap_or_default());
-        let is_ours = is(what, b"stable") || (is(what, b"node") && is(whose, us()));
-        return if is_ours { Movement::BothLater } else { Movement::Goes };
-    }
-    if is(subcommand, b"addslots") || is(subcommand, b"addslotsrange") {
-        return Movement::Both;
-    }
-    // `flushslot` is of Valkey, and deletes the keys of one slot.
-    let goes: [&[u8]; 4] = [b"delslots", b"delslotsrange", b"flushslots", b"flushslot"];
-    if goes.iter().any(|command| is(subcommand, command)) {
-        return Movement::Goes;
-    }
-    Movement::None
-}
-
-fn is(word: &[u8], known: &[u8]) -> bool {
-    word.eq_ignore_ascii_case(known)
-}
-
-/// The name by which the nodes of the cluster know this one.
-pub(super) fn us<'s>() -> &'s [u8] {
-    // SAFETY: takes nothing; in a cluster, a name that lives as long as the server.
-    let us = unsafe { api!(RedisModule_GetMyClusterID)() };
-    // SAFETY: null outside a cluster; else so many characters.
-    if us.is_null() { &[] } else { unsafe { slice::from_raw_parts(us.cast(), ID_LENGTH) } }
-}
-
-/// A command is heeded before it is executed; what is marked is settled after it.
-pub(super) fn heed(ctx: *mut RedisModuleCtx, movement: Movement) {
-    if matches!(movement, Movement::Comes | Movement::Both | Movement::BothLater)
-        && !planted(Bug::SlotDoesNotLift)
-    {
-        lifecycle::raise_fences();
-    }
-    if movement == Movement::BothLater {
-        STATE.movements.came.set(Some(clock::now()));
-    }
-    if matches!(movement, Movement::Goes | Movement::Both | Movement::BothLater) {
-        STATE.movements.looks.want();
-        alarm::set(ctx);
-    }
-}
-
-/// What was heard of slots and is to be dealt with a little later.
+/// What is known of slots that may come, and what is to be done about slots a little later.
 pub(super) struct Movements {
+    /// Whether a slot may be expected. It is looked at before each grant.
+    expects: Cell<bool>,
+    /// Which slots are open was not read since the start, or since the role changed.
+    unread: Cell<bool>,
+    expected: RefCell<SlotSet>,
+    /// What the server says of its slots is to be read.
+    reading: Soon,
     /// All locks are to be looked at.
     looks: Soon,
-    /// When a slot was last about to come.
-    came: Cell<Option<Moment>>,
 }
 
 impl Movements {
     pub(super) const fn new() -> Self {
-        Self { looks: Soon::new(), came: Cell::new(None) }
+        Self {
+            expects: Cell::new(false),
+            unread: Cell::new(false),
+            expected: RefCell::new(SlotSet::new()),
+            reading: Soon::new(),
+            looks: Soon::new(),
+        }
     }
 
     pub(super) fn reset(&self) {
+        self.expects.set(false);
+        self.unread.set(false);
+        self.expected.borrow_mut().clear();
+        self.reading.reset();
         self.looks.reset();
-        self.came.set(None);
     }
 
-    /// When to look at all locks. At once, but not each time that anybody names such a command: that is heard before
-    /// the server asks whether they may.
+    /// When to go on. At once, but not each time that anybody sends such a command: unauthenticated
+    /// clients can.
     pub(super) fn due(&self, now: Monotonic) -> Option<Monotonic> {
-        self.looks.due(now)
+        [self.reading.due(now), self.looks.due(now)].into_iter().flatten().min()
     }
 
-    /// Marks all locks, if it is time to.
+    /// Does what is due.
     pub(super) fn look(&self) {
+        if self.reading.take(clock::monotonic()) {
+            self.read();
+        }
         if self.looks.take(clock::monotonic()) {
             STATE.with_observer(Observer::doubt_grants);
             STATE.with_queues(Queues::doubt_all_slots);
         }
     }
 
-    /// A command may be executed some time after it was heard: queued in a transaction, or held back by Valkey until
-    /// the replicas know. The other node may grant locks until then.
-    pub(super) fn goes_on(&self) {
-        let now = clock::now();
-        // Also over if the clock was set back.
-        let is_late = |came: &Moment| now < *came || now > came.plus_millis(MILLIS_UNTIL_EXECUTED);
-        match self.came.get() {
-            Some(came) if is_late(&came) => self.came.set(None),
-            Some(_) if planted(Bug::SlotDoesNotLift) => {}
-            Some(_) => lifecycle::raise_fences(),
-            None => {}
+    fn expect(&self, slot: Slot) {
+        self.expected.borrow_mut().insert(slot);
+        self.expects.set(true);
+    }
+
+    /// Learns from the server which slots it has, and lifts the fence clock if one of them was
+    /// expected.
+    fn read(&self) {
+        self.unread.set(false);
+        let own = lookout::context().and_then(slot_probe::own_slots);
+        let mut expected = self.expected.borrow_mut();
+        // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
+        let has_come = own.is_some_and(|own| {
+            let has_come = expected.remove_all(&own.settled);
+            expected.insert_all(&own.open);
+            has_come
+        });
+        self.expects.set(!expected.is_empty());
+        drop(expected);
+        if has_come {
+            lift();
         }
     }
+}
+
+/// Before anybody's command is executed.
+pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
+    match cluster::said(words, us) {
+        Said::Nothing => return,
+        Said::MayGo => {}
+        Said::MayCome(slot) => {
+            let _ = expect_all(ctx, slot, slot);
+        }
+        Said::MayComeTogether(mut ranges) => {
+            // The server refuses to add slots if it has one of them.
+            let _ = ranges.try_for_each(|(first, last)| expect_all(ctx, first, last));
+        }
+    }
+    STATE.movements.reading.want();
+    STATE.movements.looks.want();
+    alarm::set(ctx);
+}
+
+/// Expects each of these slots, up to the first that the server serves, if it serves one.
+///
+/// Each slot is asked about once, as long as it is expected: a client that may not move slots can
+/// make the server do no more than that.
+fn expect_all(ctx: *mut RedisModuleCtx, first: Slot, last: Slot) -> ControlFlow<()> {
+    let next = || STATE.movements.expected.borrow().first_missing(first, last);
+    while let Some(slot) = next() {
+        if slot_probe::is_served(ctx, slot) {
+            return ControlFlow::Break(());
+        }
+        STATE.movements.expect(slot);
+    }
+    ControlFlow::Continue(())
+}
+
+/// Whether the key is in a slot that is expected, so that [`about_to_grant`] is to be told before a
+/// lock is granted there. To be asked before the key is opened: once in a while it calls the
+/// server.
+pub(super) fn is_expected(key: &[u8]) -> bool {
+    let movements = &STATE.movements;
+    if !movements.expects.get() {
+        return false;
+    }
+    if movements.unread.get() {
+        movements.read();
+    }
+    movements.expected.borrow().contains(Slot::of(key))
+}
+
+/// A lock is about to be granted in a slot that is expected.
+pub(super) fn about_to_grant() {
+    lift();
+    STATE.movements.reading.want();
+}
+
+fn lift() {
+    if !planted(Bug::SlotDoesNotLift) {
+        lifecycle::raise_fences();
+    }
+}
+
+/// The server may have slots open from before that the module has heard nothing of.
+pub(super) fn begin() {
+    let in_cluster = STATE.in_cluster.get();
+    STATE.movements.unread.set(in_cluster);
+    STATE.movements.expects.set(in_cluster);
+}
+
+/// The name by which the nodes of the cluster know this one.
+fn us<'s>() -> &'s [u8] {
+    // SAFETY: takes nothing; in a cluster, a name that lives as long as the server.
+    let us = unsafe { api!(RedisModule_GetMyClusterID)() };
+    // SAFETY: null outside a cluster; else so many characters.
+    if us.is_null() { &[] } else { unsafe { slice::from_raw_parts(us.cast(), ID_LENGTH) } }
 }
 
 /// Subscribes to slots that are moved at once, where the server moves them so.
@@ -184,7 +225,7 @@ unsafe extern "C" fn moved_by_redis(
     _info: *mut c_void,
 ) {
     let completed = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
-    guard::event("slots-moved", || heed(ctx, at_once(stage == completed)));
+    guard::event("slots-moved", || moved_at_once(ctx, stage == completed));
 }
 
 unsafe extern "C" fn moved_by_valkey(
@@ -193,46 +234,15 @@ unsafe extern "C" fn moved_by_valkey(
     stage: u64,
     _info: *mut c_void,
 ) {
-    guard::event("slots-moved", || heed(ctx, at_once(stage == VALKEY_IMPORT_COMPLETED)));
+    guard::event("slots-moved", || moved_at_once(ctx, stage == VALKEY_IMPORT_COMPLETED));
 }
 
-/// Slots begin to come or go, have come or gone, or stay after all: it matters only when they have come, because until
-/// then the node grants nothing.
-const fn at_once(has_come: bool) -> Movement {
-    if has_come { Movement::Both } else { Movement::Goes }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const US: &[u8] = b"0123456789abcdef0123456789abcdef01234567";
-
-    #[track_caller]
-    fn assert_means(command: &str, expected: Movement) {
-        assert_eq!(movement(command.split(' ').map(str::as_bytes), || US), expected, "{command}");
+/// Slots begin to come or go, have come or gone, or stay after all. Fences matter only when they
+/// have come, because until then the node grants nothing.
+fn moved_at_once(ctx: *mut RedisModuleCtx, have_come: bool) {
+    if have_come {
+        lift();
     }
-
-    #[test]
-    fn commands_that_move_slots_are_told_from_those_that_ask() {
-        let us = String::from_utf8_lossy(US);
-        assert_means("ASKING", Movement::Comes);
-        assert_means("cluster addslots 1 2", Movement::Both);
-        assert_means("CLUSTER ADDSLOTSRANGE 1 2", Movement::Both);
-        assert_means("cluster delslots 1", Movement::Goes);
-        assert_means("cluster delslotsrange 1 2", Movement::Goes);
-        assert_means("cluster FlushSlots", Movement::Goes);
-        assert_means("cluster flushslot 1", Movement::Goes);
-        assert_means("SFLUSH 1 2", Movement::Goes);
-        assert_means(&format!("CLUSTER SETSLOT 7 node {us}"), Movement::BothLater);
-        assert_means("CLUSTER SETSLOT 7 STABLE", Movement::BothLater);
-        assert_means("CLUSTER SETSLOT 7 NODE somebodyelse", Movement::Goes);
-        assert_means(&format!("CLUSTER SETSLOT 7 IMPORTING {us}"), Movement::Goes);
-        assert_means(&format!("CLUSTER SETSLOT 7 MIGRATING {us}"), Movement::Goes);
-        assert_means("CLUSTER SETSLOT", Movement::Goes);
-        for command in ["", "SET k v", "cluster", "cluster slots", "cluster nodes", "node setslot"]
-        {
-            assert_means(command, Movement::None);
-        }
-    }
+    STATE.movements.looks.want();
+    alarm::set(ctx);
 }

@@ -22,6 +22,7 @@ mod sentinels;
 mod slots;
 mod storm;
 mod unannounced;
+mod unheeded;
 
 use crate::support::{Client, Clock, Cluster, misplaces_clients, module};
 use redis::Value;

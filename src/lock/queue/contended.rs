@@ -1,7 +1,7 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
 use super::marking::{Mark, Suspicion};
-use super::{Lost, LostBy, Name, RECHECK_MILLIS, Seen, Slot, WaiterId};
+use super::{Lost, LostBy, Name, Ownership, RECHECK_MILLIS, Seen, WaiterId};
 use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::owner::KeptOwner;
@@ -21,7 +21,7 @@ pub(super) struct Queue {
     pub(super) looked: Option<Moment>,
     /// Whether the lock is to be looked at now; also in `marks`.
     pub(super) mark: Option<Mark>,
-    pub(super) slot: Slot,
+    pub(super) ownership: Ownership,
     /// What the key held when last seen.
     pub(super) seen: Option<Seen>,
     /// The server evicted the key since.
@@ -41,7 +41,7 @@ impl Queue {
             look: None,
             looked: None,
             mark: None,
-            slot: Slot::Ours,
+            ownership: Ownership::Ours,
             seen: None,
             evicted: false,
             touched: None,

@@ -56,12 +56,12 @@ pub(super) struct Mark {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Marked {
     pub(crate) name: Name,
-    pub(crate) slot: Slot,
+    pub(crate) ownership: Ownership,
 }
 
-/// What is known of the slot that a lock is in. Outside of a cluster it never matters.
+/// Whose the slot is that a lock is in. Outside of a cluster it never matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Slot {
+pub(crate) enum Ownership {
     Ours,
     /// It may have gone to another node, and the key need not have gone with it.
     InDoubt,
@@ -193,7 +193,7 @@ impl<P> Queues<P> {
     /// All slots of a cluster may have gone.
     pub(crate) fn doubt_all_slots(&mut self) {
         for (index, queue) in &mut self.queues {
-            queue.slot = Slot::InDoubt;
+            queue.ownership = Ownership::InDoubt;
             queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
         }
     }
@@ -203,7 +203,7 @@ impl<P> Queues<P> {
         for _ in 0..count.min(self.queues.capacity()) {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
-                queue.slot = Slot::InDoubt;
+                queue.ownership = Ownership::InDoubt;
                 queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Suspected));
             }
             self.next = self.next.saturating_add(1);
@@ -215,8 +215,8 @@ impl<P> Queues<P> {
         let id = self.marks.first(cause)?;
         let queue = self.queues.get_mut(id.0)?;
         self.marks.remove(id, queue.mark.take());
-        let slot = std::mem::replace(&mut queue.slot, Slot::Ours);
-        Some(Marked { name: queue.name.clone(), slot })
+        let ownership = std::mem::replace(&mut queue.ownership, Ownership::Ours);
+        Some(Marked { name: queue.name.clone(), ownership })
     }
 
     pub(crate) fn has_marks(&self) -> bool {

@@ -167,12 +167,12 @@ fn slots_are_in_doubt_until_somebody_has_asked() {
     touch(&mut queues, b"a", Suspicion::Freed, NOW);
     queues.doubt_next_slots(usize::MAX);
     for _ in 0..3 {
-        assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::InDoubt);
+        assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
     }
     queues.look_at_all();
-    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::Ours);
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::Ours);
     queues.doubt_all_slots();
-    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().slot, Slot::InDoubt);
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
 }
 
 #[test]
