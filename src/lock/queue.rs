@@ -19,9 +19,9 @@
 //! each dirty queue against what the key holds at that moment. So no event needs to be understood, a
 //! superfluous mark does no harm, and there is one place in which a lock can be given away.
 //!
-//! A queue exists only while somebody waits in it. It remembers what its key held when last seen, for
-//! one purpose: a server short of memory may evict the key of a lock that is still held, and then the lock
-//! must be put back and not given away.
+//! A queue exists only while somebody waits in it. It remembers what its key held when last seen, to
+//! tell how a hold has ended, and for servers that tell of an eviction only when the value is gone:
+//! see [`Evicted`](super::Evicted).
 //!
 //! Time is an argument, and the waiting connections are the caller's: `P` is whatever it needs to
 //! find one again.
@@ -189,10 +189,9 @@ impl<P> Queues<P> {
         }
     }
 
-    /// What the key held, if the server evicted it and it has not been put back yet.
-    pub(crate) fn evicted(&self, db: i32, key: &[u8]) -> Option<Seen> {
-        let (_, queue) = self.queue_named(db, key)?;
-        if queue.evicted { queue.seen.clone() } else { None }
+    /// What the key of a lock that somebody waits for held when it was last looked at.
+    pub(crate) fn seen(&self, db: i32, key: &[u8]) -> Option<&Seen> {
+        self.queue_named(db, key)?.1.seen.as_ref()
     }
 
     /// A lock to settle, no longer dirty.
@@ -208,10 +207,8 @@ impl<P> Queues<P> {
             || self.queue_named(db, key).is_some_and(|(_, queue)| queue.touched.is_some())
     }
 
-    /// Evicted, also if that was postponed; or marked by whatever else.
     pub(super) fn is_dirty(&self, db: i32, key: &[u8]) -> bool {
-        self.queue_named(db, key)
-            .is_some_and(|(id, queue)| queue.evicted || self.dirty.contains(&id))
+        self.id_of(db, key).is_some_and(|id| self.dirty.contains(&id))
     }
 
     pub(crate) fn has_dirty(&self) -> bool {
@@ -280,12 +277,9 @@ impl<P> Queues<P> {
                 None => self.held(id, stored.seen(), now),
             },
             Ok(None) if planted_once_in(10_000, Bug::WakeUpLost) => self.held(id, None, now),
-            Ok(None) => match self.evicted_hold(id, stored, now) {
-                Some(seen) if !planted(Bug::EvictedGivenAway) => Next::Restore(seen),
-                _ => match fences.rests(now) {
-                    Some(end) => self.rest(id, now, end),
-                    None => self.grant_first(id, now, fences),
-                },
+            Ok(None) => match fences.rests(now) {
+                Some(end) => self.rest(id, now, end),
+                None => self.grant_first(id, now, fences),
             },
         };
         Settled { lost, next }
@@ -348,20 +342,8 @@ impl<P> Queues<P> {
         let next = self.queues.get_mut(id.0).and_then(|queue| queue.next_after_touch(now));
         self.dirty.remove(&id);
         self.look_at(id, Some(next.map_or(look, |next| look.min(next))));
-        self.with_queue(id, |queue| {
-            queue.evicted = false;
-            queue.remember(seen);
-        });
+        self.with_queue(id, |queue| queue.remember(seen));
         Next::Held
-    }
-
-    /// What was evicted, if its lease has not run out. Only a key that is gone was evicted.
-    fn evicted_hold(&mut self, id: QueueId, stored: Stored<'_>, now: Moment) -> Option<Seen> {
-        let queue = self.queues.get_mut(id.0)?;
-        let evicted = std::mem::take(&mut queue.evicted) && matches!(stored, Stored::Nothing);
-        let seen = queue.seen.take()?;
-        let lasts = seen.deadline.is_none_or(|deadline| !deadline.has_passed(now));
-        (evicted && lasts).then_some(seen)
     }
 
     fn waiting_as(&self, id: QueueId, owner: &[u8]) -> Option<WaiterId> {

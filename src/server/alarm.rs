@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard, handoff, lookout, subscription};
+use super::{clock, eviction, guard, handoff, lookout, subscription};
 use crate::lock::Moment;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
@@ -82,7 +82,7 @@ fn next_due() -> Option<Moment> {
             },
         );
     let now = clock::now();
-    let soon = [STATE.movements.due(now), STATE.telling.due(now)];
+    let soon = [STATE.movements.due(now), STATE.telling.due(now), eviction::due(now)];
     queued.into_iter().chain(STATE.next_given_back()).chain(soon.into_iter().flatten()).min()
 }
 

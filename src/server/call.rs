@@ -7,7 +7,7 @@ use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
-use super::{alarm, clock, handoff, log};
+use super::{alarm, clock, eviction, handoff, log};
 use crate::command::{Change, Error, Reply};
 use crate::lock::{Fence, FenceClock, Hold, Moment, Queues, Stored};
 use crate::observe::Lock;
@@ -92,10 +92,12 @@ impl Call {
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
         let mut key = Key::open(self.ctx, name, Mode::Write);
-        let (stored, now) = (key.stored(), clock::now());
+        let now = clock::now();
+        let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
+        eviction::put_back(&mut key, &witness)?;
+        let stored = key.stored();
         let Decision { change, outcome, happened } =
             self.consult(now, |fences| decide(stored, waiters, now, fences))?;
-        let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
         let fence = fence_of(stored);
         if happened.confirms() {
             hear_of(fence);
@@ -129,13 +131,16 @@ impl Call {
     ) -> Result<(), Error> {
         let name = self.key_name()?;
         let waiters = self.in_queues(name, |queues, db, key| queues.waiters_for(db, key));
-        let evicted = self.in_queues(name, |queues, db, key| queues.evicted(db, key));
+        let evicted = eviction::kept(self.lock(name));
         let key = Key::open(self.ctx, name, Mode::Read);
         // What is about to become of the lock, a command that only reads cannot do, but it can tell.
         let stored = match (key.stored(), &evicted) {
             (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
-            (Stored::Text { value, .. }, _) if self.is_given_back(name, value) => Stored::Nothing,
             (stored, _) => stored,
+        };
+        let stored = match stored {
+            Stored::Text { value, .. } if self.is_given_back(name, value) => Stored::Nothing,
+            stored => stored,
         };
         let now = clock::now();
         let reply = self.consult(now, |fences| look(stored, waiters, now, fences))?;

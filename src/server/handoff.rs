@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, tell};
+use super::{alarm, clock, eviction, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -62,6 +62,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
             take_back(ctx, grant);
         }
     }
+    eviction::work(ctx);
     for _ in 0..AT_ONCE {
         let Some(name) = STATE.with_queues(|queues| queues.take_dirty()) else { break };
         if select(ctx, name.db) {
@@ -97,7 +98,8 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
     }
     let lock = Lock { db, key };
-    // Each turn but the last takes one out of the queue, or puts an evicted lock back.
+    eviction::put_back_first(ctx, name.string(), lock);
+    // Each turn but the last takes one out of the queue.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
@@ -135,11 +137,6 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
                     Err(error) => Outcome::Refused(error),
                 };
                 park::answer(lock, waiter, outcome);
-            }
-            Next::Restore(seen) => {
-                if opened.restore(&seen.value, seen.deadline).is_ok() {
-                    witness.restored(&seen);
-                }
             }
         }
     }
@@ -182,16 +179,20 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         // Whoever decides now has the grant too, if it got that far; the lease ends it.
         Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
     }
+    let Name { db, ref key } = grant.name;
     let mut opened = Key::open(ctx, name.string(), Mode::Write);
     let now: Moment = clock::now();
+    let witness = Witness { ctx, name: name.string(), lock: Lock { db, key }, now };
+    if eviction::put_back(&mut opened, &witness).is_err() {
+        return;
+    }
     let hold = STATE.with_fences(|fences| opened.stored().hold(now, fences)).ok().flatten();
     let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
     if lock::release(hold.as_ref(), &proof) == Released::Released
         && opened.apply(Change::Free).is_ok()
     {
         drop(opened);
-        let Name { db, ref key } = grant.name;
-        Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
+        witness.taken_back(grant.fence);
         STATE.with_queues(|queues| queues.changed(db, key));
         settle(ctx, db, key, Account::Own);
     }
@@ -199,7 +200,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
 
 /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay
 /// selected for the client.
-fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
+pub(super) fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
     let db = if planted(Bug::WrongDatabase) { 0 } else { db };
     // SAFETY: takes a valid context and a number.
     unsafe { api!(RedisModule_SelectDb)(ctx, db) == super::guard::status(true) }

@@ -18,8 +18,6 @@ pub(super) struct Queue {
     pub(super) look: Option<Moment>,
     /// What the key held when last seen.
     pub(super) seen: Option<Seen>,
-    /// The server evicted the key since.
-    pub(super) evicted: bool,
     /// When somebody's command last named the key: see [`Queues::touch`](super::Queues::touch).
     pub(super) touched: Option<Moment>,
 }
@@ -33,7 +31,6 @@ impl Queue {
             owners: HashMap::new(),
             look: None,
             seen: None,
-            evicted: false,
             touched: None,
         }
     }
@@ -43,7 +40,7 @@ impl Queue {
         if planted(Bug::LastComeFirstServed) { self.tail } else { self.head }
     }
 
-    /// How the hold that was last seen has ended since, if it has. Told once. One that was evicted has not ended.
+    /// How the hold that was last seen has ended since, if it has. Told once.
     pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Option<Lost> {
         let seen = self.seen.as_ref()?;
         let stands = stored.seen().filter(|(value, _)| **value == *seen.value);
@@ -54,7 +51,6 @@ impl Queue {
             _ if seen.deadline.is_some_and(|deadline| deadline.has_passed(now)) => {
                 Some(LostBy::RunningOut)
             }
-            (None, Stored::Nothing) if self.evicted => None,
             _ if seen.deadline.is_some_and(|deadline| deadline.may_have_passed(now)) => {
                 Some(LostBy::RunningOut)
             }
