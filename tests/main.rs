@@ -29,6 +29,7 @@ mod config;
 mod contexts;
 mod docker;
 mod docs;
+mod eviction;
 mod examples;
 mod extend;
 mod faults;

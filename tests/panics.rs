@@ -5,7 +5,8 @@
 use crate::support::errors::INTERNAL;
 use crate::support::{
     Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
-    lacks, lacks_moves_at_once, misplaces_clients, module, start_pair, wait_until_in_sync,
+    is_older_than, lacks, lacks_moves_at_once, misplaces_clients, module, start_pair,
+    wait_until_in_sync,
 };
 use redis::Value;
 use std::collections::BTreeSet;
@@ -17,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 33] = [
+const ENTRIES: [(&str, Survival); 34] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -33,7 +34,16 @@ const ENTRIES: [(&str, Survival); 33] = [
     ("loading", reloads),
     ("key-event", stays_in_sync),
     ("filter", |entry| hands_on_in_spite_of(entry, "DEL k")),
-    ("evicted", takes_an_eviction_for_a_deletion),
+    ("evicted", |entry| {
+        if is_older_than((7, 2)) {
+            takes_an_eviction_for_a_deletion(entry);
+        }
+    }),
+    ("unlinked", |entry| {
+        if !lacks((7, 2), "events of keys before they go") {
+            takes_an_eviction_for_a_deletion(entry);
+        }
+    }),
     ("info", tells_the_other_sections),
     ("config-get", reads_a_setting),
     ("config-set", cannot_be_configured),

@@ -29,6 +29,7 @@
 //! - **L8 honest limits.** What asynchronous replication cannot promise is said, never hidden.
 
 mod decision;
+mod evicted;
 mod fence;
 mod hold;
 mod lease;
@@ -41,6 +42,7 @@ mod simulation;
 
 pub(crate) use decision::{Acquired, Checked, Extended, Grant, Raised, Released};
 pub(crate) use decision::{acquire, check, extend, raise, release};
+pub(crate) use evicted::Evicted;
 pub(crate) use fence::{Fence, FenceClock};
 pub(crate) use hold::{Hold, NotALock, Proof, Stored, Value};
 pub(crate) use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};

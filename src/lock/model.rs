@@ -74,8 +74,8 @@ pub(super) struct Model {
     last_fence: u64,
     /// Locks that somebody waits for, as they were when last settled and found held.
     seen: BTreeMap<LockName, Content>,
-    /// Those of them that the server evicted since.
-    evicted: Vec<LockName>,
+    /// Locks that the server evicted while they were held, until they are put back.
+    evicted: BTreeMap<LockName, Content>,
 }
 
 impl Model {
@@ -89,7 +89,7 @@ impl Model {
             elapsed: 0,
             last_fence: 0,
             seen: BTreeMap::new(),
-            evicted: Vec::new(),
+            evicted: BTreeMap::new(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Model {
         proof: Option<u64>,
         now: u64,
     ) {
-        match self.look(name, now) {
+        match self.state(self.content(name), now) {
             State::NotALock => self.answer(client, Reply::WrongType),
             State::Held { holder, fence, .. } if holder == owner && fits(proof, fence) => {
                 self.answer(client, Reply::Fence(fence));
@@ -232,7 +232,6 @@ impl Model {
         while self.anyone_waits_for(name) {
             match self.look(name, now) {
                 State::NotALock => {
-                    self.evicted.retain(|&evicted| evicted != name);
                     self.seen.remove(&name);
                     return;
                 }
@@ -243,7 +242,6 @@ impl Model {
                         self.answer(itself.client, Reply::Fence(fence));
                     }
                     None => {
-                        self.evicted.retain(|&evicted| evicted != name);
                         self.seen.insert(name, Content::Lock { holder, fence, deadline });
                         return;
                     }
@@ -253,23 +251,15 @@ impl Model {
         }
     }
 
-    /// The lock is free: it is put back if the server evicted it, else it is the first waiter's.
+    /// The lock is free: it is the first waiter's.
     fn hand_on(&mut self, name: LockName, now: u64) {
-        let was_evicted = self.evicted.contains(&name) && !self.keys.contains_key(&name);
-        self.evicted.retain(|&evicted| evicted != name);
-        match self.seen.remove(&name) {
-            Some(seen) if was_evicted && !has_run_out(seen, now) => {
-                self.keys.insert(name, seen);
-            }
-            _ => {
-                if let Some(first) = self.first_for(name) {
-                    self.leave(first.client);
-                    if first.gives_up.is_some_and(|end| end <= self.elapsed) {
-                        self.answer(first.client, Reply::Nil);
-                    } else {
-                        self.grant(first.client, name, first.owner, first.ttl, now);
-                    }
-                }
+        self.seen.remove(&name);
+        if let Some(first) = self.first_for(name) {
+            self.leave(first.client);
+            if first.gives_up.is_some_and(|end| end <= self.elapsed) {
+                self.answer(first.client, Reply::Nil);
+            } else {
+                self.grant(first.client, name, first.owner, first.ttl, now);
             }
         }
     }
@@ -291,7 +281,6 @@ impl Model {
         let gone = self.waiters.remove(at);
         if !self.anyone_waits_for(gone.name) {
             self.seen.remove(&gone.name);
-            self.evicted.retain(|&evicted| evicted != gone.name);
         }
         Some(gone)
     }
@@ -304,22 +293,55 @@ impl Model {
         own.is_some_and(|own| own <= self.elapsed) && own == first
     }
 
-    /// The server evicts a key.
-    pub(super) fn evict(&mut self, name: LockName) {
+    /// The server evicts a key. What it held is put back, if it was this lock, and its lease lasts.
+    pub(super) fn evict(&mut self, name: LockName, lock: Option<Content>, now: u64) {
         self.keys.remove(&name);
-        if self.anyone_waits_for(name) && !self.evicted.contains(&name) {
-            self.evicted.push(name);
+        self.evicted.remove(&name);
+        if let Some(lock @ Content::Lock { .. }) = lock
+            && !has_run_out(lock, now)
+        {
+            self.evicted.insert(name, lock);
         }
     }
 
-    /// What a lock that somebody waits for was when last looked at: this is put back if it is evicted.
-    pub(super) fn remembered(&self, name: LockName) -> Option<&Content> {
-        self.seen.get(&name)
+    /// An evicted lock is put back, unless its key holds something else now, or its lease is over.
+    pub(super) fn put_back(&mut self, name: LockName, now: u64) {
+        if let Some(lock) = self.evicted.remove(&name)
+            && !self.keys.contains_key(&name)
+            && !has_run_out(lock, now)
+        {
+            self.keys.insert(name, lock);
+        }
     }
 
-    /// All databases, or one, became empty or another's: what was evicted there before is not coming back.
-    pub(super) fn forget_evictions(&mut self, db: Option<i32>) {
-        self.evicted.retain(|evicted| db.is_some_and(|db| db != evicted.0));
+    /// What a lock that somebody waits for was when last looked at.
+    pub(super) fn seen(&self, name: LockName) -> Option<Content> {
+        self.seen.get(&name).copied()
+    }
+
+    pub(super) fn evicted(&self, name: LockName) -> Option<Content> {
+        self.evicted.get(&name).copied()
+    }
+
+    pub(super) fn evictions(&self) -> usize {
+        self.evicted.len()
+    }
+
+    /// What was evicted is not coming back: all of it, or a database's, or one lock.
+    pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
+        self.evicted.retain(|&name, _| !is_gone(name));
+    }
+
+    pub(super) fn swap_evictions(&mut self, one: i32, other: i32) {
+        let moved = std::mem::take(&mut self.evicted).into_iter().map(|((db, key), lock)| {
+            let db = match db {
+                db if db == one => other,
+                db if db == other => one,
+                db => db,
+            };
+            ((db, key), lock)
+        });
+        self.evicted = moved.collect();
     }
 
     /// Every later fence is larger than this.
@@ -337,12 +359,12 @@ impl Model {
     }
 
     pub(super) fn is_free(&self, name: LockName, now: u64) -> bool {
-        self.keys.get(&name).is_none_or(|&content| has_run_out(content, now))
+        self.content(name).is_none_or(|content| has_run_out(content, now))
     }
 
     pub(super) fn holder(&self, name: LockName, now: u64) -> Option<(&'static str, u64)> {
-        match self.keys.get(&name) {
-            Some(&Content::Lock { holder, fence, .. }) if !self.is_free(name, now) => {
+        match self.content(name) {
+            Some(Content::Lock { holder, fence, .. }) if !self.is_free(name, now) => {
                 Some((holder, fence))
             }
             _ => None,
@@ -365,8 +387,19 @@ impl Model {
         self.waiters_for(name).next().is_some()
     }
 
+    /// Also of an evicted lock that is to be put back.
+    fn content(&self, name: LockName) -> Option<Content> {
+        self.keys.get(&name).or_else(|| self.evicted.get(&name)).copied()
+    }
+
+    /// Of a lock that may be changed: it is put back first.
     fn look(&mut self, name: LockName, now: u64) -> State {
-        match self.keys.get(&name).copied() {
+        self.put_back(name, now);
+        self.state(self.keys.get(&name).copied(), now)
+    }
+
+    fn state(&mut self, content: Option<Content>, now: u64) -> State {
+        match content {
             None => State::Free,
             Some(Content::OtherType) => State::NotALock,
             Some(content @ Content::Lock { holder, fence, deadline }) => {

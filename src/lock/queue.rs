@@ -20,9 +20,9 @@
 //! holds at that moment. So no event needs to be understood, a superfluous mark costs one look, and there is
 //! one place in which a lock can be given away.
 //!
-//! A queue exists only while somebody waits in it. It remembers what its key held when last seen, for
-//! one purpose: a server short of memory may evict the key of a lock that is still held, and then the lock
-//! must be put back and not given away.
+//! A queue exists only while somebody waits in it. It remembers what its key held when last seen, to
+//! tell how a hold has ended, and for servers that tell of an eviction only when the value is gone:
+//! see [`Evicted`](super::Evicted).
 //!
 //! Time is an argument, and the waiting connections are the caller's: `P` is whatever it needs to
 //! find one again.
@@ -191,10 +191,9 @@ impl<P> Queues<P> {
         }
     }
 
-    /// What the key held, if the server evicted it and it has not been put back yet.
-    pub(crate) fn evicted(&self, db: i32, key: &[u8]) -> Option<Seen> {
-        let (_, queue) = self.queue_named(db, key)?;
-        if queue.evicted { queue.seen.clone() } else { None }
+    /// What the key of a lock that somebody waits for held when it was last looked at.
+    pub(crate) fn seen(&self, db: i32, key: &[u8]) -> Option<&Seen> {
+        self.queue_named(db, key)?.1.seen.as_ref()
     }
 
     /// Whether the lock is to be settled before anybody looks at it. That is so when it is marked, and while a command
@@ -204,9 +203,8 @@ impl<P> Queues<P> {
             || self.queue_named(db, key).is_some_and(|(_, queue)| queue.touched.is_some())
     }
 
-    /// Evicted, also if that was postponed; or marked by whatever else.
     pub(super) fn is_marked(&self, db: i32, key: &[u8]) -> bool {
-        self.queue_named(db, key).is_some_and(|(_, queue)| queue.evicted || queue.mark.is_some())
+        self.queue_named(db, key).is_some_and(|(_, queue)| queue.mark.is_some())
     }
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
@@ -259,7 +257,7 @@ impl<P> Queues<P> {
         let Some(id) = self.id_of(db, key) else { return Look::Held { lost: None } };
         let Now { wall, .. } = now;
         let hold = stored.hold(wall, fences);
-        let quarantine = fences.quarantine_ends(wall).filter(|_| !self.is_evicted(id));
+        let quarantine = fences.quarantine_ends(wall);
         let may_be_granted = match hold {
             Err(_) => false,
             Ok(Some(hold)) => self.waiting_as(id, hold.owner).is_some(),
@@ -314,15 +312,12 @@ impl<P> Queues<P> {
                 self.keep_waiting(id, None, wall);
                 Next::Held
             }
-            Ok(None) => match self.evicted_hold(id, stored, wall) {
-                Some(seen) if !planted(Bug::EvictedGivenAway) => Next::Restore(seen),
-                _ => match fences.quarantine_ends(wall) {
-                    Some(end) => {
-                        self.wait_out_quarantine(id, wall, end);
-                        Next::Held
-                    }
-                    None => self.grant_first(id, now, max_ttl, fences),
-                },
+            Ok(None) => match fences.quarantine_ends(wall) {
+                Some(end) => {
+                    self.wait_out_quarantine(id, wall, end);
+                    Next::Held
+                }
+                None => self.grant_first(id, now, max_ttl, fences),
             },
         };
         Settled { lost, next }
@@ -393,22 +388,8 @@ impl<P> Queues<P> {
             let look = next.map_or(look, |next| look.min(next));
             self.looks.set(id, &mut queue.look, Some(look));
             queue.looked = Some(now);
-            queue.evicted = false;
             queue.remember(seen);
         }
-    }
-
-    fn is_evicted(&self, id: QueueId) -> bool {
-        self.queues.get(id.0).is_some_and(|queue| queue.evicted)
-    }
-
-    /// What was evicted, if its lease has not run out. Only a key that is gone was evicted.
-    fn evicted_hold(&mut self, id: QueueId, stored: Stored<'_>, now: Moment) -> Option<Seen> {
-        let queue = self.queues.get_mut(id.0)?;
-        let evicted = std::mem::take(&mut queue.evicted) && matches!(stored, Stored::Nothing);
-        let seen = queue.seen.take()?;
-        let lasts = seen.deadline.is_none_or(|deadline| !deadline.has_passed(now));
-        (evicted && lasts).then_some(seen)
     }
 
     fn waiting_as(&self, id: QueueId, owner: &[u8]) -> Option<WaiterId> {

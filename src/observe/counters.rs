@@ -35,7 +35,7 @@ pub(crate) struct Counters {
     pub(crate) raises: u64,
     /// Leases that ran out while somebody waited.
     pub(crate) expiries_with_waiters: u64,
-    /// Locks that were evicted while somebody waited, and put back.
+    /// Locks that were evicted while they were held, and put back.
     pub(crate) evictions_restored: u64,
 }
 

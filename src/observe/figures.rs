@@ -11,6 +11,8 @@ pub(crate) struct Elsewhere {
     pub(crate) waiters: u64,
     /// For how long the one of them has waited that has waited longest.
     pub(crate) longest_wait_us: u64,
+    /// Locks that were evicted and are not put back yet.
+    pub(crate) evictions_pending: u64,
     /// For how long nothing is granted yet.
     pub(crate) quarantine_left_us: u64,
     /// Panics turned into error replies. Any is a defect of the module.
@@ -31,7 +33,7 @@ pub(super) struct Glance<'o> {
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
 /// The only list of them: what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 36] = [
+static ROWS: [Row; 37] = [
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
     (c"retries", |glance| glance.observer.counters.retries),
@@ -63,6 +65,7 @@ static ROWS: [Row; 36] = [
     (c"hold_us_max", |glance| glance.observer.holds.max()),
     (c"expiries_with_waiters", |glance| glance.observer.counters.expiries_with_waiters),
     (c"evictions_restored", |glance| glance.observer.counters.evictions_restored),
+    (c"evictions_pending", |glance| glance.elsewhere.evictions_pending),
     (c"log_len", |glance| u64::try_from(glance.observer.log.len()).unwrap_or(u64::MAX)),
     (c"quarantine_left_us", |glance| glance.elsewhere.quarantine_left_us),
     (c"panics_caught", |glance| glance.elsewhere.panics_caught),

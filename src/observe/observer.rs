@@ -17,8 +17,9 @@ use std::ffi::CStr;
 /// What a wait must last to be noted, unless an operator says otherwise.
 pub(crate) const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
 
-/// While there is no room, requests to wait are refused by the thousand.
-const MILLIS_BETWEEN_QUEUE_FULL: u64 = 1_000;
+/// Some events come by the thousand: requests to wait while there is no room, evictions while there
+/// is no memory.
+const MILLIS_BETWEEN_NOTES: u64 = 1_000;
 
 /// How far a fence may be ahead of the clock and still tell when it was given: many are given in one
 /// microsecond.
@@ -37,6 +38,7 @@ pub(crate) struct Observer {
     /// 0 for never.
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
+    restored_noted: Option<Moment>,
     /// The last fence that was given ahead of the clock, or elsewhere. Neither it nor any before it says when it was given.
     untimely: u64,
 }
@@ -92,6 +94,7 @@ impl Observer {
             recent: Recent::new(),
             long_wait_millis: USUAL_LONG_WAIT_MILLIS,
             queue_full_noted: None,
+            restored_noted: None,
             untimely: 0,
         }
     }
@@ -180,11 +183,7 @@ impl Observer {
     pub(crate) fn queue_full(&mut self, lock: Lock<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.queue_full);
         self.contention.refused(lock);
-        let is_due = self
-            .queue_full_noted
-            .is_none_or(|last| now.millis().abs_diff(last.millis()) >= MILLIS_BETWEEN_QUEUE_FULL);
-        if is_due {
-            self.queue_full_noted = Some(now);
+        if is_seldom(&mut self.queue_full_noted, now) {
             self.log.note(now, Noted::QueueFull, lock, owner, Some(0));
         }
     }
@@ -246,7 +245,9 @@ impl Observer {
     /// A lock that was evicted was put back.
     pub(crate) fn restored(&mut self, lock: Lock<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.evictions_restored);
-        self.log.note(now, Noted::Restored, lock, owner, Some(0));
+        if is_seldom(&mut self.restored_noted, now) {
+            self.log.note(now, Noted::Restored, lock, owner, Some(0));
+        }
     }
 
     /// A lock was seen to be deleted by hand; `deadline` is when its lease would have ended.
@@ -385,6 +386,16 @@ fn is_in_force(stored: Stored<'_>, now: Moment) -> bool {
         Stored::OtherType => true,
         Stored::Text { deadline, .. } => deadline.is_none_or(|deadline| !deadline.has_passed(now)),
     }
+}
+
+/// Whether such an event is to be noted: a second has passed since the last one was.
+fn is_seldom(noted: &mut Option<Moment>, now: Moment) -> bool {
+    let is_seldom =
+        noted.is_none_or(|last| now.millis().abs_diff(last.millis()) >= MILLIS_BETWEEN_NOTES);
+    if is_seldom {
+        *noted = Some(now);
+    }
+    is_seldom
 }
 
 #[cfg(test)]

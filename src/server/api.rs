@@ -68,6 +68,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_GetClientId,
         RedisModule_GetContextFlags,
         RedisModule_GetDetachedThreadSafeContext,
+        RedisModule_GetKeyNameFromModuleKey,
         RedisModule_GetMyClusterID,
         RedisModule_GetSelectedDb,
         RedisModule_GetServerInfo,

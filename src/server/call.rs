@@ -7,7 +7,7 @@ use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
-use super::{alarm, clock, handoff, log, slots};
+use super::{alarm, clock, eviction, handoff, log, slots};
 use crate::command::{Change, Error, Reply};
 use crate::lock::{Fence, FenceClock, Hold, Moment, Ownership, Queues, Stored};
 use crate::observe::Lock;
@@ -93,13 +93,15 @@ impl Call {
         let waiters = self.settle_if_dirty(name);
         let is_expected = slots::is_expected(self.lock(name).key);
         let mut key = Key::open(self.ctx, name, Mode::Write);
-        let (stored, now) = (key.stored(), clock::now());
+        let now = clock::now();
+        let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
+        eviction::put_back(&mut key, &witness)?;
+        let stored = key.stored();
         if is_expected && stored.is_free(now) {
             slots::about_to_grant();
         }
         let Decision { change, outcome, happened } =
             self.consult(|fences| decide(stored, waiters, now, fences))?;
-        let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
         let fence = fence_of(stored);
         if happened.confirms() {
             hear_of(fence);
@@ -133,13 +135,16 @@ impl Call {
     ) -> Result<(), Error> {
         let name = self.key_name()?;
         let waiters = self.in_queues(name, |queues, db, key| queues.waiters_for(db, key));
-        let evicted = self.in_queues(name, |queues, db, key| queues.evicted(db, key));
+        let evicted = eviction::kept(self.lock(name));
         let key = Key::open(self.ctx, name, Mode::Read);
         // What is about to become of the lock, a command that only reads cannot do, but it can tell.
         let stored = match (key.stored(), &evicted) {
             (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
-            (Stored::Text { value, .. }, _) if self.is_given_back(name, value) => Stored::Nothing,
             (stored, _) => stored,
+        };
+        let stored = match stored {
+            Stored::Text { value, .. } if self.is_given_back(name, value) => Stored::Nothing,
+            stored => stored,
         };
         let now = clock::now();
         let reply = self.consult(|fences| look(stored, waiters, now, fences))?;

@@ -1,19 +1,17 @@
-//! What happens to keys behind the module's back and without a command that names them: evictions, flushes,
-//! swaps. Commands that do name them are the business of [`lookout`](super::lookout).
+//! What happens to keys behind the module's back and without a command that names them: flushes and
+//! swaps. For evictions see [`eviction`](super::eviction), and for commands that name keys
+//! [`lookout`](super::lookout).
 //!
 //! Nothing is decided here. An event only marks the locks that somebody waits for, and sets the alarm: the
 //! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off
 //! would change. For the same reason there are no jobs after a notification (`RM_AddPostNotificationJob`), which some
 //! servers run between two steps of such a walk, and die.
 
-use super::api::api;
-use super::call::bytes_of;
 use super::state::STATE;
-use super::subscription::{self, Subscription};
-use super::{alarm, guard, handoff};
+use super::{alarm, guard, handoff, subscription};
 use crate::plant::{Bug, planted};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
-use std::ffi::{c_char, c_int, c_void};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::ffi::c_void;
 
 /// Subscribes to what comes without a command that names the key; false if the server will not have it.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
@@ -22,32 +20,6 @@ pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
         (raw::REDISMODULE_EVENT_SWAPDB, Some(swapped)),
     ];
     events.into_iter().all(|(id, callback)| subscription::to_server_event(ctx, id, callback))
-}
-
-/// Taken out while somebody waits: a server that evicts all the time should not pay for locks that nobody waits for.
-pub(super) const fn of_evictions() -> Subscription {
-    Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted))
-}
-
-unsafe extern "C" fn evicted(
-    ctx: *mut RedisModuleCtx,
-    _class: c_int,
-    _event: *const c_char,
-    key: *mut RedisModuleString,
-) -> c_int {
-    guard::value("evicted", guard::status(true), || {
-        if STATE.with_queues(|queues| queues.is_empty()) {
-            return guard::status(true);
-        }
-        // SAFETY: takes a valid context.
-        let db = unsafe { api!(RedisModule_GetSelectedDb)(ctx) };
-        // SAFETY: the key's name lives as long as this callback.
-        let name = unsafe { bytes_of(key) };
-        if STATE.with_queues(|queues| queues.mark_evicted(db, name)) {
-            alarm::set(ctx);
-        }
-        guard::status(true)
-    })
 }
 
 unsafe extern "C" fn flushed(
@@ -67,6 +39,7 @@ unsafe extern "C" fn flushed(
         if planted(Bug::FlushForgets) {
             return STATE.with_queues(|queues| drop(queues.leave_all()));
         }
+        STATE.with_evicted(|evicted| evicted.forget(db));
         mark_all(ctx, &[db]);
         if planted(Bug::WritesInEvent) {
             handoff::work(ctx);
@@ -88,6 +61,7 @@ unsafe extern "C" fn swapped(
         if planted(Bug::SwapForgets) {
             return STATE.with_queues(|queues| drop(queues.leave_all()));
         }
+        STATE.with_evicted(|evicted| evicted.swap(info.dbnum_first, info.dbnum_second));
         // Waiters stay with the number of their database, as those of BLPOP do; what it holds is new.
         mark_all(ctx, &[Some(info.dbnum_first), Some(info.dbnum_second)]);
     });

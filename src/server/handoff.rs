@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, config, fence_broadcast, slots};
+use super::{alarm, clock, config, eviction, fence_broadcast, slots};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
@@ -66,6 +66,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
             take_back(ctx, grant);
         }
     }
+    eviction::work(ctx);
     // Each cause has its own share of the turn, so that neither keeps the other waiting.
     serve(ctx, Cause::Due);
     serve(ctx, Cause::Suspected);
@@ -174,7 +175,8 @@ fn look(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) -> bo
 fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
     let (lock, max_ttl) = (Lock { db, key }, config::limits().max_ttl);
     let is_expected = slots::is_expected(key);
-    // Each turn but the last takes one out of the queue, or puts an evicted lock back.
+    eviction::put_back_first(ctx, name.string(), lock);
+    // Each turn but the last takes one out of the queue.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::both());
@@ -215,11 +217,6 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
                     Err(error) => Outcome::Refused(error),
                 };
                 park::answer(lock, waiter, outcome);
-            }
-            Next::Restore(seen) => {
-                if opened.restore(&seen.value, seen.deadline).is_ok() {
-                    witness.restored(&seen);
-                }
             }
         }
     }
@@ -262,16 +259,20 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
         // Whoever decides now has the grant too, if it got that far; the lease ends it.
         Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
     }
+    let Name { db, ref key } = grant.name;
     let mut opened = Key::open(ctx, name.string(), Mode::Write);
     let now: Moment = clock::now();
+    let witness = Witness { ctx, name: name.string(), lock: Lock { db, key }, now };
+    if eviction::put_back(&mut opened, &witness).is_err() {
+        return;
+    }
     let hold = STATE.with_fences(|fences| opened.stored().hold(now, fences)).ok().flatten();
     let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
     if lock::release(hold.as_ref(), &proof) == Released::Released
         && opened.apply(Change::Free).is_ok()
     {
         drop(opened);
-        let Name { db, ref key } = grant.name;
-        Witness { ctx, name: name.string(), lock: Lock { db, key }, now }.taken_back(grant.fence);
+        witness.taken_back(grant.fence);
         STATE.with_queues(|queues| queues.changed(db, key));
         let _done = settle(ctx, db, key, Account::Own, Ownership::Ours);
     }
@@ -279,7 +280,7 @@ fn take_back(ctx: *mut RedisModuleCtx, grant: GiveBack) {
 
 /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay
 /// selected for the client.
-fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
+pub(super) fn select(ctx: *mut RedisModuleCtx, db: i32) -> bool {
     let db = if planted(Bug::WrongDatabase) { 0 } else { db };
     // SAFETY: takes a valid context and a number.
     unsafe { api!(RedisModule_SelectDb)(ctx, db) == super::guard::status(true) }

@@ -29,6 +29,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             let elsewhere = Elsewhere {
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 longest_wait_us: queues.longest_since().map_or(0, waited),
+                evictions_pending: STATE.evictions_pending(),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: STATE.panics_caught.get(),
                 fences_refused: fences.refused(),

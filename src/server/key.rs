@@ -14,7 +14,8 @@ use crate::lock::{Deadline, Grant, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;
-use std::slice;
+use std::mem::ManuallyDrop;
+use std::{ptr, slice};
 
 #[derive(Clone, Copy)]
 pub(super) enum Mode {
@@ -54,6 +55,17 @@ impl Key<'_> {
         // SAFETY: context and name are those of the command being executed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
         Self { ctx, name, handle, command: PhantomData }
+    }
+
+    /// A key that the server has opened, to read, and closes itself.
+    ///
+    /// # Safety
+    /// The handle is open as long as what is returned is in use.
+    pub(super) unsafe fn lent(
+        ctx: *mut RedisModuleCtx,
+        handle: *mut RedisModuleKey,
+    ) -> ManuallyDrop<Self> {
+        ManuallyDrop::new(Self { ctx, name: ptr::null_mut(), handle, command: PhantomData })
     }
 
     /// What the key holds. The bytes are the server's own, and live until the key is changed: which

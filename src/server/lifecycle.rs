@@ -76,6 +76,8 @@ unsafe extern "C" fn role_changed(
         learn::while_told(ctx, Loading::Nothing);
         STATE.with_observer(Observer::forget_grants);
         slots::begin();
+        // Whoever decided until now heard of the deletions.
+        STATE.with_evicted(|evicted| evicted.forget(None));
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             take_over();
         } else {

@@ -120,6 +120,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
     learn::while_told(ctx, Loading::Nothing);
     policy::subscribe(ctx);
+    policy::follow(ctx);
     policy::warn_if_evicting(ctx);
     lookout::post_in_cluster(ctx);
     slots::subscribe(ctx);

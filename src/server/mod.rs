@@ -10,10 +10,10 @@
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
-//! | evicts a key                         | `events::evicted`         | marks contended locks               |
+//! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
-//! | reaches the moment of the timer      | `alarm::ring`             | the same, and ends patience         |
+//! | reaches the moment of the timer      | `alarm::ring`             | settles them, ends patience, puts evicted locks back |
 //! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
@@ -36,6 +36,7 @@ mod effect;
 mod entropy;
 mod entry;
 mod events;
+mod eviction;
 mod fence_broadcast;
 mod guard;
 mod handoff;

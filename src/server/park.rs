@@ -23,7 +23,7 @@ use super::authority;
 use super::handoff::{self, GiveBack};
 use super::respond::respond;
 use super::state::STATE;
-use super::{alarm, clock, config, guard, lookout, witness};
+use super::{alarm, clock, config, eviction, guard, lookout, witness};
 use crate::command::{Error, Reply, acquire};
 use crate::lock::{Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Ttl, Waiter, WaiterId};
 use crate::observe::{Lock, WaitEnd};
@@ -153,7 +153,7 @@ pub(super) fn park(
     STATE.with_observer(|observer| observer.wait_started(lock, waiters));
     STATE.with_parked(|parked| parked.insert(handle, id));
     lookout::post(ctx);
-    STATE.evictions_heard.take_out(ctx);
+    eviction::somebody_waits(ctx);
     alarm::set(ctx);
     Ok(true)
 }

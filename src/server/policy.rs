@@ -1,25 +1,46 @@
-//! A warning to operators whose server may evict locks.
+//! Whether the server is set to evict keys when memory is short, and with them locks that are held.
 //!
-//! Locks have an expiry, so every policy but `noeviction` may take them when memory is short. One that
-//! somebody waits for is put back (see `lock::queue`); one that nobody waits for is lost.
+//! Locks have an expiry, so every policy but `noeviction` may evict them. What becomes of them
+//! then, see [`eviction`].
 
-use super::{config, guard, log, product, subscription};
+use super::state::STATE;
+use super::{alarm, config, eviction, guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
+const LIMIT: &CStr = c"maxmemory";
 const POLICY: &CStr = c"maxmemory-policy";
+
+/// Listens to what the server evicts if it may evict anything, and stops listening if it may not.
+pub(super) fn follow(ctx: *mut RedisModuleCtx) {
+    let has_limit =
+        product::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
+    let may_evict = has_limit && evicting_policy(ctx).is_some();
+    STATE.may_evict.set(may_evict);
+    if may_evict && eviction::is_told_in_time() {
+        STATE.unlinks_heard.take_out(ctx);
+    }
+}
 
 /// Warns if the policy in force evicts.
 pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
+    let Some(policy) = evicting_policy(ctx) else { return };
+    let fate = if eviction::is_told_in_time() {
+        "they are put back, and other keys evicted instead"
+    } else {
+        "on this server they are lost, unless somebody waits for them"
+    };
+    log::warning(
+        ctx,
+        &format!(
+            "maxmemory-policy {policy} may evict locks that are held: {fate}; noeviction does not"
+        ),
+    );
+}
+
+fn evicting_policy(ctx: *mut RedisModuleCtx) -> Option<String> {
     let policy = product::info_field(ctx, c"memory", c"maxmemory_policy");
-    if let Some(policy) = policy.filter(|policy| policy != "noeviction") {
-        log::warning(
-            ctx,
-            &format!(
-                "maxmemory-policy {policy} may evict locks that are held; noeviction does not"
-            ),
-        );
-    }
+    policy.filter(|policy| policy != "noeviction")
 }
 
 /// Subscribes to changes of the configuration, those of our own settings too, where the server tells of them (7.0 on). It
@@ -44,7 +65,13 @@ unsafe extern "C" fn changed(
             })
         };
         // SAFETY: as above.
-        if names.iter().any(|&name| unsafe { CStr::from_ptr(name) } == POLICY) {
+        let is_changed = |name| names.iter().any(|&other| unsafe { CStr::from_ptr(other) } == name);
+        if is_changed(POLICY) || is_changed(LIMIT) {
+            // Not later: the next command may make the server evict.
+            follow(ctx);
+            alarm::set(ctx);
+        }
+        if is_changed(POLICY) {
             warn_if_evicting(ctx);
         }
     });

@@ -9,9 +9,9 @@ use super::park::{Handles, Parked};
 use super::replicate::Ending;
 use super::slots::Movements;
 use super::soon::Soon;
-use super::subscription::Subscription;
-use super::{clock, events, learn};
-use crate::lock::{Fence, FenceClock, Moment, Monotonic, Queues};
+use super::subscription::{ServerSubscription, Subscription};
+use super::{clock, eviction, learn};
+use crate::lock::{Evicted, Fence, FenceClock, Moment, Monotonic, Queues};
 use crate::observe::Observer;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
@@ -25,7 +25,9 @@ pub(super) static STATE: State = State {
     learning: Cell::new(false),
     commands_heard: learn::of_commands(),
     keys_heard: learn::of_keys(),
-    evictions_heard: events::of_evictions(),
+    evictions_heard: eviction::of_evictions(),
+    unlinks_heard: eviction::of_unlinks(),
+    may_evict: Cell::new(false),
     lookout: Lookout::new(),
     in_cluster: Cell::new(false),
     movements: Movements::new(),
@@ -35,6 +37,7 @@ pub(super) static STATE: State = State {
     complained: Cell::new(None),
     queues: LazyCell::new(|| RefCell::new(Queues::new())),
     parked: LazyCell::new(RefCell::default),
+    evicted: RefCell::new(Evicted::new()),
     given_back: RefCell::new(Vec::new()),
     unheard: RefCell::new(BTreeSet::new()),
     observer: RefCell::new(Observer::new()),
@@ -52,6 +55,9 @@ pub(super) struct State {
     pub(super) commands_heard: Subscription,
     pub(super) keys_heard: Subscription,
     pub(super) evictions_heard: Subscription,
+    pub(super) unlinks_heard: ServerSubscription,
+    /// Whether the server is set to evict keys when memory is short.
+    pub(super) may_evict: Cell<bool>,
     pub(super) lookout: Lookout,
     pub(super) in_cluster: Cell<bool>,
     pub(super) movements: Movements,
@@ -65,6 +71,7 @@ pub(super) struct State {
     complained: Cell<Option<Monotonic>>,
     queues: LazyCell<RefCell<Queues<Parked>>>,
     parked: LazyCell<RefCell<Handles>>,
+    evicted: RefCell<Evicted>,
     given_back: RefCell<Vec<GiveBack>>,
     /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     unheard: RefCell<BTreeSet<u64>>,
@@ -92,6 +99,8 @@ impl State {
         self.commands_heard.reset();
         self.keys_heard.reset();
         self.evictions_heard.reset();
+        self.unlinks_heard.reset();
+        self.may_evict.set(false);
         self.lookout.reset();
         self.movements.reset();
         self.rounds.reset();
@@ -100,6 +109,7 @@ impl State {
         self.complained.set(None);
         self.with_queues(|queues| *queues = Queues::new());
         self.with_parked(HashMap::clear);
+        self.with_evicted(|evicted| *evicted = Evicted::new());
         self.given_back.borrow_mut().clear();
         self.unheard.borrow_mut().clear();
         self.with_observer(|observer| *observer = Observer::new());
@@ -125,6 +135,17 @@ impl State {
     /// Lends the handles of those who wait out, on the same condition.
     pub(super) fn with_parked<T>(&self, body: impl FnOnce(&mut Handles) -> T) -> T {
         body(&mut self.parked.borrow_mut())
+    }
+
+    /// Lends the evicted locks out, on the same condition.
+    pub(super) fn with_evicted<T>(&self, body: impl FnOnce(&mut Evicted) -> T) -> T {
+        body(&mut self.evicted.borrow_mut())
+    }
+
+    /// How many evicted locks are to be put back; 0 if they are lent out, as they may be in the middle of a crash.
+    pub(super) fn evictions_pending(&self) -> u64 {
+        let pending = self.evicted.try_borrow().map_or(0, |evicted| evicted.len());
+        pending.try_into().unwrap_or(u64::MAX)
     }
 
     /// Lends the observer out, on the same condition.

@@ -1,6 +1,7 @@
-//! Subscriptions to key events, taken out only while they are needed: the server makes an event for every key of
-//! everybody that the class is about, and even looking through a list of nobody concerned costs it something. And to
-//! events of the server itself, for good.
+//! Subscriptions to key events, and to events of the server itself.
+//!
+//! Where the server makes an event for every key of everybody, the subscription is taken out only
+//! while it is needed: even looking through a list of nobody concerned costs the server something.
 
 use super::api::{api, optional};
 use super::guard;
@@ -47,15 +48,52 @@ impl Subscription {
     }
 }
 
-/// Subscribes to an event of the server, which costs nobody anything; false if the server will not have it. Some events
-/// are unknown to older servers.
+/// A subscription to an event of the server that is not always needed.
+pub(super) struct ServerSubscription {
+    id: u64,
+    callback: raw::RedisModuleEventCallback,
+    is_on: Cell<bool>,
+}
+
+impl ServerSubscription {
+    pub(super) const fn new(id: u64, callback: raw::RedisModuleEventCallback) -> Self {
+        Self { id, callback, is_on: Cell::new(false) }
+    }
+
+    pub(super) fn is_on(&self) -> bool {
+        self.is_on.get()
+    }
+
+    /// May be called inside an event: the server adds the subscription to the end of its list.
+    pub(super) fn take_out(&self, ctx: *mut RedisModuleCtx) {
+        if !self.is_on.get() {
+            self.is_on.set(to_server_event(ctx, self.id, self.callback));
+        }
+    }
+
+    /// Never called inside an event of the server: it frees an entry of the list that the server is
+    /// going through.
+    pub(super) fn cancel(&self, ctx: *mut RedisModuleCtx) {
+        if self.is_on.replace(false) {
+            to_server_event(ctx, self.id, None);
+        }
+    }
+
+    /// The server has forgotten it, with the module that took it out.
+    pub(super) fn reset(&self) {
+        self.is_on.set(false);
+    }
+}
+
+/// Subscribes to an event of the server; false if the server will not have it. Some events are
+/// unknown to older servers.
 pub(super) fn to_server_event(
     ctx: *mut RedisModuleCtx,
     id: u64,
     callback: raw::RedisModuleEventCallback,
 ) -> bool {
     let event = RedisModuleEvent { id, dataver: 1 };
-    // SAFETY: the callback has the signature the server calls.
+    // SAFETY: the callback has the signature the server calls; without one, the subscription ends.
     let outcome = unsafe { api!(RedisModule_SubscribeToServerEvent)(ctx, event, callback) };
     outcome == guard::status(true)
 }

@@ -2,7 +2,8 @@
 
 use super::{Figures, evict, let_run_out, pass};
 use crate::support::{
-    Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, lacks, start_pair,
+    Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, is_older_than, lacks,
+    start_pair,
 };
 use crate::waiting::LONG;
 use redis::Value;
@@ -240,9 +241,9 @@ fn a_lock_that_was_put_back_after_an_eviction_is_noted() {
     let mut client = in_three(&server);
     client.grant("k", "alice", LONG);
     let bob = bob_waits(&server);
-    let times = evict(&mut client, &mut Figures::of(&server));
+    let times = usize::try_from(evict(&mut client, &mut Figures::of(&server))).unwrap();
     let entries = log(&mut client, "-1");
-    assert_eq!(entries.len(), usize::try_from(times).unwrap());
+    assert!((1..=times).contains(&entries.len()), "once a second at most: {entries:?}");
     for entry in entries {
         assert_eq!((&entry.event[..], &entry.owner[..]), ("restored", &b"alice"[..]));
         assert_eq!((entry.db, &entry.key[..], entry.ms), (3, &b"k"[..], 0));
@@ -252,7 +253,11 @@ fn a_lock_that_was_put_back_after_an_eviction_is_noted() {
 }
 
 #[test]
-fn an_evicted_lock_that_nobody_waits_for_is_noted_as_deleted_when_its_holder_comes_back() {
+fn where_an_evicted_lock_is_lost_it_is_noted_as_deleted_when_its_holder_comes_back() {
+    // Newer servers tell of an eviction in time, and the lock is put back.
+    if !is_older_than((7, 2)) {
+        return;
+    }
     let server = Server::builder().config("maxmemory-policy", "volatile-lru").start();
     let mut client = in_three(&server);
     client.grant("k", "alice", LONG);

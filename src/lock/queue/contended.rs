@@ -24,8 +24,6 @@ pub(super) struct Queue {
     pub(super) ownership: Ownership,
     /// What the key held when last seen.
     pub(super) seen: Option<Seen>,
-    /// The server evicted the key since.
-    pub(super) evicted: bool,
     /// What somebody's command may do to the key, and when it named the key:
     /// see [`Queues::touch`](super::Queues::touch).
     pub(super) touched: Option<(Suspicion, Moment)>,
@@ -43,7 +41,6 @@ impl Queue {
             mark: None,
             ownership: Ownership::Ours,
             seen: None,
-            evicted: false,
             touched: None,
         }
     }
@@ -53,7 +50,7 @@ impl Queue {
         if planted(Bug::LastComeFirstServed) { self.tail } else { self.head }
     }
 
-    /// How the hold that was last seen has ended since, if it has. Told once. One that was evicted has not ended.
+    /// How the hold that was last seen has ended since, if it has. Told once.
     pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Option<Lost> {
         let seen = self.seen.as_ref()?;
         let stands = stored.seen().filter(|(value, _)| **value == *seen.value);
@@ -64,7 +61,6 @@ impl Queue {
             _ if seen.deadline.is_some_and(|deadline| deadline.has_passed(now)) => {
                 Some(LostBy::RunningOut)
             }
-            (None, Stored::Nothing) if self.evicted => None,
             _ if seen.deadline.is_some_and(|deadline| deadline.may_have_passed(now)) => {
                 Some(LostBy::RunningOut)
             }

@@ -158,32 +158,23 @@ impl<P> Queues<P> {
     }
 
     /// The lock may have become free. True if anyone waits for it.
-    pub(super) fn mark(&mut self, db: i32, key: &[u8]) -> bool {
+    pub(crate) fn mark(&mut self, db: i32, key: &[u8]) -> bool {
         self.id_of(db, key).is_some_and(|id| {
             self.mark_queue(id, Cause::Due);
             true
         })
     }
 
-    /// The server evicted the lock's key. True if anyone waits for it.
-    pub(crate) fn mark_evicted(&mut self, db: i32, key: &[u8]) -> bool {
-        if let Some(id) = self.id_of(db, key) {
-            self.with_queue(id, |queue| queue.evicted = true);
-        }
-        self.mark(db, key)
-    }
-
-    /// Any lock of these databases (`None`: of all) may have become free, and not by eviction.
+    /// Any lock of these databases (`None`: of all) may have become free.
     pub(crate) fn mark_all(&mut self, db: Option<i32>) {
         for (index, queue) in &mut self.queues {
             if db.is_none_or(|db| db == queue.name.db) {
-                queue.evicted = false;
                 queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
             }
         }
     }
 
-    /// All locks are to be looked at, for whatever reason; what was evicted still was.
+    /// All locks are to be looked at, for whatever reason.
     pub(crate) fn look_at_all(&mut self) {
         for (index, queue) in &mut self.queues {
             queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));

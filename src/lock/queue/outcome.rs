@@ -68,8 +68,6 @@ pub(crate) enum Next<P> {
     /// The holder itself was waiting, as when it was granted the lock by other means: tell it the fence, and
     /// write the lease if it became longer.
     Again { waiter: Waiter<P>, fence_number: u64, longer: Option<Deadline> },
-    /// The server evicted a lock that is held: write it back as it was.
-    Restore(Seen),
     /// This one's patience ended before its turn came: tell it nil.
     GaveUp(Waiter<P>),
     /// The lock is free, but there is no fence to give: tell it so.

@@ -403,57 +403,7 @@ fn what_is_postponed_is_left_alone_until_then() {
 }
 
 #[test]
-fn an_evicted_lock_is_put_back_as_it_was_last_seen() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    assert_held(&mut queues, held_by("x", Some(in_ms(60))));
-    assert!(queues.mark_evicted(0, KEY) && !queues.mark_evicted(1, KEY));
-    let next = settle_at(&mut queues, Stored::Nothing, in_ms(60));
-    let Next::Restore(Seen { value, deadline }) = next else { panic!("not put back: {next:?}") };
-    assert_eq!(&*value, b"x");
-    assert_eq!(deadline, Some(Deadline::from_millis(in_ms(60).millis())));
-    assert_granted(settle(&mut queues, Stored::Nothing), 1);
-}
-
-#[test]
-fn an_evicted_lock_whose_lease_is_over_is_free() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    queues.mark_evicted(0, KEY);
-    assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(51)), 1);
-}
-
-#[test]
-fn an_evicted_lock_is_not_put_back_after_a_flush() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", None));
-    queues.mark_evicted(0, KEY);
-    queues.mark_all(Some(0));
-    assert_granted(settle(&mut queues, Stored::Nothing), 1);
-}
-
-#[test]
-fn an_evicted_lock_is_put_back_although_another_database_was_flushed() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", None));
-    queues.mark_evicted(0, KEY);
-    queues.mark_all(Some(1));
-    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Restore { .. }));
-}
-
-#[test]
-fn a_lock_taken_since_its_eviction_is_not_put_back_later() {
-    for taken in [held_by("y", None), Stored::OtherType] {
-        let (mut queues, _) = queue_of(&["a"]);
-        assert_held(&mut queues, held_by("x", None));
-        queues.mark_evicted(0, KEY);
-        assert_held(&mut queues, taken);
-        assert_granted(settle(&mut queues, Stored::Nothing), 1);
-    }
-}
-
-#[test]
-fn a_deleted_lock_is_not_put_back() {
+fn a_lock_that_was_deleted_is_free() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", None));
     queues.mark(0, KEY);
@@ -527,7 +477,7 @@ fn nothing_is_kept_when_everybody_is_gone() {
     let patient = |number: Connection| with_patience(10, waiter(&number.to_string(), number));
     let ids: Vec<_> = (1..=1_000).map(|number| join(&mut queues, patient(number))).collect();
     assert_held(&mut queues, held_by("x", Some(in_ms(5))));
-    queues.mark_evicted(0, KEY);
+    queues.mark(0, KEY);
     for id in ids {
         assert!(queues.leave(id).is_some());
     }

@@ -58,10 +58,8 @@ impl History {
         let (fence, deadline) = (fence.number(), deadline.millis());
         if let Some(former) = self.holds.get(&name) {
             let has_run_out = former.deadline.is_some_and(|deadline| now.millis() > deadline);
-            // Of a lock that nobody waited for, nothing is remembered; evicted, it is gone.
-            let is_forgotten = former.was_evicted && waiter.is_none();
             assert!(
-                former.is_over || has_run_out || is_forgotten,
+                former.is_over || has_run_out,
                 "L1: {name:?} was granted to {owner} while held: {former:?}"
             );
         }
@@ -170,12 +168,18 @@ impl History {
         }
     }
 
-    /// The server took the key. `is_remembered` says that the module knows what it held.
-    pub(super) fn evicted(&mut self, name: LockName, is_remembered: bool) {
+    /// The server took the key. `is_kept` says that the module could know what it held.
+    pub(super) fn evicted(&mut self, name: LockName, is_kept: bool) {
         if let Some(hold) = self.holds.get_mut(&name) {
             hold.was_evicted = true;
-            hold.is_over |= !is_remembered;
+            hold.is_over |= !is_kept;
         }
+    }
+
+    /// Evicted locks of these names do not come back.
+    pub(super) fn evictions_forgotten(&mut self, is_gone: impl Fn(LockName) -> bool) {
+        let evicted = self.holds.iter_mut().filter(|(_, hold)| hold.was_evicted);
+        evicted.filter(|(name, _)| is_gone(**name)).for_each(|(_, hold)| hold.is_over = true);
     }
 
     /// An evicted lock is back. Not always what was evicted: the module may have missed a change.
@@ -194,9 +198,9 @@ impl History {
         }
     }
 
-    /// The databases of two locks of the same key change places, and what was evicted is not moved.
+    /// The databases of two locks of the same key change places.
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
-        let mut take = |name| self.holds.remove(&name).filter(|hold| !hold.was_evicted);
+        let mut take = |name| self.holds.remove(&name);
         // There may be a copy in the other database, of the same fence, that was not released.
         let moved = |hold: Hold| Hold { was_released: false, raised_from: None, ..hold };
         let (from_one, from_other) = (take(one).map(moved), take(other).map(moved));

@@ -6,11 +6,11 @@
 
 use super::super::decision::{self, Acquired, Checked, Extended, Raised, Released};
 use super::super::fence::{Fence, FenceClock};
-use super::super::hold::{NotALock, Proof, Value};
+use super::super::hold::{NotALock, Proof, Stored, Value};
 use super::super::lease::{Deadline, Moment, Patience, Ttl};
 use super::super::model::{Client, LockName, Reply};
 use super::super::owner::Owner;
-use super::super::queue::{Cause, Joined, Left, Look, Marked, Next, Seen, Settled, Waiter};
+use super::super::queue::{Cause, Joined, Left, Look, Marked, Name, Next, Seen, Settled, Waiter};
 use super::world::{InFlight, KEYS, Role, Server};
 
 /// How long to wait before asking again whether the module may write.
@@ -39,6 +39,7 @@ impl Server {
         let Request { name, owner: asker, ttl, block } = request;
         let is_contended = self.settle_if_dirty(name);
         self.open(name);
+        self.put_back(name);
         let now = self.now();
         let outcome = self.keys.stored(name).hold(now, &mut self.fences).map(|current| {
             let current = current.as_ref();
@@ -89,6 +90,7 @@ impl Server {
         let name = claim.name;
         let is_contended = self.settle_if_dirty(name);
         self.open(name);
+        self.put_back(name);
         let now = self.now();
         let outcome = self
             .keys
@@ -115,6 +117,7 @@ impl Server {
         let name = claim.name;
         let is_contended = self.settle_if_dirty(name);
         self.open(name);
+        self.put_back(name);
         let now = self.now();
         let outcome = self
             .keys
@@ -141,6 +144,7 @@ impl Server {
         let Claim { name, owner: asker, .. } = claim;
         let is_contended = self.settle_if_dirty(name);
         self.open(name);
+        self.put_back(name);
         let now = self.now();
         let outcome = self.keys.stored(name).hold(now, &mut self.fences).map(|current| {
             decision::raise(current.as_ref(), owner(asker), asked, now, &mut self.fences)
@@ -171,9 +175,11 @@ impl Server {
         let name = claim.name;
         self.open(name);
         let now = self.now();
-        let outcome = self
-            .keys
-            .stored(name)
+        let stored = match (self.keys.stored(name), self.evicted.get(name.0, name.1.as_bytes())) {
+            (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
+            (stored, _) => stored,
+        };
+        let outcome = stored
             .hold(now, &mut self.fences)
             .map(|current| decision::check(current.as_ref(), &proof(claim)));
         self.model.check(client, name, claim.owner, claim.fence, now.micros());
@@ -291,19 +297,54 @@ impl Server {
         for grant in std::mem::take(&mut self.given_back) {
             self.takes_back(grant);
         }
+        self.put_back_due(now);
         for cause in [Cause::Due, Cause::Suspected] {
             for _ in 0..self.at_once {
                 let Some(Marked { name, .. }) = self.queues.take_marked(cause) else { break };
-                let key = KEYS.into_iter().find(|key| key.as_bytes() == &*name.key);
-                self.settle((name.db, key.expect("a key that there is")));
+                self.settle(lock_name(&name));
             }
+        }
+    }
+
+    fn put_back_due(&mut self, now: Moment) {
+        while let Some(kept) = self.evicted.next(now) {
+            let name = lock_name(&kept);
+            match self.role {
+                Role::Primary => {
+                    self.open(name);
+                    self.put_back(name);
+                    self.model.put_back(name, now.micros());
+                    if matches!(self.keys.stored(name), Stored::Nothing) {
+                        self.queues.mark(kept.db, &kept.key);
+                    }
+                }
+                Role::Paused => return self.evicted.wait(now),
+                Role::Replica => {
+                    self.evicted.remove(kept.db, &kept.key);
+                    self.model.forget_evictions(|evicted| evicted == name);
+                    self.history.evictions_forgotten(|evicted| evicted == name);
+                }
+            }
+        }
+    }
+
+    /// Puts back the lock that the key held when it was evicted, if nothing else is there.
+    fn put_back(&mut self, name: LockName) {
+        let (db, key, now) = (name.0, name.1.as_bytes(), self.now());
+        if self.evicted.get(db, key).is_none() {
+            return;
+        }
+        match self.evicted.take(db, key, self.keys.stored(name), now) {
+            Some(Seen { value, deadline }) => self.restore(name, &value, deadline),
+            None => self.history.evictions_forgotten(|evicted| evicted == name),
         }
     }
 
     /// Whether [`Server::work`] has done all there was to do.
     pub(super) fn is_at_rest(&self) -> bool {
-        let next_due = self.queues.next_due(self.both_clocks());
-        !self.queues.has_marks() && next_due.is_none_or(|due| due > self.now())
+        let now = self.both_clocks();
+        let due = self.queues.next_due(now).into_iter().chain(self.evicted.due(now.wall)).min();
+        !self.queues.has_marks() && due.is_none_or(|due| due > now.wall)
     }
 
     /// Gives the lock to whoever is next, until it is held or nobody waits.
@@ -329,6 +370,7 @@ impl Server {
         }
         loop {
             self.open(name);
+            self.put_back(name);
             let stored = self.keys.stored(name);
             let Settled { lost, next } =
                 self.queues.settle(db, key, stored, now, Ttl::LONGEST, &mut self.fences);
@@ -354,7 +396,6 @@ impl Server {
                     self.ends_its_wait(waiter.parked, Reply::NoFenceLeft);
                     self.history.left(waiter.parked);
                 }
-                Next::Restore(Seen { value, deadline }) => self.restore(name, &value, deadline),
             }
         }
         self.model.settle(name, now.wall.micros());
@@ -388,6 +429,7 @@ impl Server {
             Role::Replica => return,
         }
         self.open(name);
+        self.put_back(name);
         let now = self.now();
         let hold = self.keys.stored(name).hold(now, &mut self.fences).ok().flatten();
         let claim = Claim { name, owner: asker, fence: Some(fence) };
@@ -430,6 +472,11 @@ impl Server {
             grant.is_counted_on |= (grant.name, grant.fence) == (name, fence);
         }
     }
+}
+
+fn lock_name(name: &Name) -> LockName {
+    let key = KEYS.into_iter().find(|key| key.as_bytes() == &*name.key);
+    (name.db, key.expect("a key that there is"))
 }
 
 pub(super) fn owner(name: &'static str) -> Owner<'static> {

@@ -4,11 +4,12 @@
 //! Whatever happens to a key happens to the model's too, and is told to the module (see
 //! [`super::module`]) in the way of the real server's events.
 
+use super::super::evicted::Evicted;
 use super::super::fence::{Fence, FenceClock};
 use super::super::hold::{Stored, Value};
 use super::super::lease::{Deadline, Moment, Monotonic, Now};
 use super::super::model::{Client, Content, LockName, Model, Reply};
-use super::super::queue::{Queues, Room, Suspicion, WaiterId};
+use super::super::queue::{Queues, Room, Seen, Suspicion, WaiterId};
 use super::history::History;
 use super::module::owner;
 use std::collections::BTreeMap;
@@ -31,6 +32,17 @@ enum Kept {
     OtherType,
 }
 
+impl Kept {
+    fn stored(&self) -> Stored<'_> {
+        match self {
+            Self::OtherType => Stored::OtherType,
+            Self::Text { value, deadline } => {
+                Stored::Text { value, deadline: deadline.map(Deadline::from_millis) }
+            }
+        }
+    }
+}
+
 impl fmt::Debug for Kept {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -50,13 +62,7 @@ pub(super) struct Keyspace {
 
 impl Keyspace {
     pub(super) fn stored(&self, name: LockName) -> Stored<'_> {
-        match self.kept.get(&name) {
-            None => Stored::Nothing,
-            Some(Kept::OtherType) => Stored::OtherType,
-            Some(Kept::Text { value, deadline }) => {
-                Stored::Text { value, deadline: deadline.map(Deadline::from_millis) }
-            }
-        }
+        self.kept.get(&name).map_or(Stored::Nothing, Kept::stored)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -97,6 +103,9 @@ pub(super) struct InFlight {
 
 pub(super) struct Server {
     pub(super) queues: Queues<Client>,
+    pub(super) evicted: Evicted,
+    /// Whether the server tells of an eviction while the value is still there.
+    tells_what_it_evicts: bool,
     pub(super) fences: FenceClock,
     pub(super) model: Model,
     pub(super) history: History,
@@ -127,9 +136,11 @@ pub(super) struct Server {
 }
 
 impl Server {
-    pub(super) fn new(wall: u64, at_once: usize) -> Self {
+    pub(super) fn new(wall: u64, at_once: usize, tells_what_it_evicts: bool) -> Self {
         Self {
             queues: Queues::new(),
+            evicted: Evicted::new(),
+            tells_what_it_evicts,
             fences: FenceClock::new(),
             model: Model::new(),
             history: History::default(),
@@ -214,8 +225,8 @@ impl Server {
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
         assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
         self.write(name, value, deadline.map(Deadline::millis));
-        match self.model.remembered(name) {
-            Some(&Content::Lock { holder, fence, deadline }) => {
+        match self.model.evicted(name) {
+            Some(Content::Lock { holder, fence, deadline }) => {
                 self.history.restored(name, holder, fence, deadline);
             }
             other => panic!("{name:?} was put back, but was {other:?}"),
@@ -318,7 +329,9 @@ impl Server {
         self.keys.kept.retain(|name, _| db.is_some_and(|db| db != name.0));
         self.model.keys.retain(|name, _| db.is_some_and(|db| db != name.0));
         self.history.flushed(db);
-        self.replaced(db);
+        self.evicted.forget(db);
+        self.model.forget_evictions(|name| db.is_none_or(|db| db == name.0));
+        self.queues.mark_all(db);
     }
 
     pub(super) fn swap(&mut self, one: i32, other: i32) {
@@ -331,22 +344,32 @@ impl Server {
             swap_entries(&mut self.model.keys, one, other);
             self.history.swapped(one, other);
         }
-        self.replaced(Some(one));
-        self.replaced(Some(other));
-    }
-
-    fn replaced(&mut self, db: Option<i32>) {
-        self.queues.mark_all(db);
-        self.model.forget_evictions(db);
+        self.evicted.swap(one, other);
+        self.model.swap_evictions(one, other);
+        self.queues.mark_all(Some(one));
+        self.queues.mark_all(Some(other));
     }
 
     pub(super) fn evict(&mut self, name: LockName) {
-        if self.keys.kept.remove(&name).is_some() {
-            let is_remembered = self.model.remembered(name) == self.model.keys.get(&name);
-            self.history.evicted(name, is_remembered);
-            self.model.evict(name);
-            let is_waited_for = self.queues.mark_evicted(name.0, name.1.as_bytes());
-            assert_eq!(is_waited_for, self.model.anyone_waits_for(name));
+        let (db, key, now) = (name.0, name.1.as_bytes(), self.now());
+        let Some(kept) = self.keys.kept.remove(&name) else { return };
+        let is_contended = self.model.anyone_waits_for(name);
+        let held = self.model.keys.get(&name).copied();
+        let (is_kept, lock) = if self.tells_what_it_evicts {
+            let is_a_lock = |content: &Content| match content {
+                Content::Lock { fence, .. } => *fence > 0 || is_contended,
+                Content::OtherType => false,
+            };
+            (self.evicted.keep(db, key, kept.stored(), is_contended, now), held.filter(is_a_lock))
+        } else {
+            let seen = self.queues.seen(db, key).map_or(Stored::Nothing, Seen::as_stored);
+            (self.evicted.keep(db, key, seen, is_contended, now), self.model.seen(name))
+        };
+        self.history.evicted(name, is_kept && lock == held);
+        self.model.evict(name, lock, now.micros());
+        assert_eq!(is_kept, self.model.evicted(name).is_some(), "{name:?}: {lock:?}");
+        if !is_kept {
+            assert_eq!(self.queues.mark(db, key), is_contended);
         }
     }
 
@@ -360,6 +383,11 @@ impl Server {
     }
 
     pub(super) fn becomes(&mut self, role: Role) {
+        if (role == Role::Replica) != (self.role == Role::Replica) {
+            self.evicted.forget(None);
+            self.model.forget_evictions(|_| true);
+            self.history.evictions_forgotten(|_| true);
+        }
         match role {
             Role::Replica => self.send_all_away(),
             Role::Primary if self.role == Role::Replica => {

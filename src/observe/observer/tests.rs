@@ -324,6 +324,16 @@ fn what_is_put_back_and_what_ran_out_with_waiters_is_counted() {
 }
 
 #[test]
+fn what_is_put_back_is_noted_once_a_second() {
+    let mut observer = Observer::new();
+    for millis in [0, 1, 999, 1_000, 1_001] {
+        observer.restored(LOCK, b"a", at(millis));
+    }
+    assert_eq!(noted(&observer), vec![(Noted::Restored, "a", Some(0)); 2]);
+    assert_eq!(observer.counters.evictions_restored, 5);
+}
+
+#[test]
 fn the_log_is_as_long_as_an_operator_wants_it() {
     let mut observer = Observer::new();
     observer.restored(LOCK, b"a", NOW);
@@ -336,6 +346,7 @@ fn the_log_is_as_long_as_an_operator_wants_it() {
 fn what_others_count_is_shown_as_they_say() {
     let observer = Observer::new();
     let elsewhere = Elsewhere {
+        evictions_pending: 7,
         quarantine_left_us: 6,
         waiters: 1,
         longest_wait_us: 2,
@@ -349,6 +360,7 @@ fn what_others_count_is_shown_as_they_say() {
         [
             (c"waiters", 1),
             (c"longest_wait_us", 2),
+            (c"evictions_pending", 7),
             (c"quarantine_left_us", 6),
             (c"panics_caught", 3),
             (c"fences_refused", 4),

@@ -33,47 +33,25 @@ fn how_a_hold_ended_that_nobody_released_is_told_once() {
 }
 
 #[test]
-fn a_hold_that_was_released_or_evicted_is_not_lost() {
-    let seen = held_by("x", Some(in_ms(50)));
+fn a_hold_that_was_released_is_not_lost() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_held(&mut queues, seen);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
     queues.changed(0, KEY);
     assert_eq!(lost(&mut queues, Stored::Nothing, NOW), None);
-    let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_held(&mut queues, seen);
-    queues.mark_evicted(0, KEY);
-    let settled = settle_with(&mut queues, Stored::Nothing, NOW, &mut FenceClock::new());
-    assert!(settled.lost.is_none() && matches!(settled.next, Next::Restore(_)), "{settled:?}");
 }
 
 #[test]
-fn what_a_key_held_when_it_was_evicted_is_known_until_that_is_put_back() {
-    assert!(Queues::<Connection>::new().is_empty());
-    let seen = held_by("x", Some(in_ms(50)));
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, seen);
-    assert_eq!(queues.evicted(0, KEY), None);
-    queues.mark_evicted(0, KEY);
-    assert_eq!(&*queues.evicted(0, KEY).unwrap().value, b"x");
-    assert!(matches!(settle(&mut queues, Stored::Nothing), Next::Restore(_)));
-    assert_eq!(queues.evicted(0, KEY), None);
-    assert!(!queues.is_empty());
-}
-
-#[test]
-fn an_evicted_lock_whose_lease_is_over_has_run_out() {
-    let (mut queues, _) = queue_of(&["a"]);
+fn what_a_key_held_when_last_looked_at_is_known_while_somebody_waits() {
+    let (mut queues, ids) = queue_of(&["a"]);
+    assert_eq!(queues.seen(0, KEY), None);
     assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    queues.mark_evicted(0, KEY);
-    assert_eq!(lost(&mut queues, Stored::Nothing, in_ms(51)), Some(LostBy::RunningOut));
-}
-
-#[test]
-fn a_lock_that_has_changed_hands_is_put_back_as_the_last_had_it() {
-    let (mut queues, _) = queue_of(&["a"]);
-    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    assert_held(&mut queues, held_by("y", Some(in_ms(70))));
-    queues.mark_evicted(0, KEY);
-    let next = settle(&mut queues, Stored::Nothing);
-    assert!(matches!(&next, Next::Restore(seen) if *seen.value == *b"y"), "{next:?}");
+    assert_held(&mut queues, held_by("x", Some(in_ms(60))));
+    let seen = queues.seen(0, KEY).unwrap();
+    assert_eq!(&*seen.value, b"x");
+    assert_eq!(seen.deadline, Some(Deadline::from_millis(in_ms(60).millis())));
+    assert_eq!(queues.seen(1, KEY), None);
+    assert_held(&mut queues, held_by("y", None));
+    assert_eq!(&*queues.seen(0, KEY).unwrap().value, b"y");
+    assert!(queues.leave(ids[0]).is_some());
+    assert_eq!(queues.seen(0, KEY), None);
 }

@@ -27,17 +27,6 @@ fn each_lock_has_its_turn_to_be_looked_at() {
 }
 
 #[test]
-fn a_lock_that_was_evicted_still_was_when_all_are_looked_at() {
-    let (mut queues, _) = queue_of(&["bob"]);
-    let mut fences = FenceClock::new();
-    let _ = settle_with(&mut queues, held_by("alice", Some(in_ms(500))), NOW, &mut fences);
-    assert!(queues.mark_evicted(0, KEY));
-    queues.look_at_all();
-    let next = settle_with(&mut queues, Stored::Nothing, NOW, &mut fences).next;
-    assert!(matches!(next, Next::Restore(_)), "{next:?}");
-}
-
-#[test]
 fn all_are_looked_at() {
     let mut queues = three_locks();
     queues.look_at_all();

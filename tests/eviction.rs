@@ -1,0 +1,426 @@
+//! A lock that is held is still held after the server has evicted its key, whether or not anybody
+//! waits for it.
+//!
+//! What a server does that cannot tell in time, and what becomes of those who wait: see
+//! `waiting::short_of_memory`.
+
+use crate::support::{
+    Client, Server, Setup, Snapshot, Waiter, aof, bulk, deadline, eventually, is_older_than, lacks,
+    module, start_pair, wait_until_in_sync,
+};
+use redis::Value;
+use std::time::{Duration, Instant};
+
+const LONG: u64 = 60_000;
+
+/// Takes the memory away for as long as one command, which evicts all that the policy allows, and
+/// gives it back.
+const EVICT: [&str; 3] = ["CONFIG SET maxmemory 1", "GET nothing", "CONFIG SET maxmemory 0"];
+
+fn evicting(policy: &str) -> Setup {
+    Server::builder().config("maxmemory-policy", policy)
+}
+
+/// Whether the server cannot say what it evicts before it is gone.
+fn tells_too_late() -> bool {
+    lacks((7, 2), "what a server evicts, before it is gone")
+}
+
+/// Evicts and goes on with these commands before the module's timer can run. Returns what they were
+/// answered.
+fn evict_and(client: &mut Client, commands: &[&str]) -> Vec<Value> {
+    client.pipeline(&[&EVICT, commands].concat()).split_off(EVICT.len())
+}
+
+#[track_caller]
+fn is_back(client: &mut Client, key: &str) {
+    eventually("the lock is put back", || match client.cmd(["EXISTS", key]) {
+        Value::Int(1) => Ok(()),
+        other => Err(other),
+    });
+}
+
+fn evicted_keys(client: &mut Client) -> u64 {
+    client.info_field("stats", "evicted_keys").unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_lock_that_nobody_waits_for_is_held_as_before_after_its_eviction_under_every_policy() {
+    if tells_too_late() {
+        return;
+    }
+    for policy in [
+        "allkeys-lru",
+        "allkeys-lfu",
+        "allkeys-random",
+        "volatile-lru",
+        "volatile-lfu",
+        "volatile-random",
+        "volatile-ttl",
+    ] {
+        let server = evicting(policy).start();
+        let mut client = server.client();
+        for owner in ["alice", "an-owner-that-is-longer-than-a-short-string-of-44-bytes"] {
+            let fence = client.grant("k", owner, LONG);
+            let end = deadline(&mut client, b"k");
+            let gone = evict_and(&mut client, &["GET k"]);
+            assert_eq!(gone, [Value::Nil], "{policy}: it was not evicted");
+            is_back(&mut client, "k");
+            assert_eq!(client.cmd("GET k"), bulk(format!("{fence}:{owner}")), "{policy}");
+            assert_eq!(deadline(&mut client, b"k"), end, "{policy}");
+            assert_eq!(client.check("k", owner), Some(fence), "{policy}");
+            assert_eq!(client.acquire("k", "bob", LONG), None, "{policy}");
+            assert!(client.release("k", owner), "{policy}");
+        }
+        assert_eq!(client.counter("evictions_restored"), 2, "{policy}");
+    }
+}
+
+#[test]
+fn every_command_in_the_turn_of_the_eviction_finds_the_lock_held() {
+    if tells_too_late() {
+        return;
+    }
+    let server = evicting("allkeys-lru").start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let end = deadline(&mut client, b"k");
+    let int = |number: u64| Value::Int(number.try_into().unwrap());
+    let answers = evict_and(
+        &mut client,
+        &["GET k", "LOCK.CHECK k alice", "LOCK.CHECK k bob", "LOCK.INFO k", "GET k"],
+    );
+    assert_eq!(answers[..3], [Value::Nil, int(fence), Value::Nil]);
+    assert_ne!(answers[3], Value::Nil);
+    assert_eq!(answers[4], Value::Nil, "what only reads does not put it back");
+    for (command, answer) in [
+        ("LOCK.ACQUIRE k bob 1000", Value::Nil),
+        ("LOCK.ACQUIRE k alice 1000", int(fence)),
+        ("LOCK.RELEASE k bob", Value::Int(0)),
+        ("LOCK.EXTEND k bob 1000", Value::Int(0)),
+        ("LOCK.RAISE k bob 1", Value::Nil),
+        ("LOCK.RAISE k alice 1", int(fence)),
+        (
+            "EVAL return{redis.call('LOCK.ACQUIRE',KEYS[1],'bob',9)} 1 k",
+            Value::Array(vec![Value::Nil]),
+        ),
+    ] {
+        is_back(&mut client, "k");
+        let answers = evict_and(&mut client, &["GET k", command, "GET k", "PEXPIRETIME k"]);
+        let value = bulk(format!("{fence}:alice"));
+        assert_eq!(answers, [Value::Nil, answer, value, Value::Int(end)], "{command}");
+    }
+    let answers = evict_and(
+        &mut client,
+        &["LOCK.EXTEND k alice 90000", "LOCK.RELEASE k alice", "LOCK.ACQUIRE k bob 1000"],
+    );
+    assert_eq!(answers[..2], [Value::Int(1), Value::Int(1)]);
+    assert!(matches!(answers[2], Value::Int(later) if later > fence.try_into().unwrap()));
+    assert!(client.release("k", "bob"));
+    assert_eq!(client.cmd("EXISTS k"), Value::Int(0));
+}
+
+#[test]
+fn whoever_begins_to_wait_in_the_turn_of_the_eviction_waits_until_the_release() {
+    if tells_too_late() {
+        return;
+    }
+    let server = evicting("volatile-ttl").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = server.client();
+    for command in EVICT.into_iter().chain(["LOCK.ACQUIRE k bob 60000 BLOCK 0"]) {
+        bob.send(command);
+    }
+    let answers: Vec<Value> = EVICT.iter().map(|_| bob.receive()).collect();
+    assert_eq!(answers, [Value::Okay, Value::Nil, Value::Okay]);
+    eventually("bob waits", || match server.client().counter("waiters") {
+        1 => Ok(()),
+        other => Err(other),
+    });
+    is_back(&mut client, "k");
+    assert!(client.release("k", "alice"));
+    assert!(matches!(bob.receive(), Value::Int(_)));
+}
+
+#[test]
+fn what_the_key_holds_since_its_eviction_stays() {
+    if tells_too_late() {
+        return;
+    }
+    for (command, left) in
+        [("SET k stranger PX 60000", bulk("stranger")), ("RENAME other k", bulk("the other"))]
+    {
+        let server = evicting("volatile-lru").start();
+        let mut client = server.client();
+        client.cmd(["SET", "other", "the other"]);
+        client.grant("k", "alice", LONG);
+        client.grant("another", "alice", LONG);
+        evict_and(&mut client, &[command]);
+        is_back(&mut client, "another");
+        assert_eq!(client.cmd("GET k"), left, "{command}");
+        client.cmd("DEL k");
+        assert!(client.acquire("k", "bob", LONG).is_some(), "{command}: it is not put back later");
+    }
+}
+
+#[test]
+fn a_flush_takes_evicted_locks_too_and_a_swap_moves_them() {
+    if tells_too_late() {
+        return;
+    }
+    // In which databases the lock of database 0 and that of database 1 are then.
+    for (command, of_zero, of_one) in [
+        ("FLUSHALL", None, None),
+        ("FLUSHDB", None, Some(1)),
+        ("SWAPDB 0 1", Some(1), Some(0)),
+        ("SWAPDB 1 2", Some(0), Some(2)),
+    ] {
+        let server = evicting("volatile-lru").start();
+        let mut client = server.client();
+        client.grant("zero", "alice", LONG);
+        client.cmd("SELECT 1");
+        client.grant("one", "alice", LONG);
+        client.cmd("SELECT 0");
+        evict_and(&mut client, &[command]);
+        // This one is evicted after the others, and so put back after them.
+        client.cmd("SELECT 5");
+        client.grant("marker", "alice", LONG);
+        evict_and(&mut client, &[]);
+        is_back(&mut client, "marker");
+        for (key, home) in [("zero", of_zero), ("one", of_one)] {
+            for db in 0..4 {
+                client.cmd(format!("SELECT {db}"));
+                let exists = Value::Int(i64::from(home == Some(db)));
+                assert_eq!(client.cmd(["EXISTS", key]), exists, "{command}: {key} in {db}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_lease_that_ran_out_before_its_lock_could_be_put_back_is_over() {
+    if tells_too_late() {
+        return;
+    }
+    let server = evicting("volatile-lru").start();
+    let mut client = server.client();
+    client.grant("short", "alice", 100);
+    client.grant("long", "alice", LONG);
+    evict_and(&mut client, &["CLIENT PAUSE 300 WRITE"]);
+    assert!(client.check("long", "alice").is_some());
+    eventually("the lease is over", || client.check("short", "alice").map_or(Ok(()), Err));
+    is_back(&mut client, "long");
+    assert_eq!(client.cmd("EXISTS short"), Value::Int(0));
+    assert!(client.acquire("short", "bob", LONG).is_some());
+}
+
+#[test]
+fn a_server_that_becomes_a_replica_forgets_what_it_evicted() {
+    if tells_too_late() {
+        return;
+    }
+    let server = evicting("volatile-lru").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    evict_and(&mut client, &["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"]);
+    client.grant("marker", "alice", LONG);
+    evict_and(&mut client, &[]);
+    is_back(&mut client, "marker");
+    assert!(client.acquire("k", "bob", LONG).is_some());
+}
+
+#[test]
+fn replicas_and_the_append_only_file_hear_of_the_eviction_and_then_of_the_lock() {
+    if tells_too_late() {
+        return;
+    }
+    let (mut primary, replica) = start_pair(evicting("allkeys-lru").aof(), Server::builder());
+    let mut client = primary.client();
+    for number in 0..20 {
+        client.grant(format!("k{number}"), "alice", LONG);
+    }
+    evict_and(&mut client, &["LOCK.RELEASE k7 alice", "LOCK.ACQUIRE k7 bob 60000"]);
+    for number in 0..20 {
+        is_back(&mut client, &format!("k{number}"));
+    }
+    wait_until_in_sync(&primary, &replica);
+    let live = Snapshot::of(&primary);
+    assert_eq!(live.len(), 20);
+    assert_eq!(Snapshot::of(&replica), live);
+    let lines = aof::lines(&primary);
+    let of_k3: Vec<&str> =
+        lines.iter().filter(|line| line.contains(" k3")).map(|line| &line[..3]).collect();
+    assert!(of_k3 == ["SET", "DEL", "SET"] || of_k3 == ["SET", "UNL", "SET"], "{of_k3:?}");
+    primary.kill();
+    primary.start_again();
+    assert_eq!(Snapshot::of(&primary), live);
+}
+
+#[test]
+fn other_keys_are_evicted_while_every_lock_stays_held() {
+    if tells_too_late() {
+        return;
+    }
+    let (locks, others) = (200, 3_000);
+    let server = evicting("allkeys-lru").start();
+    let mut client = server.client();
+    let fences: Vec<u64> =
+        (0..locks).map(|number| client.grant(format!("lock:{number}"), "alice", LONG)).collect();
+    let value = "x".repeat(1_000);
+    for number in 0..others {
+        client.cmd(format!("SET other:{number} {value}"));
+    }
+    let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+    client.cmd(format!("CONFIG SET maxmemory {}", used - 2_000_000));
+    eventually("a third of the other keys is gone", || {
+        client.cmd(format!("SET more {value}"));
+        match client.cmd("DBSIZE") {
+            Value::Int(left) if left < locks + others - 1_000 => Ok(()),
+            other => Err(other),
+        }
+    });
+    assert_ne!(client.counter("evictions_restored"), 0, "the locks were the oldest keys");
+    for (number, fence) in fences.into_iter().enumerate() {
+        assert_eq!(client.check(format!("lock:{number}"), "alice"), Some(fence));
+    }
+    client.cmd("CONFIG SET maxmemory 0");
+    for number in 0..locks {
+        is_back(&mut client, &format!("lock:{number}"));
+    }
+}
+
+#[test]
+fn a_server_with_nothing_but_locks_to_evict_goes_on_and_says_so() {
+    if tells_too_late() {
+        return;
+    }
+    let locks = 1_000;
+    for policy in ["allkeys-lru", "allkeys-random", "volatile-ttl"] {
+        let server = evicting(policy).start();
+        let mut client = server.client();
+        let fences: Vec<u64> =
+            (0..locks).map(|number| client.grant(format!("k{number}"), "alice", LONG)).collect();
+        let began = Instant::now();
+        client.cmd("CONFIG SET maxmemory 1");
+        let mut commands = 0;
+        while began.elapsed() < Duration::from_secs(1) {
+            assert_eq!(client.cmd("PING"), Value::SimpleString("PONG".to_owned()));
+            commands += 1;
+        }
+        let millis = u64::try_from(began.elapsed().as_millis()).unwrap();
+        let evicted = evicted_keys(&mut client);
+        // Each once, as many as are put back at once, and one each millisecond.
+        assert!(evicted <= locks + 100 + millis, "{policy}: {evicted} evictions in {millis} ms");
+        assert_ne!(client.counter("evictions_restored"), 0, "{policy}: none was put back");
+        assert!(commands > 500, "{policy}: only {commands} commands");
+        eventually("a write is refused", || match client.cmd("SET filler x") {
+            Value::ServerError(told) if told.code() == "OOM" => Ok(()),
+            other => Err(other),
+        });
+        for (number, &fence) in fences.iter().enumerate() {
+            assert_eq!(client.check(format!("k{number}"), "alice"), Some(fence), "{policy}");
+        }
+        assert!(client.release("k7", "alice"), "{policy}");
+        assert_eq!(server.log().matches("locks faster than they are put back").count(), 1);
+        client.cmd("CONFIG SET maxmemory 0");
+        let all = i64::try_from(locks).unwrap() - 1;
+        eventually("all others are back", || {
+            client.cmd("DEL filler");
+            match client.cmd("DBSIZE") {
+                Value::Int(size) if size == all => Ok(()),
+                other => Err(other),
+            }
+        });
+    }
+}
+
+/// How often the module heard that a key goes, of a server that it panics in each time.
+fn heard(server: &Server) -> u64 {
+    let mut client = server.client();
+    let before = client.counter("panics_caught");
+    client.cmd("SET other x");
+    client.cmd("DEL other");
+    client.counter("panics_caught") - before
+}
+
+#[test]
+fn it_listens_only_while_the_server_may_evict() {
+    if tells_too_late() || !module::can_inject_panics() {
+        return;
+    }
+    let server = Server::builder().panic_at("unlinked").start();
+    let listens = |should: bool, why: &str| {
+        eventually(why, || match heard(&server) {
+            times if (times > 0) == should => Ok(()),
+            times => Err(times),
+        });
+    };
+    assert_eq!(heard(&server), 0, "no limit");
+    for (settings, should) in [
+        ("maxmemory-policy allkeys-lru", false),
+        ("maxmemory 1gb", true),
+        ("maxmemory 2gb", true),
+        ("maxmemory-policy noeviction", false),
+        ("maxmemory-policy volatile-ttl", true),
+        ("maxmemory 0", false),
+        ("maxmemory-policy noeviction maxmemory 1gb", false),
+        ("maxmemory 1gb maxmemory-policy allkeys-random", true),
+    ] {
+        assert_eq!(server.cmd(format!("CONFIG SET {settings}")), Value::Okay);
+        if should {
+            assert_ne!(heard(&server), 0, "{settings}: from the next command on");
+        }
+        listens(should, settings);
+    }
+    for (limit, policy, should) in
+        [("1gb", "allkeys-lru", true), ("1gb", "noeviction", false), ("0", "allkeys-lru", false)]
+    {
+        let setup = evicting(policy).config("maxmemory", limit).panic_at("unlinked");
+        assert_eq!(heard(&setup.start()) > 0, should, "{limit} {policy} in the configuration");
+    }
+}
+
+#[test]
+fn changing_the_policy_back_and_forth_keeps_locks_and_server_alive() {
+    if tells_too_late() {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    for policy in ["allkeys-lru", "noeviction", "volatile-ttl"].into_iter().cycle().take(60) {
+        let set = format!("CONFIG SET maxmemory-policy {policy}");
+        let answers = client.pipeline(&[&[&*set], &EVICT[..], &["LOCK.CHECK k alice"]].concat());
+        assert_eq!(answers.last(), Some(&Value::Int(fence.try_into().unwrap())), "{policy}");
+        is_back(&mut client, "k");
+    }
+}
+
+#[test]
+fn while_it_listens_clients_stay_in_their_database() {
+    let server = evicting("allkeys-lru").config("maxmemory", "1gb").start();
+    let mut client = server.client();
+    for command in ["SET a x", "MOVE a 1", "SET b x", "COPY b c DB 2", "SET b y", "DEL b"] {
+        client.cmd(command);
+    }
+    client.cmd("SET here x");
+    assert_eq!(client.cmd("KEYS *"), Value::Array(vec![bulk("here")]));
+}
+
+#[test]
+fn where_the_server_tells_too_late_a_lock_that_nobody_waits_for_is_lost() {
+    if !is_older_than((7, 2)) {
+        return;
+    }
+    let server = evicting("volatile-lru").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let _carol = {
+        client.grant("waited", "alice", LONG);
+        Waiter::of(&server, "waited", "carol")
+    };
+    evict_and(&mut client, &[]);
+    is_back(&mut client, "waited");
+    assert!(client.acquire("k", "bob", LONG).is_some());
+}
