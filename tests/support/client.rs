@@ -80,6 +80,13 @@ impl Client {
         self.send_bytes(&encoded(&words.words()));
     }
 
+    /// Sends all commands in one write. Their replies are not waited for: see `receive`.
+    pub(crate) fn send_all(&mut self, commands: &[&str]) {
+        let bytes: Vec<u8> =
+            commands.iter().flat_map(|command| encoded(&command.words())).collect();
+        self.send_bytes(&bytes);
+    }
+
     /// Waits for one more reply, or a message the server sends by itself.
     pub(crate) fn receive(&mut self) -> Value {
         self.try_receive().unwrap()
@@ -102,9 +109,7 @@ impl Client {
 
     /// Sends all commands in one write, then reads all replies.
     pub(crate) fn pipeline(&mut self, commands: &[&str]) -> Vec<Value> {
-        let bytes: Vec<u8> =
-            commands.iter().flat_map(|command| encoded(&command.words())).collect();
-        self.wire.write_all(&bytes).unwrap();
+        self.send_all(commands);
         commands
             .iter()
             .map(|command| {

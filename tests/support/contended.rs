@@ -2,7 +2,7 @@
 
 use super::crowd::Crowd;
 use super::traffic::Batch;
-use super::{Seed, Server, eventually};
+use super::{Seed, Server, eventually, field};
 use redis::Value;
 
 /// Neither these leases nor these waits end during a test.
@@ -29,15 +29,19 @@ impl Contended {
             let granted = client.pipeline(&all.iter().map(String::as_str).collect::<Vec<_>>());
             assert!(granted.iter().all(|reply| matches!(reply, Value::Int(_))), "{granted:?}");
         }
-        let before = client.counter("waiters");
         let mut waiters = Crowd::of(server, count);
         for (index, name) in names.iter().enumerate() {
             waiters.send(index, format!("LOCK.ACQUIRE {name} waiter {LONG} BLOCK 0"));
         }
-        eventually("everybody waits", || match client.counter("waiters") - before {
-            waiting if waiting == count as u64 => Ok(()),
-            waiting => Err(waiting),
-        });
+        for part in names.chunks(500) {
+            let all: Vec<_> = part.iter().map(|name| format!("LOCK.INFO {name}")).collect();
+            let all: Vec<_> = all.iter().map(String::as_str).collect();
+            eventually("everybody waits", || {
+                let replies = client.pipeline(&all);
+                let is_alone = |reply: &&Value| field(reply, "waiters") != Some(&Value::Int(1));
+                replies.iter().find(is_alone).map_or(Ok(()), |one| Err(format!("{one:?}")))
+            });
+        }
         Self { names, _waiters: waiters }
     }
 
