@@ -26,13 +26,8 @@ enum Meanwhile {
     FailedSetting,
 }
 
-const ALL: [Meanwhile; 5] = [
-    Meanwhile::Nothing,
-    Meanwhile::Nothing,
-    Meanwhile::Back,
-    Meanwhile::Forward,
-    Meanwhile::FailedSetting,
-];
+const ALL: [Meanwhile; 4] =
+    [Meanwhile::Nothing, Meanwhile::Back, Meanwhile::Forward, Meanwhile::FailedSetting];
 
 /// Holders may be refused what was theirs; but there are no two of them.
 pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {

@@ -25,9 +25,9 @@ pub(crate) fn reload(seed: u64, length: Duration) -> Fought {
         let threads = seed.below(3) == 0;
         let setup = if threads { setup.config("io-threads", "4") } else { setup };
         let mut server = setup.start();
-        let wrong = match seed.below(3) {
-            0 => fences(&server, &mut clock, &mut seed, &mut fought),
-            1 => parsed_ahead(&server, &mut seed, &mut fought),
+        let wrong = match seed.below(4) {
+            0 | 1 => fences(&server, &mut clock, &mut seed, &mut fought),
+            2 => parsed_ahead(&server, &mut seed, &mut fought),
             _ => under_traffic(&server, &mut fought),
         };
         // A moment later, if that is how it ends.
@@ -134,10 +134,9 @@ fn under_traffic(server: &Server, fought: &mut Fought) -> Option<String> {
     let _own = Traffic::on(server, 20, "", vec![Batch::of(&own)]);
     let _ours = Traffic::on(server, 4, "", vec![Batch::of(&ours), Batch::of(&own)]);
     let mut client = server.client();
-    for round in 0..30 {
+    for round in 0..12 {
         // Now and then with those who wait, which keeps it loaded as long as they do.
-        let _waiters =
-            (round % 10 == 5).then(|| Contended::hold(server, &format!("w{round}-"), 20));
+        let _waiters = (round == 5).then(|| Contended::hold(server, &format!("w{round}-"), 20));
         unload_and_load(&mut client, fought);
         fought.operations += 1;
         if client.try_cmd("PING").is_err() {
