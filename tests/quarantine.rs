@@ -148,11 +148,12 @@ fn a_quarantine_that_is_over_does_not_come_back_with_the_clock() {
     client.grant("another", "alice", LONG);
 }
 
-/// What a replica's clock may be wrong by before somebody sets it right: longer than the quarantine lasts.
+/// What a replica's clock may be wrong by before somebody sets it right: longer than the quarantine
+/// lasts.
 const WRONG_BY: Duration = Duration::from_secs(60);
 
-/// Waits for the first grant of a server whose quarantine began after `begun`, and sees that it comes neither too early nor
-/// not at all.
+/// Waits for the first grant of a server whose quarantine began after `begun`, and sees that it
+/// comes neither too early nor not at all.
 #[track_caller]
 fn assert_rests(client: &mut Client, begun: Instant, what: &str) {
     let reply = client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));

@@ -23,7 +23,7 @@
 //! | `limits`      | more wait than may                                           | L5, L6            |
 //! | `storm`       | much of `alone`, `links` and `restarts`, clocks set forward, one upon the other | all |
 //! | `named`       | many contended locks are named all the time, by whoever      | L5                |
-//! | `gone`        | the server closes waiters as it grants them the lock, or is busy for their whole lease | L3, L5 |
+//! | `gone`        | waiters are closed in the turn of their grant, or told too late | L3, L5         |
 //! | `reload`      | the module is unloaded and loaded, also with commands on their way | L2, L6      |
 //! | `silent`      | nothing                                                      | nothing is executed, nothing told |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |

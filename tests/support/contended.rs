@@ -45,7 +45,8 @@ impl Contended {
         Self { names, _waiters: waiters }
     }
 
-    /// What clients of `SET NX` do that poll: each batch tries sixteen of the locks, chosen at random.
+    /// What clients of `SET NX` do that poll: each batch tries sixteen of the locks, chosen at
+    /// random.
     pub(crate) fn polls(&self, seed: &mut Seed) -> Vec<Batch> {
         self.batches(seed, |name| format!("SET {name} old NX PX 1000"))
     }

@@ -1,7 +1,8 @@
-//! Background traffic: connections that send pipelined commands as fast as the server answers them, until dropped.
+//! Background traffic: connections that send pipelined commands as fast as the server answers them,
+//! until dropped.
 //!
-//! One thread drives all connections. While it reads the replies of one, all others have a batch under way, so the
-//! server always has something to do, as under `redis-benchmark -c 50 -P 16`.
+//! One thread drives all connections. While it reads the replies of one, all others have a batch
+//! under way, so the server always has something to do, as under `redis-benchmark -c 50 -P 16`.
 
 use super::Server;
 use super::client::{Words, encoded};
@@ -15,7 +16,8 @@ use std::time::Duration;
 /// A reply that takes longer never comes.
 const REPLY_DEADLINE: Duration = Duration::from_secs(20);
 
-/// Commands that are sent in one write. The reply to each must be a single line: a status, an error, an integer or nil.
+/// Commands that are sent in one write. The reply to each must be a single line: a status, an
+/// error, an integer or nil.
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     replies: usize,
@@ -44,8 +46,8 @@ struct Sender {
 }
 
 impl Traffic {
-    /// Opens so many connections, each of which first sends `greeting` (such as `AUTH`), unless that is empty. From then on
-    /// each sends the batches in turn, beginning at a different one.
+    /// Opens so many connections, each of which first sends `greeting` (such as `AUTH`), unless
+    /// that is empty. From then on each sends the batches in turn, beginning at a different one.
     pub(crate) fn on(
         server: &Server,
         connections: usize,

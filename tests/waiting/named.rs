@@ -1,7 +1,9 @@
-//! Hand-offs on a server on which many contended locks are named all the time, by commands that free none of them.
+//! Hand-offs on a server on which many contended locks are named all the time, by commands that
+//! free none of them.
 //!
-//! This is what a fleet does that moves over from `SET NX`: its older clients poll the very locks that the newer ones wait
-//! for. Nothing that they send may keep a lock that was really freed from its waiter.
+//! This is what a fleet does that moves over from `SET NX`: its older clients poll the very locks
+//! that the newer ones wait for. Nothing that they send may keep a lock that was really freed from
+//! its waiter.
 
 use super::{LONG, Waiter, exact, granted_at, is_parked};
 use crate::support::contended::Contended;
@@ -15,7 +17,8 @@ use std::time::{Duration, Instant};
 /// More than are looked at in one turn of the server.
 const LOCKS: usize = 1_500;
 
-/// What the server cannot be this busy for. A lock that is handed on later is not handed on because of its cause.
+/// What the server cannot be this busy for. A lock that is handed on later is not handed on because
+/// of its cause.
 const NEVER: Duration = Duration::from_secs(3);
 
 const TRIES: usize = 5;
@@ -23,8 +26,8 @@ const TRIES: usize = 5;
 /// Where the locks are that are freed, out of reach of the traffic.
 const DATABASE: i64 = 5;
 
-/// How late hand-offs may be, in milliseconds. A quiet machine with a release build takes less than 5; this is for one on
-/// which other tests run too.
+/// How late hand-offs may be, in milliseconds. A quiet machine with a release build takes less than
+/// 5; this is for one on which other tests run too.
 struct Limits {
     median: i64,
     longest: i64,
@@ -32,7 +35,8 @@ struct Limits {
 
 const PROMPT: Limits = Limits { median: 50, longest: 500 };
 
-/// After `FLUSHALL` all the other waiters are granted their locks too, which takes a moment by itself.
+/// After `FLUSHALL` all the other waiters are granted their locks too, which takes a moment by
+/// itself.
 const AMONG_ALL_OTHERS: Limits = Limits { median: 400, longest: 1_000 };
 
 /// What frees a lock whose name stands for `{}`.
@@ -79,7 +83,8 @@ impl Scene {
         (key, waiter)
     }
 
-    /// When each of some waiters was granted its lock, in milliseconds after what freed it; `None` if never.
+    /// When each of some waiters was granted its lock, in milliseconds after what freed it; `None`
+    /// if never.
     fn hand_offs(&mut self, way: &str, victims: usize) -> Vec<Option<i64>> {
         let mut victims: Vec<_> = (0..victims).map(|_| self.victim()).collect();
         let command = way.replace("{}", &victims[0].0);
@@ -103,7 +108,8 @@ impl Scene {
         victims.iter_mut().map(late).collect()
     }
 
-    /// Frees locks in each way while there is traffic, and says in which of them their waiters were kept waiting.
+    /// Frees locks in each way while there is traffic, and says in which of them their waiters were
+    /// kept waiting.
     fn try_each_way(&mut self, kind: &str, traffic: impl Fn(&Self) -> Traffic) -> Vec<String> {
         let mut wrong = Vec::new();
         for way in WAYS {
@@ -193,7 +199,8 @@ fn code(reply: &Value) -> Option<String> {
 /// How soon waiters are sent away when the slot of their lock leaves the node.
 const SENT_AWAY: Duration = Duration::from_millis(200);
 
-/// The same where the machine is busy too. It happens within the second after which all locks are looked at anyway.
+/// The same where the machine is busy too. It happens within the second after which all locks are
+/// looked at anyway.
 const SENT_AWAY_AT_LAST: Duration = Duration::from_millis(800);
 
 #[test]

@@ -1,7 +1,8 @@
-//! What the module has the server do by itself: nothing while nothing happens, and little otherwise.
+//! What the module has the server do by itself: nothing while nothing happens, and little
+//! otherwise.
 //!
-//! A command that the module calls shows up where an operator looks: in MONITOR, in the statistics of commands, and in
-//! `instantaneous_ops_per_sec`.
+//! A command that the module calls shows up where an operator looks: in MONITOR, in the statistics
+//! of commands, and in `instantaneous_ops_per_sec`.
 
 use super::{LONG, Waiter};
 use crate::support::contended::Contended;
@@ -17,7 +18,8 @@ const LOCKS: usize = 1_000;
 /// What must not happen is given so long to happen.
 const A_WHILE: Duration = Duration::from_millis(3_500);
 
-/// How often each command was executed so far, by what `INFO commandstats` says. Asking counts too, as `info`.
+/// How often each command was executed so far, by what `INFO commandstats` says. Asking counts too,
+/// as `info`.
 fn executed(client: &mut Client) -> BTreeMap<String, u64> {
     let text = client.info_text("commandstats");
     let lines =
@@ -43,7 +45,8 @@ fn processed(client: &mut Client) -> u64 {
     client.info_field("stats", "total_commands_processed").unwrap().parse().unwrap()
 }
 
-/// Looks at a server with many contended locks on which nobody does anything, in each way in which an operator would.
+/// Looks at a server with many contended locks on which nobody does anything, in each way in which
+/// an operator would.
 fn assert_idle(server: &Server, prefix: &str) {
     let _contended = Contended::hold(server, prefix, LOCKS);
     let mut client = server.client();

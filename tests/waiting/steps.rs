@@ -1,5 +1,6 @@
-//! The server's wall clock is set while somebody waits. What lasts for so many milliseconds, such as patience, lasts as long
-//! as before, whichever way the clock goes. Only the end of a lease is a moment of that clock.
+//! The server's wall clock is set while somebody waits. What lasts for so many milliseconds, such
+//! as patience, lasts as long as before, whichever way the clock goes. Only the end of a lease is a
+//! moment of that clock.
 
 use super::{LONG, Waiter, is_parked, rows};
 use crate::support::{Client, Clock, Server, announce, clock::HOUR, eventually, int, lacks};

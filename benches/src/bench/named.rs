@@ -1,5 +1,5 @@
-//! Locks that somebody waits for, on a server whose other clients name such locks all the time: what does it cost those who
-//! wait, and what does it cost the others?
+//! Locks that somebody waits for, on a server whose other clients name such locks all the time:
+//! what does it cost those who wait, and what does it cost the others?
 
 use super::contenders::{Batch, Reply};
 use super::load::{Load, Shape, Work};
@@ -175,7 +175,8 @@ impl Scene {
             }
         };
         let Some(((), started)) = late else {
-            // It waits no longer, so that the next can be measured. Whoever connects now cannot log in.
+            // It waits no longer, so that the next can be measured. Whoever connects now cannot log
+            // in.
             self.observer.cmd(["CONFIG", "SET", "requirepass", ""]);
             self.waiter = line(&self.socket);
             self.waiter.patience(NEVER);

@@ -150,9 +150,9 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
     fought
 }
 
-/// Commands by which slots come and go lift the fence clock of a node by the margin. Those of clients that have not logged
-/// in are refused, and lift nothing: a node that was ahead of its clock when a slot leaves it would use up the margin of the
-/// one that gets it.
+/// Commands by which slots come and go lift the fence clock of a node by the margin. Those of
+/// clients that have not logged in are refused, and lift nothing: a node that was ahead of its
+/// clock when a slot leaves it would use up the margin of the one that gets it.
 fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
     let node = cluster.node(0);
     let slot = cluster.slot_of(0).number;

@@ -9,7 +9,8 @@ use std::fs;
 use std::time::Duration;
 use tempfile::NamedTempFile;
 
-/// The server closes their connections in the turn in which they are granted the lock, or is busy until their lease is over.
+/// The server closes their connections in the turn in which they are granted the lock, or is busy
+/// until their lease is over.
 pub(crate) fn gone(seed: u64, length: Duration) -> Fought {
     let users = NamedTempFile::new().unwrap();
     fs::write(users.path(), "user default on nopass ~* &* +@all\n").unwrap();

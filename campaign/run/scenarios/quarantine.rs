@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 /// As long as the longest lease that clients ask for.
 const QUARANTINE: Duration = Duration::from_millis(1_000);
 
-/// By how much the clock is set while nothing is granted: more than the quarantine, and less than the margin, so that
-/// fences grow all the same.
+/// By how much the clock is set while nothing is granted: more than the quarantine, and less than
+/// the margin, so that fences grow all the same.
 const STEP: Duration = Duration::from_secs(3);
 
 /// What happens in a quarantine, none of which ends it.

@@ -1,5 +1,5 @@
-//! The module is unloaded while there is work, and loaded again. That may be refused; else fences grow over it, and the
-//! server lives.
+//! The module is unloaded while there is work, and loaded again. That may be refused; else fences
+//! grow over it, and the server lives.
 
 use crate::fight::Fought;
 use crate::support::contended::Contended;
@@ -47,8 +47,8 @@ pub(crate) fn reload(seed: u64, length: Duration) -> Fought {
     fought
 }
 
-/// Unloads the module and loads it again, if it is let. Either way its commands are there afterwards, unless the server is
-/// gone.
+/// Unloads the module and loads it again, if it is let. Either way its commands are there
+/// afterwards, unless the server is gone.
 fn unload_and_load(client: &mut Client, fought: &mut Fought) {
     fought.faults += 1;
     if let Ok(Value::Okay) = client.try_cmd("MODULE UNLOAD leasehold") {
@@ -56,7 +56,8 @@ fn unload_and_load(client: &mut Client, fought: &mut Fought) {
     }
 }
 
-/// The fence clock is ahead of the server's, because an operator raised it, or because that was set back.
+/// The fence clock is ahead of the server's, because an operator raised it, or because that was set
+/// back.
 fn fences(
     server: &Server,
     clock: &mut Clock,
@@ -112,7 +113,8 @@ fn parsed_ahead(server: &Server, seed: &mut Seed, fought: &mut Fought) -> Option
     ahead.send_all(&[waits, ours, ours]);
     thread::sleep(Duration::from_millis(seed.below(10) as u64));
     fought.faults += 1;
-    // Either is fine. It is loaded again when the commands have been executed, or not known any more.
+    // Either is fine. It is loaded again when the commands have been executed, or not known any
+    // more.
     let unloaded = client.try_cmd("MODULE UNLOAD leasehold");
     for _ in 0..3 {
         fought.operations += 1;

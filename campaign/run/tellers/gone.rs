@@ -1,4 +1,5 @@
-//! Waiters that cannot use what they are granted: the server is closing their connection, or the lease is over by then.
+//! Waiters that cannot use what they are granted: the server is closing their connection, or the
+//! lease is over by then.
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
@@ -11,14 +12,16 @@ const EVER: u64 = 600_000;
 /// More than the server keeps for a connection apart from the replies that its output limit counts.
 const MESSAGE: usize = 50_000;
 
-/// How long the server is busy with a transaction, in seconds, and with a script, in turns of a loop: longer than `SHORT`.
+/// How long the server is busy with a transaction, in seconds, and with a script, in turns of a
+/// loop: longer than `SHORT`.
 const BUSY: &str = "0.006";
 const TURNS: u32 = 60_000;
 
 /// A lease that is over when the transaction or the script is, in milliseconds.
 const SHORT: u64 = 2;
 
-/// The server closes the connection of the first waiter in the turn in which the lock is handed to it.
+/// The server closes the connection of the first waiter in the turn in which the lock is handed to
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
     /// Its user is deleted.
@@ -85,8 +88,8 @@ fn closed(teller: &mut Teller<'_>, way: Closing) -> Result<(), Lost> {
     teller.renew(0)
 }
 
-/// A transaction, or a script, hands a lock on and keeps the server busy until the lease of the next holder is over. It is
-/// not told of a fence that `LOCK.CHECK` denies by then.
+/// A transaction, or a script, hands a lock on and keeps the server busy until the lease of the
+/// next holder is over. It is not told of a fence that `LOCK.CHECK` denies by then.
 pub(crate) fn over_when_told(teller: &mut Teller<'_>) -> Result<(), Lost> {
     let lock = teller.fresh();
     teller.grant(&lock, "m", LONG)?;

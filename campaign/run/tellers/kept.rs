@@ -47,8 +47,8 @@ pub(crate) fn evicted(teller: &mut Teller<'_>) -> Result<(), Lost> {
     teller.release(&lock, "w")
 }
 
-/// The same where nobody waits, so that nobody looks at the lock either. Servers before 7.2 do not tell modules what they are
-/// about to evict.
+/// The same where nobody waits, so that nobody looks at the lock either. Servers before 7.2 do not
+/// tell modules what they are about to evict.
 pub(crate) fn evicted_unwaited(teller: &mut Teller<'_>) -> Result<(), Lost> {
     let (lock, other) = (teller.fresh(), teller.fresh());
     let fence = teller.grant(&lock, "m", LONG)?;

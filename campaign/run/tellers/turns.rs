@@ -177,8 +177,8 @@ pub(super) fn unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
     teller.release(&lock, "w")
 }
 
-/// A lock becomes free, or a patience ends, and nobody names that lock from then on: a command that does would have the
-/// server look at it.
+/// A lock becomes free, or a patience ends, and nobody names that lock from then on: a command that
+/// does would have the server look at it.
 pub(crate) fn handed_on_unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
     let lock = teller.fresh();
     teller.grant(&lock, "m", LONG)?;
