@@ -2,9 +2,11 @@
 //! may not know of runs out first.
 
 use crate::support::{
-    Client, Clock, Server, Setup, clock::HOUR, eventually, lacks, start_pair, wait_until_in_sync,
+    Client, Clock, Server, Setup, announce, clock::HOUR, eventually, lacks, start_pair,
+    wait_until_in_sync,
 };
 use redis::Value;
+use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
 
@@ -144,4 +146,82 @@ fn a_quarantine_that_is_over_does_not_come_back_with_the_clock() {
         now => Err(now),
     });
     client.grant("another", "alice", LONG);
+}
+
+/// What a replica's clock may be wrong by before somebody sets it right: longer than the quarantine
+/// lasts.
+const WRONG_BY: Duration = Duration::from_secs(60);
+
+/// Waits for the first grant of a server whose quarantine began after `begun`, and sees that it
+/// comes neither too early nor not at all.
+#[track_caller]
+fn assert_rests(client: &mut Client, begun: Instant, what: &str) {
+    let reply = client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
+    let rested = begun.elapsed();
+    announce(&format!("{what}: granted {rested:?} after the beginning of {QUARANTINE} ms"));
+    assert!(matches!(reply, Value::Int(_)), "{what}: {reply:?} after {rested:?}");
+    let least = Duration::from_millis(QUARANTINE.unsigned_abs());
+    assert!(rested >= least, "{what}: granted after {rested:?} of {least:?}");
+}
+
+#[test]
+fn a_new_primary_whose_clock_is_set_right_rests_as_long_as_it_was_told_to() {
+    let mut clock = Clock::new();
+    clock.step_forward(WRONG_BY);
+    let (primary, replica) = start_pair(Server::builder(), resting().clock(&clock));
+    primary.client().grant("known", "alice", LONG);
+    wait_until_in_sync(&primary, &replica);
+    eventually("the quarantine of the start ends", || match left(&mut replica.client()) {
+        0 => Ok(()),
+        left => Err(left),
+    });
+    let begun = Instant::now();
+    replica.cmd("REPLICAOF NO ONE");
+    clock.step_back(WRONG_BY);
+    let mut client = replica.client();
+    clock.wait_until_known(&mut client);
+    assert_eq!(client.acquire("k", "carol", LONG), None, "{:?}", begun.elapsed());
+    assert_rests(&mut client, begun, "set back after a promotion");
+}
+
+#[test]
+fn a_quarantine_lasts_as_long_as_it_is_whichever_way_the_clock_is_set_meanwhile() {
+    for forward in [false, true] {
+        let mut clock = Clock::new();
+        let begun = Instant::now();
+        let mut server = resting().clock(&clock).start();
+        for what in ["a start", "a restart"] {
+            let begun = if what == "a start" { begun } else { Instant::now() };
+            if what == "a restart" {
+                server.kill();
+                server.start_again();
+            }
+            let mut client = server.client();
+            if forward {
+                clock.step_forward(WRONG_BY);
+            } else {
+                clock.step_back(WRONG_BY);
+            }
+            clock.wait_until_known(&mut client);
+            let way = if forward { "forward" } else { "back" };
+            assert_rests(&mut client, begun, &format!("set {way} after {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_again_and_again_neither_ends_a_quarantine_nor_keeps_it_from_ending() {
+    let mut clock = Clock::new();
+    let begun = Instant::now();
+    let server = resting().clock(&clock).start();
+    let mut client = server.client();
+    let least = Duration::from_millis(QUARANTINE.unsigned_abs());
+    while begun.elapsed() < least / 2 {
+        clock.step_forward(WRONG_BY);
+        assert_eq!(client.acquire("k", "alice", LONG), None, "after {:?}", begun.elapsed());
+        clock.step_back(2 * WRONG_BY);
+        assert_eq!(client.acquire("k", "alice", LONG), None, "after {:?}", begun.elapsed());
+        clock.step_forward(WRONG_BY);
+    }
+    assert_rests(&mut client, begun, "set again and again");
 }

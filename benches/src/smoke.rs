@@ -83,6 +83,11 @@ fn leaving_is_measured() {
 }
 
 #[test]
+fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
+    assert_eq!(rows("named").len(), 2 * 4);
+}
+
+#[test]
 fn what_innocent_traffic_pays_is_measured() {
     assert_eq!(rows("innocent").len(), 7);
 }

@@ -22,6 +22,10 @@
 //! | `step`        | a clock that is set back in a transaction, or a hand-off     | L5, L6            |
 //! | `limits`      | more wait than may                                           | L5, L6            |
 //! | `storm`       | much of `alone`, `links` and `restarts`, clocks set forward, one upon the other | all |
+//! | `named`       | many contended locks are named all the time, by whoever      | L5                |
+//! | `gone`        | waiters are closed in the turn of their grant, or told too late | L3, L5         |
+//! | `reload`      | the module is unloaded and loaded, also with commands on their way | L2, L6      |
+//! | `silent`      | nothing                                                      | nothing is executed, nothing told |
 //! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
 
 mod agreeing;
@@ -30,11 +34,15 @@ mod apart;
 mod beside;
 mod failing;
 mod failover;
+mod gone;
 mod guarded;
 mod links;
+mod named;
 mod quarantine;
+mod reload;
 mod several;
 mod short;
+mod silent;
 mod storm;
 mod strangers;
 
@@ -61,7 +69,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Fought,
 }
 
-pub(crate) const ALL: [Scenario; 21] = [
+pub(crate) const ALL: [Scenario; 25] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -82,5 +90,9 @@ pub(crate) const ALL: [Scenario; 21] = [
     Scenario { name: "step", run: guarded::step },
     Scenario { name: "limits", run: guarded::limits },
     Scenario { name: "storm", run: storm::storm },
+    Scenario { name: "named", run: named::named },
+    Scenario { name: "gone", run: gone::gone },
+    Scenario { name: "reload", run: reload::reload },
+    Scenario { name: "silent", run: silent::silent },
     Scenario { name: "leaks", run: leaks::run },
 ];

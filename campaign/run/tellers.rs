@@ -10,11 +10,16 @@
 //! server must also have answered others many times since, and each answer is a turn of its loop.
 
 mod fences;
+mod gone;
 mod kept;
 mod leases;
 mod turns;
 
-pub(crate) use kept::{MOST, deletion_in_a_step, evicted, limited, transaction_in_a_step};
+pub(crate) use gone::{closed_in_any_way, over_when_told};
+pub(crate) use kept::{
+    MOST, deletion_in_a_step, evicted, evicted_unwaited, limited, transaction_in_a_step,
+};
+pub(crate) use turns::handed_on_unseen;
 
 use crate::claims::{Claims, Excuse};
 use crate::fight::{Field, now};
@@ -52,7 +57,7 @@ pub(crate) struct Teller<'c> {
 pub(crate) type Conversation = fn(&mut Teller<'_>) -> Result<(), Lost>;
 
 /// How often each is to be had.
-const ALL: [(usize, Conversation); 11] = [
+const ALL: [(usize, Conversation); 13] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Keeps the server busy.
@@ -66,6 +71,9 @@ const ALL: [(usize, Conversation); 11] = [
     (40, leases::foreign),
     (60, fences::lifted),
     (30, fences::minted),
+    (30, gone::deleted_user),
+    // Keeps the server busy.
+    (10, over_when_told),
 ];
 
 /// One in so many is a pause, which excuses the others: only of those who talk all the time.

@@ -58,10 +58,15 @@ impl Wire {
 
     /// Refusals for another reason than the lock end a conversation, like lost connections.
     pub(crate) fn receive(&mut self) -> Result<Value, Lost> {
-        match self.parser.parse_value(&mut self.stream) {
-            Ok(Value::ServerError(_)) | Err(_) => Err(Lost),
-            Ok(value) => Ok(value),
+        match self.receive_any()? {
+            Value::ServerError(_) => Err(Lost),
+            value => Ok(value),
         }
+    }
+
+    /// The same where a refusal is a reply like any other.
+    pub(crate) fn receive_any(&mut self) -> Result<Value, Lost> {
+        self.parser.parse_value(&mut self.stream).map_err(|_| Lost)
     }
 
     pub(crate) fn all(&mut self, commands: &[String]) -> Result<Vec<Value>, Lost> {

@@ -11,13 +11,23 @@ use std::ffi::{CStr, c_void};
 const LIMIT: &CStr = c"maxmemory";
 const POLICY: &CStr = c"maxmemory-policy";
 
-/// Listens to what the server evicts if it may evict anything, and stops listening if it may not.
+/// Finds out whether the server may evict anything, and listens accordingly.
 pub(super) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
         product::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     let may_evict = has_limit && evicting_policy(ctx).is_some();
     STATE.may_evict.set(may_evict);
-    if may_evict && eviction::is_told_in_time() {
+    listen(ctx);
+}
+
+/// Listens to what the server evicts, once there is a lock that it might evict. Before that nobody's
+/// commands are to cost any more.
+pub(super) fn listen(ctx: *mut RedisModuleCtx) {
+    if STATE.may_evict.get()
+        && !STATE.unlinks_heard.is_on()
+        && STATE.fences().is_in_use()
+        && eviction::is_told_in_time()
+    {
         STATE.unlinks_heard.take_out(ctx);
     }
 }

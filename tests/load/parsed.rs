@@ -17,7 +17,7 @@ const ROUNDS: usize = 40;
 fn blocked_by(server: &Server, commands: &[&str]) -> (Client, i64) {
     let mut client = server.client();
     let id = id_of(&mut client);
-    client.send_together(commands);
+    client.send_all(commands);
     wait_until_parked(server, id);
     (client, id)
 }
@@ -146,7 +146,7 @@ fn with_threads_any_other_client_keeps_the_module_loaded() {
     for _ in 0..ROUNDS {
         for client in &mut crowd {
             // The last one is not ours: that keeps the module loaded by itself.
-            client.send_together(&["LOCK.CHECK k alice", "PING"]);
+            client.send_all(&["LOCK.CHECK k alice", "PING"]);
         }
         refused.push(server.cmd(UNLOAD));
         for client in &mut crowd {

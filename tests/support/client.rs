@@ -80,8 +80,8 @@ impl Client {
         self.send_bytes(&encoded(&words.words()));
     }
 
-    /// Sends all commands in one write, and waits for no reply.
-    pub(crate) fn send_together(&mut self, commands: &[&str]) {
+    /// Sends all commands in one write. Their replies are not waited for: see `receive`.
+    pub(crate) fn send_all(&mut self, commands: &[&str]) {
         let bytes: Vec<u8> =
             commands.iter().flat_map(|command| encoded(&command.words())).collect();
         self.send_bytes(&bytes);
@@ -109,7 +109,7 @@ impl Client {
 
     /// Sends all commands in one write, then reads all replies.
     pub(crate) fn pipeline(&mut self, commands: &[&str]) -> Vec<Value> {
-        self.send_together(commands);
+        self.send_all(commands);
         commands
             .iter()
             .map(|command| {

@@ -9,6 +9,7 @@
 //!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
 //!   Cluster::start()                   several of them, which share the keys: see `cluster.rs`
 //!   Sentinels::start()                 several of them, with sentinels: see `sentinel.rs`
+//!   Traffic::on(&server, …)           pipelined clients in the background: see `traffic.rs`
 //!   Proxy::to(server.port())           a link that can be cut: see `proxy.rs`
 //!   Snapshot::of(&server)              every key, value and deadline
 //!   power::fail(&mut server)           kills it, and takes what was not forced to disk
@@ -26,6 +27,7 @@ mod client;
 pub(crate) mod clock;
 mod cluster;
 mod cluster_client;
+pub(crate) mod contended;
 pub(crate) mod crowd;
 pub(crate) mod errors;
 mod eventually;
@@ -46,6 +48,7 @@ mod snapshot;
 mod soak;
 mod stream;
 mod tls;
+pub(crate) mod traffic;
 mod unchanged;
 mod version;
 pub(crate) mod waiter;

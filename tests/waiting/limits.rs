@@ -146,3 +146,22 @@ fn a_request_that_may_wait_queues_up_behind_those_who_do() {
     bob.client.release("a", "bob");
     carol.fence();
 }
+
+#[test]
+fn a_waiter_is_granted_no_longer_lease_than_is_allowed_by_then() {
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    let (server, mut client) = limited("");
+    let mut bob = Waiter::of(&server, "a", "bob");
+    let mut carol = Waiter::of(&server, "b", "carol");
+    assert_eq!(client.cmd("CONFIG SET leasehold.max-ttl 1000"), Value::Okay);
+    // By a command of the module's, and by another.
+    assert!(client.release("a", "alice"));
+    client.cmd("DEL b");
+    for (key, waiter) in [("a", &mut bob), ("b", &mut carol)] {
+        waiter.fence();
+        let Value::Int(left) = client.cmd(["PTTL", key]) else { panic!("no PTTL") };
+        assert!(left <= 1_000, "{left} ms are left of {key}, and max-ttl is 1000");
+    }
+}

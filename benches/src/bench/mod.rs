@@ -7,6 +7,7 @@
 //!   held        among many held locks, against among few
 //!   memory      of a lock, of one who waits
 //!   leaving     many who wait leave at once: does anyone else notice?
+//!   named       others name contended locks all the time: who pays, and how much?
 //!   innocent    those who have nothing to do with locks: what do they pay?
 //! ```
 //!
@@ -24,6 +25,7 @@ mod leaving;
 mod load;
 pub(crate) mod machine;
 mod memory;
+mod named;
 mod plot;
 pub(crate) mod report;
 mod same_work;
@@ -57,13 +59,14 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 7] = [
+pub(crate) const SECTIONS: [Section; 8] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),
     ("leaving", leaving::run),
+    ("named", named::run),
     ("innocent", innocent::run),
 ];
 

@@ -122,6 +122,10 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
     for node in cluster.nodes() {
         assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 15000"), Value::Okay);
     }
+    if let Err(what) = strangers_lift_nothing(&cluster) {
+        fought.wrong.push(what);
+    }
+    fought.faults += 1;
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let slot = cluster.slot_of(0);
         let (key, free) = (slot.key("held"), slot.key("free"));
@@ -147,6 +151,41 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
     }
     fought.micros = begin.elapsed().as_micros();
     fought
+}
+
+/// Commands by which slots come and go lift the fence clock of a node by the margin. Those of
+/// clients that have not logged in are refused, and lift nothing: a node that was ahead of its
+/// clock when a slot leaves it would use up the margin of the one that gets it.
+fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
+    let node = cluster.node(0);
+    let slot = cluster.slot_of(0).number;
+    let mut client = node.client();
+    let mut fence_ahead = || Duration::from_micros(client.counter("fence_ahead_us"));
+    let before = fence_ahead();
+    let mut asks = node.client();
+    assert_eq!(asks.cmd("CONFIG SET requirepass secret"), Value::Okay);
+    let mut stranger = node.stranger();
+    let us = &node.id;
+    let refused = [
+        "ASKING".to_owned(),
+        format!("CLUSTER SETSLOT {slot} STABLE"),
+        format!("CLUSTER SETSLOT {slot} NODE {us}"),
+        format!("CLUSTER ADDSLOTS {slot}"),
+    ];
+    let mut wrong = Ok(());
+    for command in refused {
+        let reply = stranger.cmd(&*command);
+        assert!(matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
+        let after = fence_ahead();
+        if after > before {
+            wrong = Err(format!(
+                "L2: {command} of one who has not logged in put the fence clock {after:?} ahead"
+            ));
+            break;
+        }
+    }
+    assert_eq!(asks.cmd(["CONFIG", "SET", "requirepass", ""]), Value::Okay);
+    wrong
 }
 
 /// The one node takes it, and the other hears of that from it alone.

@@ -2,22 +2,31 @@
 
 use crate::claims::Claims;
 use crate::fight::Fought;
-use crate::support::{Clock, Seed, Server};
+use crate::support::{Clock, Seed, Server, is_older_than};
 use crate::tellers::{
-    Conversation, MOST, Teller, deletion_in_a_step, evicted, limited, transaction_in_a_step,
+    Conversation, MOST, Teller, deletion_in_a_step, evicted, evicted_unwaited, limited,
+    transaction_in_a_step,
 };
-use crate::wire::{asked, is_gone};
+use crate::wire::{Lost, asked, is_gone};
 use std::time::{Duration, Instant};
 
-/// A lock that somebody waits for is not given away because the server evicted it.
+/// A lock is not given away because the server evicted it, whether or not somebody waits for it.
 pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {
     let policies = ["volatile-lru", "volatile-ttl", "volatile-random"];
     let policy = *Seed::of(seed).pick(&policies);
     let server = Server::builder().tcp().config("maxmemory-policy", policy).start();
-    let (mut fought, conversations) = converse(&server, seed, length, evicted);
+    let (mut fought, conversations) = converse(&server, seed, length, evicted_somehow);
     fought.grants = 2 * conversations;
     fought.faults = conversations;
     fought
+}
+
+fn evicted_somehow(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    if is_older_than((7, 2)) || teller.seed.below(2) == 0 {
+        evicted(teller)
+    } else {
+        evicted_unwaited(teller)
+    }
 }
 
 /// So often the server looks at its clock, about, while it hands a lock on.
@@ -59,7 +68,7 @@ pub(crate) fn step(seed: u64, length: Duration) -> Fought {
     fought
 }
 
-fn shows_something(fought: &mut Fought, conversations: u64) {
+pub(super) fn shows_something(fought: &mut Fought, conversations: u64) {
     if conversations == 0 {
         fought.wrong.push("no conversation came to its end: that shows nothing".to_owned());
     }
@@ -75,7 +84,12 @@ pub(crate) fn limits(seed: u64, length: Duration) -> Fought {
 }
 
 /// The same, again and again, and how often that came to its end.
-fn converse(server: &Server, seed: u64, length: Duration, what: Conversation) -> (Fought, u64) {
+pub(super) fn converse(
+    server: &Server,
+    seed: u64,
+    length: Duration,
+    what: Conversation,
+) -> (Fought, u64) {
     let mut seed = Seed::of(seed);
     let mut fought = Fought::default();
     let (begin, asked_before) = (Instant::now(), asked());

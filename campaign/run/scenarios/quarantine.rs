@@ -1,18 +1,39 @@
 //! A server that keeps nothing, and grants nothing until whatever it may have forgotten is over.
 
-use super::lossless;
-use crate::fight::{Fought, fight};
-use crate::support::{Server, eventually};
+use super::{lossless, millis};
+use crate::claims::Excuse;
+use crate::fight::{Fought, fight, now};
+use crate::support::{Clock, Server, eventually, is_older_than};
+use redis::Value;
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// As long as the longest lease that clients ask for.
 const QUARANTINE: Duration = Duration::from_millis(1_000);
 
+/// By how much the clock is set while nothing is granted: more than the quarantine, and less than
+/// the margin, so that fences grow all the same.
+const STEP: Duration = Duration::from_secs(3);
+
+/// What happens in a quarantine, none of which ends it.
+#[derive(Clone, Copy)]
+enum Meanwhile {
+    Nothing,
+    /// The clock is set.
+    Back,
+    Forward,
+    /// A command that would end it fails for another reason.
+    FailedSetting,
+}
+
+const ALL: [Meanwhile; 4] =
+    [Meanwhile::Nothing, Meanwhile::Back, Meanwhile::Forward, Meanwhile::FailedSetting];
+
 /// Holders may be refused what was theirs; but there are no two of them.
 pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
     let rest = format!("quarantine-ms {}", QUARANTINE.as_millis());
-    let mut server = Server::builder().tcp().module_args(&rest).start();
+    let mut clock = Clock::new();
+    let mut server = Server::builder().tcp().clock(&clock).module_args(&rest).start();
     // After the first start, too.
     let mut client = server.client();
     eventually("the first quarantine is over", || match client.acquire("first", "one", 1) {
@@ -20,15 +41,67 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
         None => Err(()),
     });
     let rules = lossless();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    let mut put_right: fn(&mut Clock) = |_| ();
+    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, field| {
         // Now and then it is killed again before it grants anything.
         let at_work = *seed.pick(&[300, 1_500]);
         thread::sleep(Duration::from_millis(500 + seed.below(at_work) as u64));
         let down = Duration::from_millis(seed.below(50) as u64);
-        faults.forgets("kill -9, and start without data", QUARANTINE, || {
+        let (meanwhile, moment) = (*seed.pick(&ALL), millis(seed.below(300)));
+        let what = match meanwhile {
+            Meanwhile::Nothing => "kill -9, and start without data",
+            Meanwhile::Back => "the same, and the clock is set back",
+            Meanwhile::Forward => "the same, and the clock is set forward",
+            Meanwhile::FailedSetting => "the same, and CONFIG SET leasehold.quarantine-ms 0 fails",
+        };
+        faults.forgets(what, QUARANTINE, || {
             server.kill();
             thread::sleep(down);
+            // Each start is at the right time: fences grow by that.
+            put_right(&mut clock);
+            let begun = Instant::now();
             server.start_again();
+            put_right = |_| ();
+            if !matches!(meanwhile, Meanwhile::Nothing) {
+                thread::sleep(moment);
+            }
+            match meanwhile {
+                Meanwhile::Nothing => {}
+                Meanwhile::Back => {
+                    clock.step_back(STEP);
+                    put_right = |clock| clock.step_forward(STEP);
+                }
+                Meanwhile::Forward => {
+                    clock.step_forward(STEP);
+                    put_right = |clock| clock.step_back(STEP);
+                }
+                Meanwhile::FailedSetting => fail_to_end_it(&server),
+            }
+            if let Some(after) = granted_too_early(&server, begun) {
+                let what = format!("granted {after:?} after {what}, and rests for {QUARANTINE:?}");
+                field.claims.add("L1", Excuse::None, now(), what);
+            }
         });
     })
+}
+
+/// Whether a lock is granted, and how long after the start: for some tries.
+fn granted_too_early(server: &Server, begun: Instant) -> Option<Duration> {
+    let mut client = server.client();
+    let mut tries = 0..20;
+    let granted = tries.any(|_| {
+        thread::sleep(Duration::from_millis(2));
+        client.acquire("nobody-else-wants-it", "one", 1).is_some()
+    });
+    let after = begun.elapsed();
+    (granted && after < QUARANTINE).then_some(after)
+}
+
+fn fail_to_end_it(server: &Server) {
+    // Before 7.0 modules have no settings, and CONFIG SET takes one.
+    if !is_older_than((7, 0)) {
+        let both = "CONFIG SET leasehold.quarantine-ms 0 maxmemory-policy bogus";
+        let refused = server.cmd(both);
+        assert!(matches!(refused, Value::ServerError(_)), "{both}: {refused:?}");
+    }
 }

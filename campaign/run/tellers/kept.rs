@@ -47,6 +47,47 @@ pub(crate) fn evicted(teller: &mut Teller<'_>) -> Result<(), Lost> {
     teller.release(&lock, "w")
 }
 
+/// The same where nobody waits, so that nobody looks at the lock either. Servers before 7.2 do not
+/// tell modules what they are about to evict.
+pub(crate) fn evicted_unwaited(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let (lock, other) = (teller.fresh(), teller.fresh());
+    let fence = teller.grant(&lock, "m", LONG)?;
+    // What is no lock is evicted as ever.
+    teller.main.ask(&format!("SET {other} x PX {LONG}"))?;
+    let before = evictions(&mut teller.main)?;
+    teller.main.ask("CONFIG SET maxmemory 1")?;
+    teller.soon(Excuse::None, "the server evicts what is no lock", |teller| {
+        teller.main.send(&["SET filler x".to_owned()])?;
+        let _ = teller.main.receive();
+        let is_gone = teller.main.ask(&format!("EXISTS {other}"))? == Value::Int(0);
+        Ok((is_gone && evictions(&mut teller.main)? > before).then_some(()))
+    })?;
+    // Out of memory a try is refused with an error, and a release is not.
+    for _ in 0..3 {
+        teller.main.send(&[format!("LOCK.ACQUIRE {lock} thief 1000")])?;
+        if let Ok(reply) = teller.main.receive_any()
+            && let Some(stolen) = is_granted(&reply)
+        {
+            let what = format!("{lock} of m was evicted, and {stolen} granted to another");
+            teller.claim("L1", Excuse::None, what);
+            return Err(Lost);
+        }
+    }
+    teller.main.ask("CONFIG SET maxmemory 0")?;
+    let replies = teller.main.all(&[
+        format!("LOCK.ACQUIRE {lock} thief 1000"),
+        format!("LOCK.CHECK {lock} m"),
+        format!("PTTL {lock}"),
+    ])?;
+    let lasts = matches!(replies[2], Value::Int(left) if (1..=LONG as i64).contains(&left));
+    if is_granted(&replies[1]) != Some(fence) || !lasts {
+        let what = format!("{lock} of m with {fence} was evicted: {replies:?}");
+        teller.claim("L1", Excuse::None, what);
+        return Err(Lost);
+    }
+    teller.release(&lock, "m")
+}
+
 fn evictions(wire: &mut Wire) -> Result<u64, Lost> {
     let text = bulk_text(&wire.ask("INFO stats")?);
     let count = text.lines().find_map(|line| line.strip_prefix("evicted_keys:"));

@@ -177,6 +177,39 @@ pub(super) fn unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
     teller.release(&lock, "w")
 }
 
+/// A lock becomes free, or a patience ends, and nobody names that lock from then on: a command that
+/// does would have the server look at it.
+pub(crate) fn handed_on_unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    let gives_up = teller.seed.below(4) == 0;
+    teller.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
+    let ways = [
+        format!("DEL {lock}"),
+        format!("GETDEL {lock}"),
+        format!("PEXPIRE {lock} 5"),
+        format!("RENAME {lock} {lock}-elsewhere"),
+        format!("MOVE {lock} 9"),
+        format!("LOCK.EXTEND {lock} m 10"),
+        format!("EVAL \"return redis.call('DEL', KEYS[1])\" 1 {lock}"),
+    ];
+    let way = teller.seed.pick(&ways).clone();
+    let what = if gives_up {
+        format!("whose patience for {lock} is over is told so")
+    } else {
+        teller.main.ask(&way)?;
+        format!("who waits for {lock} after {way} has it")
+    };
+    // None of these takes longer.
+    thread::sleep(Duration::from_millis(30));
+    let reply = teller.reply_soon(0, &what)?;
+    if is_granted(&reply).is_some() == gives_up {
+        teller.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
+        return Err(Lost);
+    }
+    Ok(())
+}
+
 /// Many locks at once, each with one who waits.
 pub(super) fn hand_offs(teller: &mut Teller<'_>) -> Result<(), Lost> {
     for _ in 0..20 {

@@ -1,0 +1,267 @@
+//! Locks that somebody waits for, on a server whose other clients name such locks all the time:
+//! what does it cost those who wait, and what does it cost the others?
+
+use super::contenders::{Batch, Reply};
+use super::load::{Load, Shape, Work};
+use super::report::{Report, Table, Target};
+use super::statistics::{Spread, quantile};
+use super::wire::{Line, encode, request, socket};
+use super::{Effort, cores};
+use crate::support::contended::Contended;
+use crate::support::traffic::Traffic;
+use crate::support::{Client, Seed, Server, deadline, eventually};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// More than the server looks at in one turn.
+const CONTENDED: usize = 1_500;
+
+/// Out of reach of those who name the others.
+const DATABASE: &str = "SELECT 5";
+
+/// A hand-off that takes longer is never made.
+const NEVER: Duration = Duration::from_secs(3);
+
+/// What each hand-off has to be made within, in seconds.
+const PROMPT: f64 = 0.005;
+
+/// Who names the contended locks meanwhile.
+const TRAFFIC: [&str; 4] = [
+    "nobody",
+    "50 connections, 16 SET NX PX each",
+    "3 without any permission, MGET of all",
+    "4 not logged in, MGET of nine each",
+];
+
+/// What frees the lock.
+const CAUSES: [&str; 2] = ["DEL", "the end of the lease"];
+
+/// Of those who pay: as many as wait, and the same number of locks for which nobody does.
+const WAITED_FOR: usize = 1_000;
+
+/// What they send for one key, `{}` standing for its name, and what they are answered.
+const COMMANDS: [(&str, &[Reply]); 3] = [
+    ("GET {}", &[Reply::Something, Reply::Something]),
+    ("SET {} old NX PX 1000", &[Reply::Exactly(b"$-1")]),
+    ("EXISTS {}", &[Reply::Exactly(b":1")]),
+];
+
+/// As redis-benchmark does with `-c 50 -P 16`.
+const SHAPE: Shape = Shape { connections: 50, depth: 16 };
+
+/// Of the speed with names that nobody waits for.
+const LEAST: f64 = 0.85;
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    hand_offs(effort, report);
+    those_who_name(effort, report);
+}
+
+fn hand_offs(effort: Effort, report: &mut Report) {
+    let server = Server::start();
+    let mut admin = server.client();
+    admin.cmd("ACL SETUSER nobody on >secret");
+    let contended = Contended::hold(&server, "lock:", effort.pick(50, CONTENDED, CONTENDED));
+    let mut scene = Scene::on(&server);
+    let mut times = vec![Vec::new(); TRAFFIC.len() * CAUSES.len()];
+    for _ in 0..effort.pick(1, 5, 20) {
+        for kind in 0..TRAFFIC.len() {
+            let traffic = traffic(kind, &server, &mut admin, &contended);
+            for cause in 0..CAUSES.len() {
+                for _ in 0..effort.pick(1, 5, 20) {
+                    let took = scene.hand_off(cause);
+                    times[cause * TRAFFIC.len() + kind].push(took);
+                    if took >= NEVER.as_secs_f64() {
+                        break;
+                    }
+                }
+            }
+            drop(traffic);
+            admin.cmd(["CONFIG", "SET", "requirepass", ""]);
+            scene.wait_until_nobody_else_waits(contended.names.len());
+        }
+    }
+    let mut page =
+        Table::new(&["Freed by", "Meanwhile named by", "median", "19 of 20 within", "longest"]);
+    let mut file = Table::new(&["cause", "traffic", "median_ms", "p95_ms", "longest_ms"]);
+    let mut most = 0.0_f64;
+    for (number, times) in times.iter_mut().enumerate() {
+        times.sort_by(f64::total_cmp);
+        let figures = [0.5, 0.95, 1.0].map(|share| quantile(times, share) * 1e3);
+        if number % TRAFFIC.len() > 0 {
+            most = most.max(quantile(times, 0.95));
+        }
+        let names = [CAUSES[number / TRAFFIC.len()], TRAFFIC[number % TRAFFIC.len()]];
+        let row = |unit: &str| {
+            let figures = figures.map(|figure| format!("{figure:.2}{unit}"));
+            names.map(str::to_owned).into_iter().chain(figures).collect()
+        };
+        page.row(row(" ms"));
+        file.row(row(""));
+    }
+    report.table("named", &page, &[]);
+    report.file("named", &file);
+    report.target(Target {
+        what: format!("hand-off while {CONTENDED} other contended locks are named"),
+        against: "19 of 20".to_owned(),
+        wanted: format!("≤ {:.1} ms", PROMPT * 1e3),
+        measured: format!("{:.2} ms", most * 1e3),
+        met: most <= PROMPT,
+    });
+}
+
+fn traffic(
+    kind: usize,
+    server: &Server,
+    admin: &mut Client,
+    contended: &Contended,
+) -> Option<Traffic> {
+    match kind {
+        0 => None,
+        1 => Some(Traffic::on(server, 50, "", contended.polls(&mut Seed::of(1)))),
+        2 => Some(Traffic::on(server, 3, "AUTH nobody secret", contended.named_at_once())),
+        _ => {
+            // All others have connected before.
+            admin.cmd(["CONFIG", "SET", "requirepass", "secret"]);
+            Some(Traffic::on(server, 4, "", contended.named_in_short()))
+        }
+    }
+}
+
+/// One lock after the other that alice holds, and bob waits for.
+struct Scene {
+    socket: PathBuf,
+    holder: Line,
+    waiter: Line,
+    observer: Client,
+    locks: usize,
+}
+
+impl Scene {
+    fn on(server: &Server) -> Self {
+        let socket = socket(server);
+        let (holder, mut waiter) = (line(&socket), line(&socket));
+        waiter.patience(NEVER);
+        let mut observer = server.client();
+        observer.cmd(DATABASE);
+        Self { socket, holder, waiter, observer, locks: 0 }
+    }
+
+    /// In seconds, from what frees the lock to the reply to the one who waits for it.
+    fn hand_off(&mut self, cause: usize) -> f64 {
+        self.locks += 1;
+        let key = format!("k{}", self.locks);
+        Reply::Number.check(self.holder.ask(&request(&format!("LOCK.ACQUIRE {key} alice 600000"))));
+        self.waiter.send(&request(&format!("LOCK.ACQUIRE {key} bob 600000 BLOCK 0")));
+        eventually("bob waits", || match self.observer.info(&key).unwrap().waiters {
+            1 => Ok(()),
+            other => Err(other),
+        });
+        let late = match cause {
+            0 => {
+                let started = Instant::now();
+                assert_eq!(self.holder.ask(&request(&format!("DEL {key}"))), b":1");
+                self.waiter.line_in_time().map(|fence| (Reply::Number.check(fence), started))
+            }
+            _ => {
+                assert_eq!(
+                    self.holder.ask(&request(&format!("LOCK.EXTEND {key} alice 20"))),
+                    b":1"
+                );
+                let end = deadline(&mut self.observer, key.as_bytes());
+                let left = end - self.observer.now();
+                let started = Instant::now() + Duration::from_millis(left.max(0).unsigned_abs());
+                self.waiter.line_in_time().map(|fence| (Reply::Number.check(fence), started))
+            }
+        };
+        let Some(((), started)) = late else {
+            // It waits no longer, so that the next can be measured. Whoever connects now cannot log
+            // in.
+            self.observer.cmd(["CONFIG", "SET", "requirepass", ""]);
+            self.waiter = line(&self.socket);
+            self.waiter.patience(NEVER);
+            return NEVER.as_secs_f64();
+        };
+        let took = Instant::now().saturating_duration_since(started);
+        assert_eq!(self.holder.ask(&request(&format!("LOCK.RELEASE {key} bob"))), b":1");
+        took.as_secs_f64()
+    }
+
+    fn wait_until_nobody_else_waits(&mut self, others: usize) {
+        eventually("nobody else waits", || match self.observer.counter("waiters") {
+            waiting if waiting == others as u64 => Ok(()),
+            waiting => Err(waiting),
+        });
+    }
+}
+
+fn line(socket: &Path) -> Line {
+    let mut line = Line::to(socket);
+    assert_eq!(line.ask(&request(DATABASE)), b"+OK");
+    line
+}
+
+fn those_who_name(effort: Effort, report: &mut Report) {
+    let server = Server::start();
+    let locks = effort.pick(50, WAITED_FOR, WAITED_FOR);
+    let contended = Contended::hold(&server, "lock:", locks);
+    let mut client = server.client();
+    let others: Vec<_> = contended.names.iter().map(|name| name.replace("lock", "held")).collect();
+    for name in &others {
+        client.grant(name, "holder", 3_600_000);
+    }
+    let _apart = cores::leave_the_last();
+    cores::give_the_last_to(&server);
+    let mut load = Load::on(&server, SHAPE);
+    // Each lock is named several times in each round.
+    let repeated = |names: &[String]| -> Vec<String> {
+        let count = effort.pick(1, 32, 32) * SHAPE.connections * SHAPE.depth;
+        names.iter().cycle().take(count).cloned().collect()
+    };
+    let names = [repeated(&contended.names), repeated(&others)];
+    let work = COMMANDS.map(|(command, replies)| {
+        names
+            .each_ref()
+            .map(|names| Work::shared(SHAPE, names, |names| batches(names, command, replies)))
+    });
+    let mut times = vec![[Vec::new(), Vec::new()]; COMMANDS.len()];
+    for round in 0..effort.pick(1, 20, 60) {
+        for (work, times) in work.iter().zip(&mut times) {
+            for turn in 0..2 {
+                let one = (round + turn) % 2;
+                times[one].push(load.measure(&work[one], names[one].len()).wall);
+            }
+        }
+    }
+    let mut table =
+        Table::new(&["Names that nobody waits for = 1", "names that somebody waits for"]);
+    let mut least = f64::INFINITY;
+    for ((command, _), [waited_for, other]) in COMMANDS.iter().zip(&times) {
+        // Twice the time is half the speed.
+        let speed = Spread::of_ratios(other, waited_for);
+        least = least.min(speed.median);
+        let shown = format!("{:.3} ({:.3}–{:.3})", speed.median, speed.low, speed.high);
+        table.row(vec![(*command).to_owned(), shown]);
+    }
+    report.table("naming", &table, &[]);
+    report.file("naming", &table);
+    report.target(Target {
+        what: format!("commands that name one of {WAITED_FOR} contended locks: speed"),
+        against: "that name others".to_owned(),
+        wanted: format!("≥ {LEAST:.2} ×"),
+        measured: format!("{least:.3} ×"),
+        met: least >= LEAST,
+    });
+}
+
+fn batches(names: &[String], command: &str, replies: &[Reply]) -> Vec<Batch> {
+    let batch = |names: &[String]| {
+        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(names.len()) };
+        for name in names {
+            let line = command.replace("{}", name);
+            encode(&line.split(' ').collect::<Vec<_>>(), &mut batch.bytes);
+        }
+        batch
+    };
+    names.chunks(SHAPE.depth).map(batch).collect()
+}

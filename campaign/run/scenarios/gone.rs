@@ -1,0 +1,31 @@
+//! Waiters to whom a grant is of no use any more when they would hear of it.
+
+use super::guarded::converse;
+use crate::fight::Fought;
+use crate::support::Server;
+use crate::tellers::{Teller, closed_in_any_way, over_when_told};
+use crate::wire::Lost;
+use std::fs;
+use std::time::Duration;
+use tempfile::NamedTempFile;
+
+/// The server closes their connections in the turn in which they are granted the lock, or is busy
+/// until their lease is over.
+pub(crate) fn gone(seed: u64, length: Duration) -> Fought {
+    let users = NamedTempFile::new().unwrap();
+    fs::write(users.path(), "user default on nopass ~* &* +@all\n").unwrap();
+    let file = users.path().to_str().unwrap().to_owned();
+    let server = Server::builder().tcp().config("aclfile", &file).start();
+    let (mut fought, conversations) = converse(&server, seed, length, one_of_them);
+    fought.grants = 2 * conversations;
+    fought.waited = conversations;
+    fought.faults = conversations;
+    fought
+}
+
+fn one_of_them(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    match teller.seed.below(4) {
+        0 => over_when_told(teller),
+        _ => closed_in_any_way(teller),
+    }
+}

@@ -1,0 +1,129 @@
+//! What the module has a server do, or tell others, while nobody asks for anything.
+
+use crate::fight::Fought;
+use crate::support::contended::Contended;
+use crate::support::{Client, Seed, Server, wait_until_in_sync};
+use redis::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const LOCKS: usize = 300;
+
+/// Longer than the routines of a server take to come round.
+const A_WHILE: Duration = Duration::from_millis(1_200);
+
+/// What servers say to each other, and what is asked here.
+const USUAL: [&str; 9] =
+    ["info", "ping", "replconf", "psync", "sync", "auth", "monitor", "client", "replicaof"];
+
+pub(crate) fn silent(seed: u64, length: Duration) -> Fought {
+    let mut seed = Seed::of(seed);
+    let mut fought = Fought::default();
+    let begin = Instant::now();
+    let server = Server::builder().tcp().config("repl-ping-replica-period", "3600").start();
+    let replica = Server::builder().replica_of(&server).start();
+    wait_until_in_sync(&server, &replica);
+    let _contended = Contended::hold(&server, "lock:", LOCKS);
+    thread::sleep(A_WHILE);
+    fought.grants = LOCKS as u64;
+    fought.waited = LOCKS as u64;
+    while begin.elapsed() < length && fought.wrong.is_empty() {
+        fought.wrong.extend(match seed.below(2) {
+            0 => idle(&server),
+            _ => unused(seed.below(2) == 0),
+        });
+        fought.operations += 1;
+        fought.faults += 1;
+    }
+    fought.micros = begin.elapsed().as_micros();
+    fought
+}
+
+/// Locks are held and waited for, and nothing happens to any of them.
+fn idle(server: &Server) -> Option<String> {
+    let mut client = server.client();
+    let mut monitor = server.client();
+    assert_eq!(monitor.cmd("MONITOR"), Value::Okay);
+    let (offset, executed) = (offset(&mut client), executed(&mut client));
+    thread::sleep(A_WHILE);
+    let mut calls = self::executed(&mut client);
+    calls.iter_mut().for_each(|(name, calls)| *calls -= executed.get(name).unwrap_or(&0));
+    calls.retain(|_, calls| *calls > 0);
+    if !calls.is_empty() {
+        return Some(format!("L6: an idle server with {LOCKS} contended locks executes {calls:?}"));
+    }
+    let told = self::offset(&mut client) - offset;
+    if told != 0 {
+        return Some(format!(
+            "L7: an idle server with {LOCKS} contended locks told its replica {told} bytes"
+        ));
+    }
+    client.cmd("PING");
+    let mut seen = Vec::new();
+    loop {
+        let line = format!("{:?}", monitor.receive());
+        if line.contains("PING") {
+            break;
+        }
+        seen.extend((!line.contains("INFO")).then_some(line));
+    }
+    let first = seen.first()?;
+    Some(format!("L6: MONITOR of an idle server shows {} commands, such as {first}", seen.len()))
+}
+
+/// No lock was ever asked for. Neither replicas nor the file are told anything.
+fn unused(with_file: bool) -> Option<String> {
+    let setup = Server::builder().tcp().config("repl-ping-replica-period", "3600");
+    let server = if with_file { setup.aof() } else { setup }.start();
+    let replica = Server::builder().tcp().replica_of(&server).start();
+    wait_until_in_sync(&server, &replica);
+    // Another one joins, and the first becomes its primary.
+    let second = Server::builder().replica_of(&server).start();
+    wait_until_in_sync(&server, &second);
+    server.cmd("SET v x");
+    thread::sleep(A_WHILE / 4);
+    wait_until_in_sync(&server, &replica);
+    let mut client = replica.client();
+    let mut told = executed(&mut client);
+    told.retain(|name, calls| {
+        // A module asks its own server for its configuration.
+        let is_own = name == "select" || name.starts_with("config");
+        !is_own && (name != "set" || *calls > 1)
+    });
+    if !told.is_empty() {
+        return Some(format!(
+            "L7: a server without locks told its replica more than one SET: {told:?}"
+        ));
+    }
+    let files = ["appendonlydir", "."].map(|folder| server.dir().join(folder));
+    let files =
+        files.into_iter().filter_map(|folder| fs::read_dir(folder).ok()).flatten().flatten();
+    let named = |path: &std::path::Path| path.to_string_lossy().contains("aof");
+    for file in files.map(|entry| entry.path()).filter(|path| named(path) && path.is_file()) {
+        let text = fs::read(&file).unwrap_or_default();
+        if text.windows(10).any(|part| part == b"leasehold:") {
+            return Some(format!(
+                "L7: a server without locks wrote of fences to {}",
+                file.display()
+            ));
+        }
+    }
+    None
+}
+
+fn offset(client: &mut Client) -> i64 {
+    client.info_field("replication", "master_repl_offset").unwrap().parse().unwrap()
+}
+
+/// Which commands were executed, and how often, but for the usual ones.
+fn executed(client: &mut Client) -> BTreeMap<String, u64> {
+    let text = client.info_text("commandstats");
+    let lines =
+        text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines
+        .map(|(name, rest)| (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap()))
+        .filter(|(name, _)| !USUAL.iter().any(|usual| name.split('|').next() == Some(usual)))
+        .collect()
+}

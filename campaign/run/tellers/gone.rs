@@ -1,0 +1,135 @@
+//! Waiters that cannot use what they are granted: the server is closing their connection, or the
+//! lease is over by then.
+
+use super::{LONG, Teller, is_granted};
+use crate::claims::Excuse;
+use crate::support::{field, is_valkey_since};
+use crate::wire::Lost;
+use redis::Value;
+
+const EVER: u64 = 600_000;
+
+/// More than the server keeps for a connection apart from the replies that its output limit counts.
+const MESSAGE: usize = 50_000;
+
+/// How long the server is busy with a transaction, in seconds, and with a script, in turns of a
+/// loop: longer than `SHORT`.
+const BUSY: &str = "0.006";
+const TURNS: u32 = 60_000;
+
+/// A lease that is over when the transaction or the script is, in milliseconds.
+const SHORT: u64 = 2;
+
+/// The server closes the connection of the first waiter in the turn in which the lock is handed to
+/// it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closing {
+    /// Its user is deleted.
+    DeletedUser,
+    /// Its user is not in the file of users that is loaded.
+    LoadedUsers,
+    /// It subscribes to a channel, and too much is published there.
+    OutputLimit,
+}
+
+/// Of the ways in which the server closes a connection, that which is possible anywhere.
+pub(super) fn deleted_user(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    closed(teller, Closing::DeletedUser)
+}
+
+/// Each of them, on a server of its own, which keeps a file of users.
+pub(crate) fn closed_in_any_way(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let mut ways = vec![Closing::DeletedUser, Closing::LoadedUsers];
+    // Valkey lets no subscriber wait.
+    if !is_valkey_since((0, 0)) {
+        ways.push(Closing::OutputLimit);
+    }
+    let way = *teller.seed.pick(&ways);
+    closed(teller, way)
+}
+
+fn closed(teller: &mut Teller<'_>, way: Closing) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    // No other teller has it.
+    let name = lock.clone();
+    let users = way != Closing::OutputLimit;
+    let prepare = match users {
+        true => vec![format!("AUTH {name} x")],
+        false => vec!["HELLO 3".to_owned(), format!("SUBSCRIBE {name}")],
+    };
+    if users {
+        teller.main.ask(&format!("ACL SETUSER {name} on nopass ~* +@all"))?;
+    }
+    for command in prepare {
+        teller.waiters[0].ask(&command)?;
+    }
+    teller.grant(&lock, "m", LONG)?;
+    teller.queue(&lock, 0, "closed", EVER)?;
+    teller.queue(&lock, 1, "next", EVER)?;
+    let close = match way {
+        Closing::DeletedUser => vec![format!("ACL DELUSER {name}")],
+        Closing::LoadedUsers => vec!["ACL LOAD".to_owned()],
+        Closing::OutputLimit => vec![
+            "CONFIG SET client-output-buffer-limit \"pubsub 1000 0 0\"".to_owned(),
+            format!("PUBLISH {name} {}", "x".repeat(MESSAGE)),
+        ],
+    };
+    let mut all = close;
+    all.push(format!("LOCK.RELEASE {lock} m"));
+    let replies = teller.main.all(&all)?;
+    if replies.last() != Some(&Value::Int(1)) {
+        // Somebody else had taken the lock away.
+        return Err(Lost);
+    }
+    let what =
+        format!("who waits for {lock} behind one whom the server closes ({}) has it", all[0]);
+    teller.reply_soon(1, &what)?;
+    teller.release(&lock, "next")?;
+    teller.renew(0)
+}
+
+/// A transaction, or a script, hands a lock on and keeps the server busy until the lease of the
+/// next holder is over. It is not told of a fence that `LOCK.CHECK` denies by then.
+pub(crate) fn over_when_told(teller: &mut Teller<'_>) -> Result<(), Lost> {
+    let lock = teller.fresh();
+    teller.grant(&lock, "m", LONG)?;
+    let asked = format!("LOCK.ACQUIRE {lock} w {SHORT} BLOCK {EVER}");
+    teller.waiters[0].send(&[asked])?;
+    teller.soon(Excuse::Freed, "the waiter is in the queue", |teller| {
+        let waits = teller.owners(&lock)?.iter().any(|owner| owner == "w");
+        Ok((waits || teller.waiters[0].has_reply()?).then_some(()))
+    })?;
+    if teller.waiters[0].has_reply()? {
+        return Err(Lost);
+    }
+    let mut all = match teller.seed.below(2) {
+        0 => vec![format!(
+            "EVAL \"redis.call('LOCK.RELEASE',KEYS[1],'m') local held=redis.call('LOCK.INFO',KEYS[1]) \
+             for n=1,{TURNS} do local text=n..'' end return {{1,held}}\" 1 {lock}"
+        )],
+        _ => vec![
+            "MULTI".to_owned(),
+            format!("LOCK.RELEASE {lock} m"),
+            format!("LOCK.INFO {lock}"),
+            format!("DEBUG SLEEP {BUSY}"),
+            "EXEC".to_owned(),
+        ],
+    };
+    all.push(format!("LOCK.CHECK {lock} w"));
+    let mut replies = teller.main.all(&all)?;
+    let denied = replies.pop() == Some(Value::Nil);
+    let Some(Value::Array(done)) = replies.pop() else { return Err(Lost) };
+    let [Value::Int(1), held, ..] = &done[..] else { return Err(Lost) };
+    if *held == Value::Nil {
+        // It is handed on later, and then there is nothing to be seen here.
+        return teller.reply_soon(0, "who waited has the lock").map(drop);
+    }
+    let Some(&Value::Int(fence)) = field(held, "fence") else { return Err(Lost) };
+    let told = teller.reply_soon(0, "who waited is told something")?;
+    if denied && is_granted(&told) == u64::try_from(fence).ok() {
+        let what = format!("w was told of fence {fence} of {lock}, which LOCK.CHECK had denied");
+        teller.claim("L3", Excuse::Freed, what);
+        return Err(Lost);
+    }
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! What the module has the server do by itself: nothing while nothing happens, and little
+//! otherwise.
+//!
+//! A command that the module calls shows up where an operator looks: in MONITOR, in the statistics
+//! of commands, and in `instantaneous_ops_per_sec`.
+
+use super::{LONG, Waiter};
+use crate::support::contended::Contended;
+use crate::support::{Client, Cluster, Seed, Server, announce};
+use redis::Value;
+use std::collections::BTreeMap;
+use std::thread;
+use std::time::Duration;
+
+/// Enough for a routine of once a second to show, however rare it is for each lock.
+const LOCKS: usize = 1_000;
+
+/// What must not happen is given so long to happen.
+const A_WHILE: Duration = Duration::from_millis(3_500);
+
+/// How often each command was executed so far, by what `INFO commandstats` says. Asking counts too,
+/// as `info`.
+fn executed(client: &mut Client) -> BTreeMap<String, u64> {
+    let text = client.info_text("commandstats");
+    let lines =
+        text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines
+        .map(|(name, rest)| {
+            let calls = rest.split(',').next().unwrap();
+            (name.to_owned(), calls.parse().unwrap())
+        })
+        .collect()
+}
+
+/// Which commands were executed since then, and how often, but for those of the test.
+fn executed_since(before: &BTreeMap<String, u64>, client: &mut Client) -> BTreeMap<String, u64> {
+    let mut now = executed(client);
+    now.iter_mut().for_each(|(name, calls)| *calls -= before.get(name).unwrap_or(&0));
+    now.retain(|name, calls| *calls > 0 && name != "info");
+    now
+}
+
+/// All commands that the server has executed, whoever called them.
+fn processed(client: &mut Client) -> u64 {
+    client.info_field("stats", "total_commands_processed").unwrap().parse().unwrap()
+}
+
+/// Looks at a server with many contended locks on which nobody does anything, in each way in which
+/// an operator would.
+fn assert_idle(server: &Server, prefix: &str) {
+    let _contended = Contended::hold(server, prefix, LOCKS);
+    let mut client = server.client();
+    let mut monitor = server.client();
+    // Whatever the waiters' coming has left to do has been done by then.
+    thread::sleep(A_WHILE / 3);
+    assert_eq!(monitor.cmd("MONITOR"), Value::Okay);
+    let (before, count) = (executed(&mut client), processed(&mut client));
+    thread::sleep(A_WHILE);
+    let after = processed(&mut client);
+    let rate = client.info_field("stats", "instantaneous_ops_per_sec").unwrap();
+    let calls = executed_since(&before, &mut client);
+    client.cmd("PING");
+    let mut seen = Vec::new();
+    loop {
+        let line = format!("{:?}", monitor.receive());
+        if line.contains("PING") {
+            break;
+        }
+        if !line.to_lowercase().contains("\\\"info\\\"") {
+            seen.push(line);
+        }
+    }
+    let per_second = (after - count) as f64 / A_WHILE.as_secs_f64();
+    announce(&format!(
+        "{LOCKS} contended locks, idle: {per_second:.1} ops/s, by INFO {rate}, {calls:?}"
+    ));
+    assert!(calls.is_empty(), "nobody asked for {calls:?}");
+    assert!(seen.is_empty(), "MONITOR shows {} commands, such as {:?}", seen.len(), seen[0]);
+    // One that asks for these very figures.
+    assert!(after - count <= 5, "{per_second} commands per second, and nobody asks");
+    assert!(rate.parse::<u64>().unwrap() <= 5, "instantaneous_ops_per_sec is {rate}");
+}
+
+#[test]
+fn an_idle_server_with_many_contended_locks_executes_nothing_by_itself() {
+    assert_idle(&Server::start(), "lock:");
+}
+
+#[test]
+fn an_idle_node_of_a_cluster_with_many_contended_locks_executes_nothing_by_itself() {
+    let cluster = Cluster::of(1, 0);
+    // In many slots.
+    assert_idle(cluster.node(0), "lock:");
+}
+
+#[test]
+fn commands_that_name_contended_locks_and_free_none_have_nothing_executed() {
+    const COMMANDS: usize = 120_000;
+    let server = Server::start();
+    let contended = Contended::hold(&server, "lock:", LOCKS);
+    let mut seed = Seed::announced();
+    let mut client = server.client();
+    let (before, count) = (executed(&mut client), processed(&mut client));
+    let shapes = ["SET {} old NX PX 1000", "GET {}", "EXISTS {}", "PTTL {}"];
+    for _ in 0..COMMANDS / 1_000 {
+        let mut one = || {
+            let name = &contended.names[seed.below(LOCKS)];
+            shapes[seed.below(shapes.len())].replace("{}", name)
+        };
+        let all: Vec<_> = (0..1_000).map(|_| one()).collect();
+        client.pipeline(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    }
+    // Looks that were put off are made in this while.
+    thread::sleep(A_WHILE / 2);
+    let after = processed(&mut client);
+    let mut calls = executed_since(&before, &mut client);
+    let own = after - count - COMMANDS as u64;
+    announce(&format!("{COMMANDS} commands: {own} more were executed, {calls:?}"));
+    // MULTI and others that the test did not send would be here.
+    calls.retain(|name, _| !["set", "get", "exists", "pttl"].contains(&&**name));
+    assert!(calls.is_empty(), "nobody asked for {calls:?}");
+    assert!(own <= 5, "{own} commands that nobody asked for");
+}
+
+/// How often the module asked the server for leave to write, or to read.
+fn asked(calls: &BTreeMap<String, u64>) -> u64 {
+    ["setrange", "exists"].iter().filter_map(|name| calls.get(*name)).sum()
+}
+
+/// As many locks that alice holds, and bob and carol wait for.
+fn waited_for(server: &Server, prefix: &str, count: usize) -> (Vec<String>, Vec<[Waiter; 2]>) {
+    let mut client = server.client();
+    let names: Vec<_> = (0..count).map(|number| format!("{prefix}{number}")).collect();
+    let waiters = |name: &String| {
+        client.grant(name, "alice", LONG);
+        ["bob", "carol"].map(|owner| Waiter::of(server, name, owner))
+    };
+    let waiters = names.iter().map(waiters).collect();
+    (names, waiters)
+}
+
+fn assert_asks_little(server: &Server, prefix: &str) {
+    const HAND_OFFS: usize = 50;
+    let mut client = server.client();
+    let (names, mut waiters) = waited_for(server, prefix, HAND_OFFS);
+    let before = executed(&mut client);
+    for (name, [bob, _]) in names.iter().zip(&mut waiters) {
+        client.cmd(format!("DEL {name}"));
+        bob.fence();
+    }
+    // Carol still waits, and looks on her behalf are made in this while.
+    thread::sleep(A_WHILE / 2);
+    let calls = executed_since(&before, &mut client);
+    announce(&format!("{HAND_OFFS} hand-offs after DEL: {calls:?}"));
+    assert!(asked(&calls) <= HAND_OFFS as u64, "{HAND_OFFS} hand-offs took {calls:?}");
+
+    // What a client asks for itself, the server has let pass already.
+    let before = executed(&mut client);
+    for name in &names {
+        client.grant(format!("{name}-free"), "alice", LONG);
+        assert!(client.extend(format!("{name}-free"), "alice", LONG));
+        assert_eq!(client.acquire(name, "dave", LONG), None);
+        assert!(client.check(name, "bob").is_some());
+        assert!(client.release(format!("{name}-free"), "alice"));
+    }
+    let calls = executed_since(&before, &mut client);
+    announce(&format!("{HAND_OFFS} of each command: {calls:?}"));
+    assert_eq!(asked(&calls), 0, "{HAND_OFFS} of each command took {calls:?}");
+}
+
+#[test]
+fn the_server_is_asked_for_leave_at_most_once_for_each_hand_off_and_never_for_a_client() {
+    assert_asks_little(&Server::start(), "k");
+}
+
+#[test]
+fn a_node_of_a_cluster_is_asked_for_leave_at_most_once_for_each_hand_off_and_never_for_a_client() {
+    let cluster = Cluster::of(1, 0);
+    assert_asks_little(cluster.node(0), "k");
+}
