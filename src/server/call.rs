@@ -91,11 +91,11 @@ impl Call {
         }
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
-        let is_expected = slots::is_expected(self.lock(name).key);
+        slots::prepare();
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let (stored, now) = (key.stored(), clock::now());
-        if is_expected && stored.is_free(now) {
-            slots::about_to_grant();
+        if stored.is_free(now) {
+            slots::about_to_grant(self.lock(name).key);
         }
         let Decision { change, outcome, happened } =
             self.consult(now, |fences| decide(stored, waiters, now, fences))?;

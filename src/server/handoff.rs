@@ -97,13 +97,13 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
         Authority::ClusterDown => return send_all_away(Error::GrantedElsewhere),
     }
     let lock = Lock { db, key };
-    let is_expected = slots::is_expected(key);
+    slots::prepare();
     // Each turn but the last takes one out of the queue, or puts an evicted lock back.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
-        if is_expected && stored.is_free(now) {
-            slots::about_to_grant();
+        if stored.is_free(now) {
+            slots::about_to_grant(key);
         }
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
