@@ -91,14 +91,14 @@ impl Call {
         }
         let name = self.key_name()?;
         let waiters = self.settle_if_dirty(name);
-        let is_expected = slots::is_expected(self.lock(name).key);
+        slots::prepare();
         let mut key = Key::open(self.ctx, name, Mode::Write);
         let now = clock::now();
         let witness = Witness { ctx: self.ctx, name, lock: self.lock(name), now };
         eviction::put_back(&mut key, &witness)?;
         let stored = key.stored();
-        if is_expected && stored.is_free(now) {
-            slots::about_to_grant();
+        if stored.is_free(now) {
+            slots::about_to_grant(self.lock(name).key);
         }
         let Decision { change, outcome, happened } =
             self.consult(|fences| decide(stored, waiters, now, fences))?;

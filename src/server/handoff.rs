@@ -174,14 +174,14 @@ fn look(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) -> bo
 /// Carries out what the queue decides.
 fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
     let (lock, max_ttl) = (Lock { db, key }, config::limits().max_ttl);
-    let is_expected = slots::is_expected(key);
+    slots::prepare();
     eviction::put_back_first(ctx, name.string(), lock);
     // Each turn but the last takes one out of the queue.
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::both());
-        if is_expected && stored.is_free(now.wall) {
-            slots::about_to_grant();
+        if stored.is_free(now.wall) {
+            slots::about_to_grant(key);
         }
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, max_ttl, fences))

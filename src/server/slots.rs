@@ -62,7 +62,7 @@ pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// What is known of slots that may come, and what is to be done about slots a little later.
 pub(super) struct Movements {
-    /// Whether a slot may be expected. It is looked at before each grant.
+    /// Whether any slot is expected.
     expects: Cell<bool>,
     /// Which slots are open was not read since the start, or since the role changed.
     unread: Cell<bool>,
@@ -167,24 +167,21 @@ fn expect_all(ctx: *mut RedisModuleCtx, first: Slot, last: Slot) -> ControlFlow<
     ControlFlow::Continue(())
 }
 
-/// Whether the key is in a slot that is expected, so that [`about_to_grant`] is to be told before a
-/// lock is granted there. To be asked before the key is opened: once in a while it calls the
-/// server.
-pub(super) fn is_expected(key: &[u8]) -> bool {
-    let movements = &STATE.movements;
-    if !movements.expects.get() {
-        return false;
+/// Before a key is opened in which a lock may be granted: once in a while the server has to be asked
+/// which slots it has open.
+pub(super) fn prepare() {
+    if STATE.movements.unread.get() {
+        STATE.movements.read();
     }
-    if movements.unread.get() {
-        movements.read();
-    }
-    movements.expected.borrow().contains(Slot::of(key))
 }
 
-/// A lock is about to be granted in a slot that is expected.
-pub(super) fn about_to_grant() {
-    lift();
-    STATE.movements.reading.want();
+/// A lock that is free may be granted. If its slot is expected, the fence clock is lifted first.
+pub(super) fn about_to_grant(key: &[u8]) {
+    let movements = &STATE.movements;
+    if movements.expects.get() && movements.expected.borrow().contains(Slot::of(key)) {
+        lift();
+        movements.reading.want();
+    }
 }
 
 fn lift() {
@@ -195,9 +192,7 @@ fn lift() {
 
 /// The server may have slots open from before that the module has heard nothing of.
 pub(super) fn begin() {
-    let in_cluster = STATE.in_cluster.get();
-    STATE.movements.unread.set(in_cluster);
-    STATE.movements.expects.set(in_cluster);
+    STATE.movements.unread.set(STATE.in_cluster.get());
 }
 
 /// The name by which the nodes of the cluster know this one.
