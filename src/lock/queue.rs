@@ -387,7 +387,9 @@ impl<P> Queues<P> {
             let next = queue.next_after_touch(now);
             let look = next.map_or(look, |next| look.min(next));
             self.looks.set(id, &mut queue.look, Some(look));
-            queue.looked = Some(now);
+            if queue.touched.is_some() {
+                queue.looked = Some(now);
+            }
             queue.remember(seen);
         }
     }

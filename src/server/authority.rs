@@ -194,7 +194,7 @@ fn has_dry_runs() -> bool {
 
 /// Of how many locks to ask, ten times a second, whether their slots have gone. Few where operators see each question.
 pub(super) fn questions_in_a_round() -> usize {
-    if has_dry_runs() { 500 } else { 10 }
+    if has_dry_runs() { 500 } else { 25 }
 }
 
 fn flags(ctx: *mut RedisModuleCtx) -> u32 {

@@ -1,6 +1,6 @@
 //! `LOCK.LOG`: what happened to locks that somebody should know of.
 
-use super::{Figures, evict, let_run_out, pass};
+use super::{Figures, evict, let_run_out, pass, until_waited};
 use crate::support::{
     Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, is_older_than, lacks,
     start_pair,
@@ -273,43 +273,40 @@ fn where_an_evicted_lock_is_lost_it_is_noted_as_deleted_when_its_holder_comes_ba
 
 #[test]
 fn a_wait_is_long_from_ten_seconds_on_however_it_ends() {
-    let mut clock = Clock::new();
-    let server = Server::builder().clock(&clock).start();
+    const LONG_MILLIS: i64 = 10_000;
+    let server = Server::start();
     let mut client = in_three(&server);
-    client.grant("k", "alice", DAY);
-    let waits = |patience: u64| {
-        let request = format!("LOCK.ACQUIRE k bob {DAY} BLOCK {patience}");
+    let waits = |key: &str, patience: u64| {
+        in_three(&server).acquire(key, "alice", DAY);
+        let request = format!("LOCK.ACQUIRE {key} bob {DAY} BLOCK {patience}");
         Waiter::sends_on(in_three(&server), &server, &request)
     };
-    let mut short = waits(5_000);
-    pass(&mut client, &mut clock, Duration::from_secs(5));
+    let mut short = waits("short", 5_000);
+    let mut impatient = waits("impatient", 10_000);
+    let killed = waits("killed", 0);
+    let mut replaced = waits("granted", 0);
+    until_waited(&mut client, "granted", LONG_MILLIS);
     assert_eq!(short.reply(), Value::Nil);
-    let mut impatient = waits(10_000);
-    pass(&mut client, &mut clock, Duration::from_secs(10));
     assert_eq!(impatient.reply(), Value::Nil);
-    let killed = waits(0);
-    pass(&mut client, &mut clock, Duration::from_secs(20));
     client.cmd(format!("CLIENT KILL ID {}", killed.id));
-    let mut replaced = waits(0);
-    pass(&mut client, &mut clock, Duration::from_secs(40));
-    let mut granted = waits(0);
+    let mut granted = waits("granted", 0);
     assert!(matches!(replaced.reply(), Value::ServerError(_)), "which goes on, and is no end");
-    assert!(client.release("k", "alice"));
+    assert!(client.release("granted", "alice"));
     granted.fence();
     let waited: Vec<_> = log(&mut client, "-1").into_iter().rev().collect();
     assert_eq!(events(&mut client), vec![named("long-wait", "bob"); 3]);
-    for (entry, seconds) in waited.iter().zip([10, 20, 40]) {
-        assert!((seconds * 1_000..seconds * 1_000 + 5_000).contains(&entry.ms), "{entry:?}");
-        assert_eq!((entry.db, &entry.key[..]), (3, &b"k"[..]));
+    for (entry, key) in waited.iter().zip(["impatient", "killed", "granted"]) {
+        assert!((LONG_MILLIS..LONG_MILLIS + 5_000).contains(&entry.ms), "{entry:?}");
+        assert_eq!((entry.db, &entry.key[..]), (3, key.as_bytes()));
     }
 }
 
-/// The ids of the entries after bob has waited for so many seconds.
-fn waits(server: &Server, clock: &mut Clock, seconds: u64) -> Vec<i64> {
+/// The ids of the entries after bob has waited for so many milliseconds.
+fn waits(server: &Server, millis: i64) -> Vec<i64> {
     let mut client = server.client();
     client.cmd("SET k old");
     let bob = Waiter::of(server, "k", "bob");
-    pass(&mut client, clock, Duration::from_secs(seconds));
+    until_waited(&mut client, "k", millis);
     client.cmd("LOCK.RELEASE k old");
     drop(bob);
     eventually("nobody has the lock", || {
@@ -321,20 +318,19 @@ fn waits(server: &Server, clock: &mut Clock, seconds: u64) -> Vec<i64> {
 
 #[test]
 fn what_a_long_wait_is_can_be_set_and_0_is_never() {
-    let mut clock = Clock::new();
     let setup = |args| Server::builder().module_args(args);
-    let server = setup("log-long-wait 100000").clock(&clock).start();
-    assert_eq!(waits(&server, &mut clock, 90), [0_i64; 0]);
-    assert_eq!(waits(&server, &mut clock, 100), [1]);
-    let never = setup("log-long-wait 0").clock(&clock).start();
-    assert_eq!(waits(&never, &mut clock, 80_000), [0_i64; 0]);
+    let server = setup("log-long-wait 3000").start();
+    assert_eq!(waits(&server, 10), [0_i64; 0]);
+    assert_eq!(waits(&server, 3_000), [1]);
+    let never = setup("log-long-wait 0").start();
+    assert_eq!(waits(&never, 500), [0_i64; 0]);
     if lacks((7, 0), "CONFIG SET of a module's setting") {
         return;
     }
-    server.cmd("CONFIG SET leasehold.log-long-wait 50000");
-    assert_eq!(waits(&server, &mut clock, 90), [2, 1]);
+    server.cmd("CONFIG SET leasehold.log-long-wait 200");
+    assert_eq!(waits(&server, 200), [2, 1]);
     server.cmd("CONFIG SET leasehold.log-long-wait 0");
-    assert_eq!(waits(&server, &mut clock, 80_000), [2, 1]);
+    assert_eq!(waits(&server, 500), [2, 1]);
 }
 
 #[test]

@@ -12,7 +12,8 @@ mod times;
 mod top;
 mod waits;
 
-use crate::support::{Client, Clock, Server, eventually};
+use crate::support::{Client, Clock, Server, eventually, field};
+use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -97,6 +98,25 @@ fn evict(client: &mut Client, figures: &mut Figures) -> i64 {
     });
     client.cmd("CONFIG SET maxmemory 0");
     figures.get("evictions_restored").cast_signed()
+}
+
+/// For how many milliseconds the first in the queue of this lock has waited.
+fn waited(client: &mut Client, key: &str) -> i64 {
+    let queue = client.cmd(format!("LOCK.WAITERS {key} COUNT 1"));
+    let Value::Array(rows) = queue else { panic!("not a queue: {queue:?}") };
+    match field(&rows[0], "waited") {
+        Some(Value::Int(millis)) => *millis,
+        other => panic!("not a number: {other:?}"),
+    }
+}
+
+/// Waits until the first in the queue of this lock has waited so many milliseconds. Waits go by a clock that
+/// no test can set.
+fn until_waited(client: &mut Client, key: &str, millis: i64) {
+    eventually("it has waited for so long", || match waited(client, key) {
+        waited if waited >= millis => Ok(()),
+        waited => Err(waited),
+    });
 }
 
 /// Steps the clock, and waits until the server knows.

@@ -1,13 +1,12 @@
 //! `LOCK.TOP`: which locks are contended most, and how much.
 
-use super::{Figures, pass};
+use super::{Figures, until_waited};
 use crate::support::{
-    Client, Clock, Seed, Server, Waiter, bulk, field, int, lacks, start_pair, wait_until_in_sync,
+    Client, Seed, Server, Waiter, bulk, field, int, lacks, start_pair, wait_until_in_sync,
 };
 use crate::waiting::LONG;
 use redis::Value;
 use std::collections::HashMap;
-use std::time::Duration;
 
 const DAY: u64 = 86_400_000;
 
@@ -111,13 +110,12 @@ fn the_most_contended_comes_first_whether_waited_for_or_tried_for() {
 
 #[test]
 fn of_two_that_are_contended_alike_the_one_waited_for_longer_in_all_comes_first() {
-    let mut clock = Clock::new();
-    let server = Server::builder().clock(&clock).start();
+    let server = Server::start();
     let mut client = server.client();
-    for (key, seconds) in [("short", 1), ("long", 100), ("middle", 10)] {
+    for (key, millis) in [("short", 1), ("long", 1_500), ("middle", 700)] {
         client.grant(key, "alice", DAY);
         let mut bob = Waiter::of(&server, key, "bob");
-        pass(&mut client, &mut clock, Duration::from_secs(seconds));
+        until_waited(&mut client, key, millis);
         assert!(client.release(key, "alice"));
         bob.fence();
     }
@@ -127,36 +125,37 @@ fn of_two_that_are_contended_alike_the_one_waited_for_longer_in_all_comes_first(
 
 #[test]
 fn the_times_of_waits_that_are_over_add_up_and_the_longest_is_kept() {
-    let mut clock = Clock::new();
-    let server = Server::builder().clock(&clock).start();
+    let server = Server::start();
     let mut client = server.client();
-    let assert_times = |client: &mut Client, waits, total: i64, longest: i64| {
+    let times = |client: &mut Client, waits| {
         let rows = top(client, "-1");
         assert_eq!((rows.len(), rows[0].waits), (1, waits));
-        let late = 15_000;
-        assert!((total..total + late).contains(&rows[0].total), "{rows:?}");
-        assert!((longest..longest + late).contains(&rows[0].longest), "{rows:?}");
+        (rows[0].total, rows[0].longest)
     };
     client.grant("k", "alice", DAY);
     let mut bob = Waiter::sends(&server, &format!("LOCK.ACQUIRE k bob {DAY} BLOCK 0"));
-    pass(&mut client, &mut clock, Duration::from_secs(100));
-    let rows = top(&mut client, "-1");
-    assert_eq!((rows[0].total, rows[0].longest), (0, 0), "it is not over");
+    until_waited(&mut client, "k", 300);
+    assert_eq!(times(&mut client, 1), (0, 0), "it is not over");
     assert!(client.release("k", "alice"));
     bob.fence();
-    assert_times(&mut client, 1, 100_000, 100_000);
+    let (first, longest) = times(&mut client, 1);
+    assert!(first >= 300 && longest == first, "{first}, {longest}");
     // One that gives up, one that is killed, and one that goes on in a newer request.
-    let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 300000");
-    pass(&mut client, &mut clock, Duration::from_secs(300));
+    let patience = first + 400;
+    let mut carol = Waiter::sends(&server, &format!("LOCK.ACQUIRE k carol 60000 BLOCK {patience}"));
     assert_eq!(carol.reply(), Value::Nil);
-    assert_times(&mut client, 2, 400_000, 300_000);
+    let (total, longest) = times(&mut client, 2);
+    assert!(longest >= patience, "{longest} of {patience}");
+    // Each row is in whole milliseconds.
+    assert!((first + longest..=first + longest + 1).contains(&total), "{total}");
     let mut former = Waiter::of(&server, "k", "dave");
-    pass(&mut client, &mut clock, Duration::from_secs(20));
+    until_waited(&mut client, "k", 200);
     let newer = Waiter::of(&server, "k", "dave");
     assert!(matches!(former.reply(), Value::ServerError(_)));
-    assert_times(&mut client, 4, 400_000, 300_000);
+    assert_eq!(times(&mut client, 4), (total, longest), "it goes on");
     client.cmd(format!("CLIENT KILL ID {}", newer.id));
-    assert_times(&mut client, 4, 420_000, 300_000);
+    let after = times(&mut client, 4).0;
+    assert!(after >= total + 200, "{after} after {total}");
     assert_eq!(top(&mut client, "-1")[0].refused, 0);
 }
 

@@ -17,7 +17,7 @@ pub(super) struct Queue {
     pub(super) owners: HashMap<KeptOwner, WaiterId>,
     /// When to look at the key again; also in `looks`.
     pub(super) look: Option<Moment>,
-    /// When the key was last looked at and the lock found to be held.
+    /// When the key was last looked at because of a touch, and the lock found to be held.
     pub(super) looked: Option<Moment>,
     /// Whether the lock is to be looked at now; also in `marks`.
     pub(super) mark: Option<Mark>,

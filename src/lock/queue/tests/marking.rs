@@ -90,6 +90,9 @@ fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
 fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
     let (mut queues, _) = queue_of(&["bob"]);
     assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
+    assert!(queues.has_marks(), "nobody has looked because of a touch before");
+    assert_held(&mut queues, held_by("alice", None));
     touch(&mut queues, KEY, Suspicion::Freed, NOW.plus_micros(1));
     assert!(!queues.has_marks() && queues.may_have_changed(0, KEY));
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(Suspicion::Freed.gap_millis())));
@@ -103,6 +106,8 @@ fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
     let (mut queues, _) = queue_of(&["bob"]);
     assert_held(&mut queues, held_by("alice", None));
     let gap = Suspicion::Rewritten.gap_millis();
+    touch(&mut queues, KEY, Suspicion::Rewritten, NOW);
+    assert_held(&mut queues, held_by("alice", None));
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(3));
     assert!(!queues.has_marks());
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(gap)));
