@@ -100,11 +100,15 @@ impl Client {
         }
     }
 
+    /// Sends all commands in one write, and waits for no reply.
+    pub(crate) fn send_all(&mut self, commands: &[&str]) {
+        let encoded = commands.iter().flat_map(|command| encoded(&command.words()));
+        self.send_bytes(&encoded.collect::<Vec<u8>>());
+    }
+
     /// Sends all commands in one write, then reads all replies.
     pub(crate) fn pipeline(&mut self, commands: &[&str]) -> Vec<Value> {
-        let bytes: Vec<u8> =
-            commands.iter().flat_map(|command| encoded(&command.words())).collect();
-        self.wire.write_all(&bytes).unwrap();
+        self.send_all(commands);
         commands
             .iter()
             .map(|command| {
