@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard, handoff, lookout, subscription};
+use super::{clock, delivery, guard, handoff, lookout, subscription};
 use crate::lock::Moment;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
@@ -82,7 +82,8 @@ fn next_due() -> Option<Moment> {
             },
         );
     let now = clock::now();
-    let soon = [STATE.movements.due(now), STATE.telling.due(now)];
+    let unused = STATE.deliveries.is_to_end().then_some(now);
+    let soon = [STATE.movements.due(now), STATE.telling.due(now), unused];
     queued.into_iter().chain(STATE.next_given_back()).chain(soon.into_iter().flatten()).min()
 }
 
@@ -119,6 +120,7 @@ unsafe extern "C" fn routine(
             _ => set(ctx),
         }
         lookout::withdraw_if_idle(ctx);
+        delivery::routine(ctx);
     });
 }
 

@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, tell};
+use super::{alarm, clock, delivery, tell};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Fence, Grant, KeptOwner, Left, Lost, Moment, Name, Next, Proof, Released, Settled,
@@ -69,6 +69,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
         }
     }
     tell::tell(ctx);
+    delivery::end_if_unused(ctx);
     alarm::set(ctx);
 }
 
@@ -101,6 +102,7 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
     loop {
         let mut opened = Key::open(ctx, name.string(), Mode::Write);
         let (stored, now) = (opened.stored(), clock::now());
+        let held_until = stored.seen().and_then(|(_, deadline)| deadline);
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, fences))
         });
@@ -119,7 +121,8 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
                 let outcome = match opened.apply(longer.map_or(Change::Nothing, Change::Lease)) {
                     Ok(()) => {
                         witness.command(&Happened::Again { longer }, Fence::new(fence_number));
-                        Outcome::Again { fence_number }
+                        let name = Name { db, key: key.into() };
+                        Outcome::Again { name, fence_number, deadline: longer.or(held_until) }
                     }
                     Err(error) => Outcome::Refused(error),
                 };
@@ -130,7 +133,8 @@ pub(super) fn settle(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], account: Acc
                 let outcome = match opened.apply(Change::Grant(grant)) {
                     Ok(()) => {
                         witness.grant(&grant, Given::HandedOff);
-                        Outcome::Granted { name: Name { db, key: key.into() }, fence }
+                        let name = Name { db, key: key.into() };
+                        Outcome::Granted { name, fence, deadline }
                     }
                     Err(error) => Outcome::Refused(error),
                 };

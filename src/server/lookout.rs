@@ -19,7 +19,7 @@
 use super::api::api;
 use super::call::bytes_of;
 use super::state::STATE;
-use super::{alarm, authority, clock, guard, slots};
+use super::{alarm, authority, clock, delivery, guard, slots};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
@@ -75,7 +75,7 @@ pub(super) fn post_in_cluster(ctx: *mut RedisModuleCtx) {
 
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
 pub(super) fn withdraw_if_idle(ctx: *mut RedisModuleCtx) {
-    if !STATE.with_queues(|queues| queues.is_empty()) {
+    if !STATE.with_queues(|queues| queues.is_empty()) || !STATE.all_heard() {
         return;
     }
     STATE.evictions_heard.cancel(ctx);
@@ -99,6 +99,9 @@ pub(super) fn dismiss() {
 unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     guard::event("filter", || {
         let Some(ctx) = STATE.lookout.ctx.get() else { return };
+        if STATE.deliveries.is_any_on_its_way() {
+            delivery::before_command(ctx.as_ptr(), name_of(filtered));
+        }
         if STATE.in_cluster.get() {
             let movement = slots::movement(Words::starting_at(0, filtered), slots::us);
             slots::heed(ctx.as_ptr(), movement);
@@ -129,8 +132,11 @@ fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
 
 /// Whether the command is one of the module's own, which settle what they change themselves.
 fn is_ours(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    let name = Words::starting_at(0, filtered).next().unwrap_or_default();
-    name.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS))
+    name_of(filtered).get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS))
+}
+
+fn name_of<'f>(filtered: *mut RedisModuleCommandFilterCtx) -> &'f [u8] {
+    Words::starting_at(0, filtered).next().unwrap_or_default()
 }
 
 /// The words of the command that is being filtered, which nobody changes meanwhile.
