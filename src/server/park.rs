@@ -158,25 +158,29 @@ pub(super) struct Wait<'r> {
     pub(super) patience: Patience,
 }
 
-/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where waiting is
-/// not possible, as in a transaction: then it is as if patience had ended at once.
+/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where nothing ever waits, as in
+/// a transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
+/// error: a client that got nil would ask again at once, and again.
 pub(super) fn park(
     ctx: *mut RedisModuleCtx,
     db: i32,
     key: &[u8],
     wait: &Wait<'_>,
 ) -> Result<bool, Error> {
-    if !authority::may_block(ctx) {
+    if authority::denies_blocking(ctx) {
         return Ok(false);
     }
     let lock = Lock { db, key };
+    if authority::is_replica(ctx) {
+        return Err(refused(lock, Error::NobodyWaitsOnReplicas));
+    }
     has_room(lock, wait.owner).inspect_err(|_| {
         let owner = wait.owner.as_bytes();
         STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
     })?;
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
-    let Some(handle) = block(ctx) else { return Ok(false) };
+    let Some(handle) = block(ctx) else { return Err(refused(lock, why_not_blocked(client))) };
     let now = clock::now();
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
@@ -202,6 +206,30 @@ pub(super) fn park(
     STATE.evictions_heard.take_out(ctx);
     alarm::set(ctx);
     Ok(true)
+}
+
+fn refused(lock: Lock<'_>, error: Error) -> Error {
+    STATE.with_observer(|observer| observer.refused(lock));
+    error
+}
+
+/// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
+fn why_not_blocked(client: u64) -> Error {
+    let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
+    if client_flags(client) & subscribed == 0 {
+        Error::CannotBeBlocked
+    } else {
+        Error::SubscribersCannotBeBlocked
+    }
+}
+
+/// None if it is not connected.
+fn client_flags(client: u64) -> u64 {
+    let mut info =
+        raw::RedisModuleClientInfo { version: 1, flags: 0, id: 0, addr: [0; _], port: 0, db: 0 };
+    // SAFETY: the server fills in the structure, which is of the version that it names.
+    unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), client) };
+    info.flags
 }
 
 fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
