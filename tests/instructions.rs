@@ -7,6 +7,7 @@
 //! Each command is compared with one of the server's own, and that is what the budget is about: both change together
 //! from compiler to compiler.
 
+use crate::support::waiter::{id_of, wait_until_parked};
 use crate::support::{Client, Server, announce, is_older_than, is_valkey_since, server_name};
 use redis::Value;
 use std::collections::{HashMap, HashSet};
@@ -59,6 +60,24 @@ const COUNTED: [(&str, &str, &str); 15] = [
     ("EVALSHA release", "EVALSHA {release} 1 {k} {o}", "DEL"),
 ];
 
+/// A lock that clients take in turn, and its unit: a token that they pass on. What is held when they begin to wait, how the
+/// first of them comes to it, and what each sends, in one packet, when it has had its turn.
+const HANDED_ON: [(&str, &str, &str, &str, &str); 2] = [
+    (
+        "hand-off",
+        "LOCK.ACQUIRE turn nobody 3000000",
+        "LOCK.RELEASE turn nobody",
+        "LOCK.RELEASE turn {o}",
+        "LOCK.ACQUIRE turn {o} 30000 BLOCK 0",
+    ),
+    (LIST, "PING", "RPUSH item 1", "RPUSH item 1", "BLPOP item 0"),
+];
+
+/// So many clients take it in turn.
+const IN_TURN: usize = 16;
+
+const LIST: &str = "RPUSH, BLPOP";
+
 /// Deletes the key if it holds the owner; where the server has no such command, it is deleted anyway.
 const DELETE_IF_EQUAL: &str = "DELIFEQ or its like";
 
@@ -85,7 +104,9 @@ fn what_each_command_takes_is_within_the_budget() {
     println!("instructions on {server}, pipelined ({version})");
     let budget = budget_of(&server);
     let mut too_many = Vec::new();
-    for (name, _, unit) in COUNTED.into_iter().filter(|(name, ..)| !name.is_empty()) {
+    let named = COUNTED.into_iter().filter(|(name, ..)| !name.is_empty());
+    let compared = named.map(|(name, _, unit)| (name, unit));
+    for (name, unit) in compared.chain(HANDED_ON.map(|(name, ..)| (name, LIST))) {
         let ratio = counts[name] / counts[unit];
         print!("{name:20} {:>7.0}", counts[name]);
         match budget.get(name) {
@@ -176,8 +197,43 @@ impl Counter {
                 *least = least.min(count);
             }
         }
+        for _ in 0..TIMES {
+            for (name, hold, begin, give, take) in HANDED_ON {
+                let count = self.handed_on(hold, begin, give, take);
+                let least = counts.entry(name).or_insert(count);
+                *least = least.min(count);
+            }
+        }
         drop(self.server);
         counts
+    }
+
+    /// Instructions of one turn.
+    fn handed_on(&mut self, hold: &str, begin: &str, give: &str, take: &str) -> f64 {
+        let of = |pattern: &str, number: usize| pattern.replace("{o}", &format!("client-{number}"));
+        self.client.cmd(hold);
+        let mut clients: Vec<_> = (0..IN_TURN)
+            .map(|number| {
+                let mut client = self.server.client();
+                let id = id_of(&mut client);
+                client.send(of(take, number));
+                wait_until_parked(&self.server, id);
+                client
+            })
+            .collect();
+        self.client.cmd(begin);
+        clients[0].receive();
+        self.dump();
+        for turn in 0..COMMANDS {
+            let (number, next) = (turn % IN_TURN, (turn + 1) % IN_TURN);
+            clients[number].send_all(&[&of(give, number), &of(take, number)]);
+            clients[number].receive();
+            clients[next].receive();
+        }
+        let count = self.counted();
+        self.client.cmd("CLIENT KILL TYPE normal");
+        self.client.cmd("DEL turn item");
+        count
     }
 
     fn instructions(&mut self, pattern: &str) -> f64 {
@@ -195,6 +251,11 @@ impl Counter {
                 assert!(is_done, "{line}: {reply:?}");
             }
         }
+        self.counted()
+    }
+
+    /// What one of all that were sent since the last time took.
+    fn counted(&mut self) -> f64 {
         let file = self.dump();
         let text = fs::read_to_string(&file).unwrap_or_else(|error| {
             panic!("callgrind does not know the server's functions by name: {file:?}: {error}")

@@ -341,6 +341,27 @@ fn who_wants_to_hear_nothing_of_its_own_doing_does_not() {
 }
 
 #[test]
+fn who_releases_a_lock_and_wants_to_hear_nothing_of_its_own_doing_is_not_told_of_the_hand_off() {
+    let server = Server::start();
+    for (options, hears_itself) in [("", true), (" NOLOOP", false)] {
+        let mut cache = Cache::tracking(&server, options);
+        cache.cmd("LOCK.ACQUIRE k alice 60000");
+        let mut bob = Waiter::of(&server, "k", "bob");
+        cache.cmd("PING");
+        cache.told.clear();
+        cache.cmd("LOCK.INFO k");
+        cache.cmd("LOCK.RELEASE k alice");
+        let fence = bob.fence();
+        if hears_itself {
+            cache.assert_told_of("k");
+        }
+        cache.assert_told_nothing();
+        assert_eq!(server.client().check("k", "bob"), Some(fence));
+        server.client().release("k", "bob");
+    }
+}
+
+#[test]
 fn who_says_what_it_keeps_is_told_of_that_alone() {
     let server = Server::start();
     let mut client = server.client();

@@ -33,7 +33,7 @@ pub(crate) struct Request<'a> {
 #[must_use]
 pub(crate) enum Step<'r> {
     Reply(Reply<'r>),
-    /// The lock is not to be had now, and the client is ready to wait this long; nil if it cannot.
+    /// The lock is not to be had now, and the client is ready to wait this long.
     Wait(Patience),
 }
 

@@ -20,6 +20,12 @@ pub(crate) enum Error {
     NeitherCountNorReset,
     QueueFull,
     LockQueueFull,
+    /// Nobody would hand the lock on there.
+    NobodyWaitsOnReplicas,
+    /// Some servers let no client wait that has a subscription.
+    SubscribersCannotBeBlocked,
+    /// The server did not say why.
+    CannotBeBlocked,
     /// A newer request of the same owner waits in this one's place.
     Replaced,
     /// Waiting ended because this node of a cluster may not grant the lock any more.
@@ -72,6 +78,16 @@ impl fmt::Display for Error {
                 f,
                 "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
             ),
+            Self::NobodyWaitsOnReplicas => {
+                write!(f, "ERR BLOCK is not possible on a replica, wait at its primary")
+            }
+            Self::SubscribersCannotBeBlocked => write!(
+                f,
+                "ERR BLOCK is not possible on a connection with a subscription on this server"
+            ),
+            Self::CannotBeBlocked => {
+                write!(f, "ERR BLOCK is not possible, the server does not block this client")
+            }
             Self::Replaced => {
                 write!(f, "REPLACED a newer request of the same owner took this place in the queue")
             }

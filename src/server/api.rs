@@ -66,6 +66,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_GetBlockedClientHandle,
         RedisModule_GetBlockedClientPrivateData,
         RedisModule_GetClientId,
+        RedisModule_GetClientInfoById,
         RedisModule_GetContextFlags,
         RedisModule_GetDetachedThreadSafeContext,
         RedisModule_GetKeyNameFromModuleKey,

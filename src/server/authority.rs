@@ -87,14 +87,13 @@ fn of_flags(flags: u32) -> Authority {
     }
 }
 
-/// Whether the client of the command being executed can be made to wait. In a transaction, a script or a
-/// call from another module it cannot; and on a writable replica nobody would ever hand it the lock.
-pub(super) fn may_block(ctx: *mut RedisModuleCtx) -> bool {
+/// Whether the command being executed is part of something that does not wait: a transaction, a script, or a call from
+/// another module.
+pub(super) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
     let denied = raw::REDISMODULE_CTX_FLAGS_MULTI
         | raw::REDISMODULE_CTX_FLAGS_LUA
-        | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING
-        | raw::REDISMODULE_CTX_FLAGS_SLAVE;
-    flags(ctx) & denied == 0
+        | raw::REDISMODULE_CTX_FLAGS_DENY_BLOCKING;
+    flags(ctx) & denied != 0
 }
 
 /// Whether the command being executed was called by a script that replicas, and the append-only file, would be told

@@ -173,7 +173,7 @@ impl Call {
         Ok(())
     }
 
-    /// Parks the client in the lock's queue; nil where that is not possible.
+    /// Parks the client in the lock's queue; nil where nothing ever waits.
     pub(super) fn wait(&self, wait: &Wait<'_>) -> Result<(), Error> {
         let name = self.key_name()?;
         // SAFETY: an argument of this command.

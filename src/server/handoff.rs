@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, config, eviction, fence_broadcast, slots};
+use super::{alarm, clock, config, delivery, eviction, fence_broadcast, slots};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
@@ -71,6 +71,7 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
     serve(ctx, Cause::Due);
     serve(ctx, Cause::Suspected);
     fence_broadcast::broadcast(ctx);
+    delivery::end_if_unused(ctx);
     alarm::set(ctx);
 }
 
@@ -183,6 +184,7 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
         if stored.is_free(now.wall) {
             slots::about_to_grant(key);
         }
+        let held_until = stored.seen().and_then(|(_, deadline)| deadline);
         let Settled { lost, next } = STATE.with_queues(|queues| {
             STATE.with_fences(|fences| queues.settle(db, key, stored, now, max_ttl, fences))
         });
@@ -201,7 +203,8 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
                 let outcome = match opened.apply(longer.map_or(Change::Nothing, Change::Lease)) {
                     Ok(()) => {
                         witness.command(&Happened::Again { longer }, Fence::new(fence_number));
-                        Outcome::Again { fence_number }
+                        let name = Name { db, key: key.into() };
+                        Outcome::Again { name, fence_number, deadline: longer.or(held_until) }
                     }
                     Err(error) => Outcome::Refused(error),
                 };
@@ -212,7 +215,8 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
                 let outcome = match opened.apply(Change::Grant(grant)) {
                     Ok(()) => {
                         witness.grant(&grant, Given::HandedOff);
-                        Outcome::Granted { name: Name { db, key: key.into() }, fence }
+                        let name = Name { db, key: key.into() };
+                        Outcome::Granted { name, fence, deadline }
                     }
                     Err(error) => Outcome::Refused(error),
                 };

@@ -3,10 +3,10 @@
 //! ```text
 //!            RM_BlockClient                 RM_UnblockClient, once and only once
 //!   LOCK.ACQUIRE ───► parked ──────────────► told ──────────────► reply sent, memory freed
-//!    … BLOCK            │  its turn comes      │
-//!                       │  patience ends       │ the connection ends before the
-//!                       │  sent away           │ reply: the grant goes back, and on
-//!                       │                      ▼ to the next
+//!    … BLOCK            │  its turn comes      │                        │
+//!                       │  patience ends       │ the connection ends    │ or in the same turn of the
+//!                       │  sent away           │ before the reply:      │ event loop, see `delivery`:
+//!                       │                      ▼ the grant goes back    ▼ the same
 //!                       └─► connection ends: leaves the queue
 //! ```
 //!
@@ -20,12 +20,16 @@
 
 use super::api::{api, optional};
 use super::authority;
-use super::handoff::{self, GiveBack};
+use super::delivery::{self, Granted};
+use super::key::{Key, Mode, OwnedString};
 use super::respond::respond;
 use super::state::STATE;
 use super::{alarm, clock, config, eviction, guard, lookout, witness};
 use crate::command::{Error, Reply, acquire};
-use crate::lock::{Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Ttl, Waiter, WaiterId};
+use crate::lock::{
+    self, Checked, Deadline, Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Proof, Ttl,
+    Waiter, WaiterId,
+};
 use crate::observe::{Lock, WaitEnd};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
@@ -53,10 +57,13 @@ pub(super) enum Outcome {
     Granted {
         name: Name,
         fence: Fence,
+        deadline: Deadline,
     },
     /// The lock was its own already.
     Again {
+        name: Name,
         fence_number: u64,
+        deadline: Option<Deadline>,
     },
     /// Its patience ended.
     GaveUp,
@@ -90,17 +97,56 @@ impl Told {
         unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Self>().as_ref() }
     }
 
-    /// This client has not heard it by now. If it was granted the lock, and the same owner has not heard of
-    /// that on another connection either, the grant is given back: the lock must not stay with somebody who does
-    /// not know that it has it.
+    /// The client has not been sent it, and is not going to be.
     fn goes_unheard(&self, ctx: *mut RedisModuleCtx) {
-        if let Some(Outcome::Granted { name, fence }) = self.outcome.take()
-            && STATE.heard(fence.number())
-            && !planted(Bug::GrantNotGivenBack)
-        {
-            let (owner, due) = (self.owner.clone(), clock::monotonic());
-            handoff::give_back(ctx, GiveBack { name, owner, fence, due });
+        if let Some(Outcome::Granted { name, fence, .. }) = self.outcome.take() {
+            delivery::failed(ctx, Granted { name, owner: self.owner.clone(), fence });
         }
+    }
+
+    /// What the client is sent now.
+    fn reply(&self, ctx: *mut RedisModuleCtx, outcome: Outcome) -> Reply<'_> {
+        let owner = self.owner.as_owner();
+        match outcome {
+            Outcome::Granted { name, fence, deadline } => {
+                let number = fence.number();
+                if self.is_over(ctx, &name, number, Some(deadline)) {
+                    STATE.heard(number);
+                    return Reply::Nil;
+                }
+                delivery::sent(ctx, Granted { name, owner: self.owner.clone(), fence });
+                acquire::reply(owner, self.minted, number)
+            }
+            Outcome::Again { name, fence_number, deadline } => {
+                if self.is_over(ctx, &name, fence_number, deadline) {
+                    return Reply::Nil;
+                }
+                acquire::reply(owner, self.minted, fence_number)
+            }
+            Outcome::GaveUp => Reply::Nil,
+            Outcome::Refused(error) => Reply::Error(error),
+        }
+    }
+
+    /// Whether the lease ended before the client could be told of it, as when a script took longer than the lease. The
+    /// deadline says so unless the owner extended the lease meanwhile on another connection, so the key has the
+    /// last word. The selected database is that of the lock: it is the client's.
+    fn is_over(
+        &self,
+        ctx: *mut RedisModuleCtx,
+        name: &Name,
+        fence_number: u64,
+        deadline: Option<Deadline>,
+    ) -> bool {
+        let now = clock::now();
+        if deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
+            return false;
+        }
+        let name = OwnedString::new(ctx, &name.key);
+        let opened = Key::open(ctx, name.string(), Mode::Read);
+        let hold = STATE.with_fences(|fences| opened.stored().hold(now, fences)).ok().flatten();
+        let proof = Proof { owner: self.owner.as_owner(), fence: Some(fence_number) };
+        lock::check(hold.as_ref(), &proof) == Checked::NotHolder
     }
 }
 
@@ -112,26 +158,30 @@ pub(super) struct Wait<'r> {
     pub(super) patience: Patience,
 }
 
-/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where waiting is
-/// not possible, as in a transaction: then it is as if patience had ended at once.
+/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where nothing ever waits, as in
+/// a transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
+/// error: a client that got nil would ask again at once, and again.
 pub(super) fn park(
     ctx: *mut RedisModuleCtx,
     db: i32,
     key: &[u8],
     wait: &Wait<'_>,
 ) -> Result<bool, Error> {
-    if !authority::may_block(ctx) {
+    if authority::denies_blocking(ctx) {
         return Ok(false);
     }
     let lock = Lock { db, key };
+    if authority::is_replica(ctx) {
+        return Err(refused(lock, Error::NobodyWaitsOnReplicas));
+    }
     has_room(lock, wait.owner).inspect_err(|_| {
         let owner = wait.owner.as_bytes();
         STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
     })?;
-    let Some(handle) = block(ctx) else { return Ok(false) };
-    let now = clock::monotonic();
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
+    let Some(handle) = block(ctx) else { return Err(refused(lock, why_not_blocked(client))) };
+    let now = clock::monotonic();
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
         ttl: wait.ttl,
@@ -156,6 +206,30 @@ pub(super) fn park(
     eviction::somebody_waits(ctx);
     alarm::set(ctx);
     Ok(true)
+}
+
+fn refused(lock: Lock<'_>, error: Error) -> Error {
+    STATE.with_observer(|observer| observer.refused(lock));
+    error
+}
+
+/// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
+fn why_not_blocked(client: u64) -> Error {
+    let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
+    if client_flags(client) & subscribed == 0 {
+        Error::CannotBeBlocked
+    } else {
+        Error::SubscribersCannotBeBlocked
+    }
+}
+
+/// None if it is not connected.
+fn client_flags(client: u64) -> u64 {
+    let mut info =
+        raw::RedisModuleClientInfo { version: 1, flags: 0, id: 0, addr: [0; _], port: 0, db: 0 };
+    // SAFETY: the server fills in the structure, which is of the version that it names.
+    unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), client) };
+    info.flags
 }
 
 fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
@@ -267,16 +341,7 @@ unsafe extern "C" fn reply(
         // SAFETY: the context is this callback's.
         let Some(told) = (unsafe { Told::of(ctx) }) else { return };
         let Some(outcome) = told.outcome.take() else { return };
-        let fence = |number| acquire::reply(told.owner.as_owner(), told.minted, number);
-        let reply = match outcome {
-            Outcome::Granted { fence: granted, .. } => {
-                STATE.heard(granted.number());
-                fence(granted.number())
-            }
-            Outcome::Again { fence_number } => fence(fence_number),
-            Outcome::GaveUp => Reply::Nil,
-            Outcome::Refused(error) => Reply::Error(error),
-        };
+        let reply = told.reply(ctx, outcome);
         respond(ctx, &reply);
     })
 }

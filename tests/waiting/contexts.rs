@@ -1,8 +1,10 @@
 //! Where a command may not wait: in transactions, scripts, functions and calls from other modules a request
-//! that would wait gets nil, and the server lives.
+//! that would wait gets nil. Where a client cannot know that it may not wait, it gets an error.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::{Server, bulk, error, eventually, int, lacks, start_pair};
+use crate::support::{
+    Client, Server, Snapshot, bulk, error, eventually, int, is_valkey_since, lacks, start_pair,
+};
 use redis::Value;
 
 const WAIT: &str = "LOCK.ACQUIRE k bob 60000 BLOCK 0";
@@ -145,15 +147,95 @@ fn a_call_from_another_module_that_is_ready_to_be_promised_a_reply_waits() {
     assert_eq!(client.transaction(&[brief]), [Value::Nil], "but not in a transaction");
 }
 
+/// Bob's wait for the lock that alice holds is refused on this connection. Nothing changes, and he gets what he need
+/// not wait for.
+fn assert_wait_is_refused(server: &Server, bob: &mut Client, expected: &str) {
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let refused = client.counter("tries_refused");
+    let before = Snapshot::of(server);
+    assert_eq!(bob.cmd(WAIT), error(expected));
+    assert_eq!(bob.cmd("LOCK.ACQUIRE k * 60000 BLOCK 10"), error(expected));
+    assert_eq!(Snapshot::of(server), before);
+    assert_eq!(waiters(server), 0);
+    assert_eq!(client.counter("tries_refused"), refused + 2);
+    assert_eq!(bob.cmd("LOCK.ACQUIRE k bob 60000"), Value::Nil, "without BLOCK it is no error");
+    let Value::Int(fence) = bob.cmd("LOCK.ACQUIRE free bob 60000 BLOCK 0") else {
+        panic!("a free lock is granted")
+    };
+    assert_eq!(bob.cmd("LOCK.ACQUIRE free bob 60000 BLOCK 0"), int(fence), "and confirmed");
+}
+
 #[test]
-fn on_a_replica_that_can_be_written_nil_stands_for_a_wait() {
+fn on_a_replica_that_can_be_written_a_wait_is_refused() {
     let writable = Server::builder().config("replica-read-only", "no");
     let (primary, replica) = start_pair(Server::builder(), writable);
-    let mut client = replica.client();
-    client.grant("k", "alice", LONG);
-    assert_eq!(client.cmd(WAIT), Value::Nil);
-    assert_eq!(waiters(&replica), 0);
+    let mut bob = replica.client();
+    assert_wait_is_refused(
+        &replica,
+        &mut bob,
+        "ERR BLOCK is not possible on a replica, wait at its primary",
+    );
+    assert_eq!(bob.transaction(&[WAIT]), [Value::Nil], "in a transaction nobody waits anyway");
     drop(primary);
+}
+
+#[test]
+fn on_a_connection_with_a_subscription_valkey_since_8_1_refuses_a_wait_and_others_do_not() {
+    let server = Server::start();
+    for subscribe in ["SUBSCRIBE news", "PSUBSCRIBE n*"] {
+        let mut bob = server.client_resp3();
+        bob.cmd(subscribe);
+        if is_valkey_since((8, 1)) {
+            assert_wait_is_refused(
+                &server,
+                &mut bob,
+                "ERR BLOCK is not possible on a connection with a subscription on this server",
+            );
+            assert_eq!(bob.transaction(&[WAIT]), [Value::Nil]);
+            // The subscription goes on, and ends.
+            let unsubscribe = subscribe.split(' ').next().unwrap().replace("SUB", "UNSUB");
+            bob.cmd(unsubscribe);
+        } else {
+            server.client().grant("k", "alice", LONG);
+        }
+        let mut bob = Waiter::sends_on(bob, &server, WAIT);
+        server.client().release("k", "alice");
+        bob.fence();
+        server.client().release("k", "bob");
+        server.client().release("free", "bob");
+    }
+}
+
+#[test]
+fn on_a_connection_of_resp2_with_a_subscription_the_server_refuses_any_command() {
+    let server = held();
+    let mut bob = server.client();
+    bob.cmd("SUBSCRIBE news");
+    let reply = bob.cmd(WAIT);
+    let Value::ServerError(error) = &reply else { panic!("{reply:?}") };
+    assert!(error.to_string().contains("Can't execute 'lock.acquire'"), "{error}");
+    assert_eq!(waiters(&server), 0);
+}
+
+#[test]
+fn what_else_a_connection_has_asked_for_does_not_keep_it_from_waiting() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut asks = vec!["WATCH k", "CLIENT NO-EVICT on", "CLIENT SETNAME bob"];
+    if !lacks((7, 2), "CLIENT NO-TOUCH") {
+        asks.push("CLIENT NO-TOUCH on");
+    }
+    for ask in asks {
+        client.grant("k", "alice", LONG);
+        let mut bob = server.client();
+        bob.cmd(ask);
+        let mut bob = Waiter::sends_on(bob, &server, WAIT);
+        client.release("k", "alice");
+        let fence = bob.fence();
+        assert_eq!(client.check("k", "bob"), Some(fence), "{ask}");
+        client.release("k", "bob");
+    }
 }
 
 #[test]

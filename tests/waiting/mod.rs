@@ -3,12 +3,14 @@
 //! No test sleeps to be right. That a request is queued is asked of the server; when a grant was made is
 //! read from its fence, which is the server's own clock where the margin is 0.
 
+mod closing;
 mod contexts;
 mod crowds;
 mod expiry;
 mod freeing;
 mod history;
 mod keeping;
+mod late;
 mod leaving;
 mod limits;
 mod named;

@@ -1,0 +1,321 @@
+//! Granted to a client that the server is about to close: it drops the reply, so the lock must go on to the next one. But
+//! a client that was sent its grant, and closes the connection itself, keeps the lock for its lease.
+
+use super::{LONG, Waiter, exact, granted_at, id_of, owners, wait_until_parked};
+use crate::support::{
+    Client, Server, Setup, bulk_text, eventually, int, is_valkey_since, lacks, start_pair,
+};
+use redis::Value;
+use std::io::Write;
+use tempfile::NamedTempFile;
+
+/// Long before the lease of whoever went unheard would have ended, and before the next regular look at the lock.
+const SOON: i64 = 800;
+
+/// A connection of a user who may do everything, and who can be deleted.
+fn temp_user(server: &Server) -> Client {
+    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
+    logged_in(server)
+}
+
+fn logged_in(server: &Server) -> Client {
+    let mut client = server.client();
+    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
+    client
+}
+
+fn waits_as(server: &Server, client: Client, key: &str, owner: &str) -> Waiter {
+    Waiter::sends_on(client, server, &format!("LOCK.ACQUIRE {key} {owner} {LONG} BLOCK 0"))
+}
+
+/// Alice holds `k`, bob waits on this connection, carol behind him. The commands close bob's connection and
+/// release the lock, in one packet, which is to be small: the server reads a large one in several turns.
+fn passes_it_on(server: &Server, bob: Client, commands: &[&str]) {
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = waits_as(server, bob, "k", "bob");
+    let mut carol = Waiter::of(server, "k", "carol");
+    let before = client.now();
+    let replies = client.pipeline(commands);
+    assert!(replies.iter().all(|reply| !matches!(reply, Value::ServerError(_))), "{replies:?}");
+    let fence = carol.fence();
+    let late = granted_at(fence) - before;
+    assert!(late < SOON, "{commands:?}: carol has the lock after {late} ms");
+    assert_eq!(client.check("k", "carol"), Some(fence));
+    while let Ok(reply) = bob.client.try_receive() {
+        assert!(!matches!(reply, Value::Int(_)), "bob heard of {reply:?}");
+    }
+    client.release("k", "carol");
+}
+
+const RELEASE: &str = "LOCK.RELEASE k alice";
+
+fn users_that_are_deleted(setup: Setup) {
+    let server = setup.start();
+    for commands in [["ACL DELUSER temp", RELEASE], [RELEASE, "ACL DELUSER temp"]] {
+        let bob = temp_user(&server);
+        passes_it_on(&server, bob, &commands);
+    }
+}
+
+#[test]
+fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
+    users_that_are_deleted(exact());
+}
+
+#[test]
+fn with_threads_a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
+    users_that_are_deleted(exact().config("io-threads", "4").config("io-threads-do-reads", "yes"));
+}
+
+#[test]
+fn the_only_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_leaves_it_free() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let bob = temp_user(&server);
+    let _bob = waits_as(&server, bob, "k", "bob");
+    client.pipeline(&["ACL DELUSER temp", RELEASE]);
+    eventually("the lock is free", || client.info("k").map_or(Ok(()), Err));
+    assert!(client.acquire("k", "dave", LONG).is_some());
+}
+
+#[test]
+fn a_waiter_whose_user_is_not_in_the_acl_file_any_more_passes_the_lock_on_at_once() {
+    let mut file = NamedTempFile::new().unwrap();
+    let users = "user default on nopass ~* &* +@all";
+    writeln!(file, "{users}\nuser temp on nopass ~* &* +@all").unwrap();
+    let server = exact().config("aclfile", file.path().to_str().unwrap()).start();
+    let bob = logged_in(&server);
+    std::fs::write(file.path(), users).unwrap();
+    passes_it_on(&server, bob, &["ACL LOAD", RELEASE]);
+}
+
+#[test]
+fn a_waiter_whose_subscription_is_over_its_limit_passes_the_lock_on_at_once() {
+    if is_valkey_since((8, 1)) {
+        return; // There nobody waits on such a connection.
+    }
+    let server = exact().config("client-output-buffer-limit", "pubsub 20000 0 0").start();
+    let mut bob = server.client_resp3();
+    bob.cmd("SUBSCRIBE news");
+    let publish = "EVAL redis.call('PUBLISH','news',string.rep('x',40000)) 0";
+    passes_it_on(&server, bob, &[publish, RELEASE]);
+}
+
+#[test]
+fn a_waiter_whose_invalidations_are_over_its_limit_before_its_reply_is_written_passes_the_lock_on()
+{
+    if lacks((7, 0), "an event at the end of a turn of the event loop") {
+        return;
+    }
+    let server = exact().config("client-output-buffer-limit", "normal 20000 0 0").start();
+    let mut bob = server.client_resp3();
+    // The server sends these when it has called the reply callbacks, and before it writes.
+    assert_eq!(bob.cmd("CLIENT TRACKING ON BCAST PREFIX xxx"), Value::Okay);
+    let long = "EVAL redis.call('SET',string.rep('x',40000),1) 0";
+    passes_it_on(&server, bob, &[long, RELEASE]);
+}
+
+#[test]
+fn a_waiter_whose_connection_ends_in_the_turn_of_its_grant_passes_the_lock_on_at_once() {
+    let server = exact().start();
+    let mut client = server.client();
+    for round in 0..10 {
+        let holder = format!("alice{round}");
+        client.grant("k", &holder, LONG);
+        let bob = Waiter::of(&server, "k", "bob");
+        let mut carol = Waiter::of(&server, "k", "carol");
+        // While the server sleeps, bob goes and the lock is released: it notices both in one turn.
+        let mut sleeper = server.client();
+        sleeper.send("DEBUG SLEEP 0.05");
+        drop(bob);
+        client.release("k", &holder);
+        let before = client.now();
+        let late = granted_at(carol.fence()) - before;
+        assert!(late < SOON, "carol has the lock after {late} ms");
+        client.release("k", "carol");
+    }
+}
+
+#[test]
+fn many_that_are_closed_as_they_are_granted_their_locks_pass_them_on_at_once() {
+    const LOCKS: usize = 50;
+    let server = exact().start();
+    let mut client = server.client();
+    drop(temp_user(&server));
+    let mut commands = vec!["ACL DELUSER temp".to_owned()];
+    let (mut gone, mut next) = (Vec::new(), Vec::new());
+    for lock in 0..LOCKS {
+        let key = format!("k{lock}");
+        client.grant(&key, "alice", LONG);
+        gone.push(waits_as(&server, logged_in(&server), &key, "gone"));
+        next.push(Waiter::of(&server, &key, "next"));
+        commands.push(format!("LOCK.RELEASE {key} alice"));
+    }
+    let commands: Vec<_> = commands.iter().map(String::as_str).collect();
+    let before = client.now();
+    client.pipeline(&commands);
+    for waiter in &mut next {
+        let late = granted_at(waiter.fence()) - before;
+        assert!(late < SOON, "next has the lock after {late} ms");
+    }
+    gone.iter_mut().for_each(|waiter| waiter.client.assert_closed());
+}
+
+#[test]
+fn replicas_and_the_file_agree_on_a_grant_to_a_waiter_that_is_closed() {
+    let (primary, replica) = start_pair(exact().aof(), Server::builder());
+    passes_it_on(&primary, temp_user(&primary), &["ACL DELUSER temp", RELEASE]);
+    let mut client = primary.client();
+    client.grant("last", "alice", LONG);
+    let mut reader = replica.client();
+    eventually("the replica has the last lock", || reader.info("last").ok_or(()));
+    assert_eq!(reader.info("k"), None);
+}
+
+#[test]
+fn a_grant_that_its_owner_heard_of_elsewhere_stays_although_its_waiter_is_closed() {
+    let server = Server::start();
+    let mut client = server.client();
+    for ask in ["LOCK.ACQUIRE k bob 60000", "LOCK.CHECK k bob", "LOCK.EXTEND k bob 60000"] {
+        client.grant("k", "alice", LONG);
+        let bob = temp_user(&server);
+        let _bob = waits_as(&server, bob, "k", "bob");
+        let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 200");
+        let replies = client.pipeline(&["ACL DELUSER temp", RELEASE, ask]);
+        assert!(matches!(replies[2], Value::Int(1..)), "{ask}: {replies:?}");
+        assert_eq!(carol.reply(), Value::Nil, "{ask}: two believe that they hold the lock");
+        assert!(client.release("k", "bob"));
+    }
+}
+
+fn those_that_close_at_once_keep_it(setup: Setup, rounds: usize) {
+    let server = setup.start();
+    let mut client = server.client();
+    for round in 0..rounds {
+        client.grant("k", "alice", LONG);
+        let mut bob = Waiter::of(&server, "k", "bob");
+        let carol = Waiter::of(&server, "k", "carol");
+        client.send(RELEASE);
+        let fence = bob.fence();
+        let id = bob.id;
+        drop(bob);
+        assert_eq!(client.receive(), int(1));
+        eventually("bob's connection is closed", || {
+            let left = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
+            if left.is_empty() { Ok(()) } else { Err(left) }
+        });
+        assert_eq!(client.check("k", "bob"), Some(fence), "round {round}");
+        carol.assert_waits(&server);
+        drop(carol);
+        eventually("carol has left", || match owners(&server, "k").len() {
+            0 => Ok(()),
+            left => Err(left),
+        });
+        client.release("k", "bob");
+    }
+}
+
+#[test]
+fn a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
+    those_that_close_at_once_keep_it(Server::builder(), 200);
+}
+
+#[test]
+fn with_threads_a_client_that_closes_as_soon_as_it_has_read_its_grant_keeps_the_lock() {
+    let setup = Server::builder().config("io-threads", "4").config("io-threads-do-reads", "yes");
+    those_that_close_at_once_keep_it(setup, 100);
+}
+
+#[test]
+fn many_clients_that_close_as_soon_as_they_have_read_their_grants_keep_their_locks() {
+    const LOCKS: usize = 50;
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut waiters, mut commands) = (Vec::new(), Vec::new());
+    for lock in 0..LOCKS {
+        let key = format!("k{lock}");
+        client.grant(&key, "alice", LONG);
+        waiters.push((Waiter::of(&server, &key, "bob"), Waiter::of(&server, &key, "carol")));
+        commands.push(format!("LOCK.RELEASE {key} alice"));
+    }
+    client.send_all(&commands.iter().map(String::as_str).collect::<Vec<_>>());
+    let grants: Vec<_> = waiters.into_iter().map(|(mut bob, carol)| (bob.fence(), carol)).collect();
+    for _ in 0..LOCKS {
+        assert_eq!(client.receive(), int(1));
+    }
+    eventually("their connections are closed", || {
+        // The holder's, the others', and this one's.
+        match bulk_text(&client.cmd("CLIENT LIST")).lines().count() {
+            count if count <= LOCKS + 1 => Ok(()),
+            count => Err(count),
+        }
+    });
+    for (lock, (fence, carol)) in grants.into_iter().enumerate() {
+        assert_eq!(client.check(format!("k{lock}"), "bob"), Some(fence));
+        carol.assert_waits(&server);
+    }
+}
+
+#[test]
+fn a_client_that_is_evicted_when_its_reply_was_written_keeps_the_lock() {
+    if lacks((7, 0), "maxmemory-clients") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    // Bob is the one that takes most memory: he has half sent another command.
+    let mut bob = server.client();
+    let id = id_of(&mut bob);
+    bob.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
+    wait_until_parked(&server, id);
+    let half = [b"*2\r\n$4\r\nECHO\r\n$5000000\r\n".as_slice(), &[b'x'; 4_000_000]].concat();
+    bob.send_bytes(&half);
+    eventually("the server has read it", || {
+        let client = bulk_text(&client.cmd(format!("CLIENT LIST ID {id}")));
+        let field = client.split(' ').find_map(|field| field.strip_prefix("tot-mem=")).unwrap();
+        if field.parse::<u64>().unwrap() > 4_000_000 { Ok(()) } else { Err(client) }
+    });
+    let carol = Waiter::of(&server, "k", "carol");
+    let replies = client.pipeline(&[RELEASE, "CONFIG SET maxmemory-clients 3mb"]);
+    assert_eq!(replies, [int(1), Value::Okay]);
+    let Value::Int(fence) = bob.receive() else { panic!("bob was not sent the fence") };
+    bob.assert_closed();
+    assert_eq!(client.info_field("stats", "evicted_clients").as_deref(), Some("1"));
+    assert_eq!(client.check("k", "bob"), Some(fence.try_into().unwrap()));
+    carol.assert_waits(&server);
+}
+
+#[test]
+fn a_client_that_closes_while_a_script_runs_in_the_turn_of_its_grant_keeps_the_lock() {
+    // While a script takes long, the server writes replies and sees connections end.
+    let limit = if lacks((7, 0), "busy-reply-threshold") {
+        "lua-time-limit"
+    } else {
+        "busy-reply-threshold"
+    };
+    let server = Server::builder().config(limit, "20").start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    client.grant("j", "alice", LONG);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let carol = Waiter::of(&server, "k", "carol");
+    // Dave's next command is executed in the turn in which he is granted his lock.
+    let mut dave = server.client();
+    let id = id_of(&mut dave);
+    let script = "local begun = redis.call('TIME') repeat local now = redis.call('TIME') \
+        until (now[1] - begun[1]) * 1000000 + now[2] - begun[2] > 400000 return 1";
+    dave.send(format!("LOCK.ACQUIRE j dave {LONG} BLOCK 0"));
+    dave.send(["EVAL", script, "0"]);
+    wait_until_parked(&server, id);
+    client.send_all(&[RELEASE, "LOCK.RELEASE j alice"]);
+    let fence = bob.fence();
+    drop(bob);
+    assert!(matches!(dave.receive(), Value::Int(1..)));
+    assert_eq!(dave.receive(), int(1));
+    assert_eq!([client.receive(), client.receive()], [int(1), int(1)]);
+    assert_eq!(client.check("k", "bob"), Some(fence));
+    carol.assert_waits(&server);
+}
