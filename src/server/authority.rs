@@ -161,26 +161,34 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     }
 }
 
-/// Asks the server whether it would let a client read the key: in a cluster it refuses if the slot is not ours, or if
-/// it is leaving and the key has left already.
+/// Whether the server would let a client read the key: in a cluster it refuses if the slot is not ours, or if it is
+/// leaving and the key has left already.
 pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
     if planted(Bug::AuthorityUnasked) || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
+    match ask_to_read(ctx, key) {
+        // Renamed: then nobody can be asked, and the server's own redirections have to do.
+        None | Some(libc::ENOENT) => Authority::Yes,
+        Some(libc::ENETDOWN) => Authority::ClusterDown,
+        Some(_) if planted(Bug::MovedIsFree) => Authority::Yes,
+        Some(_) => Authority::NotOurs,
+    }
+}
+
+/// Asks the server whether it would let a client read the key. `None` if it would, else the error number.
+pub(super) fn ask_to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<i32> {
     let format = if has_dry_runs() { c"Ds" } else { c"s" };
-    // SAFETY: the format takes one string; the reply goes nowhere else.
+    // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this thread's own.
     let reply = unsafe {
         *errno() = 0;
         Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
     };
-    let refusal = io::Error::last_os_error().raw_os_error();
-    match refusal {
-        // Renamed: then nobody can be asked, and the server's own redirections have to do.
-        Some(libc::ENOENT) => Authority::Yes,
-        Some(libc::ENETDOWN) => Authority::ClusterDown,
-        Some(libc::EPERM) if !planted(Bug::MovedIsFree) => Authority::NotOurs,
-        _ if has_dry_runs() || reply.is_some() || planted(Bug::MovedIsFree) => Authority::Yes,
-        _ => Authority::NotOurs,
+    // To a dry run that succeeds some servers reply and some do not.
+    match io::Error::last_os_error().raw_os_error() {
+        Some(0) | None if has_dry_runs() => None,
+        _ if reply.is_some() && !has_dry_runs() => None,
+        refusal => Some(refusal.unwrap_or(0)),
     }
 }
 

@@ -146,7 +146,8 @@ fn a_writable_replica_grants_what_is_free_there_and_lets_nobody_wait() {
     let first = primary.client().grant("k", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
     let mut client = replica.client();
-    assert_eq!(client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0"), Value::Nil);
+    let refused = client.cmd("LOCK.ACQUIRE k bob 60000 BLOCK 0");
+    assert!(matches!(refused, Value::ServerError(_)), "nobody would ever be served: {refused:?}");
     assert!(client.release("k", "alice"));
     let second = client.grant("k", "bob", LONG);
     assert!(second > first);

@@ -305,14 +305,11 @@ fn a_wait_is_long_from_ten_seconds_on_however_it_ends() {
 fn waits(server: &Server, millis: i64) -> Vec<i64> {
     let mut client = server.client();
     client.cmd("SET k old");
-    let bob = Waiter::of(server, "k", "bob");
+    let mut bob = Waiter::of(server, "k", "bob");
     until_waited(&mut client, "k", millis);
     client.cmd("LOCK.RELEASE k old");
-    drop(bob);
-    eventually("nobody has the lock", || {
-        client.cmd("DEL k");
-        client.info("k").map_or(Ok(()), Err)
-    });
+    bob.fence();
+    assert!(client.release("k", "bob"));
     log(&mut client, "-1").iter().map(|entry| entry.id).collect()
 }
 
