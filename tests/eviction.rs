@@ -345,7 +345,7 @@ fn heard(server: &Server) -> u64 {
 }
 
 #[test]
-fn it_listens_only_while_the_server_may_evict() {
+fn it_listens_only_while_the_server_may_evict_a_lock() {
     if tells_too_late() || !module::can_inject_panics() {
         return;
     }
@@ -356,7 +356,12 @@ fn it_listens_only_while_the_server_may_evict() {
             times => Err(times),
         });
     };
-    assert_eq!(heard(&server), 0, "no limit");
+    server.cmd("CONFIG SET maxmemory 1gb maxmemory-policy allkeys-lru");
+    assert_eq!(heard(&server), 0, "nobody has asked for a lock");
+    server.client().grant("k", "alice", LONG);
+    assert_ne!(heard(&server), 0, "from the first lock on");
+    server.cmd("CONFIG SET maxmemory 0 maxmemory-policy noeviction");
+    listens(false, "no limit");
     for (settings, should) in [
         ("maxmemory-policy allkeys-lru", false),
         ("maxmemory 1gb", true),
@@ -377,7 +382,10 @@ fn it_listens_only_while_the_server_may_evict() {
         [("1gb", "allkeys-lru", true), ("1gb", "noeviction", false), ("0", "allkeys-lru", false)]
     {
         let setup = evicting(policy).config("maxmemory", limit).panic_at("unlinked");
-        assert_eq!(heard(&setup.start()) > 0, should, "{limit} {policy} in the configuration");
+        let server = setup.start();
+        assert_eq!(heard(&server), 0, "{limit} {policy} in the configuration, and no lock");
+        server.client().grant("k", "alice", LONG);
+        assert_eq!(heard(&server) > 0, should, "{limit} {policy} in the configuration");
     }
 }
 

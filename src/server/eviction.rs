@@ -20,7 +20,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
 use super::subscription::{ServerSubscription, Subscription};
 use super::witness::Witness;
-use super::{alarm, clock, guard, handoff, log};
+use super::{alarm, clock, guard, handoff, log, policy};
 use crate::command::Error;
 use crate::lock::{Moment, Seen, Stored, Value};
 use crate::observe::Lock;
@@ -48,7 +48,9 @@ pub(super) fn is_told_in_time() -> bool {
 
 /// Somebody waits for a lock.
 pub(super) fn somebody_waits(ctx: *mut RedisModuleCtx) {
-    if !is_told_in_time() {
+    if is_told_in_time() {
+        policy::listen(ctx);
+    } else {
         STATE.evictions_heard.take_out(ctx);
     }
 }

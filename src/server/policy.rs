@@ -23,11 +23,12 @@ pub(super) fn follow(ctx: *mut RedisModuleCtx) {
 /// Listens to what the server evicts, once there is a lock that it might evict. Before that nobody's
 /// commands are to cost any more.
 pub(super) fn listen(ctx: *mut RedisModuleCtx) {
-    if STATE.may_evict.get()
-        && !STATE.unlinks_heard.is_on()
-        && STATE.fences().is_in_use()
-        && eviction::is_told_in_time()
-    {
+    if !STATE.may_evict.get() || STATE.unlinks_heard.is_on() {
+        return;
+    }
+    // A foreign lock counts once somebody waits for it.
+    let is_in_use = STATE.fences().is_in_use() || !STATE.with_queues(|queues| queues.is_empty());
+    if is_in_use && eviction::is_told_in_time() {
         STATE.unlinks_heard.take_out(ctx);
     }
 }
