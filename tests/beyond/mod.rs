@@ -24,7 +24,7 @@ mod storm;
 mod unannounced;
 mod unheeded;
 
-use crate::support::{Client, Clock, Cluster, misplaces_clients};
+use crate::support::{Client, Clock, Cluster, eventually, misplaces_clients};
 use redis::Value;
 use std::time::Duration;
 
@@ -71,6 +71,15 @@ fn clocks_apart(replicas: usize) -> (Cluster, Clock) {
         assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 5000"), Value::Okay);
     }
     (cluster, behind)
+}
+
+/// Waits until the clock of this server has gone on by so much.
+fn pass(client: &mut Client, millis: i64) {
+    let end = client.now() + millis;
+    eventually("time passes", || match client.now() {
+        now if now >= end => Ok(()),
+        now => Err(end - now),
+    });
 }
 
 /// Asks as a client that was redirected with ASK.
