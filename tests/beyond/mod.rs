@@ -24,7 +24,7 @@ mod storm;
 mod unannounced;
 mod unheeded;
 
-use crate::support::{Client, Clock, Cluster, misplaces_clients, module};
+use crate::support::{Client, Clock, Cluster, eventually, misplaces_clients, module};
 use redis::Value;
 use std::time::Duration;
 
@@ -72,6 +72,15 @@ fn clocks_apart(replicas: usize) -> (Cluster, Clock) {
         assert_eq!(node.cmd(usual.as_str()), Value::Okay);
     }
     (cluster, behind)
+}
+
+/// Waits until the clock of this server has gone on by so much.
+fn pass(client: &mut Client, millis: i64) {
+    let end = client.now() + millis;
+    eventually("time passes", || match client.now() {
+        now if now >= end => Ok(()),
+        now => Err(end - now),
+    });
 }
 
 /// Asks as a client that was redirected with ASK.

@@ -1,7 +1,7 @@
 //! A slot moves by hand, step by step: see `SlotMove` for what is known where after which step.
 
 use super::scene::Scene;
-use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, two_clocks};
+use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, pass, two_clocks};
 use crate::support::{Cluster, SlotMove, error, int, lacks};
 use std::time::Instant;
 
@@ -54,6 +54,25 @@ fn a_free_lock_whose_slot_is_on_its_way_is_granted_where_it_goes_and_continues_t
     step.give(&cluster);
     scene.sends_all_waiters_away();
     scene.continues_on(cluster.node(1));
+}
+
+/// Nothing that comes along has a fence to learn from, and nobody asks for a lock until the node
+/// has looked at what it heard.
+#[test]
+fn a_free_lock_whose_slot_came_a_while_ago_has_a_larger_fence() {
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    let (cluster, _behind) = two_clocks();
+    let slot = cluster.slot_of(0);
+    let key = slot.key("free");
+    let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
+    let before = from.grant(&key, "alice", LONG);
+    assert!(from.release(&key, "alice"));
+    SlotMove { slot: slot.number, from: 0, to: 1 }.by_hand(&cluster);
+    pass(&mut to, 500);
+    let after = to.grant(&key, "bob", LONG);
+    assert!(after > before, "{after} is not above {before}");
 }
 
 #[test]

@@ -1,18 +1,9 @@
 //! Slots that come and go otherwise than the commands say when the module hears of them.
 
-use super::{LONG, SOON, two_clocks};
+use super::{LONG, SOON, pass, two_clocks};
 use crate::support::{Client, Cluster, Slot, SlotMove, Waiter, eventually, is_valkey_since, lacks};
 use redis::Value;
 use std::time::{Duration, Instant};
-
-/// Waits until the clock of this server has gone on by so much.
-fn pass(client: &mut Client, millis: i64) {
-    let end = client.now() + millis;
-    eventually("time passes", || match client.now() {
-        now if now >= end => Ok(()),
-        now => Err(end - now),
-    });
-}
 
 /// Waits until the node would send clients of this slot elsewhere; when that was.
 fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Instant {

@@ -1,7 +1,7 @@
 //! Who may not move slots moves no fences: the module hears of a command before the server asks who
 //! sent it.
 
-use super::{LONG, asking, fence, two_clocks};
+use super::{LONG, asking, fence, pass, two_clocks};
 use crate::support::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
 use redis::Value;
 use std::time::Duration;
@@ -230,11 +230,7 @@ fn fences_grow_in_a_slot_whose_move_ends_because_the_other_end_is_forgotten() {
     assert_eq!(asking(&mut to, &format!("LOCK.RELEASE {key} zoe")), int(1));
     let mut from = cluster.node(1).client();
     // The module has looked at what it heard of.
-    let end = from.now() + 500;
-    eventually("time passes", || match from.now() {
-        now if now >= end => Ok(()),
-        now => Err(now),
-    });
+    pass(&mut from, 500);
     let forget = format!("CLUSTER FORGET {}", cluster.node(0).id);
     assert_eq!(from.cmd(forget), Value::Okay);
     let after = eventually("the node has the slot for itself", || {
