@@ -18,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 35] = [
+const ENTRIES: [(&str, Survival); 34] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -53,7 +53,6 @@ const ENTRIES: [(&str, Survival); 35] = [
     ("waiter-free", hands_on_at_a_release),
     ("disconnected", outlives_a_waiter_that_leaves),
     ("interrupted", answers_an_interrupted_waiter_with_an_error),
-    ("turn", hands_on_before_the_turn_ends),
     ("alarm", hands_on_at_a_release),
     ("routine", hands_on_at_a_release),
     ("flush", |entry| hands_on_in_spite_of(entry, "FLUSHALL")),
@@ -285,12 +284,6 @@ fn hands_on_at_a_release(entry: &str) {
         _ => Ok(()),
     });
     assert_caught(&server, entry);
-}
-
-fn hands_on_before_the_turn_ends(entry: &str) {
-    if !lacks((7, 0), "events of the event loop") {
-        hands_on_at_a_release(entry);
-    }
 }
 
 fn outlives_a_waiter_that_leaves(entry: &str) {

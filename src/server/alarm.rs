@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{authority, clock, delivery, eviction, guard, handoff, lookout, policy, subscription};
+use super::{authority, clock, eviction, guard, handoff, lookout, policy, subscription};
 use crate::lock::{Moment, Monotonic, Now};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
@@ -90,9 +90,8 @@ fn next_due() -> Option<Moment> {
         STATE.fence_broadcast.due(now.monotonic),
         STATE.next_given_back(),
     ];
-    let unused = STATE.deliveries.is_to_end().then_some(now.wall);
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
-    queued.into_iter().chain(eviction::due(now.wall)).chain(soon).chain(unused).min()
+    queued.into_iter().chain(eviction::due(now.wall)).chain(soon).min()
 }
 
 /// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
@@ -129,7 +128,6 @@ unsafe extern "C" fn routine(
         }
         lookout::withdraw_if_idle(ctx);
         policy::listen(ctx);
-        delivery::routine(ctx);
     });
 }
 

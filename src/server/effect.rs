@@ -51,14 +51,33 @@ impl Readers {
     ) -> Option<Suspicion> {
         let command = name(words.next()?);
         if command == SET {
-            // Behind the key and the value are the options.
-            let is_new = words.skip(2).any(|option| option.eq_ignore_ascii_case(b"NX"));
-            return (!is_new).then_some(Suspicion::Rewritten);
+            return set(words);
         }
         let leaves_it = command.is_some_and(|command| {
             Some(command) == SETNX || self.names.borrow().binary_search(&command).is_ok()
         });
         (!leaves_it).then_some(Suspicion::Freed)
+    }
+}
+
+/// Of the words behind `SET`.
+fn set<'w>(words: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
+    let (mut is_new, mut expires) = (false, false);
+    // Behind the key and the value are the options.
+    for option in words.skip(2) {
+        let is_any_of = |known: &[&[u8]]| known.iter().any(|it| option.eq_ignore_ascii_case(it));
+        if is_any_of(&[b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"]) {
+            // Behind it may be any word.
+            return Some(Suspicion::Freed);
+        }
+        is_new |= is_any_of(&[b"NX"]);
+        expires |= is_any_of(&[b"EX", b"PX", b"EXAT", b"PXAT"]);
+    }
+    match (is_new, expires) {
+        (true, _) => None,
+        // It may have expired already.
+        (false, true) => Some(Suspicion::Freed),
+        (false, false) => Some(Suspicion::Rewritten),
     }
 }
 
@@ -98,9 +117,13 @@ mod tests {
             assert_suspicion(command, None);
         }
         for command in
-            ["SET k v", "SET k NX", "set NX NX", "SET k v PX 1000", "SET k v XX", "SET k"]
+            ["SET k v", "SET k NX", "set NX NX", "SET k v KEEPTTL", "SET k v XX", "SET k"]
         {
             assert_suspicion(command, Some(Suspicion::Rewritten));
+        }
+        for command in ["SET k v PX 1", "set k v xx pxat 1", "SET k v IFEQ NX", "SET k v IFNE x NX"]
+        {
+            assert_suspicion(command, Some(Suspicion::Freed));
         }
     }
 

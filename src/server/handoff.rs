@@ -12,7 +12,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
-use super::{alarm, clock, config, delivery, eviction, fence_broadcast, slots};
+use super::{alarm, clock, config, eviction, fence_broadcast, slots};
 use crate::command::{Change, Error};
 use crate::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
@@ -71,7 +71,6 @@ pub(super) fn work(ctx: *mut RedisModuleCtx) {
     serve(ctx, Cause::Due);
     serve(ctx, Cause::Suspected);
     fence_broadcast::broadcast(ctx);
-    delivery::end_if_unused(ctx);
     alarm::set(ctx);
 }
 

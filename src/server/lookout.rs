@@ -22,7 +22,7 @@ use super::api::api;
 use super::call::bytes_of;
 use super::effect::Readers;
 use super::state::STATE;
-use super::{alarm, authority, clock, delivery, guard, slots};
+use super::{alarm, authority, clock, guard, slots};
 use crate::lock::Suspicion;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
@@ -89,7 +89,7 @@ pub(super) fn context() -> Option<*mut RedisModuleCtx> {
 
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
 pub(super) fn withdraw_if_idle(ctx: *mut RedisModuleCtx) {
-    if !STATE.with_queues(|queues| queues.is_empty()) || !STATE.all_heard() {
+    if !STATE.with_queues(|queues| queues.is_empty()) {
         return;
     }
     STATE.evictions_heard.cancel(ctx);
@@ -113,9 +113,7 @@ pub(super) fn dismiss() {
 unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     guard::event("filter", || {
         let Some(ctx) = STATE.lookout.ctx.get() else { return };
-        if STATE.deliveries.is_any_on_its_way() {
-            delivery::before_command(ctx.as_ptr(), name_of(filtered));
-        }
+        STATE.users.hear(name_of(filtered));
         if STATE.in_cluster.get() {
             slots::hear(ctx.as_ptr(), Words::starting_at(0, filtered));
         }

@@ -15,7 +15,6 @@
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
 //! | reaches the moment of the timer      | `alarm::ring`             | settles them, ends patience, puts evicted locks back |
 //! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
-//! | begins another turn of its event loop, while locks are handed on | `delivery::turn` | gives back what nobody heard of |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |

@@ -216,20 +216,11 @@ fn refused(lock: Lock<'_>, error: Error) -> Error {
 /// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
 fn why_not_blocked(client: u64) -> Error {
     let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
-    if client_flags(client) & subscribed == 0 {
+    if delivery::client_flags(client) & subscribed == 0 {
         Error::CannotBeBlocked
     } else {
         Error::SubscribersCannotBeBlocked
     }
-}
-
-/// None if it is not connected.
-fn client_flags(client: u64) -> u64 {
-    let mut info =
-        raw::RedisModuleClientInfo { version: 1, flags: 0, id: 0, addr: [0; _], port: 0, db: 0 };
-    // SAFETY: the server fills in the structure, which is of the version that it names.
-    unsafe { api!(RedisModule_GetClientInfoById)((&raw mut info).cast(), client) };
-    info.flags
 }
 
 fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {

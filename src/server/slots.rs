@@ -36,6 +36,7 @@
 //! away, found to be somebody else's, and sent on: see [`authority`](super::authority).
 
 use super::api::api;
+use super::slot_probe::SlotProbe;
 use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
@@ -140,11 +141,12 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
         Said::Nothing => return,
         Said::MayGo => {}
         Said::MayCome(slot) => {
-            let _ = expect_all(ctx, slot, slot);
+            let _ = expect_all(&SlotProbe::new(ctx), slot, slot);
         }
         Said::MayComeTogether(mut ranges) => {
             // The server refuses to add slots if it has one of them.
-            let _ = ranges.try_for_each(|(first, last)| expect_all(ctx, first, last));
+            let probe = SlotProbe::new(ctx);
+            let _ = ranges.try_for_each(|(first, last)| expect_all(&probe, first, last));
         }
     }
     STATE.movements.reading.want();
@@ -156,10 +158,10 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
 ///
 /// Each slot is asked about once, as long as it is expected: a client that may not move slots can
 /// make the server do no more than that.
-fn expect_all(ctx: *mut RedisModuleCtx, first: Slot, last: Slot) -> ControlFlow<()> {
+fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
     let next = || STATE.movements.expected.borrow().first_missing(first, last);
     while let Some(slot) = next() {
-        if slot_probe::is_served(ctx, slot) {
+        if probe.is_served(slot) {
             return ControlFlow::Break(());
         }
         STATE.movements.expect(slot);

@@ -3,7 +3,7 @@
 //! The keyspace is the only state of a lock; nothing here is needed to know who holds one.
 
 use super::alarm::Alarm;
-use super::delivery::Deliveries;
+use super::delivery::Users;
 use super::handoff::GiveBack;
 use super::lookout::Lookout;
 use super::park::{Handles, Parked};
@@ -41,7 +41,7 @@ pub(super) static STATE: State = State {
     evicted: RefCell::new(Evicted::new()),
     given_back: RefCell::new(Vec::new()),
     unheard: RefCell::new(BTreeSet::new()),
-    deliveries: Deliveries::new(),
+    users: Users::new(),
     observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
     loaded_by: Cell::new(None),
@@ -78,7 +78,7 @@ pub(super) struct State {
     /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     unheard: RefCell<BTreeSet<u64>>,
     /// Grants to waiters that are being sent the fence.
-    pub(super) deliveries: Deliveries,
+    pub(super) users: Users,
     observer: RefCell<Observer>,
     pub(super) alarm: Cell<Option<Alarm>>,
     /// When the command began that loaded this module.
@@ -116,7 +116,7 @@ impl State {
         self.with_evicted(|evicted| *evicted = Evicted::new());
         self.given_back.borrow_mut().clear();
         self.unheard.borrow_mut().clear();
-        self.deliveries.reset();
+        self.users.reset();
         self.with_observer(|observer| *observer = Observer::new());
         self.alarm.set(None);
         self.loaded_by.set(None);
@@ -172,11 +172,6 @@ impl State {
     /// Somebody was told of the grant with this fence. False if somebody had been before.
     pub(super) fn heard(&self, fence_number: u64) -> bool {
         self.unheard.borrow_mut().remove(&fence_number)
-    }
-
-    /// Whether every waiter that was granted the lock has heard of it, or never will.
-    pub(super) fn all_heard(&self) -> bool {
-        self.unheard.borrow().is_empty()
     }
 
     pub(super) fn give_back(&self, grant: GiveBack) {

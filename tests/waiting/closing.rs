@@ -104,20 +104,6 @@ fn a_waiter_whose_subscription_is_over_its_limit_passes_the_lock_on_at_once() {
 }
 
 #[test]
-fn a_waiter_whose_invalidations_are_over_its_limit_before_its_reply_is_written_passes_the_lock_on()
-{
-    if lacks((7, 0), "an event at the end of a turn of the event loop") {
-        return;
-    }
-    let server = exact().config("client-output-buffer-limit", "normal 20000 0 0").start();
-    let mut bob = server.client_resp3();
-    // The server sends these when it has called the reply callbacks, and before it writes.
-    assert_eq!(bob.cmd("CLIENT TRACKING ON BCAST PREFIX xxx"), Value::Okay);
-    let long = "EVAL redis.call('SET',string.rep('x',40000),1) 0";
-    passes_it_on(&server, bob, &[long, RELEASE]);
-}
-
-#[test]
 fn a_waiter_whose_connection_ends_in_the_turn_of_its_grant_passes_the_lock_on_at_once() {
     let server = exact().start();
     let mut client = server.client();
@@ -318,4 +304,42 @@ fn a_client_that_closes_while_a_script_runs_in_the_turn_of_its_grant_keeps_the_l
     assert_eq!([client.receive(), client.receive()], [int(1), int(1)]);
     assert_eq!(client.check("k", "bob"), Some(fence));
     carol.assert_waits(&server);
+}
+
+/// Bob sends more behind his request: he is sent his grant, and then his connection ends in the same turn.
+fn keeps_it(more: &[u8], replies_besides: usize) {
+    let server = exact().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let mut bob = server.client();
+    let id = id_of(&mut bob);
+    let request = format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0\r\n");
+    bob.send_bytes(&[request.as_bytes(), more].concat());
+    wait_until_parked(&server, id);
+    let carol = Waiter::of(&server, "k", "carol");
+    assert!(client.release("k", "alice"));
+    let Value::Int(fence) = bob.receive() else { panic!("bob was not sent the fence") };
+    for _ in 0..replies_besides {
+        let _ = bob.try_receive();
+    }
+    bob.assert_closed();
+    assert_eq!(
+        client.check("k", "bob"),
+        Some(fence.try_into().unwrap()),
+        "{}",
+        more.escape_ascii()
+    );
+    carol.assert_waits(&server);
+}
+
+#[test]
+fn a_client_that_quits_right_behind_its_request_keeps_the_lock() {
+    keeps_it(b"QUIT\r\n", 1);
+    keeps_it(b"MULTI\r\nQUIT\r\n", 2);
+}
+
+#[test]
+fn a_client_that_makes_a_mistake_right_behind_its_request_keeps_the_lock() {
+    keeps_it(b"*1\r\n$-5\r\n", 1);
+    keeps_it(b"*1\r\n:x\r\n", 1);
 }

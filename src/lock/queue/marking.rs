@@ -16,7 +16,7 @@
 //! look at the key, and there is a least time between two looks at one lock: see [`Suspicion`].
 
 use super::super::lease::Moment;
-use super::{Name, QueueId, Queues};
+use super::{Name, QueueId, Queues, RECHECK_MILLIS};
 use std::collections::BTreeSet;
 
 /// What a command may do that names a lock.
@@ -24,7 +24,7 @@ use std::collections::BTreeSet;
 pub(crate) enum Suspicion {
     /// It may free the lock.
     Freed,
-    /// It may put another value and another expiry in place of the lock, and the key stays.
+    /// It may put another value in place of the lock, and the key stays, without an expiry.
     Rewritten,
 }
 
@@ -206,6 +206,11 @@ impl<P> Queues<P> {
         let id = self.marks.first(cause)?;
         let queue = self.queues.get_mut(id.0)?;
         self.marks.remove(id, queue.mark.take());
+        if queue.look.is_none() {
+            // Should nobody come to look at it now, it is not forgotten.
+            let recheck = self.woken.plus_millis(RECHECK_MILLIS);
+            self.looks.set(id, &mut queue.look, Some(recheck));
+        }
         let ownership = std::mem::replace(&mut queue.ownership, Ownership::Ours);
         Some(Marked { name: queue.name.clone(), ownership })
     }
