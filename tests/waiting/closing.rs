@@ -3,7 +3,8 @@
 
 use super::{LONG, Waiter, exact, granted_at, id_of, owners, wait_until_parked};
 use crate::support::{
-    Client, Server, Setup, bulk_text, eventually, int, is_valkey_since, lacks, start_pair,
+    Client, Server, Setup, bulk_text, eventually, int, is_older_than, is_valkey_since, lacks,
+    start_pair,
 };
 use redis::Value;
 use std::io::Write;
@@ -340,6 +341,9 @@ fn a_client_that_quits_right_behind_its_request_keeps_the_lock() {
 
 #[test]
 fn a_client_that_makes_a_mistake_right_behind_its_request_keeps_the_lock() {
+    if !is_valkey_since((0, 0)) && !is_older_than((8, 4)) {
+        return; // It parses ahead, and finds the mistake before the grant.
+    }
     keeps_it(b"*1\r\n$-5\r\n", 1);
     keeps_it(b"*1\r\n:x\r\n", 1);
 }
