@@ -218,7 +218,7 @@ impl<P> Queues<P> {
     pub(crate) fn wake(&mut self, now: Now, at_most: usize) -> Vec<Left<P>> {
         if now.wall < self.woken && !planted(Bug::StepBackUnnoticed) {
             // The clock was set back, and a look that was a second away may now be an hour away.
-            self.look_at_all();
+            self.mark_all(None);
         }
         self.woken = now.wall;
         while let Some(id) = self.looks.take_due(now.wall) {

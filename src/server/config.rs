@@ -3,9 +3,9 @@
 
 use super::api::optional;
 use super::state::STATE;
-use super::{alarm, clock, guard};
+use super::{clock, events, guard};
 use crate::command::{Limits, parse_integer};
-use crate::lock::{Patience, Queues, Room, Ttl};
+use crate::lock::{Patience, Room, Ttl};
 use crate::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -196,8 +196,7 @@ pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
     if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
         // An operator who knows that no unknown grant is left need not wait for the end of this one.
         STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        STATE.with_queues(Queues::look_at_all);
-        alarm::set(ctx);
+        events::mark_all(ctx, &[None]);
     }
 }
 

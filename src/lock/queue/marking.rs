@@ -174,13 +174,6 @@ impl<P> Queues<P> {
         }
     }
 
-    /// All locks are to be looked at, for whatever reason.
-    pub(crate) fn look_at_all(&mut self) {
-        for (index, queue) in &mut self.queues {
-            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
-        }
-    }
-
     /// All slots of a cluster may have gone.
     pub(crate) fn doubt_all_slots(&mut self) {
         for (index, queue) in &mut self.queues {

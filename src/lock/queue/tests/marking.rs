@@ -29,7 +29,7 @@ fn each_lock_has_its_turn_to_be_looked_at() {
 #[test]
 fn all_are_looked_at() {
     let mut queues = three_locks();
-    queues.look_at_all();
+    queues.mark_all(None);
     assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
 }
 
@@ -163,7 +163,7 @@ fn slots_are_in_doubt_until_somebody_has_asked() {
     for _ in 0..3 {
         assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
     }
-    queues.look_at_all();
+    queues.mark_all(None);
     assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::Ours);
     queues.doubt_all_slots();
     assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
