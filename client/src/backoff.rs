@@ -10,6 +10,10 @@ pub(crate) const RETRY: Backoff =
 pub(crate) const POLL: Backoff =
     Backoff { first: Duration::from_millis(10), longest: Duration::from_millis(250) };
 
+/// The same while there is no room to wait in the server's queue.
+pub(crate) const ROOM: Backoff =
+    Backoff { first: Duration::from_millis(50), longest: Duration::from_secs(2) };
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Backoff {
     first: Duration,

@@ -8,6 +8,8 @@
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
+use crate::node::Left;
+use crate::queue::Parked;
 use crate::schedule::Schedule;
 use crate::validity::later;
 use crate::wire::{Answer, Wire};
@@ -30,6 +32,9 @@ pub(crate) type Orders = UnboundedSender<Order>;
 const RELEASES_AFTER: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(500)];
 
+/// How long a server may take at least to close a connection that is left.
+const LEAVING: Duration = Duration::from_secs(5);
+
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -48,6 +53,7 @@ pub(crate) enum Order {
         owner: String,
         ttl: Duration,
         place: Option<OwnedMutexGuard<Weak<Hold>>>,
+        parked: Option<Parked>,
     },
     /// Says when all releases are done that were ordered before.
     Settle(oneshot::Sender<()>),
@@ -142,9 +148,9 @@ impl Keeper {
                 self.releasing = self.releasing.saturating_add(1);
                 self.work.push(release(Arc::clone(&self.wire), lease, slot, reply, self.within));
             }
-            Order::Abandon { key, owner, ttl, place } => {
+            Order::Abandon { key, owner, ttl, place, parked } => {
                 self.releasing = self.releasing.saturating_add(1);
-                self.work.push(abandon(Arc::clone(&self.wire), key, owner, ttl, place));
+                self.work.push(abandon(Arc::clone(&self.wire), key, owner, ttl, place, parked));
             }
             Order::Settle(done) => {
                 self.settling.push(done);
@@ -316,14 +322,20 @@ fn abandon(
     owner: String,
     ttl: Duration,
     place: Option<OwnedMutexGuard<Weak<Hold>>>,
+    parked: Option<Parked>,
 ) -> BoxFuture<'static, Done> {
     Box::pin(async move {
+        let question = Question::ReleaseAny { owner: &owner };
+        if let Some(Parked { link, .. }) = parked
+            && link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
+        {
+            return Done::Released;
+        }
         // An owner that the caller chose may come back at any time: it is kept from that for one release.
         let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
         for rest in RELEASES_AFTER.into_iter().take(times) {
             sleep(rest).await;
             let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-            let question = Question::ReleaseAny { owner: &owner };
             let answer = wire.ask(&key, question, limits).await;
             if answer.is_ok_and(|answer| answer.number == Some(1)) {
                 break;

@@ -1,22 +1,26 @@
 //! The client.
 
+use crate::backoff::{Backoff, POLL, ROOM};
 use crate::dialect::{Dialect, Question};
 use crate::guard::{Guard, Hold, Slot};
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, Names};
+use crate::line::Lines;
 use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::{Options, Request, Wanted};
+use crate::room::Room;
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits, Wire};
-use crate::{Error, Settings, Target, backoff, story};
+use crate::{Error, Settings, Target, story};
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep, timeout, timeout_at};
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -32,6 +36,10 @@ struct Inner {
     orders: Orders,
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
+    /// Those who wait for one lock, by key.
+    lines: Arc<Lines>,
+    /// For connections that wait.
+    room: Room,
 }
 
 /// What the server said to a request, when.
@@ -41,16 +49,55 @@ struct Granted {
 }
 
 impl Locks {
-    /// Connects, with settings from the environment: see [`Settings`].
+    /// A client with the default settings. It connects with its first request, so a service can be started before its
+    /// server.
+    ///
+    /// ```
+    /// use leasehold_client::Locks;
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), leasehold_client::Error> {
+    /// let locks = Locks::new("redis://127.0.0.1:6379")?;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
-    /// When a variable or the address has no sense, and when nobody answers there.
-    pub async fn connect(target: impl Into<Target>) -> Result<Self, Error> {
-        Self::connect_with(target, Settings::from_env()?).await
+    /// When the address makes no sense.
+    pub fn new(target: impl Into<Target>) -> Result<Self, Error> {
+        Self::with_settings(target, Settings::default())
     }
 
-    /// Connects, with these settings.
+    /// The same with these settings.
+    ///
+    /// ```
+    /// use leasehold_client::{Locks, Settings};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), leasehold_client::Error> {
+    /// let locks = Locks::with_settings("redis://127.0.0.1:6379", Settings::from_env()?)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When a setting or the address makes no sense.
+    pub fn with_settings(target: impl Into<Target>, settings: Settings) -> Result<Self, Error> {
+        Self::unasked(&target.into(), settings)
+    }
+
+    /// A client with the default settings that has reached its server.
+    ///
+    /// # Errors
+    ///
+    /// When the address makes no sense, and when nobody answers there within [`Settings::within`].
+    pub async fn connect(target: impl Into<Target>) -> Result<Self, Error> {
+        Self::connect_with(target, Settings::default()).await
+    }
+
+    /// The same with these settings.
     ///
     /// # Errors
     ///
@@ -59,7 +106,7 @@ impl Locks {
         target: impl Into<Target>,
         settings: Settings,
     ) -> Result<Self, Error> {
-        let locks = Self::unasked(&target.into(), settings)?;
+        let locks = Self::with_settings(target, settings)?;
         locks.find_out().await?;
         Ok(locks)
     }
@@ -69,7 +116,9 @@ impl Locks {
         let settings = settings.checked()?;
         let wire = Arc::new(Wire::unasked(target, &settings)?);
         let orders = keeper::start(Arc::clone(&wire), settings.within);
-        let inner = Inner { settings, wire, orders, slots: Mutex::default() };
+        let room = Room::new(settings.wait_connections);
+        let (slots, lines) = (Mutex::default(), Arc::default());
+        let inner = Inner { settings, wire, orders, slots, lines, room };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -217,7 +266,8 @@ impl Locks {
     pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration) {
         let (key, owner) = (self.key(name), owner.to_owned());
         // Without a keeper the lease ends by itself.
-        let _ = self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None });
+        let _ =
+            self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None, parked: None });
     }
 }
 
@@ -261,6 +311,7 @@ impl Inner {
             ttl: wanted.ttl,
             place,
             unknown: false,
+            parked: None,
         };
         let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
             return Ok(None);
@@ -301,34 +352,66 @@ impl Inner {
         wanted: &Wanted,
         until: Option<Instant>,
     ) -> Result<Option<Granted>, Error> {
-        let ttl = pending.ttl;
-        let trying = later(Instant::now(), self.settings.within);
-        let patience = until.filter(|_| wanted.wait != Some(Duration::ZERO));
-        let retry_until = if wanted.wait == Some(Duration::ZERO) { Some(trying) } else { patience };
-        let limits = self.wire.limits(ttl, retry_until);
-        let mut polls = 0_u32;
-        loop {
-            pending.unknown = true;
-            let question = Question::Acquire { owner: &pending.owner, ttl };
-            let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
-            let answer = asked.await?;
-            if let Some(fence) = answer.number {
-                self.check_heard(name, pending, wanted, answer, limits).await?;
-                return Ok(Some(Granted { fence, asked: answer.asked }));
+        if wanted.wait == Some(Duration::ZERO) {
+            let trying = later(Instant::now(), self.settings.within);
+            return self.ask(name, pending, wanted, trying).await;
+        }
+        let key = pending.key.clone();
+        let first = self.lines.enter_at_once(&key);
+        let mut ask = first.is_some();
+        // Those of this process who came before are served before.
+        let _first = match first {
+            Some(first) => first,
+            None => {
+                // But whoever shares the owner of the holder need not wait for anybody.
+                if wanted.owner.is_some()
+                    && let Some(granted) =
+                        self.ask(name, pending, wanted, self.trying(until)).await?
+                {
+                    return Ok(Some(granted));
+                }
+                match by(until, self.lines.enter(&key)).await {
+                    Some(first) => first,
+                    None => return Ok(None),
+                }
             }
-            pending.unknown = false;
+        };
+        let (mut entering, mut place) = (pin!(self.room.enter()), None);
+        let mut tries = 0_u32;
+        loop {
+            if (ask || self.wire.dialect() == Dialect::Plain)
+                && let Some(granted) = self.ask(name, pending, wanted, self.trying(until)).await?
+            {
+                return Ok(Some(granted));
+            }
+            ask = true;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Ok(None);
             }
-            if answer.dialect == Dialect::Plain {
-                let rest = backoff::POLL.random_rest(polls);
-                sleep(left.map_or(rest, |left| rest.min(left))).await;
-                polls = polls.saturating_add(1);
+            let rest = |backoff: Backoff| {
+                let rest = backoff.random_rest(tries);
+                sleep(left.map_or(rest, |left| rest.min(left)))
+            };
+            if self.wire.dialect() == Dialect::Plain {
+                rest(POLL).await;
+                tries = tries.saturating_add(1);
                 continue;
             }
+            if place.is_none() {
+                // The lock may become free while others wait for other locks on all connections there may be.
+                tokio::select! {
+                    biased;
+                    entered = &mut entering => place = Some(entered),
+                    () = rest(ROOM) => {
+                        tries = tries.saturating_add(1);
+                        continue;
+                    }
+                }
+            }
             pending.unknown = true;
-            match self.queue(pending, wanted, limits, until).wait().await? {
+            let ttl = pending.ttl;
+            match self.wait(pending, wanted, until).await? {
                 Waited::Granted { fence, asked }
                     if wanted.replicas.is_none() && is_fresh(asked, ttl, Instant::now()) =>
                 {
@@ -341,23 +424,57 @@ impl Inner {
                     return Ok(None);
                 }
                 Waited::Unanswered => return Ok(None),
+                Waited::Crowded => {
+                    pending.unknown = false;
+                    rest(ROOM).await;
+                    tries = tries.saturating_add(1);
+                }
             }
         }
     }
 
-    fn queue<'a>(
-        &'a self,
-        pending: &'a Pending,
+    /// Asks whether it is to be had now.
+    async fn ask(
+        &self,
+        name: &str,
+        pending: &mut Pending,
         wanted: &Wanted,
-        limits: Limits,
+        trying: Instant,
+    ) -> Result<Option<Granted>, Error> {
+        pending.unknown = true;
+        let limits = self.wire.limits(pending.ttl, Some(trying));
+        let question = Question::Acquire { owner: &pending.owner, ttl: pending.ttl };
+        let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
+        let answer = asked.await?;
+        let Some(fence) = answer.number else {
+            pending.unknown = false;
+            return Ok(None);
+        };
+        self.check_heard(name, pending, wanted, answer, limits).await?;
+        Ok(Some(Granted { fence, asked: answer.asked }))
+    }
+
+    /// Until when to go on trying if no server answers.
+    fn trying(&self, until: Option<Instant>) -> Instant {
+        let longest = later(Instant::now(), self.settings.unreachable_after);
+        until.map_or(longest, |until| until.min(longest))
+    }
+
+    async fn wait(
+        &self,
+        pending: &mut Pending,
+        wanted: &Wanted,
         until: Option<Instant>,
-    ) -> Queue<'a> {
-        let Pending { key, owner, ttl, .. } = pending;
+    ) -> Result<Waited, Error> {
+        let Pending { key, owner, ttl, parked, .. } = pending;
+        let each = self.wire.limits(*ttl, None).each;
         // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
         let less = Duration::from_millis(1);
         let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
-        let (wire, slice) = (&self.wire, self.settings.slice);
-        Queue { wire, key, owner, ttl, slice, each: limits.each, until }
+        let Settings { slice, unreachable_after, .. } = self.settings;
+        let (wire, room) = (&self.wire, &self.room);
+        let queue = Queue { wire, room, key, owner, ttl, slice, each, until, unreachable_after };
+        queue.wait(parked).await
     }
 
     /// Releases what too few replicas have heard of.
@@ -391,6 +508,14 @@ impl Inner {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
         Arc::clone(slots.entry((key.to_owned(), owner.to_owned())).or_default())
+    }
+}
+
+/// What comes of it before that moment.
+async fn by<T>(until: Option<Instant>, expected: impl Future<Output = T>) -> Option<T> {
+    match until {
+        Some(until) => timeout_at(until.into(), expected).await.ok(),
+        None => Some(expected.await),
     }
 }
 

@@ -1,17 +1,35 @@
 //! One server, and the connections to it: one that all share, and those on which somebody waits.
 
 use crate::dialect::{Compares, Question, Server, number};
-use crate::verdict::{Verdict, verdict};
+use crate::features::{self, COMMANDS, Features, Info};
+use crate::socket::{Encryption, Seen, Socket};
+use crate::verdict::{CROWDED, Verdict, verdict};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, cmd, pipe};
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, RedisConnectionInfo, RedisError, Value,
+    cmd, make_extension_error, pipe,
+};
 use std::future::Future;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 
 /// How many connections are kept for the next ones who wait.
 const MOST_IDLE: usize = 32;
+
+/// How many connections to wait on are opened at a time. A server that has little room left is found out before many
+/// of them are there.
+const MOST_OPENING: usize = 8;
+
+/// Waiting may fill a server up to this part of the clients that it takes, in percent. The rest is for those who hold
+/// locks, and for everybody else.
+const MOST_PERCENT: u64 = 80;
+
+/// How long nobody tries to add a connection to a server that has little room left.
+const CROWD_LASTS: Duration = Duration::from_millis(250);
 
 /// Whether the server is to be told that the client was sent here by another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,31 +38,107 @@ pub(crate) enum Sent {
     ByAnotherNode,
 }
 
+/// What a connection is for; a part of its name on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// All requests that are answered at once.
+    Requests,
+    /// One request that waits.
+    Waiting,
+    /// Asking a sentinel, which is no server of locks.
+    Sentinel,
+}
+
+/// What all connections of a client have in common.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    /// User, password, database.
+    pub(crate) redis: RedisConnectionInfo,
+    pub(crate) encryption: Option<Encryption>,
+    /// What the names of connections begin with; without it they have none.
+    pub(crate) name: Option<String>,
+    pub(crate) features: Arc<Features>,
+}
+
 pub(crate) struct Node {
     pub(crate) address: String,
-    client: Client,
+    at: ConnectionAddr,
+    dialer: Dialer,
+    purpose: Purpose,
     shared: tokio::sync::Mutex<Shared>,
     idle: Mutex<Vec<Link>>,
+    opening: Semaphore,
+    /// The last connection to wait on that could not be opened.
+    not_opened: Mutex<Option<Failed>>,
+    /// It did not know a command of the module, and says nothing of what it knows.
+    lacks_module: AtomicBool,
 }
 
 #[derive(Default)]
 struct Shared {
     link: Option<Link>,
-    /// The last try to connect that failed, and when: whoever queued up behind it need not repeat it.
-    failed: Option<(Instant, RedisError)>,
+    failed: Option<Failed>,
 }
 
-/// A connection, and what it found out about the server. Closed when the last copy is dropped.
+/// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
+struct Failed {
+    at: Instant,
+    error: RedisError,
+}
+
+impl Failed {
+    /// The server has little room, and had it a moment ago.
+    fn is_crowd(&self) -> bool {
+        self.at.elapsed() < CROWD_LASTS && verdict(&self.error) == Verdict::Crowded
+    }
+}
+
+/// A connection, and what was found out about the server. Closed when the last copy is dropped.
 #[derive(Clone)]
 pub(crate) struct Link {
     id: u64,
     connection: MultiplexedConnection,
+    driver: Arc<Driver>,
+    seen: Arc<Seen>,
+    run_id: Option<String>,
     pub(crate) server: Server,
 }
 
+/// The task that sends and receives. A connection that is dropped is closed at once, whatever is under way on it.
+struct Driver(JoinHandle<()>);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Whether the server has executed everything that was sent on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "what may still be executed may still be granted"]
+pub(crate) enum Left {
+    AllExecuted,
+    Unknown,
+}
+
 impl Node {
-    pub(crate) fn new(address: String, client: Client) -> Arc<Self> {
-        Arc::new(Self { address, client, shared: Default::default(), idle: Mutex::default() })
+    pub(crate) fn new(
+        address: String,
+        at: ConnectionAddr,
+        dialer: Dialer,
+        purpose: Purpose,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            address,
+            at,
+            dialer,
+            purpose,
+            shared: Default::default(),
+            idle: Mutex::default(),
+            opening: Semaphore::new(MOST_OPENING),
+            not_opened: Mutex::default(),
+            lacks_module: AtomicBool::new(false),
+        })
     }
 
     /// The connection that all share; nothing that blocks goes over it.
@@ -54,16 +148,16 @@ impl Node {
         if let Some(link) = &shared.link {
             return Ok(link.clone());
         }
-        if let Some((_, error)) = shared.failed.as_ref().filter(|(failed, _)| *failed >= asked) {
-            return Err(error.clone());
+        if let Some(failed) = shared.failed.as_ref().filter(|failed| failed.at >= asked) {
+            return Err(failed.error.clone());
         }
-        match Link::open(&self.client, limit).await {
+        match self.open(self.purpose, limit).await {
             Ok(link) => {
                 shared.link = Some(link.clone());
                 Ok(link)
             }
             Err(error) => {
-                shared.failed = Some((Instant::now(), error.clone()));
+                shared.failed = Some(Failed { at: Instant::now(), error: error.clone() });
                 Err(error)
             }
         }
@@ -71,16 +165,28 @@ impl Node {
 
     /// A connection for whoever is about to wait.
     pub(crate) async fn own(&self, limit: Duration) -> Result<Link, RedisError> {
-        let idle = self.idle().pop();
-        match idle {
-            Some(link) => Ok(link),
-            None => Link::open(&self.client, limit).await,
+        if let Some(link) = locked(&self.idle).pop() {
+            return Ok(link);
         }
+        let asked = Instant::now();
+        let _opening = self.opening.acquire().await;
+        if let Some(link) = locked(&self.idle).pop() {
+            return Ok(link);
+        }
+        if let Some(failed) = locked(&self.not_opened).as_ref()
+            && (failed.at >= asked || failed.is_crowd())
+        {
+            return Err(failed.error.clone());
+        }
+        self.open(Purpose::Waiting, limit).await.inspect_err(|error| {
+            let failed = Failed { at: Instant::now(), error: error.clone() };
+            *locked(&self.not_opened) = Some(failed);
+        })
     }
 
     /// It waits no more.
     pub(crate) fn give_back(&self, link: Link) {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         if idle.len() < MOST_IDLE {
             idle.push(link);
         }
@@ -93,75 +199,99 @@ impl Node {
             shared.link.take_if(|known| known.id == link.id);
         }
         // Those that were opened before it are no better.
-        self.idle().clear();
+        locked(&self.idle).clear();
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The server did not know a command of the module.
+    pub(crate) fn lacks_module(&self, link: &Link) {
+        self.lacks_module.store(true, Relaxed);
+        if let Some(run_id) = &link.run_id {
+            self.dialer.features.forget(run_id);
+        }
+    }
+
+    async fn open(&self, purpose: Purpose, limit: Duration) -> Result<Link, RedisError> {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let socket = Socket::connect(&self.at, self.dialer.encryption.as_ref(), limit).await?;
+        let seen = socket.seen();
+        // The limits are set for each request: those that wait have another one.
+        let config = AsyncConnectionConfig::new().set_response_timeout(None);
+        let redis = &self.dialer.redis;
+        let opened = MultiplexedConnection::new_with_config(redis, socket, config);
+        let (connection, driver) = within(limit, opened).await?;
+        let mut link = Link {
+            id: NEXT.fetch_add(1, Relaxed),
+            connection,
+            driver: Arc::new(Driver(tokio::spawn(driver))),
+            seen,
+            run_id: None,
+            server: Server::Plain(Compares::Scripts),
+        };
+        if purpose != Purpose::Sentinel {
+            let introduced = within(limit, self.introduce(&mut link, purpose)).await;
+            introduced.map_err(|error| self.explained(error, &link.seen))?;
+        }
+        Ok(link)
+    }
+
+    /// Finds out what the server has, and tells it what the connection is for.
+    async fn introduce(&self, link: &mut Link, purpose: Purpose) -> Result<(), RedisError> {
+        let mut questions = pipe();
+        questions.cmd("INFO").arg("server").cmd("INFO").arg("clients");
+        if let Some(name) = &self.dialer.name {
+            questions.cmd("CLIENT").arg("SETNAME").arg(format!("{name}:{purpose}"));
+        }
+        let count = if self.dialer.name.is_some() { 3 } else { 2 };
+        let mut texts = link.all(&questions, count).await?.into_iter().map(text);
+        let info = texts.next().transpose()?.map(|text| Info::parse(&text)).unwrap_or_default();
+        let clients = texts.next().transpose()?.unwrap_or_default();
+        if info.has_client_setinfo() {
+            link.introduce_library().await;
+        }
+        let features = &self.dialer.features;
+        let known = info.run_id.as_deref().and_then(|run_id| features.of(run_id));
+        link.server = match known {
+            Some(server) => server,
+            None => self.ask_commands(link, &info).await?,
+        };
+        if let Some(run_id) = &info.run_id {
+            features.learn(run_id, link.server);
+        }
+        link.run_id = info.run_id;
+        match features::clients(&clients) {
+            Some((connected, most))
+                if purpose == Purpose::Waiting
+                    && connected.saturating_mul(100) > most.saturating_mul(MOST_PERCENT) =>
+            {
+                Err(crowded(connected, most))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A server that expects TLS closes a connection that begins otherwise, most often without a word.
+    fn explained(&self, error: RedisError, seen: &Seen) -> RedisError {
+        let is_plain = matches!(self.at, ConnectionAddr::Tcp(..));
+        if !is_plain || seen.something() || !error.is_connection_dropped() {
+            return error;
+        }
+        let what = "the server hung up at once: if it speaks TLS on this port, use rediss://";
+        RedisError::from(io::Error::new(io::ErrorKind::ConnectionAborted, what))
+    }
+
+    async fn ask_commands(&self, link: &Link, info: &Info) -> Result<Server, RedisError> {
+        let known = match link.one(cmd("COMMAND").arg("INFO").arg(&COMMANDS)).await {
+            Ok(commands) => info.server(&commands),
+            Err(error) if is_forbidden(&error) => None,
+            Err(error) => return Err(error),
+        };
+        let lacks_module = self.lacks_module.load(Relaxed);
+        let guess = if lacks_module { Server::Plain(Compares::Scripts) } else { Server::Native };
+        Ok(known.unwrap_or(guess))
     }
 }
 
 impl Link {
-    pub(crate) async fn open(client: &Client, limit: Duration) -> Result<Self, RedisError> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        // The limits are set for each request: those that wait have another one.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(limit))
-            .set_response_timeout(None);
-        let opening = client.get_multiplexed_async_connection_with_config(&config);
-        let connection = within(limit, opening).await?;
-        let mut link = Self {
-            id: NEXT.fetch_add(1, Relaxed),
-            connection,
-            server: Server::Plain(Compares::Scripts),
-        };
-        link.server = within(limit, link.find_out()).await?;
-        Ok(link)
-    }
-
-    /// Commands without arguments: a server that has them complains of that, and one that has not does not know them.
-    async fn find_out(&self) -> Result<Server, RedisError> {
-        let probes = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"].map(cmd);
-        let mut pipeline = pipe();
-        probes.into_iter().for_each(|probe| {
-            pipeline.add_command(probe);
-        });
-        let mut knows = Vec::new();
-        for reply in self.all(&pipeline, 3).await? {
-            match reply.extract_error() {
-                Err(error) if verdict(&error) == Verdict::UnknownCommand => knows.push(false),
-                Err(error) if verdict(&error) == Verdict::Refused => knows.push(true),
-                // It says so whatever it is asked, as while loading.
-                Err(error) => return Err(error),
-                Ok(_) => knows.push(true),
-            }
-        }
-        if knows.first() == Some(&true) {
-            return Ok(Server::Native);
-        }
-        let compares = match knows.get(1..) {
-            Some([true, _]) => Compares::Delex,
-            Some([_, true]) => Compares::Delifeq,
-            _ if self.sets_if_equal().await? => Compares::Set,
-            _ => Compares::Scripts,
-        };
-        Ok(Server::Plain(compares))
-    }
-
-    /// Valkey 8.1 and 8.2, by their version: no wrong words tell whether `SET` knows this option.
-    async fn sets_if_equal(&self) -> Result<bool, RedisError> {
-        let info: Value = self.one(cmd("INFO").arg("server")).await?;
-        let text = match info {
-            Value::BulkString(text) => String::from_utf8_lossy(&text).into_owned(),
-            Value::VerbatimString { text, .. } => text,
-            _ => String::new(),
-        };
-        let version = text.lines().find_map(|line| line.strip_prefix("valkey_version:"));
-        let mut parts = version.unwrap_or_default().split('.').map(|part| part.parse::<u32>());
-        let (major, minor) = (parts.next(), parts.next());
-        Ok(matches!((major, minor), (Some(Ok(major)), Some(Ok(minor))) if (major, minor) >= (8, 1)))
-    }
-
     /// One answer to one question, about this lock.
     pub(crate) async fn ask(
         &self,
@@ -220,9 +350,68 @@ impl Link {
         self.connection.clone().req_packed_command(command).await?.extract_error()
     }
 
+    /// Nobody waits for the answers.
+    async fn introduce_library(&self) {
+        let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+        for (field, value) in [("LIB-NAME", name), ("LIB-VER", version)] {
+            let mut command = cmd("CLIENT");
+            command.arg("SETINFO").arg(field).arg(value).set_no_response(true);
+            // A connection that has failed says so to whoever uses it.
+            let _ = self.connection.clone().send_packed_command(&command).await;
+        }
+    }
+
     async fn all(&self, pipeline: &Pipeline, count: usize) -> Result<Vec<Value>, RedisError> {
         self.connection.clone().req_packed_commands(pipeline, 0, count).await
     }
+
+    /// Sends a last question, waits for no answer, and closes the connection. The server executes what was sent in
+    /// order, and then closes its side: nothing that was sent on this connection can take effect after that. Whoever
+    /// waits on it leaves the queue at once.
+    pub(crate) async fn leave(self, key: &str, last: Question<'_>, limit: Duration) -> Left {
+        let mut last = self.server.command_in_full(key, last);
+        let Self { mut connection, driver, seen, .. } = self;
+        let leaving = async {
+            // Once it is on its way the connection can be closed behind it.
+            let _ = connection.send_packed_command(last.set_no_response(true)).await;
+            drop(connection);
+            if let Some(mut driver) = Arc::into_inner(driver) {
+                let _ = (&mut driver.0).await;
+            }
+        };
+        let _ = tokio::time::timeout(limit, leaving).await;
+        if seen.the_end() { Left::AllExecuted } else { Left::Unknown }
+    }
+}
+
+impl std::fmt::Display for Purpose {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Requests => "requests",
+            Self::Waiting => "waiting",
+            Self::Sentinel => "sentinel",
+        })
+    }
+}
+
+/// Nothing, if the user may not see it.
+fn text(reply: Value) -> Result<String, RedisError> {
+    match reply.extract_error() {
+        Ok(reply) => Ok(features::text(&reply)),
+        Err(error) if is_forbidden(&error) => Ok(String::new()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The user may not use this command.
+fn is_forbidden(error: &RedisError) -> bool {
+    error.code() == Some("NOPERM")
+}
+
+/// The same error as that of a server that takes no more clients at all.
+fn crowded(connected: u64, most: u64) -> RedisError {
+    let detail = format!("{CROWDED}: {connected} of {most} are connected, none is added to wait");
+    make_extension_error("ERR".to_owned(), Some(detail))
 }
 
 /// What takes longer failed.
@@ -232,4 +421,8 @@ pub(crate) async fn within<T>(
 ) -> Result<T, RedisError> {
     let too_long = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
     tokio::time::timeout(limit, asked).await.map_err(too_long)?
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

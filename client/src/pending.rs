@@ -2,6 +2,7 @@
 
 use crate::guard::Hold;
 use crate::keeper::{Order, Orders};
+use crate::queue::Parked;
 use std::sync::Weak;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
@@ -14,6 +15,8 @@ pub(crate) struct Pending {
     /// Where others of the same owner wait for this one, if the caller chose the owner.
     pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
     pub(crate) unknown: bool,
+    /// The connection on which it waits.
+    pub(crate) parked: Option<Parked>,
 }
 
 impl Pending {
@@ -28,9 +31,9 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
-            let (ttl, place) = (self.ttl, self.place.take());
+            let (ttl, place, parked) = (self.ttl, self.place.take(), self.parked.take());
             // Without a keeper the lease ends by itself.
-            let _ = self.orders.send(Order::Abandon { key, owner, ttl, place });
+            let _ = self.orders.send(Order::Abandon { key, owner, ttl, place, parked });
         }
     }
 }

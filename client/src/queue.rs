@@ -1,45 +1,56 @@
-//! Waiting in the server's queue, on connections of its own, without losing the place.
+//! Waiting in the server's queue, on a connection that does nothing else meanwhile.
 //!
 //! ```text
-//!   first connection    ACQUIRE … BLOCK ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈ REPLACED: alive, and idle again
-//!                                        │ a slice later
-//!   second connection                    ACQUIRE … BLOCK ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈ granted
+//!   connection to wait on   ACQUIRE … BLOCK ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈ granted
+//!   shared connection                       │ a slice later   │ a slice later
+//!                                           WAITERS: queued   WAITERS: queued
 //! ```
 //!
-//! A connection may die without a word. So each request is sent again after a slice, on another connection, by the same
-//! owner: the server gives it the place of the former one, which is told so. If it says nothing, it was dead, and has
-//! cost no more than a slice. A grant on either counts.
+//! A connection may die without a word, on either side. So every slice the server is asked, over the connection that
+//! all share, whether the request still stands in the queue. If it does not, the server says whether it has granted the
+//! lock meanwhile; if not, the request is made again. A dead connection has cost no more than a slice then.
+//!
+//! Whoever drops this half-way leaves the connection in `parked`, with the request under way on it.
 
 use crate::Error;
 use crate::backoff::RETRY;
+use crate::dialect::native::Place;
 use crate::dialect::{Dialect, Question};
 use crate::node::{Link, Node, Sent};
+use crate::room::Room;
 use crate::validity::later;
 use crate::verdict::Verdict;
-use crate::wire::Wire;
+use crate::wire::{Limits, Wire};
 use futures_util::future::BoxFuture;
 use redis::RedisError;
 use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::sleep_until;
+use tokio::time::{sleep, sleep_until};
 
-/// How long a former request has to say that it was replaced, and one whose patience has ended to say that.
+/// How long a server has to say that patience has ended.
 const GRACE: Duration = Duration::from_secs(1);
-
-/// The longest patience that a server is told: it must end some day if this client is gone.
-const SLICES_OF_PATIENCE: u32 = 2;
 
 pub(crate) struct Queue<'a> {
     pub(crate) wire: &'a Arc<Wire>,
+    pub(crate) room: &'a Room,
     pub(crate) key: &'a str,
     pub(crate) owner: &'a str,
     pub(crate) ttl: Duration,
     pub(crate) slice: Duration,
-    /// For connecting.
+    /// For connecting, and for each look.
     pub(crate) each: Duration,
     /// The end of the caller's patience.
     pub(crate) until: Option<Instant>,
+    /// For how long the server may be silent.
+    pub(crate) unreachable_after: Duration,
+}
+
+/// A connection on which a request waits.
+pub(crate) struct Parked {
+    pub(crate) node: Arc<Node>,
+    pub(crate) link: Link,
 }
 
 /// What waiting came to.
@@ -49,164 +60,211 @@ pub(crate) enum Waited {
         fence: u64,
         asked: Instant,
     },
-    /// Patience has ended, and the server has said so.
+    /// Patience has ended, and no request is under way.
     Over,
     /// Patience has ended, and the server has not answered: it may have granted the lock.
     Unanswered,
     /// This server keeps no queue.
     NoQueue,
+    /// This server takes no more clients.
+    Crowded,
 }
 
-/// A request, and what it came to.
-type Request = BoxFuture<'static, Told>;
+/// What became of one request.
+enum Told {
+    Answer {
+        fence: Option<u64>,
+        asked: Instant,
+    },
+    /// The server says that it is not in the queue.
+    Gone,
+    /// Patience has ended.
+    Unanswered,
+    /// The server has been silent for too long.
+    Silent(Error),
+    /// The connection was lost while the request waited.
+    Cut(RedisError),
+    Failed(Verdict, RedisError),
+}
 
-struct Told {
-    asked: Instant,
-    verdict: Result<Option<u64>, (Verdict, RedisError)>,
+/// What a look at the queue came to.
+enum Seen {
+    Queued,
+    Held { fence: u64, asked: Instant },
+    Gone,
+    NoQueue,
 }
 
 impl Queue<'_> {
-    pub(crate) async fn wait(&self) -> Result<Waited, Error> {
-        let (mut current, mut former): (Option<Request>, Option<Request>) = (None, None);
+    pub(crate) async fn wait(&self, parked: &mut Option<Parked>) -> Result<Waited, Error> {
         let (mut tries, mut redirected, mut last) = (0_u32, None, None);
-        let mut ask_at = Instant::now();
-        let mut former_until = ask_at;
+        let mut heard = Instant::now();
         loop {
-            let (told, is_current) = tokio::select! {
-                biased;
-                told = answer_of(&mut former) => (told, false),
-                told = answer_of(&mut current) => (told, true),
-                () = sleep_until(former_until.into()), if former.is_some() => {
-                    former = None;
-                    continue;
-                }
-                () = sleep_until(ask_at.into()) => {
-                    let now = Instant::now();
-                    let left = self.until.map(|until| until.saturating_duration_since(now));
-                    if left.is_some_and(|left| left.is_zero()) {
-                        return match (last, current.is_some()) {
-                            (Some(error), false) => Err(error),
-                            _ => Ok(Waited::Unanswered),
-                        };
-                    }
-                    if current.is_some() && former.is_some() {
-                        // The server has not come to read either: a third would be no better, and giving up the first may
-                        // cost the place.
-                        ask_at = former_until.max(later(now, Duration::from_millis(1)));
-                        continue;
-                    }
-                    if current.is_some() {
-                        former = current.take();
-                        former_until = later(now, self.each.saturating_mul(2).saturating_add(GRACE));
-                    }
-                    let longest = self.slice.saturating_mul(SLICES_OF_PATIENCE);
-                    let patience = left.unwrap_or(longest).min(longest);
-                    // The last one is given the time to say that its patience has ended.
-                    let rest = if patience <= self.slice {
-                        patience.saturating_add(GRACE)
-                    } else {
-                        self.slice
-                    };
-                    ask_at = later(now, rest);
-                    current = Some(self.request(patience, redirected.take()));
-                    continue;
-                }
-            };
-            if is_current {
-                current = None;
-            } else {
-                former = None;
-            }
             let now = Instant::now();
-            match told.verdict {
-                Ok(Some(fence)) => return Ok(Waited::Granted { fence, asked: told.asked }),
-                Ok(None) | Err(_) if !is_current => {}
-                Ok(None) => {
-                    if self.until.is_some_and(|until| now >= until) {
-                        return Ok(Waited::Over);
-                    }
-                    (tries, ask_at, last) = (0, now, None);
+            let left = self.until.map(|until| until.saturating_duration_since(now));
+            if left.is_some_and(|left| left.is_zero()) {
+                return last.map_or(Ok(Waited::Over), Err);
+            }
+            let told = self.ask(left, redirected.take(), parked, &mut heard).await;
+            let (rest, error) = match told {
+                Told::Answer { fence: Some(fence), asked } => {
+                    return Ok(Waited::Granted { fence, asked });
                 }
-                Err((Verdict::UnknownCommand, _)) => return Ok(Waited::NoQueue),
-                // A server that hung has read its requests in another order than they were sent, and the former one
-                // counts.
-                Err((Verdict::Replaced, _)) if former.is_some() => current = former.take(),
+                // Its patience has ended, or somebody has ended it.
+                Told::Answer { fence: None, .. } => (RETRY.random_rest(tries), None),
+                Told::Gone => (Duration::ZERO, None),
+                Told::Unanswered => return Ok(Waited::Unanswered),
+                Told::Silent(error) => return Err(error),
+                Told::Failed(Verdict::UnknownCommand, _) => return Ok(Waited::NoQueue),
+                Told::Failed(Verdict::Crowded, _) => return Ok(Waited::Crowded),
                 // That is one which this client has given up by now. Or else somebody else uses the same owner.
-                Err((Verdict::Replaced, _)) if tries < 5 => {
-                    tries = tries.saturating_add(1);
-                    ask_at = later(now, RETRY.random_rest(tries));
-                }
-                Err((Verdict::Refused | Verdict::Replaced, error)) => {
+                Told::Failed(Verdict::Replaced, _) if tries < 5 => (RETRY.random_rest(tries), None),
+                Told::Failed(Verdict::Refused | Verdict::Replaced, error) => {
                     return Err(Error::refused(&error));
                 }
-                Err((verdict, error)) => {
-                    let mut rest = RETRY.random_rest(tries);
-                    match verdict {
-                        Verdict::Ask { to } if tries < 5 => {
-                            redirected = Some(to);
-                            rest = Duration::ZERO;
+                Told::Failed(Verdict::Ask { to }, error) if tries < 5 => {
+                    redirected = Some(to);
+                    (Duration::ZERO, Some(error))
+                }
+                Told::Failed(Verdict::Moved { .. }, error) if tries < 5 => {
+                    (Duration::ZERO, Some(error))
+                }
+                Told::Cut(error) => (self.room.rest(rand::random()), Some(error)),
+                Told::Failed(_, error) => (RETRY.random_rest(tries), Some(error)),
+            };
+            tries = tries.saturating_add(1);
+            last = error.map(|error| match error.code() {
+                Some("QUEUEFULL") => {
+                    heard = Instant::now();
+                    Error::refused(&error)
+                }
+                _ => Error::unreachable(&error),
+            });
+            if heard.elapsed() >= self.unreachable_after {
+                return last.map_or(Ok(Waited::Unanswered), Err);
+            }
+            let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+            sleep(left.map_or(rest, |left| rest.min(left))).await;
+        }
+    }
+
+    /// Makes the request, and looks after it.
+    async fn ask(
+        &self,
+        patience: Option<Duration>,
+        redirected: Option<String>,
+        parked: &mut Option<Parked>,
+        heard: &mut Instant,
+    ) -> Told {
+        let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
+        let (node, link) = match self.wire.place(self.key, self.each, redirected).await {
+            Ok(place) => place,
+            Err((verdict, error)) => return Told::Failed(verdict, error),
+        };
+        if link.server.dialect() == Dialect::Plain {
+            node.give_back(link);
+            return no_queue();
+        }
+        let asked = Instant::now();
+        *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
+        let question = Question::Wait { owner: self.owner, ttl: self.ttl, patience };
+        let mut answer = pin!(link.ask(self.key, question, sent));
+        let mut look_at = later(asked, self.slice);
+        let mut look: Option<BoxFuture<'_, Result<Seen, Error>>> = None;
+        loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => {
+                    drop(look);
+                    let Some(Parked { node, link }) = parked.take() else { return Told::Gone };
+                    return match answer {
+                        Ok(fence) => {
+                            node.give_back(link);
+                            Told::Answer { fence, asked }
                         }
-                        Verdict::Moved { .. } if tries < 5 => rest = Duration::ZERO,
-                        _ => {}
+                        Err(error) => self.failed(error, &node, link),
+                    };
+                }
+                () = moment(self.until.map(|until| later(until, GRACE))) => {
+                    return Told::Unanswered;
+                }
+                seen = outcome(&mut look) => {
+                    (look, look_at) = (None, later(Instant::now(), self.slice));
+                    match seen {
+                        Ok(Seen::Queued) => *heard = Instant::now(),
+                        // What was said on this connection is lost. Nothing is under way on it any more.
+                        Ok(Seen::Held { fence, asked }) => {
+                            *parked = None;
+                            return Told::Answer { fence: Some(fence), asked };
+                        }
+                        Ok(Seen::Gone) => {
+                            *parked = None;
+                            return Told::Gone;
+                        }
+                        Ok(Seen::NoQueue) => {
+                            *parked = None;
+                            return no_queue();
+                        }
+                        Err(error) if heard.elapsed() >= self.unreachable_after => {
+                            return Told::Silent(error);
+                        }
+                        Err(_) => {}
                     }
-                    last = Some(match error.code() {
-                        Some("QUEUEFULL") => Error::refused(&error),
-                        _ => Error::unreachable(&error),
-                    });
-                    tries = tries.saturating_add(1);
-                    ask_at = later(now, rest);
-                    ask_at = self.until.map_or(ask_at, |until| ask_at.min(until));
+                }
+                () = sleep_until(look_at.into()), if look.is_none() => {
+                    look = Some(Box::pin(self.look()));
                 }
             }
         }
     }
 
-    fn request(&self, patience: Duration, redirected: Option<String>) -> Request {
-        let (wire, each) = (Arc::clone(self.wire), self.each);
-        let (key, owner, ttl) = (self.key.to_owned(), self.owner.to_owned(), self.ttl);
-        Box::pin(async move {
-            let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
-            let mut redirected = redirected;
-            let asked = Instant::now();
-            let (node, link) = match wire.place(&key, each, &mut redirected).await {
-                Ok(place) => place,
-                Err(error) => return Told { asked, verdict: Err(error) },
-            };
-            let asked = Instant::now();
-            if link.server.dialect() == Dialect::Plain {
-                let error = RedisError::from((redis::ErrorKind::Client, "no queue"));
-                return Told { asked, verdict: Err((Verdict::UnknownCommand, error)) };
+    /// Puts the connection back if it can be used again.
+    fn failed(&self, error: RedisError, node: &Arc<Node>, link: Link) -> Told {
+        let verdict = self.wire.learn(&error, node, &link);
+        match verdict {
+            Verdict::Broken => Told::Cut(error),
+            Verdict::Elsewhere => Told::Failed(verdict, error),
+            _ => {
+                node.give_back(link);
+                Told::Failed(verdict, error)
             }
-            let question = Question::Wait { owner: &owner, ttl, patience };
-            let answer = link.ask(&key, question, sent).await;
-            Told { asked, verdict: heard(&wire, &node, link, answer) }
+        }
+    }
+
+    /// Whether the request still stands in the queue.
+    async fn look(&self) -> Result<Seen, Error> {
+        let place = self.wire.look_at_queue(self.key, self.owner, self.each).await?;
+        if matches!(place, Some(Place::Queued | Place::TooFarBack)) {
+            return Ok(Seen::Queued);
+        }
+        let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
+        let question = Question::Acquire { owner: self.owner, ttl: self.ttl };
+        let answer = self.wire.ask(self.key, question, limits).await?;
+        Ok(match answer.number {
+            Some(fence) => Seen::Held { fence, asked: answer.asked },
+            None if answer.dialect == Dialect::Plain => Seen::NoQueue,
+            // Whoever may not see the queue has to trust the connection.
+            None if place.is_none() => Seen::Queued,
+            None => Seen::Gone,
         })
     }
 }
 
-/// Puts the connection back if it can be used again.
-fn heard(
-    wire: &Wire,
-    node: &Node,
-    link: Link,
-    answer: Result<Option<u64>, RedisError>,
-) -> Result<Option<u64>, (Verdict, RedisError)> {
-    let error = match answer {
-        Ok(number) => {
-            node.give_back(link);
-            return Ok(number);
-        }
-        Err(error) => error,
-    };
-    let verdict = wire.learn(&error, node, &link);
-    if !matches!(verdict, Verdict::Broken | Verdict::Elsewhere) {
-        node.give_back(link);
-    }
-    Err((verdict, error))
+fn no_queue() -> Told {
+    let error = RedisError::from((redis::ErrorKind::Client, "no queue"));
+    Told::Failed(Verdict::UnknownCommand, error)
 }
 
 /// Never, if there is none.
-async fn answer_of<F: Future + Unpin>(request: &mut Option<F>) -> F::Output {
+async fn moment(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
+}
+
+/// Never, if there is none.
+async fn outcome<F: Future + Unpin>(request: &mut Option<F>) -> F::Output {
     match request {
         Some(request) => request.await,
         None => pending().await,

@@ -1,11 +1,13 @@
 //! Which server a lock is on, and how that is found out anew when it has changed.
 
-use crate::node::{Link, Node, within};
+use crate::features::Features;
+use crate::node::{Dialer, Link, Node, Purpose, within};
 use crate::slots::{Slots, slot_of};
+use crate::socket::Encryption;
 use crate::verdict::Verdict;
 use crate::{Error, Settings, Target};
 use redis::{
-    Client, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value, cmd,
+    ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value, cmd,
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -14,8 +16,9 @@ use std::time::Duration;
 
 pub(crate) struct Routes {
     kind: Kind,
-    /// User, password, database and encryption, the same for all servers.
-    like: ConnectionInfo,
+    /// Whether all servers are talked to encrypted, and what else they have in common.
+    like: ConnectionAddr,
+    dialer: Dialer,
     nodes: Mutex<HashMap<String, Arc<Node>>>,
     /// What is known of the servers may be wrong.
     stale: AtomicBool,
@@ -31,11 +34,21 @@ enum Kind {
 
 impl Routes {
     pub(crate) fn new(target: &Target, settings: &Settings) -> Result<Self, Error> {
-        let parsed = |url: &str| parsed(url, settings);
+        let features = Arc::<Features>::default();
+        let dialer = |info: &ConnectionInfo| -> Result<Dialer, Error> {
+            Ok(Dialer {
+                // The connection tells more of itself than the redis crate would.
+                redis: info.redis_settings().clone().set_skip_set_lib_name(),
+                encryption: encryption(info.addr(), settings)?,
+                name: settings.connection_name.clone(),
+                features: Arc::clone(&features),
+            })
+        };
         let (kind, like) = match target {
             Target::Server(url) => {
                 let info = parsed(url)?;
-                let node = Node::new(url.clone(), client(info.clone())?);
+                let (at, dialer) = (info.addr().clone(), dialer(&info)?);
+                let node = Node::new(at.to_string(), at, dialer, Purpose::Requests);
                 (Kind::Server(node), info)
             }
             Target::Cluster(urls) => {
@@ -45,7 +58,11 @@ impl Routes {
                 (Kind::Cluster { seeds, slots: Mutex::default() }, like)
             }
             Target::Sentinel { urls, service, server } => {
-                let sentinel = |url: &String| Ok(Node::new(url.clone(), client(parsed(url)?)?));
+                let sentinel = |url: &String| {
+                    let info = parsed(url)?;
+                    let (at, dialer) = (info.addr().clone(), dialer(&info)?);
+                    Ok(Node::new(at.to_string(), at, dialer, Purpose::Sentinel))
+                };
                 let sentinels: Vec<_> = urls.iter().map(sentinel).collect::<Result<_, Error>>()?;
                 if sentinels.is_empty() {
                     return Err(nobody("sentinel"));
@@ -55,8 +72,23 @@ impl Routes {
                 (Kind::Sentinel { sentinels, service, primary: Mutex::default() }, like)
             }
         };
-        let stale = AtomicBool::new(true);
-        Ok(Self { kind, like, nodes: Mutex::default(), stale, asking: Default::default() })
+        Ok(Self {
+            kind,
+            dialer: dialer(&like)?,
+            like: like.addr().clone(),
+            nodes: Mutex::default(),
+            stale: AtomicBool::new(true),
+            asking: Default::default(),
+        })
+    }
+
+    /// What servers are called where none of them is known.
+    pub(crate) fn name(&self) -> &str {
+        match &self.kind {
+            Kind::Server(node) => &node.address,
+            Kind::Cluster { .. } => "cluster",
+            Kind::Sentinel { service, .. } => service,
+        }
     }
 
     /// The server that this lock is on, as far as is known.
@@ -105,7 +137,7 @@ impl Routes {
         let (host, port) = address.rsplit_once(':').ok_or_else(|| unknown("no address"))?;
         let port = port.parse().map_err(|_| unknown("no port"))?;
         let host = host.trim_matches(['[', ']']).to_owned();
-        let addr = match self.like.addr() {
+        let at = match &self.like {
             ConnectionAddr::TcpTls { insecure, tls_params, .. } => ConnectionAddr::TcpTls {
                 host,
                 port,
@@ -114,8 +146,7 @@ impl Routes {
             },
             _ => ConnectionAddr::Tcp(host, port),
         };
-        let client = Client::open(self.like.clone().set_addr(addr))?;
-        let node = Node::new(address.to_owned(), client);
+        let node = Node::new(address.to_owned(), at, self.dialer.clone(), Purpose::Requests);
         locked(&self.nodes).insert(address.to_owned(), Arc::clone(&node));
         Ok(node)
     }
@@ -126,6 +157,9 @@ impl Routes {
             Verdict::Broken | Verdict::Elsewhere | Verdict::UnknownCommand => {
                 if let Some((node, Some(link))) = asked {
                     node.forget(link);
+                    if *verdict == Verdict::UnknownCommand {
+                        node.lacks_module(link);
+                    }
                 }
                 self.stale.store(true, SeqCst);
             }
@@ -242,31 +276,28 @@ fn address(info: &ConnectionInfo) -> Option<String> {
     }
 }
 
-fn parsed(url: &str, settings: &Settings) -> Result<ConnectionInfo, Error> {
-    let info = url.into_connection_info().map_err(|error| bad_address(&error))?;
-    encrypted(info, settings)
+fn parsed(url: &str) -> Result<ConnectionInfo, Error> {
+    url.into_connection_info().map_err(|error| bad_address(&error))
 }
 
-/// The same, with what `settings` say about certificates.
+/// What encrypts connections to this address, if they are to be.
 #[cfg(feature = "tls")]
-fn encrypted(info: ConnectionInfo, settings: &Settings) -> Result<ConnectionInfo, Error> {
-    match (&settings.tls, info.addr()) {
-        (Some(tls), ConnectionAddr::TcpTls { .. }) => {
-            let client = Client::build_with_tls(info, tls.certificates());
-            let client = client.map_err(|error| Error::setting("tls", &error.to_string()))?;
-            Ok(client.get_connection_info().clone())
+fn encryption(to: &ConnectionAddr, settings: &Settings) -> Result<Option<Encryption>, Error> {
+    match to {
+        ConnectionAddr::TcpTls { insecure: true, .. } => {
+            let what = "#insecure is not supported: name the certificates to trust, with Tls";
+            Err(Error::setting("target", what))
         }
-        _ => Ok(info),
+        ConnectionAddr::TcpTls { .. } => {
+            settings.tls.clone().unwrap_or_default().connector().map(Some)
+        }
+        _ => Ok(None),
     }
 }
 
 #[cfg(not(feature = "tls"))]
-fn encrypted(info: ConnectionInfo, _: &Settings) -> Result<ConnectionInfo, Error> {
-    Ok(info)
-}
-
-fn client(info: ConnectionInfo) -> Result<Client, Error> {
-    Client::open(info).map_err(|error| bad_address(&error))
+fn encryption(_: &ConnectionAddr, _: &Settings) -> Result<Option<Encryption>, Error> {
+    Ok(None)
 }
 
 /// Without the address itself, which may have a password in it.

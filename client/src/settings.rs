@@ -17,17 +17,22 @@ pub enum Renew {
 
 /// Defaults for all requests of a client.
 ///
+/// [`Settings::from_env`] reads them from the environment. Nothing else does.
+///
 /// | variable | means | default |
 /// |---|---|---|
-/// | `LOCK_TTL_MS` | how long a lease lasts | 30000 |
-/// | `LOCK_WAIT_MS` | how long `lock` waits | without limit |
-/// | `LOCK_RENEW` | `on`, `off`, or how many milliseconds a lock may be held in all | `on` |
-/// | `LOCK_PREFIX` | what the name of every lock begins with | nothing |
-/// | `LOCK_RESPONSE_MS` | how long to wait for each answer of a server | 1000 |
-/// | `LOCK_WITHIN_MS` | how long to go on trying when servers fail, for whoever does not wait | 3000 |
-/// | `LOCK_SLICE_MS` | after how long a connection that waits is looked after | 5000 |
-/// | `LOCK_REPLICAS` | how many replicas must have heard of a grant | 0 |
-/// | `LOCK_REPLICAS_WITHIN_MS` | how long they may take | 1000 |
+/// | `LEASEHOLD_TTL_MS` | how long a lease lasts | 30000 |
+/// | `LEASEHOLD_WAIT_MS` | how long `lock` waits | without limit |
+/// | `LEASEHOLD_RENEW` | `on`, `off`, or how many milliseconds a lock may be held in all | `on` |
+/// | `LEASEHOLD_PREFIX` | what the name of every lock begins with | nothing |
+/// | `LEASEHOLD_RESPONSE_MS` | how long to wait for each answer of a server | 1000 |
+/// | `LEASEHOLD_WITHIN_MS` | how long to go on trying when servers fail, for whoever does not wait | 3000 |
+/// | `LEASEHOLD_UNREACHABLE_AFTER_MS` | how long to wait for a server that does not answer, for whoever waits | 30000 |
+/// | `LEASEHOLD_SLICE_MS` | how often a request that waits is looked after | 5000 |
+/// | `LEASEHOLD_WAIT_CONNECTIONS` | how many connections may wait at a time | 64 |
+/// | `LEASEHOLD_CONNECTION_NAME` | what the names of connections begin with; nothing: they get none | `leasehold` |
+/// | `LEASEHOLD_REPLICAS` | how many replicas must have heard of a grant | 0 |
+/// | `LEASEHOLD_REPLICAS_WITHIN_MS` | how long they may take | 1000 |
 ///
 /// ```
 /// use leasehold_client::Settings;
@@ -43,7 +48,10 @@ pub struct Settings {
     pub(crate) prefix: String,
     pub(crate) response: Duration,
     pub(crate) within: Duration,
+    pub(crate) unreachable_after: Duration,
     pub(crate) slice: Duration,
+    pub(crate) wait_connections: usize,
+    pub(crate) connection_name: Option<String>,
     pub(crate) replicas: u64,
     pub(crate) replicas_within: Duration,
     #[cfg(feature = "tls")]
@@ -59,7 +67,10 @@ impl Default for Settings {
             prefix: String::new(),
             response: Duration::from_secs(1),
             within: Duration::from_secs(3),
+            unreachable_after: Duration::from_secs(30),
             slice: Duration::from_secs(5),
+            wait_connections: 64,
+            connection_name: Some("leasehold".to_owned()),
             replicas: 0,
             replicas_within: Duration::from_secs(1),
             #[cfg(feature = "tls")]
@@ -89,34 +100,49 @@ impl Settings {
             Some(text) => whole_millis(name, &text),
         };
         let defaults = Self::default();
-        let wait = match text("LOCK_WAIT_MS")? {
+        let wait = match text("LEASEHOLD_WAIT_MS")? {
             None => None,
             Some(text) if text == "0" => Some(Duration::ZERO),
-            Some(text) => Some(whole_millis("LOCK_WAIT_MS", &text)?),
+            Some(text) => Some(whole_millis("LEASEHOLD_WAIT_MS", &text)?),
         };
-        let renew = match text("LOCK_RENEW")?.as_deref() {
+        let renew = match text("LEASEHOLD_RENEW")?.as_deref() {
             None | Some("on") => Renew::Every,
             Some("off") => Renew::Off,
-            Some(text) => Renew::AtMost(whole_millis("LOCK_RENEW", text).map_err(|_| {
-                Error::setting("LOCK_RENEW", "it must be on, off, or a number of milliseconds")
+            Some(text) => Renew::AtMost(whole_millis("LEASEHOLD_RENEW", text).map_err(|_| {
+                Error::setting("LEASEHOLD_RENEW", "it must be on, off, or a number of milliseconds")
             })?),
         };
-        let replicas = match text("LOCK_REPLICAS")? {
+        let replicas = match text("LEASEHOLD_REPLICAS")? {
             None => 0,
-            Some(text) => text
-                .parse()
-                .map_err(|_| Error::setting("LOCK_REPLICAS", "it must be a number of replicas"))?,
+            Some(text) => text.parse().map_err(|_| {
+                Error::setting("LEASEHOLD_REPLICAS", "it must be a number of replicas")
+            })?,
+        };
+        let wait_connections = match text("LEASEHOLD_WAIT_CONNECTIONS")? {
+            None => defaults.wait_connections,
+            Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
+                Error::setting("LEASEHOLD_WAIT_CONNECTIONS", "it must be a positive number")
+            })?,
         };
         Ok(Self {
-            ttl: millis("LOCK_TTL_MS", defaults.ttl)?,
+            ttl: millis("LEASEHOLD_TTL_MS", defaults.ttl)?,
             wait,
             renew,
-            prefix: text("LOCK_PREFIX")?.unwrap_or_default(),
-            response: millis("LOCK_RESPONSE_MS", defaults.response)?,
-            within: millis("LOCK_WITHIN_MS", defaults.within)?,
-            slice: millis("LOCK_SLICE_MS", defaults.slice)?,
+            prefix: text("LEASEHOLD_PREFIX")?.unwrap_or_default(),
+            response: millis("LEASEHOLD_RESPONSE_MS", defaults.response)?,
+            within: millis("LEASEHOLD_WITHIN_MS", defaults.within)?,
+            unreachable_after: millis(
+                "LEASEHOLD_UNREACHABLE_AFTER_MS",
+                defaults.unreachable_after,
+            )?,
+            slice: millis("LEASEHOLD_SLICE_MS", defaults.slice)?,
+            wait_connections,
+            connection_name: match text("LEASEHOLD_CONNECTION_NAME")? {
+                None => defaults.connection_name,
+                Some(name) => Some(name).filter(|name| !name.is_empty()),
+            },
             replicas,
-            replicas_within: millis("LOCK_REPLICAS_WITHIN_MS", defaults.replicas_within)?,
+            replicas_within: millis("LEASEHOLD_REPLICAS_WITHIN_MS", defaults.replicas_within)?,
             #[cfg(feature = "tls")]
             tls: None,
         })
@@ -172,7 +198,32 @@ impl Settings {
         self
     }
 
-    /// After how long a connection on which a request waits is looked after: a dead one costs no more than this.
+    /// How long a request that waits goes on while no server answers. That is apart from its patience for a lock that
+    /// others hold, which has no limit unless one is set.
+    #[must_use]
+    pub fn unreachable_after(mut self, limit: Duration) -> Self {
+        self.unreachable_after = limit;
+        self
+    }
+
+    /// On how many connections this client may wait at a time. Each serves one lock, however many tasks want it. Requests
+    /// for more locks than that queue in this process, and their patience counts; they look now and then whether
+    /// the lock is free.
+    #[must_use]
+    pub fn wait_connections(mut self, most: usize) -> Self {
+        self.wait_connections = most;
+        self
+    }
+
+    /// What the names of connections begin with, as in `leasehold:requests` and `leasehold:waiting`; empty: they get
+    /// none. Servers list connections with their names (`CLIENT LIST`).
+    #[must_use]
+    pub fn connection_name(mut self, name: impl Into<String>) -> Self {
+        self.connection_name = Some(name.into()).filter(|name| !name.is_empty());
+        self
+    }
+
+    /// How often a request that waits is looked after: a connection that died without a word costs no more than this.
     #[must_use]
     pub fn slice(mut self, slice: Duration) -> Self {
         self.slice = slice;
@@ -188,6 +239,14 @@ impl Settings {
     }
 
     pub(crate) fn checked(self) -> Result<Self, Error> {
+        if self.wait_connections == 0 {
+            return Err(Error::setting("wait_connections", "it must be at least 1"));
+        }
+        let is_name = |name: &String| name.bytes().all(|byte| byte.is_ascii_graphic());
+        if !self.connection_name.as_ref().is_none_or(is_name) {
+            let reason = "it must be of printable ASCII characters, without spaces";
+            return Err(Error::setting("connection_name", reason));
+        }
         let positive = [("ttl", self.ttl), ("response", self.response), ("slice", self.slice)];
         for (name, duration) in positive {
             if duration < Duration::from_millis(1) {
@@ -225,15 +284,18 @@ mod tests {
     fn every_variable_is_heard() {
         let millis = Duration::from_millis;
         let settings = from(&[
-            ("LOCK_TTL_MS", "5000"),
-            ("LOCK_WAIT_MS", "0"),
-            ("LOCK_RENEW", "60000"),
-            ("LOCK_PREFIX", "lock:table:"),
-            ("LOCK_RESPONSE_MS", "1"),
-            ("LOCK_WITHIN_MS", "2"),
-            ("LOCK_SLICE_MS", "3"),
-            ("LOCK_REPLICAS", "2"),
-            ("LOCK_REPLICAS_WITHIN_MS", "50"),
+            ("LEASEHOLD_TTL_MS", "5000"),
+            ("LEASEHOLD_WAIT_MS", "0"),
+            ("LEASEHOLD_RENEW", "60000"),
+            ("LEASEHOLD_PREFIX", "lock:table:"),
+            ("LEASEHOLD_RESPONSE_MS", "1"),
+            ("LEASEHOLD_WITHIN_MS", "2"),
+            ("LEASEHOLD_UNREACHABLE_AFTER_MS", "4"),
+            ("LEASEHOLD_SLICE_MS", "3"),
+            ("LEASEHOLD_WAIT_CONNECTIONS", "7"),
+            ("LEASEHOLD_CONNECTION_NAME", "billing"),
+            ("LEASEHOLD_REPLICAS", "2"),
+            ("LEASEHOLD_REPLICAS_WITHIN_MS", "50"),
         ]);
         let expected = Settings {
             ttl: millis(5_000),
@@ -242,28 +304,32 @@ mod tests {
             prefix: "lock:table:".to_owned(),
             response: millis(1),
             within: millis(2),
+            unreachable_after: millis(4),
             slice: millis(3),
+            wait_connections: 7,
+            connection_name: Some("billing".to_owned()),
             replicas: 2,
             replicas_within: millis(50),
             ..Settings::default()
         };
         assert_eq!(settings.unwrap(), expected);
-        assert_eq!(from(&[("LOCK_RENEW", "off")]).unwrap().renew, Renew::Off);
-        assert_eq!(from(&[("LOCK_RENEW", "on")]).unwrap().renew, Renew::Every);
+        assert_eq!(from(&[("LEASEHOLD_RENEW", "off")]).unwrap().renew, Renew::Off);
+        assert_eq!(from(&[("LEASEHOLD_RENEW", "on")]).unwrap().renew, Renew::Every);
     }
 
     #[test]
     fn a_bad_value_is_an_error_that_names_its_variable() {
         let bad = [
-            ("LOCK_TTL_MS", "0"),
-            ("LOCK_TTL_MS", "5s"),
-            ("LOCK_WAIT_MS", "-1"),
-            ("LOCK_RENEW", "maybe"),
-            ("LOCK_RESPONSE_MS", ""),
-            ("LOCK_WITHIN_MS", "x"),
-            ("LOCK_SLICE_MS", "1.5"),
-            ("LOCK_REPLICAS", "many"),
-            ("LOCK_REPLICAS_WITHIN_MS", "0"),
+            ("LEASEHOLD_TTL_MS", "0"),
+            ("LEASEHOLD_TTL_MS", "5s"),
+            ("LEASEHOLD_WAIT_MS", "-1"),
+            ("LEASEHOLD_RENEW", "maybe"),
+            ("LEASEHOLD_RESPONSE_MS", ""),
+            ("LEASEHOLD_WITHIN_MS", "x"),
+            ("LEASEHOLD_SLICE_MS", "1.5"),
+            ("LEASEHOLD_WAIT_CONNECTIONS", "0"),
+            ("LEASEHOLD_REPLICAS", "many"),
+            ("LEASEHOLD_REPLICAS_WITHIN_MS", "0"),
         ];
         for (name, value) in bad {
             let error = from(&[(name, value)]).unwrap_err();
@@ -276,12 +342,12 @@ mod tests {
     #[test]
     fn the_environment_is_read() {
         const NAME: &str = "settings::tests::the_environment_is_read";
-        if std::env::var_os("LOCK_TTL_MS").is_some() {
+        if std::env::var_os("LEASEHOLD_TTL_MS").is_some() {
             assert_eq!(Settings::from_env().unwrap().ttl, Duration::from_millis(1_234));
             return;
         }
         let mut itself = std::process::Command::new(std::env::current_exe().unwrap());
-        itself.args([NAME, "--exact"]).env("LOCK_TTL_MS", "1234");
+        itself.args([NAME, "--exact"]).env("LEASEHOLD_TTL_MS", "1234");
         let output = itself.output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");

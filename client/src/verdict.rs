@@ -14,6 +14,8 @@ pub(crate) enum Verdict {
     Ask { to: String },
     /// In a moment it may be different.
     Again,
+    /// The server takes no more clients, or so few that none should be added to wait.
+    Crowded,
     /// A newer request of the same owner took the place in the queue.
     Replaced,
     /// The server does not know the command: it has not what it had, or what was thought.
@@ -23,6 +25,9 @@ pub(crate) enum Verdict {
     /// Another try would come to the same.
     Refused,
 }
+
+/// What a server says to a client that is one too many.
+pub(crate) const CROWDED: &str = "max number of clients reached";
 
 pub(crate) fn verdict(error: &RedisError) -> Verdict {
     let Some(code) = error.code() else {
@@ -46,13 +51,14 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
         ) => Verdict::Again,
         ("REPLACED", _) => Verdict::Replaced,
         ("NOSCRIPT", _) => Verdict::UnknownScript,
-        ("ERR", _) if is_unknown_command(error) => Verdict::UnknownCommand,
+        ("ERR", _) if begins(error, "unknown command") => Verdict::UnknownCommand,
+        ("ERR", _) if begins(error, CROWDED) => Verdict::Crowded,
         _ => Verdict::Refused,
     }
 }
 
-fn is_unknown_command(error: &RedisError) -> bool {
-    error.detail().is_some_and(|detail| detail.starts_with("unknown command"))
+fn begins(error: &RedisError, with: &str) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with(with))
 }
 
 #[cfg(test)]
@@ -70,6 +76,7 @@ mod tests {
         assert_eq!(of("UNBLOCKED", "this server became a replica"), Verdict::Elsewhere);
         assert_eq!(of("QUEUEFULL", "too many waiters"), Verdict::Again);
         assert_eq!(of("WRONGTYPE", "Operation against"), Verdict::Refused);
+        assert_eq!(of("ERR", "max number of clients reached"), Verdict::Crowded);
     }
 
     #[test]

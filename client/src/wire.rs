@@ -4,9 +4,11 @@
 //! nothing.
 
 use crate::backoff::RETRY;
+use crate::dialect::native::{self, Place};
 use crate::dialect::{Dialect, Question};
 use crate::node::{Link, Node, Sent, within};
 use crate::routes::Routes;
+use crate::trouble::Trouble;
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
 use crate::{Error, Settings, Target};
@@ -20,6 +22,9 @@ pub(crate) struct Wire {
     pub(crate) routes: Routes,
     response: Duration,
     native: AtomicBool,
+    /// This user may not see who waits.
+    may_not_look: AtomicBool,
+    trouble: Trouble,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -61,7 +66,13 @@ struct Failure {
 impl Wire {
     pub(crate) fn unasked(target: &Target, settings: &Settings) -> Result<Self, Error> {
         let (routes, response) = (Routes::new(target, settings)?, settings.response);
-        Ok(Self { routes, response, native: AtomicBool::new(false) })
+        Ok(Self {
+            routes,
+            response,
+            native: AtomicBool::new(false),
+            may_not_look: AtomicBool::new(false),
+            trouble: Trouble::default(),
+        })
     }
 
     /// Which dialect is spoken there. Any key will do.
@@ -83,10 +94,7 @@ impl Wire {
 
     async fn look(&self, each: Duration) -> Result<(), Failure> {
         let node = self.node("leasehold", each, None).await?;
-        let link = node.shared(each).await;
-        let link = link.map_err(|error| self.failed(error, Some((&node, None))))?;
-        self.native.store(link.server.dialect() == Dialect::Native, Relaxed);
-        Ok(())
+        self.shared(&node, each).await.map(drop)
     }
 
     pub(crate) fn dialect(&self) -> Dialect {
@@ -155,11 +163,9 @@ impl Wire {
         let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
         let node = self.node(key, each, redirected).await?;
         let link = match replicas {
-            None => node.shared(each).await,
-            Some(_) => node.own(each).await,
+            None => self.shared(&node, each).await?,
+            Some(_) => self.own(&node, each).await?,
         };
-        let link = link.map_err(|error| self.failed(error, Some((&node, None))))?;
-        self.native.store(link.server.dialect() == Dialect::Native, Relaxed);
         let asked = Instant::now();
         let answered = match replicas {
             None => within(each, link.ask(key, question, sent)).await.map(|number| (number, 0)),
@@ -170,6 +176,7 @@ impl Wire {
         };
         let (number, heard) =
             answered.map_err(|error| self.failed(error, Some((&node, Some(&link)))))?;
+        self.trouble.answered(&node.address);
         let dialect = link.server.dialect();
         if replicas.is_some() {
             node.give_back(link);
@@ -190,10 +197,47 @@ impl Wire {
         node.map_err(|error| self.failed(error, None))
     }
 
+    async fn shared(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
+        let link = node.shared(each).await;
+        self.opened(node, link)
+    }
+
+    async fn own(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
+        let link = node.own(each).await;
+        self.opened(node, link)
+    }
+
+    fn opened(&self, node: &Node, link: Result<Link, RedisError>) -> Result<Link, Failure> {
+        let link = link.map_err(|error| self.failed(error, Some((node, None))))?;
+        self.native.store(link.server.dialect() == Dialect::Native, Relaxed);
+        Ok(link)
+    }
+
     fn failed(&self, error: RedisError, asked: Option<(&Node, Option<&Link>)>) -> Failure {
         let verdict = verdict(&error);
         self.routes.learn(&verdict, asked);
+        self.tell_of(&verdict, &error, asked);
         Failure { verdict, error }
+    }
+
+    /// A connection that was closed is no trouble yet: the next try opens another.
+    fn tell_of(
+        &self,
+        verdict: &Verdict,
+        error: &RedisError,
+        asked: Option<(&Node, Option<&Link>)>,
+    ) {
+        let is_closed = matches!(asked, Some((_, Some(_)))) && error.is_connection_dropped();
+        let is_trouble = match verdict {
+            Verdict::Broken => !is_closed,
+            Verdict::Elsewhere | Verdict::Again => error.code() != Some("QUEUEFULL"),
+            Verdict::Crowded => true,
+            _ => false,
+        };
+        if is_trouble {
+            let server = asked.map_or(self.routes.name(), |(node, _)| node.address.as_str());
+            self.trouble.failed(server, error);
+        }
     }
 
     /// A node and a connection of one's own, to wait on.
@@ -201,20 +245,52 @@ impl Wire {
         &self,
         key: &str,
         each: Duration,
-        redirected: &mut Option<String>,
+        redirected: Option<String>,
     ) -> Result<(Arc<Node>, Link), (Verdict, RedisError)> {
         let plain = |failure: Failure| (failure.verdict, failure.error);
-        let node = self.node(key, each, redirected.take()).await.map_err(plain)?;
-        let link = node.own(each).await;
-        let link = link.map_err(|error| plain(self.failed(error, Some((&node, None)))))?;
-        self.native.store(link.server.dialect() == Dialect::Native, Relaxed);
+        let node = self.node(key, each, redirected).await.map_err(plain)?;
+        let link = self.own(&node, each).await.map_err(plain)?;
         Ok((node, link))
     }
 
     /// What a request came to that was sent on such a connection.
     pub(crate) fn learn(&self, error: &RedisError, node: &Node, link: &Link) -> Verdict {
         let verdict = verdict(error);
-        self.routes.learn(&verdict, Some((node, Some(link))));
+        let asked = Some((node, Some(link)));
+        self.routes.learn(&verdict, asked);
+        self.tell_of(&verdict, error, asked);
         verdict
+    }
+
+    /// Where this owner stands in the queue of the lock; none if that cannot be seen.
+    pub(crate) async fn look_at_queue(
+        &self,
+        key: &str,
+        owner: &str,
+        each: Duration,
+    ) -> Result<Option<Place>, Error> {
+        if self.may_not_look.load(Relaxed) {
+            return Ok(None);
+        }
+        let unreachable = |failure: Failure| Error::unreachable(&failure.error);
+        let node = self.node(key, each, None).await.map_err(unreachable)?;
+        let link = self.shared(&node, each).await.map_err(unreachable)?;
+        if link.server.dialect() == Dialect::Plain {
+            return Ok(Some(Place::NotQueued));
+        }
+        let question = native::waiters(key);
+        let reply = match within(each, link.one(&question)).await {
+            Ok(reply) => reply,
+            Err(error) => {
+                let failure = self.failed(error, Some((&node, Some(&link))));
+                if failure.verdict != Verdict::Refused {
+                    return Err(unreachable(failure));
+                }
+                self.may_not_look.store(true, Relaxed);
+                return Ok(None);
+            }
+        };
+        self.trouble.answered(&node.address);
+        Ok(Some(native::place(&reply, owner)))
     }
 }

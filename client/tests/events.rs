@@ -25,15 +25,15 @@ struct Line {
     fields: BTreeMap<&'static str, String>,
 }
 
-/// What is traced of one lock.
+/// What is traced of one lock, or of one server.
 struct Traced {
     ear: &'static Ear,
-    lock: &'static str,
+    lock: String,
 }
 
 impl Traced {
     /// No other test of this process may use the name.
-    fn of(lock: &'static str) -> Self {
+    fn of(lock: &str) -> Self {
         static EAR: OnceLock<Arc<Ear>> = OnceLock::new();
         let ear = EAR.get_or_init(|| {
             let ear = Arc::<Ear>::default();
@@ -42,12 +42,12 @@ impl Traced {
             ear
         });
         assert!(ear.heard().insert(lock.to_owned(), Vec::new()).is_none());
-        Self { ear, lock }
+        Self { ear, lock: lock.to_owned() }
     }
 
     /// The events of this name.
     fn all(&self, name: &str) -> Vec<Line> {
-        self.ear.heard()[self.lock].iter().filter(|line| line.name == name).cloned().collect()
+        self.ear.heard()[&self.lock].iter().filter(|line| line.name == name).cloned().collect()
     }
 }
 
@@ -58,7 +58,7 @@ impl Ear {
 
     fn note(&self, metadata: &Metadata<'_>, mut fields: Fields) {
         if metadata.target() == "leasehold"
-            && let Some(lock) = fields.0.get("lock").cloned()
+            && let Some(lock) = fields.0.get("lock").or(fields.0.get("server")).cloned()
             && let Some(lines) = self.heard().get_mut(&lock)
         {
             let message = fields.0.remove("message");
@@ -214,4 +214,27 @@ async fn a_request_of_a_quorum_that_is_granted_nothing_is_traced_too() {
     let [line] = &traced.all("refused")[..] else { panic!("{:?}", traced.all("refused")) };
     assert_eq!(line.fields["correlation"], "request 19");
     assert_eq!(line.fields.get("owner"), None, "it is another one with each try");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_be_reached_is_told_of_until_it_can() {
+    let mut server = server();
+    let traced = Traced::of(&format!("127.0.0.1:{}", server.port()));
+    let locks = locks_with(&server, Settings::default().within(millis(300))).await;
+    drop(locks.lock("printer").await.unwrap());
+    locks.settle().await;
+    assert!(traced.all("unreachable").is_empty());
+    server.kill();
+    for _ in 0..3 {
+        assert!(locks.try_lock("printer").await.is_err());
+    }
+    let told = traced.all("unreachable");
+    assert_eq!(told.len(), 1, "{told:?}");
+    assert_eq!(told[0].level, Level::WARN);
+    assert!(told[0].fields["error"].contains("refused"), "{told:?}");
+    assert!(traced.all("reachable again").is_empty());
+    server.start_again();
+    drop(soon(locks.lock("printer")).await.unwrap());
+    let told = traced.all("reachable again");
+    assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
 }

@@ -13,6 +13,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod crowds;
 mod durable;
 mod endurance;
 mod events;
@@ -27,6 +28,7 @@ mod renewing;
 mod scene;
 mod scope;
 mod sieve;
+mod slow;
 mod stories;
 #[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
 #[path = "../../tests/support/mod.rs"]

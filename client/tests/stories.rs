@@ -40,16 +40,16 @@ impl Store {
 /// In a process of its own, whose environment nobody else reads.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_ttl_comes_from_the_environment() {
-    if env::var_os("LOCK_TTL_MS").is_none() {
+    if env::var_os("LEASEHOLD_TTL_MS").is_none() {
         let mut itself = Command::new(env::current_exe().unwrap());
         itself.args(["stories::the_ttl_comes_from_the_environment", "--exact"]);
-        let output = itself.env("LOCK_TTL_MS", "5000").output().unwrap();
+        let output = itself.env("LEASEHOLD_TTL_MS", "5000").output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
         assert!(output.status.success() && said.contains("1 passed"), "{said}");
         return;
     }
     let server = server();
-    let locks = Locks::connect(crate::scene::url(server.port())).await.unwrap();
+    let locks = locks_with(&server, Settings::from_env().unwrap()).await;
     let _guard = take(&locks, "printer").await;
     let left = left_of(&server, "printer");
     assert!((1..=5_000).contains(&left), "{left}");

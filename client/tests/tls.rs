@@ -55,3 +55,24 @@ async fn a_certificate_that_is_none_is_named() {
     let Err(Error::Setting { name, .. }) = refused else { panic!("{refused:?}") };
     assert_eq!(name, "tls");
 }
+
+#[tokio::test]
+async fn that_only_one_side_speaks_tls_is_an_error_that_says_so() {
+    if lacks_tls() {
+        return;
+    }
+    let settings = Settings::default().within(millis(100)).response(millis(500));
+    let why = async |url: String, settings| {
+        let Err(error) = Locks::connect_with(url, settings).await else { panic!("it connected") };
+        error.to_string()
+    };
+    let encrypted = Server::builder().clients_over_tls().start();
+    let error = why(crate::scene::url(encrypted.port()), settings.clone()).await;
+    assert!(error.contains("TLS"), "{error}");
+    let plain = crate::scene::server();
+    let error = why(url(&plain), settings.clone().tls(known_to(&encrypted))).await;
+    assert!(
+        error.contains("does not speak TLS") || error.contains("speak TLS on this port"),
+        "{error}"
+    );
+}

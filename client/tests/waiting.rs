@@ -5,8 +5,9 @@ use crate::scene::{
     soon, url, waiters, without_module,
 };
 use crate::sieve::Sieve;
-use crate::support::{Seed, Server, figure, short_or_long};
+use crate::support::{Seed, Server, bulk_text, figure, short_or_long};
 use leasehold_client::{Error, Guard, Locks, Released, Settings};
+use redis::Value;
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
@@ -27,13 +28,13 @@ async fn taken(server: &Server) -> Guard {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_lock_goes_to_whoever_has_waited_longest_also_when_requests_are_renewed() {
+async fn the_lock_goes_to_whoever_has_waited_longest_also_when_requests_are_looked_after() {
     let server = server();
     let guard = taken(&server).await;
-    // Each renews its request many times while it waits.
-    let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
+    // Each is looked after many times while it waits.
     let mut queue = Vec::new();
     for _ in 0..4 {
+        let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
         queue.push(waits(&server, &locks, LONG).await);
     }
     sleep(millis(1_000)).await;
@@ -84,10 +85,12 @@ async fn those_who_wait_do_not_hinder_those_who_ask_for_another_lock() {
     let server = server();
     let guard = taken(&server).await;
     let locks = locks(&server).await;
-    let mut queue = Vec::new();
-    for _ in 0..10 {
-        queue.push(waits(&server, &locks, LONG).await);
-    }
+    let first = waits(&server, &locks, LONG).await;
+    let others = (0..9).map(|_| {
+        let request = locks.lock("printer");
+        tokio::spawn(async move { drop(request.await.unwrap()) })
+    });
+    let others: Vec<_> = others.collect();
     let begun = Instant::now();
     for _ in 0..20 {
         let other = locks.try_lock("scanner").await.unwrap().expect("it is free");
@@ -95,8 +98,9 @@ async fn those_who_wait_do_not_hinder_those_who_ask_for_another_lock() {
     }
     assert!(begun.elapsed() < millis(1_000), "{:?}", begun.elapsed());
     drop(guard);
-    for waiter in queue {
-        drop(soon(waiter).await.unwrap().unwrap());
+    drop(soon(first).await.unwrap().unwrap());
+    for waiter in others {
+        soon(waiter).await.unwrap();
     }
 }
 
@@ -160,6 +164,26 @@ async fn whoever_lost_a_connection_keeps_the_place_in_the_queue() {
     assert!(!second.is_finished());
     drop(first);
     drop(soon(second).await.unwrap().unwrap());
+}
+
+/// Neither side tells the other: the server has closed the connection, and the client does not hear of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_was_lost_by_the_server_asks_again() {
+    let server = server();
+    let sieve = Sieve::to(server.port());
+    let guard = taken(&server).await;
+    let settings = Settings::default().slice(millis(300)).response(millis(300));
+    let unlucky = Locks::connect_with(url(sieve.port()), settings).await.unwrap();
+    let waiter = waits(&server, &unlucky, LONG).await;
+    sieve.deafen();
+    let list = bulk_text(&server.cmd(["CLIENT", "LIST"]));
+    let line = list.lines().find(|line| line.contains("name=leasehold:waiting")).unwrap();
+    let id = line.split(' ').find_map(|field| field.strip_prefix("id=")).unwrap();
+    assert_eq!(server.cmd(["CLIENT", "KILL", "ID", id]), Value::Int(1));
+    assert_eq!(waiters(&server, "printer"), 0);
+    eventually_waiting(&server, "printer", 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(soon(waiter).await.unwrap().unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -237,9 +261,9 @@ async fn whoever_waits_goes_on_waiting_when_the_server_hangs_for_a_while() {
     let mut server = server();
     let guard = taken(&server).await;
     let settings = Settings::default().slice(millis(100)).response(millis(200));
-    let patient = locks_with(&server, settings).await;
     let mut queue = Vec::new();
     for _ in 0..8 {
+        let patient = locks_with(&server, settings.clone()).await;
         queue.push(waits(&server, &patient, LONG).await);
     }
     for _ in 0..3 {
@@ -276,7 +300,7 @@ async fn whoever_finds_the_queue_full_asks_again_until_patience_ends() {
     let server = server.start();
     let guard = taken(&server).await;
     let client = locks(&server).await;
-    let first = waits(&server, &client, LONG).await;
+    let first = waits(&server, &locks(&server).await, LONG).await;
     let refused = client.lock("printer").wait(millis(300)).await.unwrap_err();
     assert!(refused.to_string().contains("QUEUEFULL"), "{refused}");
     let request = client.lock("printer");

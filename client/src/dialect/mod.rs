@@ -44,11 +44,11 @@ pub(crate) enum Question<'a> {
         owner: &'a str,
         ttl: Duration,
     },
-    /// Waits in the queue for so long; only native.
+    /// Waits in the queue for so long, or without limit; only native.
     Wait {
         owner: &'a str,
         ttl: Duration,
-        patience: Duration,
+        patience: Option<Duration>,
     },
     Extend {
         owner: &'a str,

@@ -1,7 +1,7 @@
 //! The commands of the module.
 
 use super::{Question, millis};
-use redis::{Cmd, cmd};
+use redis::{Cmd, Value, cmd};
 
 pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
     let mut command;
@@ -12,7 +12,8 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
         }
         Question::Wait { owner, ttl, patience } => {
             command = cmd("LOCK.ACQUIRE");
-            command.arg(key).arg(owner).arg(millis(ttl)).arg("BLOCK").arg(millis(patience));
+            command.arg(key).arg(owner).arg(millis(ttl)).arg("BLOCK");
+            command.arg(patience.map_or(0, millis));
         }
         Question::Extend { owner, fence, ttl } => {
             command = cmd("LOCK.EXTEND");
@@ -34,6 +35,53 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
     command
 }
 
+/// Where a request stands, according to a look at the queue of its lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    Queued,
+    NotQueued,
+    /// So many wait that not all of them were listed.
+    TooFarBack,
+}
+
+/// How many of those who wait are listed at most.
+const LISTED: usize = 100;
+
+pub(crate) fn waiters(key: &str) -> Cmd {
+    let mut command = cmd("LOCK.WAITERS");
+    command.arg(key).arg("COUNT").arg(LISTED);
+    command
+}
+
+/// What a reply to that says of this owner.
+pub(crate) fn place(reply: &Value, owner: &str) -> Place {
+    let Value::Array(waiters) = reply else { return Place::NotQueued };
+    let is_it = |name: &Value, value: &Value| is_text(name, "owner") && is_text(value, owner);
+    let waits = |waiter: &Value| match waiter {
+        Value::Array(fields) => fields.chunks_exact(2).any(|field| match field {
+            [name, value] => is_it(name, value),
+            _ => false,
+        }),
+        Value::Map(fields) => fields.iter().any(|(name, value)| is_it(name, value)),
+        _ => false,
+    };
+    if waiters.iter().any(waits) {
+        Place::Queued
+    } else if waiters.len() >= LISTED {
+        Place::TooFarBack
+    } else {
+        Place::NotQueued
+    }
+}
+
+fn is_text(value: &Value, text: &str) -> bool {
+    match value {
+        Value::BulkString(bytes) => bytes == text.as_bytes(),
+        Value::SimpleString(simple) => simple == text,
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -45,11 +93,10 @@ mod tests {
         let (owner, ttl) = ("alice", Duration::from_secs(5));
         let asked = |question| words(&command("printer", question));
         assert_eq!(asked(Question::Acquire { owner, ttl }), "LOCK.ACQUIRE printer alice 5000");
-        let patience = Duration::from_secs(10);
-        assert_eq!(
-            asked(Question::Wait { owner, ttl, patience }),
-            "LOCK.ACQUIRE printer alice 5000 BLOCK 10000"
-        );
+        let waits = |patience| asked(Question::Wait { owner, ttl, patience });
+        let patience = Some(Duration::from_secs(10));
+        assert_eq!(waits(patience), "LOCK.ACQUIRE printer alice 5000 BLOCK 10000");
+        assert_eq!(waits(None), "LOCK.ACQUIRE printer alice 5000 BLOCK 0");
         assert_eq!(
             asked(Question::Extend { owner, fence: 7, ttl }),
             "LOCK.EXTEND printer alice 5000 7"
@@ -57,5 +104,21 @@ mod tests {
         assert_eq!(asked(Question::Release { owner, fence: 7 }), "LOCK.RELEASE printer alice 7");
         assert_eq!(asked(Question::ReleaseAny { owner }), "LOCK.RELEASE printer alice");
         assert_eq!(asked(Question::Raise { owner, fence: 7 }), "LOCK.RAISE printer alice 7");
+    }
+
+    #[test]
+    fn whoever_is_listed_is_in_the_queue() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let waiter = |owner: &str| {
+            Value::Array(vec![text("owner"), text(owner), text("client"), Value::Int(7)])
+        };
+        let reply = Value::Array(vec![waiter("alice"), waiter("client")]);
+        assert_eq!(place(&reply, "alice"), Place::Queued);
+        assert_eq!(place(&reply, "bob"), Place::NotQueued);
+        assert_eq!(place(&reply, "owner"), Place::NotQueued);
+        let map = Value::Map(vec![(text("owner"), text("alice"))]);
+        assert_eq!(place(&Value::Array(vec![map]), "alice"), Place::Queued);
+        let crowd = Value::Array(vec![waiter("alice"); LISTED]);
+        assert_eq!(place(&crowd, "bob"), Place::TooFarBack);
     }
 }

@@ -64,15 +64,15 @@ impl Quorum {
         Ok(Self { servers: Arc::new(Servers { all: servers, limit: None }), settings })
     }
 
-    /// Connects to these, with settings from the environment: see [`Settings`].
+    /// Connects to these, with the default settings.
     ///
     /// # Errors
     ///
-    /// When a variable or an address has no sense, and when fewer than most of them answer.
+    /// When an address makes no sense, and when fewer than most of them answer.
     pub async fn connect<T: Into<Target>>(
         targets: impl IntoIterator<Item = T>,
     ) -> Result<Self, Error> {
-        Self::connect_with(targets, Settings::from_env()?).await
+        Self::connect_with(targets, Settings::default()).await
     }
 
     /// Connects to these, with these settings. A few may be down: they count as soon as they are up.

@@ -1,0 +1,353 @@
+//! Many tasks that wait at once: how many connections they take, and what others notice of them.
+
+use crate::scene::{
+    LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis, server,
+    soon, url, with_module,
+};
+use crate::slow::SlowLink;
+use crate::support::{Client, Server, bulk_text, figure, lacks};
+use leasehold_client::{Error, Locks, Released, Settings};
+use redis::Value;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+const CROWD: usize = 1_000;
+
+fn info(server: &Server, section: &str) -> String {
+    bulk_text(&server.cmd(["INFO", section]))
+}
+
+fn number(text: &str, field: &str) -> usize {
+    let value = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    value.unwrap().trim().parse().unwrap()
+}
+
+/// How many connections of clients of this crate there are, by what they are for.
+fn connections(server: &Server, purpose: &str) -> usize {
+    let list = bulk_text(&server.cmd(["CLIENT", "LIST"]));
+    list.lines().filter(|line| line.contains(&format!(" name=leasehold:{purpose}"))).count()
+}
+
+/// Errors that the server has answered with, by their codes.
+fn errors(server: &Server) -> Vec<String> {
+    let stats = info(server, "errorstats");
+    stats.lines().filter(|line| line.starts_with("errorstat_")).map(str::to_owned).collect()
+}
+
+/// Looks all the time how many connections there are, and keeps the largest number.
+struct Count {
+    most: Arc<AtomicUsize>,
+    over: Arc<AtomicBool>,
+}
+
+impl Count {
+    fn of(server: &Arc<Server>) -> Self {
+        let (most, over) = (Arc::<AtomicUsize>::default(), Arc::<AtomicBool>::default());
+        let (counted, ended, server) = (Arc::clone(&most), Arc::clone(&over), Arc::clone(server));
+        std::thread::spawn(move || {
+            while !ended.load(SeqCst) {
+                counted.fetch_max(connections(&server, ""), SeqCst);
+            }
+        });
+        Self { most, over }
+    }
+}
+
+impl Drop for Count {
+    fn drop(&mut self) {
+        self.over.store(true, SeqCst);
+    }
+}
+
+/// Each task takes its lock and gives it back at once.
+fn crowd(locks: &Locks, name: impl Fn(usize) -> String) -> Vec<JoinHandle<Result<(), Error>>> {
+    let task = |number| {
+        let request = locks.lock(name(number)).ttl(LONG);
+        tokio::spawn(async move { request.await?.release().await.map(drop) })
+    };
+    (0..CROWD).map(task).collect()
+}
+
+async fn all_served(tasks: Vec<JoinHandle<Result<(), Error>>>) {
+    for task in tasks {
+        soon(task).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_error() {
+    let server = Arc::new(server());
+    let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let count = Count::of(&server);
+    let tasks = crowd(&locks, |_| "printer".to_owned());
+    eventually_waiting(&server, "printer", 1).await;
+    // They are looked after some times.
+    sleep(millis(1_000)).await;
+    let begun = Instant::now();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    all_served(tasks).await;
+    let took = begun.elapsed();
+    figure(&format!("client: 1,000 tasks take one lock in turn within {} ms", took.as_millis()));
+    assert!(count.most.load(SeqCst) <= 2, "{:?}", count.most);
+    assert_eq!(errors(&server), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_tasks_that_want_a_thousand_locks_need_no_more_connections_than_may_wait() {
+    let server = Arc::new(server());
+    let name = |number: usize| format!("printer:{number}");
+    for number in 0..CROWD {
+        server.client().grant(name(number), "somebody", 600_000);
+    }
+    let locks = locks(&server).await;
+    let count = Count::of(&server);
+    let tasks = crowd(&locks, name);
+    eventually("as many wait as may", || match connections(&server, "waiting") {
+        64 => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    sleep(millis(300)).await;
+    let begun = Instant::now();
+    for number in (0..CROWD).rev() {
+        server.cmd(["DEL", name(number).as_str()]);
+    }
+    all_served(tasks).await;
+    let took = begun.elapsed();
+    figure(&format!("client: 1,000 locks of 64 waiting connections, {} ms", took.as_millis()));
+    let most = count.most.load(SeqCst);
+    assert!((65..=66).contains(&most), "{most}");
+    assert_eq!(errors(&server), [""; 0]);
+}
+
+/// The lock of whoever came too late to wait in the server becomes free.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_finds_no_room_to_wait_has_a_lock_that_becomes_free() {
+    let server = server();
+    for name in ["printer", "scanner"] {
+        server.client().grant(name, "somebody", 600_000);
+    }
+    let locks = locks_with(&server, Settings::default().wait_connections(1)).await;
+    let first = tokio::spawn(locks.lock("printer").into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    let second = tokio::spawn(locks.lock("scanner").into_future());
+    let third = locks.lock("scanner").wait(millis(200)).await;
+    assert!(matches!(third, Err(Error::Busy { .. })), "{third:?}");
+    server.cmd(["DEL", "scanner"]);
+    drop(soon(second).await.unwrap().unwrap());
+    assert!(!first.is_finished());
+    server.cmd(["DEL", "printer"]);
+    drop(soon(first).await.unwrap().unwrap());
+}
+
+/// Somebody who has nothing to do with locks: whether the server takes this client.
+fn is_let_in(port: u16) -> bool {
+    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
+    let _ = stranger.write_all(b"PING\r\n");
+    let mut reply = [0; 7];
+    stranger.read_exact(&mut reply).is_ok() && &reply == b"+PONG\r\n"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_never_shut_others_out() {
+    let server = Arc::new(with_module().config("maxclients", "60").start());
+    let name = |number: usize| format!("printer:{number}");
+    for number in 0..CROWD {
+        server.client().grant(name(number), "somebody", 600_000);
+    }
+    let locks = locks_with(&server, Settings::default().wait_connections(CROWD)).await;
+    let (over, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
+    let stranger = std::thread::spawn({
+        let (over, refused, port) = (Arc::clone(&over), Arc::clone(&refused), server.port());
+        move || {
+            while !over.load(SeqCst) {
+                refused.fetch_add(usize::from(!is_let_in(port)), SeqCst);
+                std::thread::sleep(millis(5));
+            }
+        }
+    });
+    let tasks = crowd(&locks, name);
+    eventually("some wait", || match connections(&server, "waiting") {
+        30.. => Ok(()),
+        other => Err(other),
+    })
+    .await;
+    sleep(millis(1_000)).await;
+    for number in 0..CROWD {
+        server.cmd(["DEL", name(number).as_str()]);
+    }
+    all_served(tasks).await;
+    over.store(true, SeqCst);
+    stranger.join().unwrap();
+    assert_eq!(refused.load(SeqCst), 0);
+    assert_eq!(number(&info(&server, "stats"), "rejected_connections"), 0);
+}
+
+/// So many lose the connections on which they wait, all at once: how many came back within 20 ms at the most, and within
+/// what time all of them did.
+async fn come_back(crowd: usize) -> (usize, Duration) {
+    let server = server();
+    let name = |number: usize| format!("printer:{number}");
+    for number in 0..crowd {
+        server.client().grant(name(number), "somebody", 600_000);
+    }
+    let locks = locks_with(&server, Settings::default().wait_connections(crowd)).await;
+    let waiters: Vec<_> =
+        (0..crowd).map(|number| tokio::spawn(locks.lock(name(number)).into_future())).collect();
+    let all_wait = || match connections(&server, "waiting") {
+        waiting if waiting == crowd => Ok(()),
+        other => Err(other),
+    };
+    eventually("all of them wait", all_wait).await;
+    // On one connection, for each is counted.
+    let mut observer = server.client();
+    let come = |observer: &mut Client| {
+        let stats = bulk_text(&observer.cmd("INFO stats"));
+        (Instant::now(), number(&stats, "total_connections_received"))
+    };
+    let mut seen = vec![come(&mut observer)];
+    observer.cmd("CLIENT KILL TYPE normal SKIPME yes");
+    while seen.last().unwrap().1 < seen[0].1 + crowd {
+        assert!(seen[0].0.elapsed() < Duration::from_secs(20), "{:?}", seen.last());
+        seen.push(come(&mut observer));
+    }
+    let most = seen.iter().enumerate().map(|(first, (begun, before))| {
+        let within = seen[first..].iter().take_while(|(at, _)| *at - *begun <= millis(20));
+        within.last().unwrap().1 - before
+    });
+    eventually("all of them wait again", all_wait).await;
+    waiters.iter().for_each(JoinHandle::abort);
+    (most.max().unwrap(), seen.last().unwrap().0 - seen[0].0)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_who_lose_their_connections_at_once_do_not_come_back_at_once() {
+    let (most, took) = come_back(CROWD).await;
+    figure(&format!(
+        "client: of 1,000 who lost their connections {most} came back in any 20 ms, all within {} ms",
+        took.as_millis()
+    ));
+    assert!(most <= 100, "{most} in 20 ms");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_lose_their_connections_spread_over_half_a_second() {
+    let (_, took) = come_back(60).await;
+    assert!((300..2_000).contains(&took.as_millis()), "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn connections_have_names_that_say_what_they_are_for() {
+    let server = server();
+    let settings = Settings::default().connection_name("billing");
+    let named = locks_with(&server, settings).await;
+    let _guard = named.lock("printer").await.unwrap();
+    let list = || bulk_text(&server.cmd(["CLIENT", "LIST"]));
+    assert!(list().contains(" name=billing:requests "), "{}", list());
+    let waiter = tokio::spawn(named.lock("printer").into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    assert!(list().contains(" name=billing:waiting "), "{}", list());
+    if !lacks((7, 2), "CLIENT SETINFO") {
+        assert!(list().contains(" lib-name=leasehold-client "), "{}", list());
+    }
+    waiter.abort();
+    let unnamed = Settings::default().connection_name("");
+    drop(locks_with(&server, unnamed).await.try_lock("scanner").await);
+    let bad = Locks::with_settings(url(1), Settings::default().connection_name("a b"));
+    assert!(matches!(bad, Err(Error::Setting { name, .. }) if name == "connection_name"));
+    assert_eq!(errors(&server), [""; 0]);
+}
+
+/// The request to wait is on its way when it is dropped, and what is sent on other connections overtakes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dropped_request_leaves_no_lock_behind_on_a_connection_that_is_slow() {
+    for (delay, owner) in [(250, Some("worker-7")), (800, None)] {
+        let server = server();
+        // The shared connection is the first one.
+        let link = SlowLink::to(server.port(), 1, millis(delay));
+        let settings = Settings::default().response(millis(5_000));
+        let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
+        server.client().grant("printer", "somebody", 600_000);
+        let mut request = locks.lock("printer").ttl(LONG);
+        if let Some(owner) = owner {
+            request = request.owner(owner);
+        }
+        let waiter = tokio::spawn(request.into_future());
+        eventually("the connection is open", || match connections(&server, "waiting") {
+            1 => Ok(()),
+            other => Err(other),
+        })
+        .await;
+        // What tells of the connection is on its way back, and then the request on its way there.
+        sleep(millis(delay + delay / 2)).await;
+        server.cmd(["DEL", "printer"]);
+        waiter.abort();
+        let begun = Instant::now();
+        assert!(waiter.await.is_err(), "it had the lock already");
+        soon(locks.settle()).await;
+        assert_eq!(held(&server, "printer"), None, "{delay} ms");
+        assert!(begun.elapsed() < millis(4 * delay), "{:?}", begun.elapsed());
+        // Nothing comes after.
+        sleep(millis(2 * delay)).await;
+        assert_eq!(held(&server, "printer"), None, "{delay} ms");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_server_that_is_silent_is_told_in_the_end() {
+    let mut server = server();
+    server.client().grant("printer", "somebody", 600_000);
+    let settings = Settings::default()
+        .slice(millis(100))
+        .response(millis(200))
+        .unreachable_after(millis(1_000));
+    let locks = locks_with(&server, settings).await;
+    let waiter = tokio::spawn(locks.lock("printer").into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    server.freeze();
+    let begun = Instant::now();
+    let error = soon(waiter).await.unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    assert!(begun.elapsed() < millis(3_000), "{:?}", begun.elapsed());
+    let error = soon(locks.lock("scanner").into_future()).await.unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    server.thaw();
+    eventually_free(&server, "scanner").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_can_be_made_before_its_server_is_started() {
+    let mut server = server();
+    server.kill();
+    let locks = Locks::new(url(server.port())).unwrap();
+    let waiter = tokio::spawn(locks.lock("printer").into_future());
+    sleep(millis(200)).await;
+    assert!(!waiter.is_finished());
+    server.start_again();
+    drop(soon(waiter).await.unwrap().unwrap());
+    locks.settle().await;
+}
+
+/// Those who may use locks and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
+    let server = server();
+    let made =
+        server.cmd("ACL SETUSER worker on >secret ~* +lock.acquire +lock.release +lock.extend");
+    assert_eq!(made, Value::Okay);
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
+    let settings = Settings::default().slice(millis(100));
+    let locks = Locks::connect_with(url, settings).await.unwrap();
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    sleep(millis(500)).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(soon(waiter).await.unwrap().unwrap());
+}
