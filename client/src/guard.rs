@@ -1,5 +1,6 @@
 //! A lock that is held, as long as the guard lives.
 
+use crate::clock::Moment;
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, checked};
 use crate::wire::Wire;
@@ -7,7 +8,7 @@ use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -83,14 +84,14 @@ impl Guard {
     /// may differ by. Zero once it is lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.hold.lease.valid_for(Instant::now())
+        self.hold.lease.valid_for(Moment::now())
     }
 
     /// Whether it was lost, and why.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         let lease = &self.hold.lease;
-        let is_over = || lease.valid_for(Instant::now()).is_zero().then_some(Loss::Expired);
+        let is_over = || lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
         lease.ended().or_else(is_over)
     }
 
@@ -139,7 +140,7 @@ impl Guard {
         }
         let look_again = LookAgain { orders, id: lease.id };
         let answer = keeper::extend(wire, lease, ttl).await?;
-        let now = Instant::now();
+        let now = Moment::now();
         let loss = match answer.number {
             Some(1) if lease.extended(answer.asked, ttl, now) => {
                 story::extended(lease, now);

@@ -5,6 +5,7 @@
 //!                           └──────► work: requests that are under way, any number of them
 //! ```
 
+use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
@@ -21,7 +22,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedMutexGuard, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 pub(crate) type Orders = UnboundedSender<Order>;
 
@@ -98,12 +99,12 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
 impl Keeper {
     async fn run(mut self) {
         let mut open = true;
-        let mut look_at = self.wire.routes.is_watched().then(Instant::now);
+        let mut look_at = self.wire.routes.is_watched().then(Moment::now);
         while open || !self.work.is_empty() {
             let first = self.schedule.first().into_iter().chain(look_at).min();
             let wake = async move {
                 match first {
-                    Some(first) => sleep_until(first.into()).await,
+                    Some(first) => sleep_until(first).await,
                     None => pending().await,
                 }
             };
@@ -115,9 +116,9 @@ impl Keeper {
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 () = wake => {}
             }
-            let now = Instant::now();
+            let now = Moment::now();
             if look_at.is_some_and(|look_at| now >= look_at) {
-                look_at = Some(later(now, LOOK_EVERY));
+                look_at = Some(now.later(LOOK_EVERY));
                 self.work.push(look_again(Arc::clone(&self.wire)));
             }
             while let Some(id) = self.schedule.pop(now) {
@@ -164,7 +165,7 @@ impl Keeper {
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
         kept.renewing = false;
-        let (lease, now) = (Arc::clone(&kept.lease), Instant::now());
+        let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
         match answer {
             Ok(answer) if answer.number == Some(1) => {
                 if lease.extended(answer.asked, ttl, now) {
@@ -178,13 +179,13 @@ impl Keeper {
             // There may be time for another try.
             Err(_) => {
                 let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                let next = later(now, rest.max(Duration::from_millis(10)));
+                let next = now.later(rest.max(Duration::from_millis(10)));
                 self.schedule.set(id, next.min(lease.valid_until()));
             }
         }
     }
 
-    fn look_at(&mut self, id: u64, now: Instant) {
+    fn look_at(&mut self, id: u64, now: Moment) {
         let Some(kept) = self.leases.get_mut(&id) else { return };
         let lease = Arc::clone(&kept.lease);
         if now >= lease.valid_until() {
@@ -259,8 +260,8 @@ fn renew(wire: Arc<Wire>, lease: Arc<Lease>, ttl: Duration) -> BoxFuture<'static
 /// Tries until the lease could have ended.
 pub(crate) async fn extend(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Answer, Error> {
     let _extending = lease.extending.lock().await;
-    let limits = wire.limits(ttl, Some(lease.valid_until()));
-    lease.about_to_extend(ttl, Instant::now());
+    let limits = wire.limits(ttl, Some(lease.valid_until().as_instant()));
+    lease.about_to_extend(ttl, Moment::now());
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
     wire.ask(&lease.key, question, limits).await
 }
@@ -303,7 +304,7 @@ async fn released(
         }
     };
     let valid_until = lease.valid_until();
-    let until = later(Instant::now(), within).max(valid_until);
+    let until = later(Instant::now(), within).max(valid_until.as_instant());
     let question = Question::Release { owner: &lease.owner, fence: lease.fence };
     let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
     let in_time = released_in_time(answer, valid_until);

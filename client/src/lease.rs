@@ -1,11 +1,12 @@
 //! What a client knows of one grant. No input or output: moments are arguments.
 
+use crate::clock::Moment;
 use crate::settings::Renew;
-use crate::validity::{later, renew_at, valid_until};
+use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Lease {
@@ -17,7 +18,7 @@ pub(crate) struct Lease {
     pub(crate) fence: u64,
     pub(crate) correlation: String,
     renew: Renew,
-    granted: Instant,
+    granted: Moment,
     state: Mutex<State>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
@@ -28,16 +29,16 @@ pub(crate) struct Lease {
 struct State {
     ttl: Duration,
     /// When that ttl was asked for.
-    asked: Instant,
-    valid_until: Instant,
+    asked: Moment,
+    valid_until: Moment,
     ended: Option<Loss>,
 }
 
 /// What is to be done with it next, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Renew { at: Instant },
-    End { at: Instant },
+    Renew { at: Moment },
+    End { at: Moment },
 }
 
 /// What names a lease.
@@ -53,7 +54,7 @@ impl Lease {
     pub(crate) fn new(
         names: Names,
         fence: u64,
-        asked: Instant,
+        asked: Moment,
         ttl: Duration,
         renew: Renew,
     ) -> Self {
@@ -75,10 +76,10 @@ impl Lease {
         }
     }
 
-    pub(crate) fn valid_for(&self, now: Instant) -> Duration {
+    pub(crate) fn valid_for(&self, now: Moment) -> Duration {
         let state = self.state();
         match state.ended {
-            None => state.valid_until.saturating_duration_since(now),
+            None => state.valid_until.since(now),
             Some(_) => Duration::ZERO,
         }
     }
@@ -88,7 +89,7 @@ impl Lease {
         self.state().ttl
     }
 
-    pub(crate) fn valid_until(&self) -> Instant {
+    pub(crate) fn valid_until(&self) -> Moment {
         self.state().valid_until
     }
 
@@ -107,13 +108,13 @@ impl Lease {
     }
 
     /// From now on the server may have this ttl in force, which may be shorter than what is left.
-    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Instant) {
+    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Moment) {
         let mut state = self.state();
         state.valid_until = state.valid_until.min(valid_until(now, ttl));
     }
 
     /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
-    pub(crate) fn extended(&self, asked: Instant, ttl: Duration, now: Instant) -> bool {
+    pub(crate) fn extended(&self, asked: Moment, ttl: Duration, now: Moment) -> bool {
         let mut state = self.state();
         let until = valid_until(asked, ttl);
         if state.ended.is_some() || now >= state.valid_until || now >= until {
@@ -132,18 +133,16 @@ impl Lease {
         let more = match self.renew {
             Renew::Off => false,
             Renew::Every => true,
-            Renew::AtMost(longest) => later(state.asked, state.ttl) < later(self.granted, longest),
+            Renew::AtMost(longest) => state.asked.later(state.ttl) < self.granted.later(longest),
         };
         if more && at < state.valid_until { Next::Renew { at } } else { end }
     }
 
     /// The ttl to renew it with now.
-    pub(crate) fn renewal_ttl(&self, now: Instant) -> Duration {
+    pub(crate) fn renewal_ttl(&self, now: Moment) -> Duration {
         let ttl = self.state().ttl;
         match self.renew {
-            Renew::AtMost(longest) => {
-                ttl.min(later(self.granted, longest).saturating_duration_since(now))
-            }
+            Renew::AtMost(longest) => ttl.min(self.granted.later(longest).since(now)),
             _ => ttl,
         }
     }
@@ -154,7 +153,7 @@ impl Lease {
 }
 
 impl Next {
-    pub(crate) fn at(self) -> Instant {
+    pub(crate) fn at(self) -> Moment {
         match self {
             Self::Renew { at } | Self::End { at } => at,
         }
@@ -163,7 +162,7 @@ impl Next {
 
 /// Whether a release was heard in time. A try of which nobody knows may have been the one that released it: nobody
 /// else could, before the end of the lease.
-pub(crate) fn released_in_time(answer: Answer, valid_until: Instant) -> bool {
+pub(crate) fn released_in_time(answer: Answer, valid_until: Moment) -> bool {
     answer.number == Some(1) || (answer.repeated && answer.asked < valid_until)
 }
 
@@ -183,8 +182,8 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn lease(renew: Renew) -> (Lease, Instant) {
-        let asked = Instant::now();
+    fn lease(renew: Renew) -> (Lease, Moment) {
+        let asked = Moment::now();
         let text = String::new;
         let names = Names { id: 1, name: text(), key: text(), owner: text(), correlation: text() };
         (Lease::new(names, 7, asked, MINUTE, renew), asked)
@@ -240,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_release_that_was_repeated_within_the_lease_was_in_time() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         let answer = |number, repeated| Answer {
             number: Some(number),
             asked,

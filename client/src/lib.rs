@@ -73,6 +73,7 @@
 #![deny(missing_docs)]
 
 mod backoff;
+mod clock;
 mod dialect;
 mod error;
 mod guard;

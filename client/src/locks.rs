@@ -1,5 +1,6 @@
 //! The client.
 
+use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
 use crate::guard::{Guard, Hold, Slot};
 use crate::keeper::{self, Order, Orders};
@@ -37,7 +38,7 @@ struct Inner {
 /// What the server said to a request, when.
 struct Granted {
     fence: u64,
-    asked: Instant,
+    asked: Moment,
 }
 
 impl Locks {
@@ -274,7 +275,7 @@ impl Inner {
             correlation: wanted.correlation.clone(),
         };
         let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
-        if lease.valid_for(Instant::now()).is_zero() {
+        if lease.valid_for(Moment::now()).is_zero() {
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);
@@ -330,7 +331,7 @@ impl Inner {
             pending.unknown = true;
             match self.queue(pending, wanted, limits, until).wait().await? {
                 Waited::Granted { fence, asked }
-                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Instant::now()) =>
+                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Moment::now()) =>
                 {
                     return Ok(Some(Granted { fence, asked }));
                 }

@@ -12,6 +12,7 @@
 
 use crate::Error;
 use crate::backoff::RETRY;
+use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
 use crate::node::{Link, Node, Sent};
 use crate::validity::later;
@@ -47,7 +48,7 @@ pub(crate) struct Queue<'a> {
 pub(crate) enum Waited {
     Granted {
         fence: u64,
-        asked: Instant,
+        asked: Moment,
     },
     /// Patience has ended, and the server has said so.
     Over,
@@ -61,7 +62,7 @@ pub(crate) enum Waited {
 type Request = BoxFuture<'static, Told>;
 
 struct Told {
-    asked: Instant,
+    asked: Moment,
     verdict: Result<Option<u64>, (Verdict, RedisError)>,
 }
 
@@ -167,12 +168,12 @@ impl Queue<'_> {
         Box::pin(async move {
             let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
             let mut redirected = redirected;
-            let asked = Instant::now();
+            let asked = Moment::now();
             let (node, link) = match wire.place(&key, each, &mut redirected).await {
                 Ok(place) => place,
                 Err(error) => return Told { asked, verdict: Err(error) },
             };
-            let asked = Instant::now();
+            let asked = Moment::now();
             if link.server.dialect() == Dialect::Plain {
                 let error = RedisError::from((redis::ErrorKind::Client, "no queue"));
                 return Told { asked, verdict: Err((Verdict::UnknownCommand, error)) };

@@ -1,6 +1,7 @@
 //! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and
 //! what the caller goes by.
 
+use crate::clock::Moment;
 use crate::lease::Lease;
 use crate::request::Wanted;
 use crate::{Error, Loss, Released};
@@ -38,7 +39,7 @@ pub(crate) fn not_acquired<T>(
     }
 }
 
-pub(crate) fn extended(lease: &Lease, now: Instant) {
+pub(crate) fn extended(lease: &Lease, now: Moment) {
     let (ttl_ms, valid_ms) = (millis(lease.ttl()), millis(lease.valid_for(now)));
     let Lease { name, owner, fence, correlation, .. } = lease;
     debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, valid_ms, "extended");

@@ -4,6 +4,7 @@
 //! nothing.
 
 use crate::backoff::RETRY;
+use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
 use crate::node::{Link, Node, Sent, within};
 use crate::routes::Routes;
@@ -27,7 +28,7 @@ pub(crate) struct Answer {
     /// Nil is none.
     pub(crate) number: Option<u64>,
     /// When the question was asked that was answered.
-    pub(crate) asked: Instant,
+    pub(crate) asked: Moment,
     /// An earlier try may have been heard too.
     pub(crate) repeated: bool,
     /// In which dialect.
@@ -160,7 +161,7 @@ impl Wire {
         };
         let link = link.map_err(|error| self.failed(error, Some((&node, None))))?;
         self.native.store(link.server.dialect() == Dialect::Native, Relaxed);
-        let asked = Instant::now();
+        let asked = Moment::now();
         let answered = match replicas {
             None => within(each, link.ask(key, question, sent)).await.map(|number| (number, 0)),
             Some(Replicas { count, within: patience }) => {

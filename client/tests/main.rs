@@ -31,6 +31,7 @@ mod stories;
 #[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod suspend;
 mod tls;
 mod topology;
 mod waiting;

@@ -6,6 +6,7 @@ mod servers;
 
 pub use guard::QuorumGuard;
 
+use crate::clock::Moment;
 use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
@@ -156,7 +157,7 @@ impl Quorum {
             correlation: wanted.correlation.clone(),
         };
         let lease = Lease::new(names, grant.fence, grant.asked, wanted.ttl, wanted.renew);
-        let is_over = lease.valid_for(Instant::now()).is_zero();
+        let is_over = lease.valid_for(Moment::now()).is_zero();
         if !is_over {
             story::acquired(&lease, begun.elapsed());
         }
