@@ -9,13 +9,14 @@ use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
+use crate::releases::Releases;
 use crate::schedule::Schedule;
 use crate::validity::later;
 use crate::wire::{Answer, Wire};
 use crate::{Error, Loss, Released, story};
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Weak};
@@ -63,9 +64,7 @@ struct Keeper {
     leases: HashMap<u64, Kept>,
     schedule: Schedule,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// How many releases are under way, and who waits for none to be.
-    releasing: u64,
-    settling: Vec<oneshot::Sender<()>>,
+    releases: Releases,
 }
 
 struct Kept {
@@ -76,7 +75,7 @@ struct Kept {
 
 enum Done {
     Renewed { id: u64, ttl: Duration, answer: Result<Answer, Error> },
-    Released,
+    Released { number: u64 },
     Looked,
 }
 
@@ -89,8 +88,7 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
         leases: HashMap::new(),
         schedule: Schedule::default(),
         work: FuturesUnordered::new(),
-        releasing: 0,
-        settling: Vec::new(),
+        releases: Releases::default(),
     };
     tokio::spawn(keeper.run());
     orders
@@ -140,26 +138,22 @@ impl Keeper {
             }
             Order::Release { lease, slot, reply } => {
                 self.forget(lease.id);
-                self.releasing = self.releasing.saturating_add(1);
-                self.work.push(release(Arc::clone(&self.wire), lease, slot, reply, self.within));
+                let number = self.releases.begin(lease.key.clone());
+                let released = release(Arc::clone(&self.wire), lease, slot, reply, self.within);
+                self.work.push(Box::pin(released.map(move |()| Done::Released { number })));
             }
             Order::Abandon { key, owner, ttl, place } => {
-                self.releasing = self.releasing.saturating_add(1);
-                self.work.push(abandon(Arc::clone(&self.wire), key, owner, ttl, place));
+                let number = self.releases.begin(key.clone());
+                let abandoned = abandon(Arc::clone(&self.wire), key, owner, ttl, place);
+                self.work.push(Box::pin(abandoned.map(move |()| Done::Released { number })));
             }
-            Order::Settle(done) => {
-                self.settling.push(done);
-                self.settle();
-            }
+            Order::Settle(done) => self.releases.tell_when_done(done),
         }
     }
 
     fn finish(&mut self, done: Done) {
         let (id, ttl, answer) = match done {
-            Done::Released => {
-                self.releasing = self.releasing.saturating_sub(1);
-                return self.settle();
-            }
+            Done::Released { number } => return self.releases.end(number),
             Done::Looked => return,
             Done::Renewed { id, ttl, answer } => (id, ttl, answer),
         };
@@ -215,15 +209,6 @@ impl Keeper {
         self.schedule.remove(id);
         self.leases.remove(&id);
     }
-
-    fn settle(&mut self) {
-        if self.releasing == 0 {
-            // Whoever waited may be gone.
-            for done in self.settling.drain(..) {
-                let _ = done.send(());
-            }
-        }
-    }
 }
 
 impl Drop for Keeper {
@@ -266,24 +251,21 @@ pub(crate) async fn extend(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<
     wire.ask(&lease.key, question, limits).await
 }
 
-fn release(
+async fn release(
     wire: Arc<Wire>,
     lease: Arc<Lease>,
     slot: Option<Arc<Slot>>,
     reply: Option<Reply>,
     within: Duration,
-) -> BoxFuture<'static, Done> {
-    Box::pin(async move {
-        let outcome = released(&wire, &lease, slot, within).await;
-        if let Ok(outcome) = &outcome {
-            story::released(&lease, *outcome);
-        }
-        if let Some(reply) = reply {
-            // Nobody may wait for it any more.
-            let _ = reply.send(outcome);
-        }
-        Done::Released
-    })
+) {
+    let outcome = released(&wire, &lease, slot, within).await;
+    if let Ok(outcome) = &outcome {
+        story::released(&lease, *outcome);
+    }
+    if let Some(reply) = reply {
+        // Nobody may wait for it any more.
+        let _ = reply.send(outcome);
+    }
 }
 
 async fn released(
@@ -311,26 +293,23 @@ async fn released(
     Ok(if in_time { Released::Released } else { Released::Late })
 }
 
-fn abandon(
+async fn abandon(
     wire: Arc<Wire>,
     key: String,
     owner: String,
     ttl: Duration,
     place: Option<OwnedMutexGuard<Weak<Hold>>>,
-) -> BoxFuture<'static, Done> {
-    Box::pin(async move {
-        // An owner that the caller chose may come back at any time: it is kept from that for one release.
-        let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
-        for rest in RELEASES_AFTER.into_iter().take(times) {
-            sleep(rest).await;
-            let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-            let question = Question::ReleaseAny { owner: &owner };
-            let answer = wire.ask(&key, question, limits).await;
-            if answer.is_ok_and(|answer| answer.number == Some(1)) {
-                break;
-            }
+) {
+    // An owner that the caller chose may come back at any time: it is kept from that for one release.
+    let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
+    for rest in RELEASES_AFTER.into_iter().take(times) {
+        sleep(rest).await;
+        let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
+        let question = Question::ReleaseAny { owner: &owner };
+        let answer = wire.ask(&key, question, limits).await;
+        if answer.is_ok_and(|answer| answer.number == Some(1)) {
+            break;
         }
-        drop(place);
-        Done::Released
-    })
+    }
+    drop(place);
 }

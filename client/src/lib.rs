@@ -74,6 +74,7 @@
 
 mod backoff;
 mod clock;
+mod closing;
 mod dialect;
 mod error;
 mod guard;
@@ -86,6 +87,7 @@ mod outcome;
 mod pending;
 mod queue;
 mod quorum;
+mod releases;
 mod request;
 mod routes;
 mod schedule;

@@ -16,7 +16,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -174,15 +173,6 @@ impl Locks {
         Ok(done)
     }
 
-    /// Waits until all that was released or abandoned in the background is released; worth while before a program ends.
-    pub async fn settle(&self) {
-        let (done, settled) = oneshot::channel();
-        if self.inner.orders.send(Order::Settle(done)).is_ok() {
-            // It fails when the keeper ends, and then there is nothing to wait for.
-            let _ = settled.await;
-        }
-    }
-
     pub(crate) async fn acquire(
         &self,
         name: &str,
@@ -202,6 +192,10 @@ impl Locks {
 
     pub(crate) fn key(&self, name: &str) -> String {
         self.inner.key(name)
+    }
+
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.inner.orders
     }
 
     pub(crate) fn wire(&self) -> &Wire {

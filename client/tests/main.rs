@@ -13,6 +13,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod closing;
 mod durable;
 mod endurance;
 mod events;
