@@ -3,12 +3,12 @@
 use crate::clock::Moment;
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, checked};
-use crate::wire::Wire;
+use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Another guard, if there is one still.
-    pub(crate) fn join(self: Arc<Self>) -> Option<Guard> {
+    pub(crate) fn another(self: Arc<Self>) -> Option<Guard> {
         let more = |guards: usize| guards.checked_add(1).filter(|_| guards > 0);
         if self.lease.ended().is_some() {
             return None;
@@ -133,18 +133,34 @@ impl Guard {
     /// When the server refuses, or does not answer while the lease lasts. The lock may be held or lost then:
     /// [`valid_for`](Guard::valid_for) is right in any case.
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
-        let Hold { lease, wire, orders, .. } = &*self.hold;
         let ttl = checked(ttl)?;
+        match self.extend_heard(ttl, None, None).await? {
+            Some(_) => {
+                self.hold.lease.renew_with(ttl);
+                Ok(Extended::Extended)
+            }
+            None => Ok(Extended::Lost),
+        }
+    }
+
+    /// None if it is lost.
+    pub(crate) async fn extend_heard(
+        &self,
+        ttl: Duration,
+        replicas: Option<Replicas>,
+        until: Option<Instant>,
+    ) -> Result<Option<Answer>, Error> {
+        let Hold { lease, wire, orders, .. } = &*self.hold;
         if self.loss().is_some() {
-            return Ok(Extended::Lost);
+            return Ok(None);
         }
         let look_again = LookAgain { orders, id: lease.id };
-        let answer = keeper::extend(wire, lease, ttl).await?;
+        let answer = keeper::extend(wire, lease, ttl, replicas, until).await?;
         let now = Moment::now();
         let loss = match answer.number {
             Some(1) if lease.extended(answer.asked, ttl, now) => {
                 story::extended(lease, now);
-                return Ok(Extended::Extended);
+                return Ok(Some(answer));
             }
             Some(1) => Loss::Expired,
             _ => Loss::Taken,
@@ -153,7 +169,7 @@ impl Guard {
         if lease.end(loss) {
             story::lost(lease, loss);
         }
-        Ok(Extended::Lost)
+        Ok(None)
     }
 
     /// Gives the lock back. It is released even if this future is dropped.

@@ -12,7 +12,7 @@ use crate::lease::{Lease, Next, released_in_time};
 use crate::releases::Releases;
 use crate::schedule::Schedule;
 use crate::validity::later;
-use crate::wire::{Answer, Wire};
+use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Loss, Released, story};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -237,18 +237,25 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>, ttl: Duration) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let answer = extend(&wire, &lease, ttl).await;
+        let answer = extend(&wire, &lease, ttl, None, None).await;
         Done::Renewed { id: lease.id, ttl, answer }
     })
 }
 
-/// Tries until the lease could have ended.
-pub(crate) async fn extend(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Answer, Error> {
+/// Tries until the lease could have ended, or until then.
+pub(crate) async fn extend(
+    wire: &Wire,
+    lease: &Lease,
+    ttl: Duration,
+    replicas: Option<Replicas>,
+    until: Option<Instant>,
+) -> Result<Answer, Error> {
     let _extending = lease.extending.lock().await;
-    let limits = wire.limits(ttl, Some(lease.valid_until().as_instant()));
+    let end = lease.valid_until().as_instant();
+    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
     lease.about_to_extend(ttl, Moment::now());
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    wire.ask(&lease.key, question, limits).await
+    wire.ask_heard(&lease.key, question, replicas, limits).await
 }
 
 async fn release(

@@ -17,8 +17,6 @@ pub(crate) struct Lease {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) correlation: String,
-    renew: Renew,
-    granted: Moment,
     state: Mutex<State>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
@@ -27,10 +25,15 @@ pub(crate) struct Lease {
 }
 
 struct State {
+    /// That in force.
     ttl: Duration,
     /// When that ttl was asked for.
     asked: Moment,
     valid_until: Moment,
+    /// What renewals ask for.
+    renewal: Duration,
+    /// Until when it is renewed; none if it is not.
+    renewed_until: Option<Moment>,
     ended: Option<Loss>,
 }
 
@@ -60,7 +63,8 @@ impl Lease {
     ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
         let valid_until = valid_until(asked, ttl);
-        let state = State { ttl, asked, valid_until, ended: None };
+        let renewed_until = renewed_until(renew, asked);
+        let state = State { ttl, asked, valid_until, renewal: ttl, renewed_until, ended: None };
         Self {
             id,
             name,
@@ -68,8 +72,6 @@ impl Lease {
             owner,
             fence,
             correlation,
-            renew,
-            granted: asked,
             state: Mutex::new(state),
             over: CancellationToken::new(),
             extending: tokio::sync::Mutex::default(),
@@ -130,25 +132,58 @@ impl Lease {
         let state = self.state();
         let end = Next::End { at: state.valid_until };
         let at = renew_at(state.asked, state.ttl);
-        let more = match self.renew {
-            Renew::Off => false,
-            Renew::Every => true,
-            Renew::AtMost(longest) => state.asked.later(state.ttl) < self.granted.later(longest),
-        };
+        let more = state.renewed_until.is_some_and(|until| state.asked.later(state.ttl) < until);
         if more && at < state.valid_until { Next::Renew { at } } else { end }
     }
 
     /// The ttl to renew it with now.
     pub(crate) fn renewal_ttl(&self, now: Moment) -> Duration {
-        let ttl = self.state().ttl;
-        match self.renew {
-            Renew::AtMost(longest) => ttl.min(self.granted.later(longest).since(now)),
-            _ => ttl,
-        }
+        let state = self.state();
+        state.renewed_until.map_or(state.renewal, |until| state.renewal.min(until.since(now)))
+    }
+
+    /// From now on renewals ask for this ttl.
+    pub(crate) fn renew_with(&self, ttl: Duration) {
+        self.state().renewal = ttl;
+    }
+
+    /// What the server is to be asked for so that another guard has a lease of this ttl from now on: none if that is
+    /// held already. It never ends sooner than before.
+    pub(crate) fn ttl_to_join(&self, ttl: Duration, now: Moment) -> Option<Duration> {
+        let state = self.state();
+        let is_enough = state.valid_until >= valid_until(now, ttl);
+        (!is_enough).then(|| ttl.max(state.left(now)))
+    }
+
+    /// How long the server may hold it from now on.
+    pub(crate) fn left(&self, now: Moment) -> Duration {
+        self.state().left(now)
+    }
+
+    /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.
+    pub(crate) fn joined(&self, ttl: Duration, renew: Renew, now: Moment) {
+        let mut state = self.state();
+        state.renewed_until = state.renewed_until.max(renewed_until(renew, now));
+        state.renewal = state.renewal.max(ttl);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn left(&self, now: Moment) -> Duration {
+        self.asked.later(self.ttl).since(now)
+    }
+}
+
+/// Until when a lease is renewed if that was asked for at this moment.
+fn renewed_until(renew: Renew, asked: Moment) -> Option<Moment> {
+    match renew {
+        Renew::Off => None,
+        Renew::Every => Some(asked.later(Duration::MAX)),
+        Renew::AtMost(longest) => Some(asked.later(longest)),
     }
 }
 
@@ -213,6 +248,22 @@ mod tests {
         assert_eq!(lease.renewal_ttl(at), 45 * SECOND);
         assert!(lease.extended(at, 45 * SECOND, at));
         assert_eq!(lease.next(), Next::End { at: valid_until(at, 45 * SECOND) });
+    }
+
+    #[test]
+    fn a_guard_that_joins_gets_no_less_than_it_asked_for() {
+        let (lease, asked) = lease(Renew::Off);
+        let now = asked + 10 * SECOND;
+        assert_eq!(lease.ttl_to_join(40 * SECOND, now), None);
+        assert_eq!(lease.ttl_to_join(MINUTE, now), Some(MINUTE));
+        // The drift of a short ttl is less.
+        assert_eq!(lease.ttl_to_join(50 * SECOND, now), Some(50 * SECOND));
+        lease.joined(40 * SECOND, Renew::AtMost(2 * MINUTE), now);
+        assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
+        assert_eq!(lease.renewal_ttl(now), MINUTE);
+        assert_eq!(lease.renewal_ttl(now + 100 * SECOND), 20 * SECOND);
+        lease.joined(2 * MINUTE, Renew::Off, now);
+        assert_eq!(lease.renewal_ttl(now), 2 * MINUTE);
     }
 
     #[test]

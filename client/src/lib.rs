@@ -79,6 +79,7 @@ mod dialect;
 mod error;
 mod guard;
 mod health;
+mod joining;
 mod keeper;
 mod lease;
 mod locks;

@@ -3,6 +3,7 @@
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
 use crate::guard::{Guard, Hold, Slot};
+use crate::joining::join;
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, Names};
 use crate::pending::Pending;
@@ -243,7 +244,7 @@ impl Inner {
                         }
                     }
                 };
-                if let Some(guard) = place.upgrade().and_then(Hold::join) {
+                if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
                 Some(place)

@@ -84,8 +84,10 @@ async fn a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it() {
         let name = "suspend::a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it";
         return suspended(name, &[url(server.port())]);
     };
-    let guard = client(&urls).await.lock("printer").ttl(millis(30_000)).await.unwrap();
-    until_suspended(|| guard.valid_for()).await;
+    let locks = client(&urls).await;
+    let guard = locks.lock("printer").ttl(millis(30_000)).await.unwrap();
+    let fixed = locks.lock("fixed").fixed_ttl(millis(30_000)).await.unwrap();
+    until_suspended(|| fixed.valid_for()).await;
     let woken = Instant::now();
     let renewed = async {
         while guard.valid_for() < millis(25_000) {

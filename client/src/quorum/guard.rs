@@ -88,7 +88,11 @@ impl QuorumGuard {
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let ttl = checked(ttl)?;
         let _look_again = LookAgain(&self.held);
-        self.held.extend(ttl).await
+        let outcome = self.held.extend(ttl).await;
+        if matches!(outcome, Ok(Extended::Extended)) {
+            self.held.lease.renew_with(ttl);
+        }
+        outcome
     }
 
     /// Gives the lock back on every server. On those that do not answer that goes on in the background.
