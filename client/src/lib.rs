@@ -88,6 +88,7 @@ mod outcome;
 mod pending;
 mod queue;
 mod quorum;
+mod reading;
 mod releases;
 mod request;
 mod routes;

@@ -54,9 +54,9 @@ pub(crate) struct Replicas {
 }
 
 /// One try that failed.
-struct Failure {
-    verdict: Verdict,
-    error: RedisError,
+pub(crate) struct Failure {
+    pub(crate) verdict: Verdict,
+    pub(crate) error: RedisError,
 }
 
 impl Wire {
@@ -178,7 +178,7 @@ impl Wire {
         Ok(Answer { number, asked, repeated: false, dialect, heard })
     }
 
-    async fn node(
+    pub(crate) async fn node(
         &self,
         key: &str,
         each: Duration,
@@ -191,7 +191,11 @@ impl Wire {
         node.map_err(|error| self.failed(error, None))
     }
 
-    fn failed(&self, error: RedisError, asked: Option<(&Node, Option<&Link>)>) -> Failure {
+    pub(crate) fn failed(
+        &self,
+        error: RedisError,
+        asked: Option<(&Node, Option<&Link>)>,
+    ) -> Failure {
         let verdict = verdict(&error);
         self.routes.learn(&verdict, asked);
         Failure { verdict, error }
