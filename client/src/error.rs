@@ -1,5 +1,6 @@
 //! What can go wrong. That somebody else has the lock is no error, unless one was to wait for it.
 
+use crate::Loss;
 use redis::RedisError;
 use std::fmt;
 use std::time::Duration;
@@ -46,6 +47,13 @@ pub enum Error {
         /// The lock.
         name: String,
     },
+    /// The lock was lost, and the work under it was dropped half-way: [`Locks::run`](crate::Locks::run).
+    Lost {
+        /// The lock.
+        name: String,
+        /// Why it is held no more.
+        loss: Loss,
+    },
     /// The task that looks after the guards is gone: the runtime that it was started on has ended.
     Closed,
 }
@@ -80,6 +88,14 @@ impl fmt::Display for Error {
             }
             Self::TooLate { name } => {
                 write!(f, "the lock {name} was granted, and its lease over when the answer came")
+            }
+            Self::Lost { name, loss } => {
+                let why = match loss {
+                    Loss::Expired => "its lease could have ended",
+                    Loss::Taken => "the server says that it is not held",
+                    Loss::Released => "it was released",
+                };
+                write!(f, "the work was stopped because the lock {name} was lost: {why}")
             }
             Self::Closed => f.write_str("the runtime that looked after the locks has ended"),
         }

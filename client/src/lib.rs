@@ -92,6 +92,7 @@ mod reading;
 mod releases;
 mod request;
 mod routes;
+mod run;
 mod schedule;
 mod settings;
 mod slots;

@@ -133,47 +133,6 @@ impl Locks {
         Request::new(self.clone(), name.into())
     }
 
-    /// Waits for the lock, does the work, and releases it: when the work is done, fails, panics, or is dropped
-    /// half-way.
-    ///
-    /// That the lock was lost before the end of the work is traced as a warning. To stop the work then, watch
-    /// [`Guard::lost`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Options, Released};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let options = Options::new().ttl(Duration::from_secs(5)).correlation("request 17");
-    /// let printed = locks.with_lock("printer", options, async |guard| {
-    ///     // Send the fence along with every write.
-    ///     format!("page 1, fence {}", guard.fence())
-    /// });
-    /// assert!(printed.await?.starts_with("page 1"));
-    /// # locks.settle().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the lock was not to be had, and the work not begun.
-    pub async fn with_lock<T>(
-        &self,
-        name: &str,
-        options: Options,
-        work: impl AsyncFnOnce(&Guard) -> T,
-    ) -> Result<T, Error> {
-        let guard = self.lock(name).options(options).await?;
-        let done = work(&guard).await;
-        // What was traced of it is all that can be done about a late one, and nobody may be there to answer.
-        let _ = guard.release().await;
-        Ok(done)
-    }
-
     pub(crate) async fn acquire(
         &self,
         name: &str,
