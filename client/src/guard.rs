@@ -39,12 +39,16 @@ impl Hold {
         self.guards.load(SeqCst) > 0 && self.lease.fence == fence
     }
 
-    /// One guard fewer; the last one releases. Whether this was the last.
+    /// One guard fewer; the last one releases. Whether this one does.
     fn leave(&self, reply: Option<keeper::Reply>) -> Result<bool, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
             return Ok(false);
         }
         self.lease.end(Loss::Released);
+        if self.lease.is_kept() {
+            let ordered = self.orders.send(Order::Forget(self.lease.id));
+            return ordered.map(|()| false).map_err(|_| Error::Closed);
+        }
         let (lease, slot) = (Arc::clone(&self.lease), self.slot.clone());
         let ordered = self.orders.send(Order::Release { lease, slot, reply });
         ordered.map(|()| true).map_err(|_| Error::Closed)
@@ -170,6 +174,39 @@ impl Guard {
             story::lost(lease, loss);
         }
         Ok(None)
+    }
+
+    /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be counted on from now.
+    ///
+    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the lock meanwhile, not even
+    /// when this program has ended. Where other guards of the same owner share the lock, they go on holding it, and
+    /// the last one does not release it either.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// // At most one mail of this kind in ten minutes, from whichever host.
+    /// let warning = locks.lock("mail:disk-full").fixed_ttl(Duration::from_secs(600));
+    /// if let Some(guard) = warning.try_now().await? {
+    ///     // Send the mail.
+    ///     guard.keep();
+    /// }
+    /// assert!(locks.try_lock("mail:disk-full").await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self) -> Duration {
+        let valid_for = self.valid_for();
+        self.left = true;
+        self.hold.lease.keep();
+        // Without a keeper nobody renews it either.
+        let _ = self.hold.leave(None);
+        valid_for
     }
 
     /// Gives the lock back. It is released even if this future is dropped.

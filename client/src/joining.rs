@@ -39,6 +39,7 @@ pub(crate) async fn join(
         }
     }
     lease.joined(wanted.ttl, wanted.renew, begun);
+    wanted.hold(lease);
     // Without a keeper nobody renews it, and it is lost already.
     let _ = guard.hold.orders.send(Order::LookAgain(lease.id));
     Ok(Some(guard))

@@ -39,6 +39,8 @@ pub(crate) enum Order {
     Keep(Arc<Lease>),
     /// Its end is another one now.
     LookAgain(u64),
+    /// It is to end by itself.
+    Forget(u64),
     Release {
         lease: Arc<Lease>,
         slot: Option<Arc<Slot>>,
@@ -136,6 +138,7 @@ impl Keeper {
                     self.schedule.set(id, kept.lease.next().at());
                 }
             }
+            Order::Forget(id) => self.forget(id),
             Order::Release { lease, slot, reply } => {
                 self.forget(lease.id);
                 let number = self.releases.begin(lease.key.clone());
@@ -294,10 +297,19 @@ async fn released(
     };
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
-    let question = Question::Release { owner: &lease.owner, fence: lease.fence };
+    let Lease { owner, fence, .. } = lease;
+    let hold_for = lease.hold_for(Moment::now());
+    // The server frees it, also when this program has ended by then.
+    let question = match hold_for {
+        Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
+        None => Question::Release { owner, fence: *fence },
+    };
     let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
-    let in_time = released_in_time(answer, valid_until);
-    Ok(if in_time { Released::Released } else { Released::Late })
+    Ok(match (released_in_time(answer, valid_until), hold_for) {
+        (false, _) => Released::Late,
+        (true, None) => Released::Released,
+        (true, Some(_)) => Released::Later,
+    })
 }
 
 async fn abandon(

@@ -34,6 +34,10 @@ struct State {
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
     renewed_until: Option<Moment>,
+    /// It is not released sooner.
+    held_until: Option<Moment>,
+    /// It is not released at all.
+    kept: bool,
     ended: Option<Loss>,
 }
 
@@ -64,7 +68,16 @@ impl Lease {
         let Names { id, name, key, owner, correlation } = names;
         let valid_until = valid_until(asked, ttl);
         let renewed_until = renewed_until(renew, asked);
-        let state = State { ttl, asked, valid_until, renewal: ttl, renewed_until, ended: None };
+        let state = State {
+            ttl,
+            asked,
+            valid_until,
+            renewal: ttl,
+            renewed_until,
+            held_until: None,
+            kept: false,
+            ended: None,
+        };
         Self {
             id,
             name,
@@ -158,6 +171,28 @@ impl Lease {
     /// How long the server may hold it from now on.
     pub(crate) fn left(&self, now: Moment) -> Duration {
         self.state().left(now)
+    }
+
+    /// It is not to be released sooner than then.
+    pub(crate) fn hold_until(&self, moment: Moment) {
+        let mut state = self.state();
+        state.held_until = state.held_until.max(Some(moment));
+    }
+
+    /// How long it is to be held on if it is released now: none if it need not be. A millisecond more than is left,
+    /// because the server is told whole ones.
+    pub(crate) fn hold_for(&self, now: Moment) -> Option<Duration> {
+        let left = self.state().held_until?.since(now);
+        (!left.is_zero()).then(|| left.saturating_add(Duration::from_millis(1)))
+    }
+
+    /// It is to end by itself.
+    pub(crate) fn keep(&self) {
+        self.state().kept = true;
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.state().kept
     }
 
     /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.
@@ -264,6 +299,16 @@ mod tests {
         assert_eq!(lease.renewal_ttl(now + 100 * SECOND), 20 * SECOND);
         lease.joined(2 * MINUTE, Renew::Off, now);
         assert_eq!(lease.renewal_ttl(now), 2 * MINUTE);
+    }
+
+    #[test]
+    fn a_lease_is_held_on_until_the_latest_moment_that_was_asked_for() {
+        let (lease, asked) = lease(Renew::Every);
+        assert_eq!(lease.hold_for(asked), None);
+        lease.hold_until(asked + MINUTE);
+        lease.hold_until(asked + SECOND);
+        assert_eq!(lease.hold_for(asked + 59 * SECOND), Some(Duration::from_millis(1_001)));
+        assert_eq!(lease.hold_for(asked + MINUTE), None);
     }
 
     #[test]

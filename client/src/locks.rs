@@ -229,6 +229,7 @@ impl Inner {
             correlation: wanted.correlation.clone(),
         };
         let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
+        wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             return Err(Error::TooLate { name: name.to_owned() });
         }

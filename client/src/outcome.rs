@@ -9,8 +9,12 @@ pub enum Released {
     /// It was lost before: the lease had run out, or the key was deleted, and somebody else may have it. The ttl is too
     /// short for the work.
     Late,
-    /// Another guard of the same owner still holds it.
+    /// It is still held, by another guard of the same owner, or because one of them was told to
+    /// [keep](crate::Guard::keep) it.
     StillHeld,
+    /// It was held until now, and the server frees it when the time of
+    /// [`hold_at_least`](crate::Options::hold_at_least) is over.
+    Later,
 }
 
 impl Released {
@@ -38,6 +42,6 @@ pub enum Loss {
     Expired,
     /// The server says that it is not this guard's: it was deleted, or somebody else has it.
     Taken,
-    /// The guard was released or dropped.
+    /// The guard was released, dropped, or told to keep the lock.
     Released,
 }

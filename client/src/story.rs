@@ -52,6 +52,9 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
         Released::Released => {
             debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released");
         }
+        Released::Later => {
+            debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released later");
+        }
         Released::Late => warn!(
             target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
             "released too late: the ttl is too short for the work, or the lock was deleted"
