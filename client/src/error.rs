@@ -54,7 +54,7 @@ pub enum Error {
         /// Why it is held no more.
         loss: Loss,
     },
-    /// The task that looks after the guards is gone: the runtime that it was started on has ended.
+    /// The client was closed, or the runtime that it was started on has ended.
     Closed,
 }
 
@@ -94,10 +94,11 @@ impl fmt::Display for Error {
                     Loss::Expired => "its lease could have ended",
                     Loss::Taken => "the server says that it is not held",
                     Loss::Released => "it was released",
+                    Loss::Closed => "the client was closed",
                 };
                 write!(f, "the work was stopped because the lock {name} was lost: {why}")
             }
-            Self::Closed => f.write_str("the runtime that looked after the locks has ended"),
+            Self::Closed => f.write_str("the client was closed, or its runtime has ended"),
         }
     }
 }

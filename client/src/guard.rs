@@ -45,6 +45,9 @@ impl Hold {
             return Ok(false);
         }
         self.lease.end(Loss::Released);
+        if self.lease.ended() == Some(Loss::Closed) {
+            return Err(Error::Closed);
+        }
         if self.lease.is_kept() {
             let ordered = self.orders.send(Order::Forget(self.lease.id));
             return ordered.map(|()| false).map_err(|_| Error::Closed);
@@ -213,7 +216,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses. The lease ends by itself then.
+    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when [`Locks::close`](crate::Locks::close) has
+    /// released it.
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
         self.left = true;

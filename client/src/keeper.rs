@@ -9,7 +9,7 @@ use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
-use crate::releases::Releases;
+use crate::releases::{Outcome, Releases};
 use crate::schedule::Schedule;
 use crate::validity::later;
 use crate::wire::{Answer, Replicas, Wire};
@@ -55,6 +55,10 @@ pub(crate) enum Order {
     },
     /// Says when all releases are done that were ordered before.
     Settle(oneshot::Sender<()>),
+    /// Releases all that is held, and whatever is granted from now on.
+    Close,
+    /// Says the keys of what could not be released since it was closed.
+    Undone(oneshot::Sender<Vec<String>>),
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;
@@ -67,6 +71,7 @@ struct Keeper {
     schedule: Schedule,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
     releases: Releases,
+    closed: bool,
 }
 
 struct Kept {
@@ -77,7 +82,7 @@ struct Kept {
 
 enum Done {
     Renewed { id: u64, ttl: Duration, answer: Result<Answer, Error> },
-    Released { number: u64 },
+    Released { number: u64, outcome: Outcome },
     Looked,
 }
 
@@ -91,6 +96,7 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
         schedule: Schedule::default(),
         work: FuturesUnordered::new(),
         releases: Releases::default(),
+        closed: false,
     };
     tokio::spawn(keeper.run());
     orders
@@ -129,6 +135,7 @@ impl Keeper {
 
     fn obey(&mut self, order: Order) {
         match order {
+            Order::Keep(lease) if self.closed => self.give_back(&lease),
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
@@ -143,20 +150,31 @@ impl Keeper {
                 self.forget(lease.id);
                 let number = self.releases.begin(lease.key.clone());
                 let released = release(Arc::clone(&self.wire), lease, slot, reply, self.within);
-                self.work.push(Box::pin(released.map(move |()| Done::Released { number })));
+                self.work.push(numbered(number, released));
             }
             Order::Abandon { key, owner, ttl, place } => {
                 let number = self.releases.begin(key.clone());
                 let abandoned = abandon(Arc::clone(&self.wire), key, owner, ttl, place);
-                self.work.push(Box::pin(abandoned.map(move |()| Done::Released { number })));
+                self.work.push(numbered(number, abandoned));
             }
             Order::Settle(done) => self.releases.tell_when_done(done),
+            Order::Close => self.close(),
+            Order::Undone(reply) => {
+                // Nobody may wait for it any more.
+                let _ = reply.send(self.releases.undone());
+            }
         }
     }
 
     fn finish(&mut self, done: Done) {
         let (id, ttl, answer) = match done {
-            Done::Released { number } => return self.releases.end(number),
+            Done::Released { number, outcome } => {
+                self.releases.end(number, outcome);
+                if !self.closed {
+                    self.releases.forget_failures();
+                }
+                return;
+            }
             Done::Looked => return,
             Done::Renewed { id, ttl, answer } => (id, ttl, answer),
         };
@@ -208,6 +226,24 @@ impl Keeper {
         }
     }
 
+    fn close(&mut self) {
+        self.closed = true;
+        let leases: Vec<_> = self.leases.values().map(|kept| Arc::clone(&kept.lease)).collect();
+        for lease in leases {
+            self.give_back(&lease);
+        }
+    }
+
+    /// Whatever guards it has.
+    fn give_back(&mut self, lease: &Arc<Lease>) {
+        self.forget(lease.id);
+        if lease.end(Loss::Closed) && !lease.is_kept() {
+            let number = self.releases.begin(lease.key.clone());
+            let (wire, lease) = (Arc::clone(&self.wire), Arc::clone(lease));
+            self.work.push(numbered(number, release(wire, lease, None, None, self.within)));
+        }
+    }
+
     fn forget(&mut self, id: u64) {
         self.schedule.remove(id);
         self.leases.remove(&id);
@@ -218,14 +254,28 @@ impl Drop for Keeper {
     /// The runtime ends, and nobody renews any more.
     fn drop(&mut self) {
         self.orders.close();
+        let mut left = self.releases.undone();
         while let Ok(order) = self.orders.try_recv() {
-            if let Order::Keep(lease) = order {
-                self.lose(&lease, Loss::Expired);
+            match order {
+                Order::Keep(lease) => {
+                    self.leases.insert(lease.id, Kept { lease, renewing: false });
+                }
+                Order::Forget(id) => self.forget(id),
+                Order::Release { lease, .. } => {
+                    self.forget(lease.id);
+                    left.push(lease.key.clone());
+                }
+                Order::Abandon { key, .. } => left.push(key),
+                Order::LookAgain(_) | Order::Settle(_) | Order::Close | Order::Undone(_) => {}
             }
         }
         for kept in std::mem::take(&mut self.leases).into_values() {
+            if !kept.lease.is_kept() {
+                left.push(kept.lease.key.clone());
+            }
             self.lose(&kept.lease, Loss::Expired);
         }
+        story::left_behind(left);
     }
 }
 
@@ -261,21 +311,30 @@ pub(crate) async fn extend(
     wire.ask_heard(&lease.key, question, replicas, limits).await
 }
 
+fn numbered(
+    number: u64,
+    release: impl Future<Output = Outcome> + Send + 'static,
+) -> BoxFuture<'static, Done> {
+    Box::pin(release.map(move |outcome| Done::Released { number, outcome }))
+}
+
 async fn release(
     wire: Arc<Wire>,
     lease: Arc<Lease>,
     slot: Option<Arc<Slot>>,
     reply: Option<Reply>,
     within: Duration,
-) {
+) -> Outcome {
     let outcome = released(&wire, &lease, slot, within).await;
     if let Ok(outcome) = &outcome {
         story::released(&lease, *outcome);
     }
+    let done = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
     if let Some(reply) = reply {
         // Nobody may wait for it any more.
         let _ = reply.send(outcome);
     }
+    done
 }
 
 async fn released(
@@ -318,7 +377,8 @@ async fn abandon(
     owner: String,
     ttl: Duration,
     place: Option<OwnedMutexGuard<Weak<Hold>>>,
-) {
+) -> Outcome {
+    let mut outcome = Outcome::Failed;
     // An owner that the caller chose may come back at any time: it is kept from that for one release.
     let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
     for rest in RELEASES_AFTER.into_iter().take(times) {
@@ -326,9 +386,11 @@ async fn abandon(
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
         let question = Question::ReleaseAny { owner: &owner };
         let answer = wire.ask(&key, question, limits).await;
+        outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
         if answer.is_ok_and(|answer| answer.number == Some(1)) {
             break;
         }
     }
     drop(place);
+    outcome
 }

@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
+use crate::gate::Gate;
 use crate::guard::{Guard, Hold, Slot};
 use crate::joining::join;
 use crate::keeper::{self, Order, Orders};
@@ -33,6 +34,7 @@ struct Inner {
     orders: Orders,
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
+    gate: Gate,
 }
 
 /// What the server said to a request, when.
@@ -70,7 +72,8 @@ impl Locks {
         let settings = settings.checked()?;
         let wire = Arc::new(Wire::unasked(target, &settings)?);
         let orders = keeper::start(Arc::clone(&wire), settings.within);
-        let inner = Inner { settings, wire, orders, slots: Mutex::default() };
+        let inner =
+            Inner { settings, wire, orders, slots: Mutex::default(), gate: Gate::default() };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -143,7 +146,7 @@ impl Locks {
         let told = async {
             let begun = Instant::now();
             let owner = wanted.owner.clone().unwrap_or_else(|| new_uuid().to_string());
-            let came = self.inner.acquire(name, &owner, &wanted).await;
+            let came = self.gate().pass(self.inner.acquire(name, &owner, &wanted)).await;
             story::not_acquired(name, Some(&owner), &wanted, begun, &came);
             came
         };
@@ -152,6 +155,10 @@ impl Locks {
 
     pub(crate) fn key(&self, name: &str) -> String {
         self.inner.key(name)
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.inner.gate
     }
 
     pub(crate) fn orders(&self) -> &Orders {

@@ -44,4 +44,6 @@ pub enum Loss {
     Taken,
     /// The guard was released, dropped, or told to keep the lock.
     Released,
+    /// The client was closed, and gave the lock back: [`Locks::close`](crate::Locks::close).
+    Closed,
 }

@@ -3,11 +3,21 @@
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
 
+/// What became of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Outcome {
+    /// It is held no more, as far as this client is concerned.
+    Done,
+    Failed,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Releases {
     next: u64,
     /// The keys of those that are under way.
     open: BTreeMap<u64, String>,
+    /// The keys of those that have failed.
+    failed: Vec<String>,
     /// Who waits, and for all below which number.
     waiting: Vec<(u64, oneshot::Sender<()>)>,
 }
@@ -21,9 +31,23 @@ impl Releases {
         number
     }
 
-    pub(crate) fn end(&mut self, number: u64) {
-        self.open.remove(&number);
+    pub(crate) fn end(&mut self, number: u64, outcome: Outcome) {
+        if let Some(key) = self.open.remove(&number)
+            && outcome == Outcome::Failed
+        {
+            self.failed.push(key);
+        }
         self.tell();
+    }
+
+    /// The keys of those that have failed, or not ended yet.
+    pub(crate) fn undone(&self) -> Vec<String> {
+        self.failed.iter().chain(self.open.values()).cloned().collect()
+    }
+
+    /// Failures until now are known to whoever had to know of them.
+    pub(crate) fn forget_failures(&mut self) {
+        self.failed.clear();
     }
 
     /// Tells when all are done that have begun by now, and not those that begin later.
@@ -58,13 +82,15 @@ mod tests {
         let mut told = waiting(&mut releases);
         let third = releases.begin("c".to_owned());
         let mut later = waiting(&mut releases);
-        releases.end(second);
+        releases.end(second, Outcome::Done);
         assert!(told.try_recv().is_err(), "the first one is under way");
-        releases.end(first);
+        releases.end(first, Outcome::Failed);
         assert!(told.try_recv().is_ok());
         assert!(later.try_recv().is_err(), "the third one is under way");
-        releases.end(third);
+        assert_eq!(releases.undone(), ["a", "c"]);
+        releases.end(third, Outcome::Done);
         assert!(later.try_recv().is_ok());
+        assert_eq!(releases.undone(), ["a"]);
     }
 
     #[test]
