@@ -3,6 +3,7 @@
 /// What a release came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a late release means that the work may have been done without the lock"]
+#[non_exhaustive]
 pub enum Released {
     /// It was held until now, and is free or the next one's.
     Released,
@@ -28,6 +29,7 @@ impl Released {
 /// What an extension came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what was not extended is lost"]
+#[non_exhaustive]
 pub enum Extended {
     /// The lease ends a ttl from now.
     Extended,
@@ -37,6 +39,7 @@ pub enum Extended {
 
 /// Why a guard holds nothing any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// The lease has run out, or could have, before it was renewed.
     Expired,

@@ -87,6 +87,11 @@ impl Options {
     /// As whom to ask, 1 to 255 bytes; unless this is called, as somebody new each time. Within a client the same owner
     /// may have the lock several times: it is released when the last of its guards is gone.
     ///
+    /// **Two processes, or two clients of one process, that ask as the same owner both have the lock**: to the server
+    /// they are one, which asks once more. When one of them releases it, the other learns of that at its next renewal
+    /// only. So an owner needs a part that no other process has, such as a random UUID; the name of a host, or
+    /// of a worker that may be started twice, is not enough.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options, Released};

@@ -19,6 +19,7 @@ mod endurance;
 mod events;
 mod health;
 mod holding;
+mod info;
 mod keeping;
 mod losing;
 mod oracle;

@@ -48,6 +48,13 @@ impl QuorumGuard {
         self.held.lease.fence
     }
 
+    /// The [fence](QuorumGuard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
+    /// always positive, and below 2^53.
+    #[must_use]
+    pub fn fence_i64(&self) -> i64 {
+        self.fence().cast_signed()
+    }
+
     /// As whom it is held, on all servers alike.
     #[must_use]
     pub fn owner(&self) -> &str {

@@ -82,7 +82,7 @@ impl Restaurant {
             Dialect::Native => {
                 println!("The server has Leasehold: whoever waits, waits in its queue.")
             }
-            Dialect::Plain => {
+            _ => {
                 println!("The server has no Leasehold: whoever waits asks again and again.")
             }
         }
