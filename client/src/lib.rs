@@ -101,6 +101,7 @@ mod routes;
 mod run;
 mod schedule;
 mod settings;
+mod several;
 mod slots;
 mod story;
 mod target;
@@ -120,6 +121,7 @@ pub use outcome::{Extended, Loss, Released};
 pub use quorum::{Quorum, QuorumGuard, QuorumRequest};
 pub use request::{Options, Request};
 pub use settings::{Renew, Settings};
+pub use several::{AllGuard, AllRequest};
 pub use target::Target;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -29,6 +29,7 @@ mod quorum_storm;
 mod renewing;
 mod scene;
 mod scope;
+mod several;
 mod sieve;
 mod stories;
 #[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
