@@ -65,6 +65,11 @@
 //!
 //! [`Quorum`] holds a lock on most of them, so that it survives the loss of any few: Redlock, with fences that grow.
 //!
+//! # Elections
+//!
+//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says when leadership is
+//! lost, and which everybody may look at.
+//!
 //! # One task
 //!
 //! A client renews and releases all its locks in one task, which lives on the runtime that it was connected on and
@@ -80,6 +85,7 @@ mod backoff;
 mod clock;
 mod closing;
 mod dialect;
+mod election;
 mod error;
 mod gate;
 mod guard;
@@ -112,6 +118,7 @@ mod verdict;
 mod wire;
 
 pub use dialect::Dialect;
+pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::Error;
 pub use guard::Guard;
 pub use health::Health;

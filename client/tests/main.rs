@@ -15,6 +15,7 @@
 
 mod closing;
 mod durable;
+mod election;
 mod endurance;
 mod events;
 mod health;
