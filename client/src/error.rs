@@ -1,5 +1,6 @@
 //! What can go wrong. That somebody else has the lock is no error, unless one was to wait for it.
 
+use crate::Loss;
 use redis::RedisError;
 use std::fmt;
 use std::time::Duration;
@@ -46,7 +47,14 @@ pub enum Error {
         /// The lock.
         name: String,
     },
-    /// The task that looks after the guards is gone: the runtime that it was started on has ended.
+    /// The lock was lost, and the work under it was dropped half-way: [`Locks::run`](crate::Locks::run).
+    Lost {
+        /// The lock.
+        name: String,
+        /// Why it is held no more.
+        loss: Loss,
+    },
+    /// The client was closed, or the runtime that it was started on has ended.
     Closed,
 }
 
@@ -81,7 +89,16 @@ impl fmt::Display for Error {
             Self::TooLate { name } => {
                 write!(f, "the lock {name} was granted, and its lease over when the answer came")
             }
-            Self::Closed => f.write_str("the runtime that looked after the locks has ended"),
+            Self::Lost { name, loss } => {
+                let why = match loss {
+                    Loss::Expired => "its lease could have ended",
+                    Loss::Taken => "the server says that it is not held",
+                    Loss::Released => "it was released",
+                    Loss::Closed => "the client was closed",
+                };
+                write!(f, "the work was stopped because the lock {name} was lost: {why}")
+            }
+            Self::Closed => f.write_str("the client was closed, or its runtime has ended"),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! A lock that is held, as long as the guard lives.
 
+use crate::clock::Moment;
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, checked};
-use crate::wire::Wire;
+use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -25,7 +26,7 @@ pub(crate) struct Hold {
 
 impl Hold {
     /// Another guard, if there is one still.
-    pub(crate) fn join(self: Arc<Self>) -> Option<Guard> {
+    pub(crate) fn another(self: Arc<Self>) -> Option<Guard> {
         let more = |guards: usize| guards.checked_add(1).filter(|_| guards > 0);
         if self.lease.ended().is_some() {
             return None;
@@ -38,12 +39,19 @@ impl Hold {
         self.guards.load(SeqCst) > 0 && self.lease.fence == fence
     }
 
-    /// One guard fewer; the last one releases. Whether this was the last.
+    /// One guard fewer; the last one releases. Whether this one does.
     fn leave(&self, reply: Option<keeper::Reply>) -> Result<bool, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
             return Ok(false);
         }
         self.lease.end(Loss::Released);
+        if self.lease.ended() == Some(Loss::Closed) {
+            return Err(Error::Closed);
+        }
+        if self.lease.is_kept() {
+            let ordered = self.orders.send(Order::Forget(self.lease.id));
+            return ordered.map(|()| false).map_err(|_| Error::Closed);
+        }
         let (lease, slot) = (Arc::clone(&self.lease), self.slot.clone());
         let ordered = self.orders.send(Order::Release { lease, slot, reply });
         ordered.map(|()| true).map_err(|_| Error::Closed)
@@ -73,6 +81,13 @@ impl Guard {
         self.hold.lease.fence
     }
 
+    /// The [fence](Guard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
+    /// always positive, and below 2^53.
+    #[must_use]
+    pub fn fence_i64(&self) -> i64 {
+        self.fence().cast_signed()
+    }
+
     /// As whom it is held.
     #[must_use]
     pub fn owner(&self) -> &str {
@@ -83,14 +98,14 @@ impl Guard {
     /// may differ by. Zero once it is lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.hold.lease.valid_for(Instant::now())
+        self.hold.lease.valid_for(Moment::now())
     }
 
     /// Whether it was lost, and why.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         let lease = &self.hold.lease;
-        let is_over = || lease.valid_for(Instant::now()).is_zero().then_some(Loss::Expired);
+        let is_over = || lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
         lease.ended().or_else(is_over)
     }
 
@@ -132,18 +147,34 @@ impl Guard {
     /// When the server refuses, or does not answer while the lease lasts. The lock may be held or lost then:
     /// [`valid_for`](Guard::valid_for) is right in any case.
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
-        let Hold { lease, wire, orders, .. } = &*self.hold;
         let ttl = checked(ttl)?;
+        match self.extend_heard(ttl, None, None).await? {
+            Some(_) => {
+                self.hold.lease.renew_with(ttl);
+                Ok(Extended::Extended)
+            }
+            None => Ok(Extended::Lost),
+        }
+    }
+
+    /// None if it is lost.
+    pub(crate) async fn extend_heard(
+        &self,
+        ttl: Duration,
+        replicas: Option<Replicas>,
+        until: Option<Instant>,
+    ) -> Result<Option<Answer>, Error> {
+        let Hold { lease, wire, orders, .. } = &*self.hold;
         if self.loss().is_some() {
-            return Ok(Extended::Lost);
+            return Ok(None);
         }
         let look_again = LookAgain { orders, id: lease.id };
-        let answer = keeper::extend(wire, lease, ttl).await?;
-        let now = Instant::now();
+        let answer = keeper::extend(wire, lease, ttl, replicas, until).await?;
+        let now = Moment::now();
         let loss = match answer.number {
             Some(1) if lease.extended(answer.asked, ttl, now) => {
                 story::extended(lease, now);
-                return Ok(Extended::Extended);
+                return Ok(Some(answer));
             }
             Some(1) => Loss::Expired,
             _ => Loss::Taken,
@@ -152,14 +183,48 @@ impl Guard {
         if lease.end(loss) {
             story::lost(lease, loss);
         }
-        Ok(Extended::Lost)
+        Ok(None)
+    }
+
+    /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be counted on from now.
+    ///
+    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the lock meanwhile, not even
+    /// when this program has ended. Where other guards of the same owner share the lock, they go on holding it, and
+    /// the last one does not release it either.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// // At most one mail of this kind in ten minutes, from whichever host.
+    /// let warning = locks.lock("mail:disk-full").fixed_ttl(Duration::from_secs(600));
+    /// if let Some(guard) = warning.try_now().await? {
+    ///     // Send the mail.
+    ///     guard.keep();
+    /// }
+    /// assert!(locks.try_lock("mail:disk-full").await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self) -> Duration {
+        let valid_for = self.valid_for();
+        self.left = true;
+        self.hold.lease.keep();
+        // Without a keeper nobody renews it either.
+        let _ = self.hold.leave(None);
+        valid_for
     }
 
     /// Gives the lock back. It is released even if this future is dropped.
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses. The lease ends by itself then.
+    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when [`Locks::close`](crate::Locks::close) has
+    /// released it.
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
         self.left = true;

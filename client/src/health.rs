@@ -34,7 +34,6 @@ impl Locks {
     /// # let locks = Locks::connect(server.url()).await?;
     /// let health = locks.health(Duration::from_secs(5)).await?;
     /// println!("{:?}, {} us", health.dialect, health.took.as_micros());
-    /// # locks.settle().await;
     /// # Ok(())
     /// # }
     /// ```
@@ -44,7 +43,7 @@ impl Locks {
     /// When there is any doubt that locks can be had.
     pub async fn health(&self, limit: Duration) -> Result<Health, Error> {
         let begun = Instant::now();
-        let checked = tokio::time::timeout(limit, self.check(begun, limit)).await;
+        let checked = tokio::time::timeout(limit, self.gate().pass(self.check(begun, limit))).await;
         checked.unwrap_or_else(|_| {
             let reason = format!("no lock was had within {} ms", millis(limit));
             Err(Error::Unreachable { reason })

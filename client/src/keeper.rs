@@ -5,25 +5,27 @@
 //!                           └──────► work: requests that are under way, any number of them
 //! ```
 
+use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
 use crate::node::Left;
 use crate::queue::Parked;
+use crate::releases::{Outcome, Releases};
 use crate::schedule::Schedule;
 use crate::validity::later;
-use crate::wire::{Answer, Wire};
+use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Loss, Released, story};
-use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{OwnedMutexGuard, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 pub(crate) type Orders = UnboundedSender<Order>;
 
@@ -42,6 +44,8 @@ pub(crate) enum Order {
     Keep(Arc<Lease>),
     /// Its end is another one now.
     LookAgain(u64),
+    /// It is to end by itself.
+    Forget(u64),
     Release {
         lease: Arc<Lease>,
         slot: Option<Arc<Slot>>,
@@ -57,6 +61,10 @@ pub(crate) enum Order {
     },
     /// Says when all releases are done that were ordered before.
     Settle(oneshot::Sender<()>),
+    /// Releases all that is held, and whatever is granted from now on.
+    Close,
+    /// Says the keys of what could not be released since it was closed.
+    Undone(oneshot::Sender<Vec<String>>),
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;
@@ -68,9 +76,8 @@ struct Keeper {
     leases: HashMap<u64, Kept>,
     schedule: Schedule,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
-    /// How many releases are under way, and who waits for none to be.
-    releasing: u64,
-    settling: Vec<oneshot::Sender<()>>,
+    releases: Releases,
+    closed: bool,
 }
 
 struct Kept {
@@ -81,7 +88,7 @@ struct Kept {
 
 enum Done {
     Renewed { id: u64, ttl: Duration, answer: Result<Answer, Error> },
-    Released,
+    Released { number: u64, outcome: Outcome },
     Looked,
 }
 
@@ -94,8 +101,8 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
         leases: HashMap::new(),
         schedule: Schedule::default(),
         work: FuturesUnordered::new(),
-        releasing: 0,
-        settling: Vec::new(),
+        releases: Releases::default(),
+        closed: false,
     };
     tokio::spawn(keeper.run());
     orders
@@ -104,12 +111,12 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
 impl Keeper {
     async fn run(mut self) {
         let mut open = true;
-        let mut look_at = self.wire.routes.is_watched().then(Instant::now);
+        let mut look_at = self.wire.routes.is_watched().then(Moment::now);
         while open || !self.work.is_empty() {
             let first = self.schedule.first().into_iter().chain(look_at).min();
             let wake = async move {
                 match first {
-                    Some(first) => sleep_until(first.into()).await,
+                    Some(first) => sleep_until(first).await,
                     None => pending().await,
                 }
             };
@@ -121,9 +128,9 @@ impl Keeper {
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 () = wake => {}
             }
-            let now = Instant::now();
+            let now = Moment::now();
             if look_at.is_some_and(|look_at| now >= look_at) {
-                look_at = Some(later(now, LOOK_EVERY));
+                look_at = Some(now.later(LOOK_EVERY));
                 self.work.push(look_again(Arc::clone(&self.wire)));
             }
             while let Some(id) = self.schedule.pop(now) {
@@ -134,6 +141,7 @@ impl Keeper {
 
     fn obey(&mut self, order: Order) {
         match order {
+            Order::Keep(lease) if self.closed => self.give_back(&lease),
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
@@ -143,34 +151,42 @@ impl Keeper {
                     self.schedule.set(id, kept.lease.next().at());
                 }
             }
+            Order::Forget(id) => self.forget(id),
             Order::Release { lease, slot, reply } => {
                 self.forget(lease.id);
-                self.releasing = self.releasing.saturating_add(1);
-                self.work.push(release(Arc::clone(&self.wire), lease, slot, reply, self.within));
+                let number = self.releases.begin(lease.key.clone());
+                let released = release(Arc::clone(&self.wire), lease, slot, reply, self.within);
+                self.work.push(numbered(number, released));
             }
             Order::Abandon { key, owner, ttl, place, parked } => {
-                self.releasing = self.releasing.saturating_add(1);
-                self.work.push(abandon(Arc::clone(&self.wire), key, owner, ttl, place, parked));
+                let number = self.releases.begin(key.clone());
+                let abandoned = abandon(Arc::clone(&self.wire), key, owner, ttl, place, parked);
+                self.work.push(numbered(number, abandoned));
             }
-            Order::Settle(done) => {
-                self.settling.push(done);
-                self.settle();
+            Order::Settle(done) => self.releases.tell_when_done(done),
+            Order::Close => self.close(),
+            Order::Undone(reply) => {
+                // Nobody may wait for it any more.
+                let _ = reply.send(self.releases.undone());
             }
         }
     }
 
     fn finish(&mut self, done: Done) {
         let (id, ttl, answer) = match done {
-            Done::Released => {
-                self.releasing = self.releasing.saturating_sub(1);
-                return self.settle();
+            Done::Released { number, outcome } => {
+                self.releases.end(number, outcome);
+                if !self.closed {
+                    self.releases.forget_failures();
+                }
+                return;
             }
             Done::Looked => return,
             Done::Renewed { id, ttl, answer } => (id, ttl, answer),
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
         kept.renewing = false;
-        let (lease, now) = (Arc::clone(&kept.lease), Instant::now());
+        let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
         match answer {
             Ok(answer) if answer.number == Some(1) => {
                 if lease.extended(answer.asked, ttl, now) {
@@ -184,13 +200,13 @@ impl Keeper {
             // There may be time for another try.
             Err(_) => {
                 let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                let next = later(now, rest.max(Duration::from_millis(10)));
+                let next = now.later(rest.max(Duration::from_millis(10)));
                 self.schedule.set(id, next.min(lease.valid_until()));
             }
         }
     }
 
-    fn look_at(&mut self, id: u64, now: Instant) {
+    fn look_at(&mut self, id: u64, now: Moment) {
         let Some(kept) = self.leases.get_mut(&id) else { return };
         let lease = Arc::clone(&kept.lease);
         if now >= lease.valid_until() {
@@ -216,18 +232,27 @@ impl Keeper {
         }
     }
 
+    fn close(&mut self) {
+        self.closed = true;
+        let leases: Vec<_> = self.leases.values().map(|kept| Arc::clone(&kept.lease)).collect();
+        for lease in leases {
+            self.give_back(&lease);
+        }
+    }
+
+    /// Whatever guards it has.
+    fn give_back(&mut self, lease: &Arc<Lease>) {
+        self.forget(lease.id);
+        if lease.end(Loss::Closed) && !lease.is_kept() {
+            let number = self.releases.begin(lease.key.clone());
+            let (wire, lease) = (Arc::clone(&self.wire), Arc::clone(lease));
+            self.work.push(numbered(number, release(wire, lease, None, None, self.within)));
+        }
+    }
+
     fn forget(&mut self, id: u64) {
         self.schedule.remove(id);
         self.leases.remove(&id);
-    }
-
-    fn settle(&mut self) {
-        if self.releasing == 0 {
-            // Whoever waited may be gone.
-            for done in self.settling.drain(..) {
-                let _ = done.send(());
-            }
-        }
     }
 }
 
@@ -235,14 +260,28 @@ impl Drop for Keeper {
     /// The runtime ends, and nobody renews any more.
     fn drop(&mut self) {
         self.orders.close();
+        let mut left = self.releases.undone();
         while let Ok(order) = self.orders.try_recv() {
-            if let Order::Keep(lease) = order {
-                self.lose(&lease, Loss::Expired);
+            match order {
+                Order::Keep(lease) => {
+                    self.leases.insert(lease.id, Kept { lease, renewing: false });
+                }
+                Order::Forget(id) => self.forget(id),
+                Order::Release { lease, .. } => {
+                    self.forget(lease.id);
+                    left.push(lease.key.clone());
+                }
+                Order::Abandon { key, .. } => left.push(key),
+                Order::LookAgain(_) | Order::Settle(_) | Order::Close | Order::Undone(_) => {}
             }
         }
         for kept in std::mem::take(&mut self.leases).into_values() {
+            if !kept.lease.is_kept() {
+                left.push(kept.lease.key.clone());
+            }
             self.lose(&kept.lease, Loss::Expired);
         }
+        story::left_behind(left);
     }
 }
 
@@ -257,38 +296,51 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>, ttl: Duration) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let answer = extend(&wire, &lease, ttl).await;
+        let answer = extend(&wire, &lease, ttl, None, None).await;
         Done::Renewed { id: lease.id, ttl, answer }
     })
 }
 
-/// Tries until the lease could have ended.
-pub(crate) async fn extend(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Answer, Error> {
+/// Tries until the lease could have ended, or until then.
+pub(crate) async fn extend(
+    wire: &Wire,
+    lease: &Lease,
+    ttl: Duration,
+    replicas: Option<Replicas>,
+    until: Option<Instant>,
+) -> Result<Answer, Error> {
     let _extending = lease.extending.lock().await;
-    let limits = wire.limits(ttl, Some(lease.valid_until()));
-    lease.about_to_extend(ttl, Instant::now());
+    let end = lease.valid_until().as_instant();
+    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
+    lease.about_to_extend(ttl, Moment::now());
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    wire.ask(&lease.key, question, limits).await
+    wire.ask_heard(&lease.key, question, replicas, limits).await
 }
 
-fn release(
+fn numbered(
+    number: u64,
+    release: impl Future<Output = Outcome> + Send + 'static,
+) -> BoxFuture<'static, Done> {
+    Box::pin(release.map(move |outcome| Done::Released { number, outcome }))
+}
+
+async fn release(
     wire: Arc<Wire>,
     lease: Arc<Lease>,
     slot: Option<Arc<Slot>>,
     reply: Option<Reply>,
     within: Duration,
-) -> BoxFuture<'static, Done> {
-    Box::pin(async move {
-        let outcome = released(&wire, &lease, slot, within).await;
-        if let Ok(outcome) = &outcome {
-            story::released(&lease, *outcome);
-        }
-        if let Some(reply) = reply {
-            // Nobody may wait for it any more.
-            let _ = reply.send(outcome);
-        }
-        Done::Released
-    })
+) -> Outcome {
+    let outcome = released(&wire, &lease, slot, within).await;
+    if let Ok(outcome) = &outcome {
+        story::released(&lease, *outcome);
+    }
+    let done = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
+    if let Some(reply) = reply {
+        // Nobody may wait for it any more.
+        let _ = reply.send(outcome);
+    }
+    done
 }
 
 async fn released(
@@ -309,39 +361,48 @@ async fn released(
         }
     };
     let valid_until = lease.valid_until();
-    let until = later(Instant::now(), within).max(valid_until);
-    let question = Question::Release { owner: &lease.owner, fence: lease.fence };
+    let until = later(Instant::now(), within).max(valid_until.as_instant());
+    let Lease { owner, fence, .. } = lease;
+    let hold_for = lease.hold_for(Moment::now());
+    // The server frees it, also when this program has ended by then.
+    let question = match hold_for {
+        Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
+        None => Question::Release { owner, fence: *fence },
+    };
     let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
-    let in_time = released_in_time(answer, valid_until);
-    Ok(if in_time { Released::Released } else { Released::Late })
+    Ok(match (released_in_time(answer, valid_until), hold_for) {
+        (false, _) => Released::Late,
+        (true, None) => Released::Released,
+        (true, Some(_)) => Released::Later,
+    })
 }
 
-fn abandon(
+async fn abandon(
     wire: Arc<Wire>,
     key: String,
     owner: String,
     ttl: Duration,
     place: Option<OwnedMutexGuard<Weak<Hold>>>,
     parked: Option<Parked>,
-) -> BoxFuture<'static, Done> {
-    Box::pin(async move {
-        let question = Question::ReleaseAny { owner: &owner };
-        if let Some(Parked { link, .. }) = parked
-            && link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
-        {
-            return Done::Released;
+) -> Outcome {
+    let question = Question::ReleaseAny { owner: &owner };
+    if let Some(Parked { link, .. }) = parked
+        && link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
+    {
+        return Outcome::Done;
+    }
+    let mut outcome = Outcome::Failed;
+    // An owner that the caller chose may come back at any time: it is kept from that for one release.
+    let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
+    for rest in RELEASES_AFTER.into_iter().take(times) {
+        sleep(rest).await;
+        let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
+        let answer = wire.ask(&key, question, limits).await;
+        outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
+        if answer.is_ok_and(|answer| answer.number == Some(1)) {
+            break;
         }
-        // An owner that the caller chose may come back at any time: it is kept from that for one release.
-        let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
-        for rest in RELEASES_AFTER.into_iter().take(times) {
-            sleep(rest).await;
-            let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-            let answer = wire.ask(&key, question, limits).await;
-            if answer.is_ok_and(|answer| answer.number == Some(1)) {
-                break;
-            }
-        }
-        drop(place);
-        Done::Released
-    })
+    }
+    drop(place);
+    outcome
 }

@@ -1,11 +1,12 @@
 //! What a client knows of one grant. No input or output: moments are arguments.
 
+use crate::clock::Moment;
 use crate::settings::Renew;
-use crate::validity::{later, renew_at, valid_until};
+use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Lease {
@@ -16,8 +17,6 @@ pub(crate) struct Lease {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) correlation: String,
-    renew: Renew,
-    granted: Instant,
     state: Mutex<State>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
@@ -26,18 +25,27 @@ pub(crate) struct Lease {
 }
 
 struct State {
+    /// That in force.
     ttl: Duration,
     /// When that ttl was asked for.
-    asked: Instant,
-    valid_until: Instant,
+    asked: Moment,
+    valid_until: Moment,
+    /// What renewals ask for.
+    renewal: Duration,
+    /// Until when it is renewed; none if it is not.
+    renewed_until: Option<Moment>,
+    /// It is not released sooner.
+    held_until: Option<Moment>,
+    /// It is not released at all.
+    kept: bool,
     ended: Option<Loss>,
 }
 
 /// What is to be done with it next, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
-    Renew { at: Instant },
-    End { at: Instant },
+    Renew { at: Moment },
+    End { at: Moment },
 }
 
 /// What names a lease.
@@ -53,13 +61,23 @@ impl Lease {
     pub(crate) fn new(
         names: Names,
         fence: u64,
-        asked: Instant,
+        asked: Moment,
         ttl: Duration,
         renew: Renew,
     ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
         let valid_until = valid_until(asked, ttl);
-        let state = State { ttl, asked, valid_until, ended: None };
+        let renewed_until = renewed_until(renew, asked);
+        let state = State {
+            ttl,
+            asked,
+            valid_until,
+            renewal: ttl,
+            renewed_until,
+            held_until: None,
+            kept: false,
+            ended: None,
+        };
         Self {
             id,
             name,
@@ -67,18 +85,16 @@ impl Lease {
             owner,
             fence,
             correlation,
-            renew,
-            granted: asked,
             state: Mutex::new(state),
             over: CancellationToken::new(),
             extending: tokio::sync::Mutex::default(),
         }
     }
 
-    pub(crate) fn valid_for(&self, now: Instant) -> Duration {
+    pub(crate) fn valid_for(&self, now: Moment) -> Duration {
         let state = self.state();
         match state.ended {
-            None => state.valid_until.saturating_duration_since(now),
+            None => state.valid_until.since(now),
             Some(_) => Duration::ZERO,
         }
     }
@@ -88,7 +104,7 @@ impl Lease {
         self.state().ttl
     }
 
-    pub(crate) fn valid_until(&self) -> Instant {
+    pub(crate) fn valid_until(&self) -> Moment {
         self.state().valid_until
     }
 
@@ -107,13 +123,13 @@ impl Lease {
     }
 
     /// From now on the server may have this ttl in force, which may be shorter than what is left.
-    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Instant) {
+    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Moment) {
         let mut state = self.state();
         state.valid_until = state.valid_until.min(valid_until(now, ttl));
     }
 
     /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
-    pub(crate) fn extended(&self, asked: Instant, ttl: Duration, now: Instant) -> bool {
+    pub(crate) fn extended(&self, asked: Moment, ttl: Duration, now: Moment) -> bool {
         let mut state = self.state();
         let until = valid_until(asked, ttl);
         if state.ended.is_some() || now >= state.valid_until || now >= until {
@@ -129,23 +145,61 @@ impl Lease {
         let state = self.state();
         let end = Next::End { at: state.valid_until };
         let at = renew_at(state.asked, state.ttl);
-        let more = match self.renew {
-            Renew::Off => false,
-            Renew::Every => true,
-            Renew::AtMost(longest) => later(state.asked, state.ttl) < later(self.granted, longest),
-        };
+        let more = state.renewed_until.is_some_and(|until| state.asked.later(state.ttl) < until);
         if more && at < state.valid_until { Next::Renew { at } } else { end }
     }
 
     /// The ttl to renew it with now.
-    pub(crate) fn renewal_ttl(&self, now: Instant) -> Duration {
-        let ttl = self.state().ttl;
-        match self.renew {
-            Renew::AtMost(longest) => {
-                ttl.min(later(self.granted, longest).saturating_duration_since(now))
-            }
-            _ => ttl,
-        }
+    pub(crate) fn renewal_ttl(&self, now: Moment) -> Duration {
+        let state = self.state();
+        state.renewed_until.map_or(state.renewal, |until| state.renewal.min(until.since(now)))
+    }
+
+    /// From now on renewals ask for this ttl.
+    pub(crate) fn renew_with(&self, ttl: Duration) {
+        self.state().renewal = ttl;
+    }
+
+    /// What the server is to be asked for so that another guard has a lease of this ttl from now on: none if that is
+    /// held already. It never ends sooner than before.
+    pub(crate) fn ttl_to_join(&self, ttl: Duration, now: Moment) -> Option<Duration> {
+        let state = self.state();
+        let is_enough = state.valid_until >= valid_until(now, ttl);
+        (!is_enough).then(|| ttl.max(state.left(now)))
+    }
+
+    /// How long the server may hold it from now on.
+    pub(crate) fn left(&self, now: Moment) -> Duration {
+        self.state().left(now)
+    }
+
+    /// It is not to be released sooner than then.
+    pub(crate) fn hold_until(&self, moment: Moment) {
+        let mut state = self.state();
+        state.held_until = state.held_until.max(Some(moment));
+    }
+
+    /// How long it is to be held on if it is released now: none if it need not be. A millisecond more than is left,
+    /// because the server is told whole ones.
+    pub(crate) fn hold_for(&self, now: Moment) -> Option<Duration> {
+        let left = self.state().held_until?.since(now);
+        (!left.is_zero()).then(|| left.saturating_add(Duration::from_millis(1)))
+    }
+
+    /// It is to end by itself.
+    pub(crate) fn keep(&self) {
+        self.state().kept = true;
+    }
+
+    pub(crate) fn is_kept(&self) -> bool {
+        self.state().kept
+    }
+
+    /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.
+    pub(crate) fn joined(&self, ttl: Duration, renew: Renew, now: Moment) {
+        let mut state = self.state();
+        state.renewed_until = state.renewed_until.max(renewed_until(renew, now));
+        state.renewal = state.renewal.max(ttl);
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -153,8 +207,23 @@ impl Lease {
     }
 }
 
+impl State {
+    fn left(&self, now: Moment) -> Duration {
+        self.asked.later(self.ttl).since(now)
+    }
+}
+
+/// Until when a lease is renewed if that was asked for at this moment.
+fn renewed_until(renew: Renew, asked: Moment) -> Option<Moment> {
+    match renew {
+        Renew::Off => None,
+        Renew::Every => Some(asked.later(Duration::MAX)),
+        Renew::AtMost(longest) => Some(asked.later(longest)),
+    }
+}
+
 impl Next {
-    pub(crate) fn at(self) -> Instant {
+    pub(crate) fn at(self) -> Moment {
         match self {
             Self::Renew { at } | Self::End { at } => at,
         }
@@ -163,7 +232,7 @@ impl Next {
 
 /// Whether a release was heard in time. A try of which nobody knows may have been the one that released it: nobody
 /// else could, before the end of the lease.
-pub(crate) fn released_in_time(answer: Answer, valid_until: Instant) -> bool {
+pub(crate) fn released_in_time(answer: Answer, valid_until: Moment) -> bool {
     answer.number == Some(1) || (answer.repeated && answer.asked < valid_until)
 }
 
@@ -183,8 +252,8 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn lease(renew: Renew) -> (Lease, Instant) {
-        let asked = Instant::now();
+    fn lease(renew: Renew) -> (Lease, Moment) {
+        let asked = Moment::now();
         let text = String::new;
         let names = Names { id: 1, name: text(), key: text(), owner: text(), correlation: text() };
         (Lease::new(names, 7, asked, MINUTE, renew), asked)
@@ -217,6 +286,32 @@ mod tests {
     }
 
     #[test]
+    fn a_guard_that_joins_gets_no_less_than_it_asked_for() {
+        let (lease, asked) = lease(Renew::Off);
+        let now = asked + 10 * SECOND;
+        assert_eq!(lease.ttl_to_join(40 * SECOND, now), None);
+        assert_eq!(lease.ttl_to_join(MINUTE, now), Some(MINUTE));
+        // The drift of a short ttl is less.
+        assert_eq!(lease.ttl_to_join(50 * SECOND, now), Some(50 * SECOND));
+        lease.joined(40 * SECOND, Renew::AtMost(2 * MINUTE), now);
+        assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
+        assert_eq!(lease.renewal_ttl(now), MINUTE);
+        assert_eq!(lease.renewal_ttl(now + 100 * SECOND), 20 * SECOND);
+        lease.joined(2 * MINUTE, Renew::Off, now);
+        assert_eq!(lease.renewal_ttl(now), 2 * MINUTE);
+    }
+
+    #[test]
+    fn a_lease_is_held_on_until_the_latest_moment_that_was_asked_for() {
+        let (lease, asked) = lease(Renew::Every);
+        assert_eq!(lease.hold_for(asked), None);
+        lease.hold_until(asked + MINUTE);
+        lease.hold_until(asked + SECOND);
+        assert_eq!(lease.hold_for(asked + 59 * SECOND), Some(Duration::from_millis(1_001)));
+        assert_eq!(lease.hold_for(asked + MINUTE), None);
+    }
+
+    #[test]
     fn what_is_over_is_not_revived() {
         let (late, asked) = lease(Renew::Every);
         assert!(!late.extended(asked + 59 * SECOND, MINUTE, asked + MINUTE));
@@ -240,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_release_that_was_repeated_within_the_lease_was_in_time() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         let answer = |number, repeated| Answer {
             number: Some(number),
             asked,

@@ -27,10 +27,13 @@
 //! }
 //! drop(guard); // released in the background
 //!
-//! // Released however the work ends.
-//! let pages = locks.with_lock("printer", Options::new(), async |_guard| 17).await?;
+//! // Released however the work ends, and stopped if the lock is lost.
+//! let pages = locks.run("printer", Options::new(), async |_guard| 17).await?;
 //! assert_eq!(pages, 17);
-//! # locks.settle().await;
+//!
+//! // The last thing that a program does: what is not released by then stays until its lease ends.
+//! let left = locks.close(Duration::from_secs(5)).await;
+//! assert!(left.is_empty(), "not released: {left:?}");
 //! # Ok(())
 //! # }
 //! # async fn print_a_page(_fence: u64) {}
@@ -52,7 +55,7 @@
 //!
 //! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives it is renewed each
 //! third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts from the moment when the lease was
-//! asked for, by the monotonic clock, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At
+//! asked for, by a clock that goes on while the machine is suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At
 //! its end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that is paused and
 //! goes on writing. For that there is [`Guard::fence`]: let the store refuse a smaller one than it has seen.
 //!
@@ -62,10 +65,16 @@
 //!
 //! [`Quorum`] holds a lock on most of them, so that it survives the loss of any few: Redlock, with fences that grow.
 //!
+//! # Elections
+//!
+//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says when leadership is
+//! lost, and which everybody may look at.
+//!
 //! # One task
 //!
 //! A client renews and releases all its locks in one task, which lives on the runtime that it was connected on and
-//! ends with the last guard. What it does is traced with the target `leasehold`, one event for each step (`acquired`,
+//! ends with the last guard. A program that ends without [`Locks::close`] cuts it short: locks that it has not released
+//! by then stay until their leases end, and a warning names them. What it does is traced with the target `leasehold`, one event for each step (`acquired`,
 //! `refused`, `failed`, `extended`, `lost`, `released`), with the lock, its owner, ttl and fence, and
 //! [`Options::correlation`].
 
@@ -73,11 +82,17 @@
 #![deny(missing_docs)]
 
 mod backoff;
+mod clock;
+mod closing;
 mod dialect;
+mod election;
 mod error;
 mod features;
+mod gate;
 mod guard;
 mod health;
+mod info;
+mod joining;
 mod keeper;
 mod lease;
 mod line;
@@ -87,11 +102,15 @@ mod outcome;
 mod pending;
 mod queue;
 mod quorum;
+mod reading;
+mod releases;
 mod request;
 mod room;
 mod routes;
+mod run;
 mod schedule;
 mod settings;
+mod several;
 mod slots;
 mod socket;
 mod story;
@@ -104,14 +123,17 @@ mod verdict;
 mod wire;
 
 pub use dialect::Dialect;
+pub use election::{Election, Leader, Leaders, Leadership};
 pub use error::Error;
 pub use guard::Guard;
 pub use health::Health;
+pub use info::LockInfo;
 pub use locks::Locks;
 pub use outcome::{Extended, Loss, Released};
 pub use quorum::{Quorum, QuorumGuard, QuorumRequest};
 pub use request::{Options, Request};
 pub use settings::{Renew, Settings};
+pub use several::{AllGuard, AllRequest};
 pub use target::Target;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -1,8 +1,11 @@
 //! The client.
 
 use crate::backoff::{Backoff, POLL, ROOM};
+use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
+use crate::gate::Gate;
 use crate::guard::{Guard, Hold, Slot};
+use crate::joining::join;
 use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
@@ -19,7 +22,6 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout, timeout_at};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -40,12 +42,13 @@ struct Inner {
     lines: Arc<Lines>,
     /// For connections that wait.
     room: Room,
+    gate: Gate,
 }
 
 /// What the server said to a request, when.
 struct Granted {
     fence: u64,
-    asked: Instant,
+    asked: Moment,
 }
 
 impl Locks {
@@ -117,8 +120,8 @@ impl Locks {
         let wire = Arc::new(Wire::unasked(target, &settings)?);
         let orders = keeper::start(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
-        let (slots, lines) = (Mutex::default(), Arc::default());
-        let inner = Inner { settings, wire, orders, slots, lines, room };
+        let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
+        let inner = Inner { settings, wire, orders, slots, lines, room, gate };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -181,56 +184,6 @@ impl Locks {
         Request::new(self.clone(), name.into())
     }
 
-    /// Waits for the lock, does the work, and releases it: when the work is done, fails, panics, or is dropped
-    /// half-way.
-    ///
-    /// That the lock was lost before the end of the work is traced as a warning. To stop the work then, watch
-    /// [`Guard::lost`].
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Options, Released};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let options = Options::new().ttl(Duration::from_secs(5)).correlation("request 17");
-    /// let printed = locks.with_lock("printer", options, async |guard| {
-    ///     // Send the fence along with every write.
-    ///     format!("page 1, fence {}", guard.fence())
-    /// });
-    /// assert!(printed.await?.starts_with("page 1"));
-    /// # locks.settle().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When the lock was not to be had, and the work not begun.
-    pub async fn with_lock<T>(
-        &self,
-        name: &str,
-        options: Options,
-        work: impl AsyncFnOnce(&Guard) -> T,
-    ) -> Result<T, Error> {
-        let guard = self.lock(name).options(options).await?;
-        let done = work(&guard).await;
-        // What was traced of it is all that can be done about a late one, and nobody may be there to answer.
-        let _ = guard.release().await;
-        Ok(done)
-    }
-
-    /// Waits until all that was released or abandoned in the background is released; worth while before a program ends.
-    pub async fn settle(&self) {
-        let (done, settled) = oneshot::channel();
-        if self.inner.orders.send(Order::Settle(done)).is_ok() {
-            // It fails when the keeper ends, and then there is nothing to wait for.
-            let _ = settled.await;
-        }
-    }
-
     pub(crate) async fn acquire(
         &self,
         name: &str,
@@ -241,7 +194,7 @@ impl Locks {
         let told = async {
             let begun = Instant::now();
             let owner = wanted.owner.clone().unwrap_or_else(|| new_uuid().to_string());
-            let came = self.inner.acquire(name, &owner, &wanted).await;
+            let came = self.gate().pass(self.inner.acquire(name, &owner, &wanted)).await;
             story::not_acquired(name, Some(&owner), &wanted, begun, &came);
             came
         };
@@ -250,6 +203,14 @@ impl Locks {
 
     pub(crate) fn key(&self, name: &str) -> String {
         self.inner.key(name)
+    }
+
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.inner.gate
+    }
+
+    pub(crate) fn orders(&self) -> &Orders {
+        &self.inner.orders
     }
 
     pub(crate) fn wire(&self) -> &Wire {
@@ -298,7 +259,7 @@ impl Inner {
                         }
                     }
                 };
-                if let Some(guard) = place.upgrade().and_then(Hold::join) {
+                if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
                 Some(place)
@@ -325,7 +286,8 @@ impl Inner {
             correlation: wanted.correlation.clone(),
         };
         let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
-        if lease.valid_for(Instant::now()).is_zero() {
+        wanted.hold(&lease);
+        if lease.valid_for(Moment::now()).is_zero() {
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);
@@ -413,7 +375,7 @@ impl Inner {
             let ttl = pending.ttl;
             match self.wait(pending, wanted, until).await? {
                 Waited::Granted { fence, asked }
-                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Instant::now()) =>
+                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Moment::now()) =>
                 {
                     return Ok(Some(Granted { fence, asked }));
                 }

@@ -336,7 +336,7 @@ impl Link {
         Ok((fence, number(&heard?)?.unwrap_or_default()))
     }
 
-    async fn send(&self, command: Cmd, sent: Sent) -> Result<Value, RedisError> {
+    pub(crate) async fn send(&self, command: Cmd, sent: Sent) -> Result<Value, RedisError> {
         if sent == Sent::ByItself {
             return self.one(&command).await;
         }

@@ -14,6 +14,7 @@
 
 use crate::Error;
 use crate::backoff::RETRY;
+use crate::clock::Moment;
 use crate::dialect::native::Place;
 use crate::dialect::{Dialect, Question};
 use crate::node::{Link, Node, Sent};
@@ -58,7 +59,7 @@ pub(crate) struct Parked {
 pub(crate) enum Waited {
     Granted {
         fence: u64,
-        asked: Instant,
+        asked: Moment,
     },
     /// Patience has ended, and no request is under way.
     Over,
@@ -74,7 +75,7 @@ pub(crate) enum Waited {
 enum Told {
     Answer {
         fence: Option<u64>,
-        asked: Instant,
+        asked: Moment,
     },
     /// The server says that it is not in the queue.
     Gone,
@@ -90,7 +91,7 @@ enum Told {
 /// What a look at the queue came to.
 enum Seen {
     Queued,
-    Held { fence: u64, asked: Instant },
+    Held { fence: u64, asked: Moment },
     Gone,
     NoQueue,
 }
@@ -165,11 +166,11 @@ impl Queue<'_> {
             node.give_back(link);
             return no_queue();
         }
-        let asked = Instant::now();
+        let asked = Moment::now();
         *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
         let question = Question::Wait { owner: self.owner, ttl: self.ttl, patience };
         let mut answer = pin!(link.ask(self.key, question, sent));
-        let mut look_at = later(asked, self.slice);
+        let mut look_at = later(Instant::now(), self.slice);
         let mut look: Option<BoxFuture<'_, Result<Seen, Error>>> = None;
         loop {
             tokio::select! {

@@ -1,6 +1,7 @@
 //! How a lock is asked for.
 
-use crate::lease::checked;
+use crate::clock::Moment;
+use crate::lease::{Lease, checked};
 use crate::settings::Renew;
 use crate::wire::Replicas;
 use crate::{Error, Guard, Locks, Settings};
@@ -23,6 +24,7 @@ pub struct Options {
     renew: Option<Renew>,
     owner: Option<String>,
     replicas: Option<Replicas>,
+    hold_at_least: Option<Duration>,
     correlation: Option<String>,
 }
 
@@ -35,7 +37,17 @@ pub(crate) struct Wanted {
     pub(crate) renew: Renew,
     pub(crate) owner: Option<String>,
     pub(crate) replicas: Option<Replicas>,
+    pub(crate) hold_at_least: Option<Duration>,
     pub(crate) correlation: String,
+}
+
+impl Wanted {
+    /// It has been granted just now.
+    pub(crate) fn hold(&self, lease: &Lease) {
+        if let Some(least) = self.hold_at_least {
+            lease.hold_until(Moment::now().later(least));
+        }
+    }
 }
 
 impl Options {
@@ -75,6 +87,11 @@ impl Options {
     /// As whom to ask, 1 to 255 bytes; unless this is called, as somebody new each time. Within a client the same owner
     /// may have the lock several times: it is released when the last of its guards is gone.
     ///
+    /// **Two processes, or two clients of one process, that ask as the same owner both have the lock**: to the server
+    /// they are one, which asks once more. When one of them releases it, the other learns of that at its next renewal
+    /// only. So an owner needs a part that no other process has, such as a random UUID; the name of a host, or
+    /// of a worker that may be started twice, is not enough.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options, Released};
@@ -104,6 +121,37 @@ impl Options {
         self
     }
 
+    /// Releases the lock no sooner than so long after the grant. A guard that is released or dropped earlier leaves the
+    /// rest to the server, which frees the lock at that moment, also when this program has ended.
+    ///
+    /// For work that several hosts begin by their own clocks, such as a nightly job: a host whose clock is late finds the
+    /// lock taken, however quickly the work was done. Choose more than the clocks can differ by, and try once.
+    ///
+    /// If the program dies during the work, the lock is free at the end of its lease, which may be sooner.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Released};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let nightly = || locks.lock("nightly").hold_at_least(Duration::from_secs(60)).try_now();
+    /// if let Some(guard) = nightly().await? {
+    ///     // The work of half a second.
+    ///     assert_eq!(guard.release().await?, Released::Later);
+    /// }
+    /// assert!(nightly().await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn hold_at_least(mut self, least: Duration) -> Self {
+        self.hold_at_least = Some(least);
+        self
+    }
+
     /// What the caller goes by: a field of all that is traced about this lock.
     #[must_use]
     pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
@@ -123,12 +171,23 @@ impl Options {
         if let Renew::AtMost(longest) = renew {
             ttl = ttl.min(longest);
         }
+        let longest = match renew {
+            Renew::Every => None,
+            Renew::Off => Some(ttl),
+            Renew::AtMost(longest) => Some(longest),
+        };
+        if longest.is_some_and(|longest| self.hold_at_least > Some(longest)) {
+            let reason =
+                "it must be no more than the lease lasts, which is not renewed for so long";
+            return Err(Error::setting("hold_at_least", reason));
+        }
         Ok(Wanted {
             ttl: checked(ttl)?,
             wait: self.wait.or(settings.wait),
             renew,
             owner: self.owner,
             replicas: Some(replicas).filter(|replicas| replicas.count > 0),
+            hold_at_least: self.hold_at_least,
             correlation: self.correlation.unwrap_or_default(),
         })
     }
@@ -184,6 +243,11 @@ impl Request {
     /// [`Options::replicas`]
     pub fn replicas(self, count: u64, within: Duration) -> Self {
         self.with(|options| options.replicas(count, within))
+    }
+
+    /// [`Options::hold_at_least`]
+    pub fn hold_at_least(self, least: Duration) -> Self {
+        self.with(|options| options.hold_at_least(least))
     }
 
     /// [`Options::correlation`]

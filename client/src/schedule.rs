@@ -1,17 +1,17 @@
 //! What is due when. Pure: moments are arguments.
 
+use crate::clock::Moment;
 use std::collections::{BTreeSet, HashMap};
-use std::time::Instant;
 
 /// One moment for each number.
 #[derive(Debug, Default)]
 pub(crate) struct Schedule {
-    due: BTreeSet<(Instant, u64)>,
-    moments: HashMap<u64, Instant>,
+    due: BTreeSet<(Moment, u64)>,
+    moments: HashMap<u64, Moment>,
 }
 
 impl Schedule {
-    pub(crate) fn set(&mut self, id: u64, moment: Instant) {
+    pub(crate) fn set(&mut self, id: u64, moment: Moment) {
         self.remove(id);
         self.moments.insert(id, moment);
         self.due.insert((moment, id));
@@ -24,12 +24,12 @@ impl Schedule {
     }
 
     /// The first moment of all.
-    pub(crate) fn first(&self) -> Option<Instant> {
+    pub(crate) fn first(&self) -> Option<Moment> {
         self.due.first().map(|(moment, _)| *moment)
     }
 
     /// Takes out one that is due.
-    pub(crate) fn pop(&mut self, now: Instant) -> Option<u64> {
+    pub(crate) fn pop(&mut self, now: Moment) -> Option<u64> {
         let (_, id) = self.due.first().filter(|(moment, _)| *moment <= now).copied()?;
         self.remove(id);
         Some(id)
@@ -43,7 +43,7 @@ mod tests {
 
     #[test]
     fn what_is_due_comes_out_in_order_and_once() {
-        let now = Instant::now();
+        let now = Moment::now();
         let at = |millis| now + Duration::from_millis(millis);
         let mut schedule = Schedule::default();
         schedule.set(1, at(30));

@@ -1,11 +1,15 @@
 //! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and
 //! what the caller goes by.
 
+use crate::clock::Moment;
 use crate::lease::Lease;
 use crate::request::Wanted;
 use crate::{Error, Loss, Released};
 use std::time::{Duration, Instant};
 use tracing::{Span, debug, debug_span, warn};
+
+/// How many locks are named at a time.
+const MOST_NAMED: usize = 20;
 
 pub(crate) fn span(name: &str, correlation: &str) -> Span {
     debug_span!(target: "leasehold", "acquire", lock = name, correlation)
@@ -38,7 +42,7 @@ pub(crate) fn not_acquired<T>(
     }
 }
 
-pub(crate) fn extended(lease: &Lease, now: Instant) {
+pub(crate) fn extended(lease: &Lease, now: Moment) {
     let (ttl_ms, valid_ms) = (millis(lease.ttl()), millis(lease.valid_for(now)));
     let Lease { name, owner, fence, correlation, .. } = lease;
     debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, valid_ms, "extended");
@@ -50,6 +54,9 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
     match outcome {
         Released::Released => {
             debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released");
+        }
+        Released::Later => {
+            debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released later");
         }
         Released::Late => warn!(
             target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
@@ -65,9 +72,26 @@ pub(crate) fn lost(lease: &Lease, loss: Loss) {
     let why = match loss {
         Loss::Expired => "the lease could have ended",
         Loss::Taken => "the server says that it is not held",
-        Loss::Released => return,
+        Loss::Released | Loss::Closed => return,
     };
     warn!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, why, "lost");
+}
+
+/// The runtime ends while these keys are held, or on their way to be released.
+pub(crate) fn left_behind(mut keys: Vec<String>) {
+    if keys.is_empty() {
+        return;
+    }
+    keys.sort();
+    keys.dedup();
+    let count = keys.len();
+    keys.truncate(MOST_NAMED);
+    let locks = keys.join(" ");
+    warn!(
+        target: "leasehold", locks, count,
+        "the runtime ended before these locks were released: they stay until their leases end; \
+         Locks::close releases them in time"
+    );
 }
 
 fn millis(duration: Duration) -> u64 {

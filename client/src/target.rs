@@ -14,6 +14,7 @@
 /// let watched = Target::sentinel(["redis://127.0.0.1:26379"], "mymaster");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Target {
     /// The server at this address: `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
     /// or `unix:///path`.

@@ -10,6 +10,7 @@
 //! The lease began at the earliest when it was asked for. Two clocks measure it, and the drift is what they may
 //! differ by meanwhile.
 
+use crate::clock::Moment;
 use std::time::{Duration, Instant};
 
 /// One part of this many, and a little more for what is measured in whole milliseconds.
@@ -21,18 +22,18 @@ pub(crate) fn drift(ttl: Duration) -> Duration {
     part.saturating_add(DRIFT_LEAST)
 }
 
-pub(crate) fn valid_until(asked: Instant, ttl: Duration) -> Instant {
-    later(asked, ttl.saturating_sub(drift(ttl)))
+pub(crate) fn valid_until(asked: Moment, ttl: Duration) -> Moment {
+    asked.later(ttl.saturating_sub(drift(ttl)))
 }
 
 /// When to renew: a third of the ttl after it was asked for.
-pub(crate) fn renew_at(asked: Instant, ttl: Duration) -> Instant {
-    later(asked, ttl.checked_div(3).unwrap_or_default())
+pub(crate) fn renew_at(asked: Moment, ttl: Duration) -> Moment {
+    asked.later(ttl.checked_div(3).unwrap_or_default())
 }
 
 /// Whether so little of the lease has passed that it need not be asked for once more.
-pub(crate) fn is_fresh(asked: Instant, ttl: Duration, now: Instant) -> bool {
-    now < later(asked, ttl.checked_div(4).unwrap_or_default())
+pub(crate) fn is_fresh(asked: Moment, ttl: Duration, now: Moment) -> bool {
+    now < asked.later(ttl.checked_div(4).unwrap_or_default())
 }
 
 /// A moment that is so much later, or the last one there is.
@@ -49,26 +50,26 @@ mod tests {
 
     #[test]
     fn a_lease_is_counted_from_the_asking_less_the_drift() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         assert_eq!(drift(SECOND), Duration::from_millis(12));
         assert_eq!(valid_until(asked, SECOND), asked + Duration::from_millis(988));
     }
 
     #[test]
     fn a_lease_shorter_than_the_drift_is_over_at_once() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         assert_eq!(valid_until(asked, Duration::from_millis(1)), asked);
     }
 
     #[test]
     fn a_lease_is_renewed_after_a_third() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         assert_eq!(renew_at(asked, 3 * SECOND), asked + SECOND);
     }
 
     #[test]
     fn a_grant_is_fresh_for_a_quarter_of_its_ttl() {
-        let asked = Instant::now();
+        let asked = Moment::now();
         assert!(is_fresh(asked, 4 * SECOND, asked + Duration::from_millis(999)));
         assert!(!is_fresh(asked, 4 * SECOND, asked + SECOND));
     }

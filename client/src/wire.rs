@@ -4,8 +4,9 @@
 //! nothing.
 
 use crate::backoff::RETRY;
+use crate::clock::Moment;
 use crate::dialect::native::{self, Place};
-use crate::dialect::{Dialect, Question};
+use crate::dialect::{Dialect, Question, Server};
 use crate::node::{Link, Node, Sent, within};
 use crate::routes::Routes;
 use crate::trouble::Trouble;
@@ -32,7 +33,7 @@ pub(crate) struct Answer {
     /// Nil is none.
     pub(crate) number: Option<u64>,
     /// When the question was asked that was answered.
-    pub(crate) asked: Instant,
+    pub(crate) asked: Moment,
     /// An earlier try may have been heard too.
     pub(crate) repeated: bool,
     /// In which dialect.
@@ -58,9 +59,9 @@ pub(crate) struct Replicas {
 }
 
 /// One try that failed.
-struct Failure {
-    verdict: Verdict,
-    error: RedisError,
+pub(crate) struct Failure {
+    pub(crate) verdict: Verdict,
+    pub(crate) error: RedisError,
 }
 
 impl Wire {
@@ -166,7 +167,7 @@ impl Wire {
             None => self.shared(&node, each).await?,
             Some(_) => self.own(&node, each).await?,
         };
-        let asked = Instant::now();
+        let asked = Moment::now();
         let answered = match replicas {
             None => within(each, link.ask(key, question, sent)).await.map(|number| (number, 0)),
             Some(Replicas { count, within: patience }) => {
@@ -176,7 +177,7 @@ impl Wire {
         };
         let (number, heard) =
             answered.map_err(|error| self.failed(error, Some((&node, Some(&link)))))?;
-        self.trouble.answered(&node.address);
+        self.answered(&node);
         let dialect = link.server.dialect();
         if replicas.is_some() {
             node.give_back(link);
@@ -184,7 +185,7 @@ impl Wire {
         Ok(Answer { number, asked, repeated: false, dialect, heard })
     }
 
-    async fn node(
+    pub(crate) async fn node(
         &self,
         key: &str,
         each: Duration,
@@ -197,7 +198,7 @@ impl Wire {
         node.map_err(|error| self.failed(error, None))
     }
 
-    async fn shared(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
+    pub(crate) async fn shared(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
         let link = node.shared(each).await;
         self.opened(node, link)
     }
@@ -213,11 +214,19 @@ impl Wire {
         Ok(link)
     }
 
-    fn failed(&self, error: RedisError, asked: Option<(&Node, Option<&Link>)>) -> Failure {
+    pub(crate) fn failed(
+        &self,
+        error: RedisError,
+        asked: Option<(&Node, Option<&Link>)>,
+    ) -> Failure {
         let verdict = verdict(&error);
         self.routes.learn(&verdict, asked);
         self.tell_of(&verdict, &error, asked);
         Failure { verdict, error }
+    }
+
+    pub(crate) fn answered(&self, node: &Node) {
+        self.trouble.answered(&node.address);
     }
 
     /// A connection that was closed is no trouble yet: the next try opens another.
@@ -272,25 +281,21 @@ impl Wire {
         if self.may_not_look.load(Relaxed) {
             return Ok(None);
         }
-        let unreachable = |failure: Failure| Error::unreachable(&failure.error);
-        let node = self.node(key, each, None).await.map_err(unreachable)?;
-        let link = self.shared(&node, each).await.map_err(unreachable)?;
-        if link.server.dialect() == Dialect::Plain {
-            return Ok(Some(Place::NotQueued));
-        }
-        let question = native::waiters(key);
-        let reply = match within(each, link.one(&question)).await {
-            Ok(reply) => reply,
-            Err(error) => {
-                let failure = self.failed(error, Some((&node, Some(&link))));
-                if failure.verdict != Verdict::Refused {
-                    return Err(unreachable(failure));
-                }
-                self.may_not_look.store(true, Relaxed);
-                return Ok(None);
-            }
+        let asked = |server: Server| match server.dialect() {
+            Dialect::Native => vec![native::waiters(key)],
+            Dialect::Plain => Vec::new(),
         };
-        self.trouble.answered(&node.address);
-        Ok(Some(native::place(&reply, owner)))
+        let once = Limits { each, until: Some(Instant::now()) };
+        match self.read(key, asked, once).await {
+            Ok((_, replies)) => {
+                let place = replies.first().map(|reply| native::place(reply, owner));
+                Ok(Some(place.unwrap_or(Place::NotQueued)))
+            }
+            Err(Error::Refused { .. }) => {
+                self.may_not_look.store(true, Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }

@@ -58,7 +58,8 @@ impl Ear {
 
     fn note(&self, metadata: &Metadata<'_>, mut fields: Fields) {
         if metadata.target() == "leasehold"
-            && let Some(lock) = fields.0.get("lock").or(fields.0.get("server")).cloned()
+            && let Some(lock) =
+                ["lock", "locks", "server"].iter().find_map(|field| fields.0.get(field)).cloned()
             && let Some(lines) = self.heard().get_mut(&lock)
         {
             let message = fields.0.remove("message");
@@ -237,4 +238,49 @@ async fn a_server_that_cannot_be_reached_is_told_of_until_it_can() {
     drop(soon(locks.lock("printer")).await.unwrap());
     let told = traced.all("reachable again");
     assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
+}
+
+/// As at the end of `main`: the runtime ends before the release has been sent, or has been answered.
+#[test]
+fn a_runtime_that_ends_before_its_locks_are_released_names_them() {
+    let server = server();
+    let traced = Traced::of("left:dropped left:held");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let locks = locks(&server).await;
+        let dropped = locks.lock("left:dropped").ttl(LONG).await.unwrap();
+        let held = locks.lock("left:held").ttl(LONG).await.unwrap();
+        locks.lock("left:kept").ttl(LONG).await.unwrap().keep();
+        assert_eq!(
+            locks.lock("left:released").await.unwrap().release().await.unwrap(),
+            Released::Released
+        );
+        drop(dropped);
+        held
+    });
+    drop(runtime);
+    drop(held);
+    let warned = traced.all(
+        "the runtime ended before these locks were released: they stay until their leases end; \
+         Locks::close releases them in time",
+    );
+    assert_eq!(warned.len(), 1, "{warned:?}");
+    assert_eq!((warned[0].level, warned[0].fields["count"].as_str()), (Level::WARN, "2"));
+}
+
+#[test]
+fn a_runtime_that_ends_after_its_client_is_closed_has_nothing_to_say() {
+    let server = server();
+    let traced = Traced::of("closed:held");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let held = runtime.block_on(async {
+        let locks = locks(&server).await;
+        let held = locks.lock("closed:held").ttl(LONG).await.unwrap();
+        assert!(locks.close(millis(5_000)).await.is_empty());
+        held
+    });
+    drop(runtime);
+    drop(held);
+    let warned = traced.ear.heard()["closed:held"].clone();
+    assert!(warned.iter().all(|line| line.level != Level::WARN), "{warned:?}");
 }

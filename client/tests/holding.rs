@@ -153,6 +153,68 @@ async fn the_same_owner_has_a_lock_several_times_and_releases_it_once() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_joins_has_a_lease_at_least_as_long_as_it_asked_for() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice");
+        let short = alice().fixed_ttl(millis(800)).await.unwrap();
+        let long = alice().fixed_ttl(LONG).await.unwrap();
+        assert_eq!(short.fence(), long.fence());
+        assert!(long.valid_for() > LONG - millis(2_000), "{:?}", long.valid_for());
+        assert!(ttl_of(&server, "printer") > 58_000);
+        let shorter = alice().fixed_ttl(millis(800)).await.unwrap();
+        assert!(shorter.valid_for() > LONG - millis(3_000), "nothing is undone");
+        drop(short);
+        drop(shorter);
+        assert_eq!(long.release().await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_grant_is_renewed_if_any_of_its_guards_wants_that() {
+    let server = server();
+    let locks = locks(&server).await;
+    let alice = || locks.lock("printer").owner("alice");
+    let fixed = alice().fixed_ttl(millis(800)).await.unwrap();
+    let renewed = alice().ttl(millis(500)).await.unwrap();
+    sleep(millis(1_500)).await;
+    assert_eq!((fixed.loss(), renewed.loss()), (None, None));
+    // The longer of what the two asked for.
+    assert!(renewed.valid_for() > millis(500), "{:?}", renewed.valid_for());
+    drop(fixed);
+    assert_eq!(renewed.release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_joins_has_its_replicas_asked() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let guard = alice().await.unwrap();
+        let refused = alice().replicas(1, millis(50)).await.unwrap_err();
+        assert!(matches!(refused, Error::TooFewReplicas { acknowledged: 0, .. }), "{refused}");
+        assert_eq!(guard.loss(), None, "the guard before is none of its business");
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_joins_what_was_taken_gets_a_grant_of_its_own() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice");
+        let taken = alice().fixed_ttl(LONG).await.unwrap();
+        server.cmd("DEL printer");
+        let next = alice().fixed_ttl(2 * LONG).await.unwrap();
+        assert!(next.fence() > taken.fence());
+        assert_eq!(taken.loss(), Some(Loss::Taken));
+        assert_eq!(taken.release().await.unwrap(), Released::Late);
+        assert_eq!(next.loss(), None);
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+    }
+}
+
 /// The release of the last guard and the next request of the same owner never meet in the wrong order.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_owner_that_comes_back_at_once_holds_what_it_was_told() {

@@ -13,12 +13,16 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod closing;
 mod crowds;
 mod durable;
+mod election;
 mod endurance;
 mod events;
 mod health;
 mod holding;
+mod info;
+mod keeping;
 mod losing;
 mod oracle;
 mod plain;
@@ -27,12 +31,14 @@ mod quorum_storm;
 mod renewing;
 mod scene;
 mod scope;
+mod several;
 mod sieve;
 mod slow;
 mod stories;
 #[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod suspend;
 mod tls;
 mod topology;
 mod waiting;

@@ -316,6 +316,42 @@ async fn a_clock_that_is_days_ahead_is_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_named_twice_is_refused() {
+    for setup in KINDS {
+        let servers = start(2, setup);
+        let [a, b] = [url(servers[0].port()), url(servers[1].port())];
+        // The same by another name.
+        let also_a = a.replace("127.0.0.1", "localhost");
+        for urls in [vec![&a, &a, &a], vec![&a, &also_a, &b], vec![&b, &a, &a]] {
+            let urls = urls.into_iter().map(String::as_str);
+            let refused = soon(Quorum::connect_with(urls, Settings::default())).await.unwrap_err();
+            assert!(refused.to_string().contains("lead to one server"), "{refused}");
+        }
+    }
+}
+
+/// Of lists in which servers are named twice, and which nobody has looked at yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn two_quorums_always_meet_in_a_server() {
+    for setup in KINDS {
+        let servers = start(2, setup);
+        let [a, b] = [locks(&servers[0]).await, locks(&servers[1]).await];
+        let first = Quorum::new(vec![a.clone(), a.clone(), b.clone()]).unwrap();
+        let second = Quorum::new(vec![b.clone(), b.clone(), a.clone()]).unwrap();
+        let only_b = Quorum::new(vec![b.clone(), b.clone(), b.clone()]).unwrap();
+        for _ in 0..10 {
+            let request = |quorum: &Quorum| quorum.lock("printer").ttl(LONG).try_now();
+            let (first, second) = tokio::join!(request(&first), request(&second));
+            let granted = [first, second].into_iter().filter_map(|came| came.ok().flatten());
+            assert!(granted.count() <= 1, "both have it");
+            let refused = request(&only_b).await.unwrap_err();
+            assert!(refused.to_string().contains("lead to one server"), "{refused}");
+            free_everywhere(&servers).await;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_quorum_without_servers_or_with_replicas_makes_no_sense() {
     assert!(matches!(Quorum::new(Vec::new()), Err(Error::Setting { .. })));
     let server = with_module().start();

@@ -1,10 +1,12 @@
-//! `with_lock`: the lock is released however the work ends.
+//! `run` and `with_lock`: the lock is released however the work ends, and `run` stops work that has lost its lock.
 
-use crate::scene::{LONG, eventually, held, locks, server};
+use crate::scene::{LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon};
 use crate::support::Server;
-use leasehold_client::{Error, Locks, Options};
+use leasehold_client::{Error, Locks, Loss, Options, Settings};
 use std::future::pending;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+use tokio::time::sleep;
 
 async fn scene() -> (Server, Locks) {
     let server = server();
@@ -72,4 +74,104 @@ async fn the_work_is_not_begun_without_the_lock() {
     let impatient = options().wait(Duration::from_millis(50));
     let refused = locks.with_lock("printer", impatient, async |_| panic!("it was begun"));
     assert!(matches!(refused.await, Err(Error::Busy { ref name, .. }) if name == "printer"));
+}
+
+/// Notes that it was dropped.
+struct Dropped<'a>(&'a AtomicBool);
+
+impl Drop for Dropped<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_is_run_has_the_lock_and_gives_it_back() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let done = locks.run("printer", options(), async |guard| {
+            assert!(held(&server, "printer").unwrap().ends_with(guard.owner()));
+            "seventeen pages"
+        });
+        assert_eq!(soon(done).await.unwrap(), "seventeen pages");
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_is_run_is_dropped_when_the_lock_is_lost() {
+    for server in both_kinds() {
+        let (locks, dropped) = (locks(&server).await, AtomicBool::new(false));
+        let short = Options::new().ttl(millis(600));
+        let begun = Instant::now();
+        let stopped = locks.run("printer", short, async |_| {
+            let _noting = Dropped(&dropped);
+            server.cmd("SET printer somebody-else");
+            pending::<()>().await;
+        });
+        let stopped = soon(stopped).await;
+        assert!(dropped.load(SeqCst));
+        assert!(
+            matches!(stopped, Err(Error::Lost { ref name, loss: Loss::Taken }) if name == "printer"),
+            "{stopped:?}"
+        );
+        assert!(begun.elapsed() < millis(1_500), "{:?}", begun.elapsed());
+        locks.settle().await;
+        assert_eq!(held(&server, "printer").as_deref(), Some("somebody-else"));
+    }
+}
+
+/// Work that never rests cannot be dropped, but it takes no step after its lease.
+#[tokio::test]
+async fn work_that_is_run_takes_no_step_when_its_lease_is_over() {
+    let (_server, locks) = scene().await;
+    let late = AtomicBool::new(false);
+    let short = Options::new().fixed_ttl(millis(100));
+    let stopped = locks.run("printer", short, async |_| {
+        // The thread stands still, and with it all timers.
+        std::thread::sleep(millis(200));
+        tokio::task::yield_now().await;
+        late.store(true, SeqCst);
+    });
+    assert!(matches!(stopped.await, Err(Error::Lost { loss: Loss::Expired, .. })));
+    assert!(!late.load(SeqCst));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_that_fails_does_not_replace_the_result() {
+    let mut server = server();
+    let locks = locks_with(&server, Settings::default().within(millis(300))).await;
+    server.client();
+    let begun = Instant::now();
+    let done = locks.run("printer", options(), async |_| {
+        server.freeze();
+        17
+    });
+    let run = soon(done).await.unwrap();
+    assert_eq!(run, 17);
+    // The lease of a minute is not waited for.
+    assert!(begun.elapsed() < millis(2_000), "{:?}", begun.elapsed());
+    server.thaw();
+    sleep(millis(10)).await;
+    crate::scene::eventually_free(&server, "printer").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_is_not_run_without_the_lock() {
+    let (_server, locks) = scene().await;
+    let _guard = locks.try_lock("printer").await.unwrap().expect("it is free");
+    let impatient = options().wait(Duration::from_millis(50));
+    let refused = locks.run("printer", impatient, async |_| panic!("it was begun"));
+    assert!(matches!(refused.await, Err(Error::Busy { ref name, .. }) if name == "printer"));
+}
+
+/// As an axum handler does: the future goes from thread to thread, and the work borrows from its caller.
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_is_run_may_go_from_thread_to_thread() {
+    let (_server, locks) = scene().await;
+    let task = tokio::spawn(async move {
+        let page = "page 1".to_owned();
+        locks.run("printer", options(), async |_| page.len()).await
+    });
+    assert_eq!(task.await.unwrap().unwrap(), 6);
 }

@@ -1,4 +1,4 @@
-//! A wall clock that a test can step while the server runs.
+//! A wall clock that a test can step while the server runs, and a suspend of the machine for one process.
 //!
 //! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
@@ -7,6 +7,7 @@ use super::{Client, eventually, library};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
@@ -32,6 +33,7 @@ struct Words {
     offset: AtomicI64,
     reads: AtomicI64,
     step: AtomicI64,
+    suspended: AtomicI64,
 }
 
 impl Clock {
@@ -55,6 +57,19 @@ impl Clock {
 
     pub(crate) fn step_forward(&mut self, by: Duration) {
         self.words.offset.fetch_add(micros(by), SeqCst);
+    }
+
+    /// As if the machine had been suspended for so long: of the clocks that are not the wall clock, only the one that
+    /// counts suspends goes on.
+    #[allow(dead_code, reason = "only clients look at it")]
+    pub(crate) fn suspend(&mut self, by: Duration) {
+        self.words.suspended.fetch_add(micros(by), SeqCst);
+    }
+
+    /// Has a process go by this clock.
+    #[allow(dead_code, reason = "servers are set up in another way")]
+    pub(crate) fn preload<'a>(&self, process: &'a mut Command) -> &'a mut Command {
+        process.env(PRELOAD, shim()).env(OFFSET_FILE, self.file())
     }
 
     /// Waits until the server goes by what it was set to: Valkey 9.1 looks at it once in a millisecond only.

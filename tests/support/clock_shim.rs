@@ -2,7 +2,8 @@
 //!
 //! The offset is a word of microseconds in a file that both sides map. Two more words are for a step at an exact moment:
 //! how often the clock is to be read before it, and by how much. Only the three calls that tell
-//! the wall clock are replaced; the monotonic clock, by which the server sleeps, is left alone. The real
+//! the wall clock are replaced; the monotonic clock, by which the server sleeps, is left alone. A fourth word is
+//! how long the machine seems to have been suspended: the clock that counts suspends is ahead by that. The real
 //! clock is read by system call, since the C library's functions are the ones replaced. Nothing here
 //! allocates: the server's allocator asks for the time before it is ready.
 
@@ -17,6 +18,7 @@ const SYS_CLOCK_GETTIME: c_long = 113;
 
 const CLOCK_REALTIME: c_int = 0;
 const CLOCK_REALTIME_COARSE: c_int = 5;
+const CLOCK_BOOTTIME: c_int = 7;
 const O_RDWR: c_int = 2;
 const PROT_READ: c_int = 1;
 const PROT_WRITE: c_int = 2;
@@ -50,22 +52,31 @@ struct Words {
     offset: AtomicI64,
     reads: AtomicI64,
     step: AtomicI64,
+    suspended: AtomicI64,
 }
 
 /// Used while there is no file.
-static ZERO: Words =
-    Words { offset: AtomicI64::new(0), reads: AtomicI64::new(0), step: AtomicI64::new(0) };
+static ZERO: Words = Words {
+    offset: AtomicI64::new(0),
+    reads: AtomicI64::new(0),
+    step: AtomicI64::new(0),
+    suspended: AtomicI64::new(0),
+};
 
 /// The mapped words, once known.
 static WORDS: AtomicPtr<Words> = AtomicPtr::new(ptr::null_mut());
 
-fn offset() -> i64 {
+fn words() -> &'static Words {
     let mut words = WORDS.load(Ordering::Acquire);
     if words.is_null() {
         words = map();
         WORDS.store(words, Ordering::Release);
     }
-    let words = unsafe { &*words };
+    unsafe { &*words }
+}
+
+fn offset() -> i64 {
+    let words = words();
     let offset = words.offset.load(Ordering::SeqCst);
     if words.reads.load(Ordering::SeqCst) > 0 && words.reads.fetch_sub(1, Ordering::SeqCst) == 1 {
         words.offset.fetch_add(words.step.load(Ordering::SeqCst), Ordering::SeqCst);
@@ -94,11 +105,15 @@ fn map() -> *mut Words {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn clock_gettime(clock: c_int, time: *mut Timespec) -> c_int {
     let outcome = unsafe { syscall(SYS_CLOCK_GETTIME, c_long::from(clock), time) };
-    if outcome == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) {
-        let offset = offset();
+    let ahead = match clock {
+        CLOCK_REALTIME | CLOCK_REALTIME_COARSE if outcome == 0 => offset(),
+        CLOCK_BOOTTIME if outcome == 0 => words().suspended.load(Ordering::SeqCst),
+        _ => 0,
+    };
+    if ahead != 0 {
         let time = unsafe { &mut *time };
-        let micros = time.nanos / 1_000 + offset.rem_euclid(MICROS);
-        time.seconds += offset.div_euclid(MICROS) + micros / MICROS;
+        let micros = time.nanos / 1_000 + ahead.rem_euclid(MICROS);
+        time.seconds += ahead.div_euclid(MICROS) + micros / MICROS;
         time.nanos = micros % MICROS * 1_000 + time.nanos % 1_000;
     }
     if outcome == 0 { 0 } else { -1 }

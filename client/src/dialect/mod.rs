@@ -11,6 +11,7 @@ use std::time::Duration;
 
 /// How a client speaks with the server that it is connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Dialect {
     /// The server has the module: its commands, its queue, its fences.
     Native,

@@ -2,15 +2,16 @@
 
 use super::servers::{Answers, Ask, Servers, Subject};
 use crate::Error;
+use crate::clock::Moment;
 use crate::locks::new_uuid;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub(crate) struct Grant {
     pub(crate) subject: Arc<Subject>,
     pub(crate) fence: u64,
     /// Before the first server was asked.
-    pub(crate) asked: Instant,
+    pub(crate) asked: Moment,
 }
 
 /// Dropped half-way, it is given back everywhere.
@@ -31,7 +32,7 @@ pub(crate) async fn attempt(
     let subject = Arc::new(Subject { name: name.to_owned(), owner, ttl });
     let servers = Arc::clone(servers);
     let mut attempt = Attempt { servers, subject, open: true };
-    let asked = Instant::now();
+    let asked = Moment::now();
     let answers = attempt.acquire().await;
     let fence = match attempt.fence(&answers).await {
         Ok(Some(fence)) => fence,

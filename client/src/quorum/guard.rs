@@ -1,14 +1,13 @@
 //! A lock that is held on most servers, and the task that renews it.
 
 use super::servers::{Ask, Servers, Subject};
+use crate::clock::{Moment, sleep_until};
 use crate::lease::{Lease, Next, checked, released_in_time};
-use crate::validity::later;
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::sleep_until;
 use tokio_util::sync::CancellationToken;
 
 /// A lock that is held on most servers of a [`Quorum`](crate::Quorum).
@@ -49,6 +48,13 @@ impl QuorumGuard {
         self.held.lease.fence
     }
 
+    /// The [fence](QuorumGuard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
+    /// always positive, and below 2^53.
+    #[must_use]
+    pub fn fence_i64(&self) -> i64 {
+        self.fence().cast_signed()
+    }
+
     /// As whom it is held, on all servers alike.
     #[must_use]
     pub fn owner(&self) -> &str {
@@ -59,7 +65,7 @@ impl QuorumGuard {
     /// by the monotonic clock, less what clocks may differ by. Zero once it is lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.held.lease.valid_for(Instant::now())
+        self.held.lease.valid_for(Moment::now())
     }
 
     /// Whether it was lost, and why.
@@ -89,7 +95,11 @@ impl QuorumGuard {
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let ttl = checked(ttl)?;
         let _look_again = LookAgain(&self.held);
-        self.held.extend(ttl).await
+        let outcome = self.held.extend(ttl).await;
+        if matches!(outcome, Ok(Extended::Extended)) {
+            self.held.lease.renew_with(ttl);
+        }
+        outcome
     }
 
     /// Gives the lock back on every server. On those that do not answer that goes on in the background.
@@ -157,7 +167,7 @@ impl Drop for LookAgain<'_> {
 
 impl Held {
     fn loss(&self) -> Option<Loss> {
-        let is_over = || self.lease.valid_for(Instant::now()).is_zero().then_some(Loss::Expired);
+        let is_over = || self.lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
         self.lease.ended().or_else(is_over)
     }
 
@@ -173,7 +183,7 @@ impl Held {
         if self.loss().is_some() {
             return Ok(Extended::Lost);
         }
-        let asked = Instant::now();
+        let asked = Moment::now();
         lease.about_to_extend(ttl, asked);
         let (everybody, fence) = (servers.everybody(), lease.fence);
         let agrees = |number: Option<u64>| number == Some(1);
@@ -182,7 +192,7 @@ impl Held {
             let said = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
             said.filter(|answer| agrees(answer.number) == wanted).count()
         };
-        let now = Instant::now();
+        let now = Moment::now();
         if count(true) >= servers.majority() {
             if lease.extended(asked, ttl, now) {
                 story::extended(lease, now);
@@ -208,7 +218,7 @@ impl Kept {
     async fn run(self) {
         let Held { lease, changed, .. } = &*self.0;
         // After a renewal that failed there may be time for another one.
-        let mut not_before = Instant::now();
+        let mut not_before = Moment::now();
         loop {
             let next = match lease.next() {
                 Next::Renew { at } => at.max(not_before).min(lease.valid_until()),
@@ -217,9 +227,9 @@ impl Kept {
             tokio::select! {
                 () = lease.over.cancelled() => return,
                 () = changed.notified() => continue,
-                () = sleep_until(next.into()) => {}
+                () = sleep_until(next) => {}
             }
-            let now = Instant::now();
+            let now = Moment::now();
             if now >= lease.valid_until() {
                 return self.0.lose(Loss::Expired);
             }
@@ -227,10 +237,10 @@ impl Kept {
                 let renewing = self.0.extend(lease.renewal_ttl(now));
                 tokio::select! {
                     () = lease.over.cancelled() => return,
-                    () = sleep_until(lease.valid_until().into()) => {}
+                    () = sleep_until(lease.valid_until()) => {}
                     outcome = renewing => if outcome.is_err() {
                         let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                        not_before = later(Instant::now(), rest.max(Duration::from_millis(10)));
+                        not_before = Moment::now().later(rest.max(Duration::from_millis(10)));
                     }
                 }
             }

@@ -2,26 +2,34 @@
 
 mod attempt;
 mod guard;
+mod identity;
 mod servers;
 
 pub use guard::QuorumGuard;
 
+use crate::clock::Moment;
 use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
 use crate::settings::Renew;
 use crate::validity::later;
+use crate::wire::Limits;
 use crate::{Error, Locks, Settings, Target, backoff, story};
 use attempt::attempt;
+use futures_util::StreamExt;
 use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
 use servers::Servers;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout_at};
 use tracing::Instrument;
+
+/// What servers have at least that connect after most have.
+const LEAST_GRACE: Duration = Duration::from_millis(100);
 
 /// Locks on several independent servers, each of which is held by whoever has it on most of them. Copies share
 /// everything.
@@ -51,6 +59,8 @@ pub struct Quorum {
 impl Quorum {
     /// Of these servers, with the settings of the first one's client.
     ///
+    /// That no server is among them twice is seen at the first request: it fails.
+    ///
     /// # Errors
     ///
     /// When there is none, or they are to have replicas acknowledge grants: here other servers do.
@@ -61,14 +71,14 @@ impl Quorum {
         if settings.replicas > 0 {
             return Err(Error::setting("replicas", "it must be 0 for servers of a quorum"));
         }
-        Ok(Self { servers: Arc::new(Servers { all: servers, limit: None }), settings })
+        Ok(Self { servers: Arc::new(Servers::new(servers)), settings })
     }
 
     /// Connects to these, with the default settings.
     ///
     /// # Errors
     ///
-    /// When an address makes no sense, and when fewer than most of them answer.
+    /// When an address makes no sense, when two addresses lead to one server, and when fewer than most of them answer.
     pub async fn connect<T: Into<Target>>(
         targets: impl IntoIterator<Item = T>,
     ) -> Result<Self, Error> {
@@ -79,7 +89,8 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// When a setting or an address has no sense, and when fewer than most of them answer.
+    /// When a setting or an address has no sense, when two addresses lead to one server, and when fewer than most of
+    /// them answer.
     pub async fn connect_with<T: Into<Target>>(
         targets: impl IntoIterator<Item = T>,
         settings: Settings,
@@ -92,29 +103,47 @@ impl Quorum {
         Ok(quorum)
     }
 
-    /// Waits for most of them, not for all.
+    /// Waits for most of them, not for all: after that the others have as long again.
     async fn find_out(&self) -> Result<(), Error> {
-        let mut up = 0_usize;
-        let mut failed = None;
-        let asked = self.servers.all.iter().map(Locks::find_out);
-        let mut asked: futures_util::stream::FuturesUnordered<_> = asked.collect();
-        while let Some(answer) = futures_util::StreamExt::next(&mut asked).await {
+        let begun = Instant::now();
+        let (mut up, mut failed, mut until) = (0_usize, None, None);
+        let asked = self.servers.everybody().into_iter().map(|server| self.find_out_one(server));
+        let mut asked: FuturesUnordered<_> = asked.collect();
+        loop {
+            let next = asked.next();
+            let answer = match until {
+                None => next.await,
+                Some(until) => timeout_at(until, next).await.unwrap_or_default(),
+            };
             match answer {
-                Ok(()) => up = up.saturating_add(1),
-                Err(error) => failed = Some(error),
+                Some(Ok(())) => up = up.saturating_add(1),
+                Some(Err(error @ Error::Setting { .. })) => return Err(error),
+                Some(Err(error)) => failed = Some(error),
+                None if up >= self.servers.majority() => return Ok(()),
+                None => return Err(failed.unwrap_or(Error::Closed)),
             }
             if up >= self.servers.majority() {
-                return Ok(());
+                let grace = begun.elapsed().max(LEAST_GRACE);
+                until.get_or_insert_with(|| later(Instant::now(), grace).into());
             }
         }
-        Err(failed.unwrap_or(Error::Closed))
+    }
+
+    async fn find_out_one(&self, server: usize) -> Result<(), Error> {
+        let locks = self.servers.all.get(server).ok_or(Error::Closed)?;
+        locks.find_out().await?;
+        let Settings { response, within, .. } = self.settings;
+        let limits = Limits { each: response, until: Some(later(Instant::now(), within)) };
+        self.servers.identify(server, &locks.key("leasehold"), limits).await
     }
 
     /// How long each server may take to answer, which is to be small against the ttl; a tenth of that, and at most
     /// half a second, unless this is called.
     #[must_use]
     pub fn server_limit(self, limit: Duration) -> Self {
-        let servers = Servers { all: self.servers.all.clone(), limit: Some(limit) };
+        let Servers { all, identities, .. } = &*self.servers;
+        let (all, identities) = (all.clone(), Arc::clone(identities));
+        let servers = Servers { all, limit: Some(limit), identities };
         Self { servers: Arc::new(servers), ..self }
     }
 
@@ -156,7 +185,7 @@ impl Quorum {
             correlation: wanted.correlation.clone(),
         };
         let lease = Lease::new(names, grant.fence, grant.asked, wanted.ttl, wanted.renew);
-        let is_over = lease.valid_for(Instant::now()).is_zero();
+        let is_over = lease.valid_for(Moment::now()).is_zero();
         if !is_over {
             story::acquired(&lease, begun.elapsed());
         }

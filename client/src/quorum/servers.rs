@@ -6,7 +6,9 @@
 //!         ──► server 3 ───────────┼─────────┤ too late: what it grants is released by its own task
 //! ```
 
+use super::identity::{Identities, run_id};
 use crate::dialect::Question;
+use crate::reading::text;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
@@ -25,6 +27,7 @@ pub(crate) struct Servers {
     pub(crate) all: Vec<Locks>,
     /// How long each may take to answer, if somebody has said so.
     pub(crate) limit: Option<Duration>,
+    pub(crate) identities: Arc<Identities>,
 }
 
 /// Whom it is about: one lock, and one owner of it, which no other attempt has.
@@ -46,6 +49,34 @@ pub(crate) enum Ask {
 pub(crate) type Answers = Vec<(usize, Result<Answer, Error>)>;
 
 impl Servers {
+    pub(crate) fn new(all: Vec<Locks>) -> Self {
+        let identities = Arc::new(Identities::of(all.len()));
+        Self { all, limit: None, identities }
+    }
+
+    /// Makes sure that this one is none of the others.
+    pub(crate) async fn identify(
+        &self,
+        server: usize,
+        key: &str,
+        limits: Limits,
+    ) -> Result<(), Error> {
+        if self.identities.is_known(server) {
+            return Ok(());
+        }
+        let locks = self.all.get(server).ok_or(Error::Closed)?;
+        let command = |_| vec![redis::cmd("INFO").arg("server").take()];
+        let read = locks.wire().read(key, command, limits).await.map_err(|error| match error {
+            Error::Refused { reason } => Error::Refused {
+                reason: format!("a quorum tells its servers apart by INFO server: {reason}"),
+            },
+            error => error,
+        });
+        let (_, replies) = read?;
+        let info = replies.first().map(text).unwrap_or_default();
+        self.identities.learn(server, run_id(&info)?)
+    }
+
     pub(crate) fn majority(&self) -> usize {
         self.all.len().div_euclid(2).saturating_add(1)
     }
@@ -121,7 +152,16 @@ impl Servers {
             Ask::Release => (Question::ReleaseAny { owner }, later(asked, limit)),
         };
         let limits = Limits { each: limit, until: Some(until) };
-        locks.wire().ask(&locks.key(&subject.name), question, limits).await
+        let key = locks.key(&subject.name);
+        if matches!(ask, Ask::Acquire) {
+            self.identify(server, &key, limits).await?;
+        }
+        let answer = locks.wire().ask(&key, question, limits).await;
+        // After a new connection there may be another server at this address.
+        if answer.as_ref().map_or(true, |answer| answer.repeated) {
+            self.identities.forget(server);
+        }
+        answer
     }
 
     /// Has this one release it in the background, until it is known to be released or over.
@@ -142,7 +182,9 @@ impl Servers {
             return Ok(());
         }
         let errors = || answers.iter().filter_map(|(_, answer)| answer.as_ref().err());
-        let refused = errors().find(|error| matches!(error, Error::Refused { .. }));
+        let is_final =
+            |error: &&Error| matches!(error, Error::Refused { .. } | Error::Setting { .. });
+        let refused = errors().find(is_final);
         let last = errors().next_back().map(|error| format!(": {error}")).unwrap_or_default();
         let reason = format!("{said} of {} servers answered in time{last}", self.all.len());
         Err(refused.cloned().unwrap_or(Error::Unreachable { reason }))

@@ -58,8 +58,13 @@ async fn evening() -> Outcome {
     restaurant.a_crash().await?;
     restaurant.a_pause().await?;
     restaurant.closing_time()?;
-    restaurant.locks.settle().await;
-    Ok(())
+    leave(&restaurant.locks).await
+}
+
+/// What is not released when a program ends stays until its lease ends.
+async fn leave(locks: &Locks) -> Outcome {
+    let left = locks.close(Duration::from_secs(5)).await;
+    if left.is_empty() { Ok(()) } else { Err(format!("not released: {left:?}").into()) }
 }
 
 async fn connect(url: &str) -> Result<Locks, leasehold_client::Error> {
@@ -77,7 +82,7 @@ impl Restaurant {
             Dialect::Native => {
                 println!("The server has Leasehold: whoever waits, waits in its queue.")
             }
-            Dialect::Plain => {
+            _ => {
                 println!("The server has no Leasehold: whoever waits asks again and again.")
             }
         }
@@ -118,8 +123,7 @@ impl Restaurant {
         if booked != 1 {
             return Err(format!("{booked} guests were booked for one table").into());
         }
-        dans.settle().await;
-        Ok(())
+        leave(&dans).await
     }
 
     /// A process of its own has the lock, and is killed.
@@ -203,7 +207,8 @@ fn as_grace(
 ) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let guard = connect(url).await?.lock("12").await?;
+        let locks = connect(url).await?;
+        let guard = locks.lock("12").await?;
         println!("   Grace has the lock of table 12, with fence {}.", guard.fence());
         let mut book = Book::open(file)?;
         if book.guest_at(12, 20)?.is_none() {
@@ -217,7 +222,7 @@ fn as_grace(
         say("Grace", 12, 20, written);
         match written {
             Written::Booked => Err("a late write was taken".into()),
-            Written::Refused { .. } => Ok(()),
+            Written::Refused { .. } => leave(&locks).await,
         }
     })
 }

@@ -1,0 +1,120 @@
+//! One leader among several candidates.
+
+use crate::scene::{LONG, both_kinds, eventually_waiting, locks, millis, server, soon};
+use leasehold_client::{Election, Error, Leader, Loss, Options, Released};
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+fn name_of(leader: Option<Leader>) -> Option<String> {
+    leader.map(|leader| leader.candidate)
+}
+
+fn short(election: Election) -> Election {
+    election.options(Options::new().ttl(millis(600))).look_every(millis(20))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_candidate_leads_until_it_resigns_and_then_the_next_one_does() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let (one, two) = (ours.election("scheduler", "one"), theirs.election("scheduler", "two"));
+        assert_eq!(one.leader().await.unwrap(), None);
+        let first = one.campaign().await.unwrap();
+        let next = tokio::spawn({
+            let two = two.clone();
+            async move { two.campaign().await.unwrap() }
+        });
+        let leader = two.leader().await.unwrap().unwrap();
+        assert_eq!((leader.candidate.as_str(), leader.fence), ("one", first.fence()));
+        assert!(!next.is_finished());
+        assert_eq!(first.resign().await.unwrap(), Released::Released);
+        let second = soon(next).await.unwrap();
+        let leader = one.leader().await.unwrap().unwrap();
+        assert_eq!((leader.candidate.as_str(), leader.fence), ("two", second.fence()));
+        assert!(second.fence() > 0 && second.loss().is_none());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn candidates_of_one_name_do_not_lead_together() {
+    let server = server();
+    let locks = locks(&server).await;
+    let election = locks.election("scheduler", "the same");
+    let first = election.campaign().await.unwrap();
+    let impatient = election.clone().options(Options::new().wait(millis(200)));
+    assert!(matches!(impatient.campaign().await, Err(Error::Busy { .. })));
+    drop(first);
+    let long = locks.election("scheduler", "x".repeat(219)).campaign().await.unwrap_err();
+    assert!(matches!(long, Error::Setting { ref name, .. } if name == "candidate"), "{long}");
+    let longest = locks.election("scheduler", "x".repeat(218)).campaign().await.unwrap();
+    assert_eq!(longest.owner().len(), 255);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_observes_sees_each_leader_once() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let (one, two) = (ours.election("scheduler", "one"), theirs.election("scheduler", "two"));
+        let mut seen = short(two.clone()).observe();
+        assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+        for election in [&one, &two, &two] {
+            let leadership = soon(election.campaign()).await.unwrap();
+            let leader = soon(seen.next()).await.unwrap().unwrap();
+            assert_eq!(leader.fence, leadership.fence());
+            assert!(leadership.owner().starts_with(&format!("{}/", leader.candidate)));
+            assert!(leadership.resign().await.unwrap().in_time());
+            assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+        }
+        assert!(theirs.close(LIMIT).await.is_empty());
+        assert_eq!(soon(seen.next()).await, None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_observes_goes_on_when_the_server_is_back() {
+    let mut server = server();
+    let locks = locks(&server).await;
+    let election = short(locks.election("scheduler", "one"));
+    let mut seen = election.observe();
+    assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+    server.kill();
+    let campaign = tokio::spawn(async move { election.campaign().await.unwrap() });
+    server.start_again();
+    let leadership = soon(campaign).await.unwrap();
+    assert_eq!(soon(seen.next()).await.unwrap().unwrap().fence, leadership.fence());
+}
+
+/// As when a leader's process is stopped: another one leads when the lease is over, and the former one knows.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_is_cut_off_knows_it_before_another_one_leads() {
+    for server in both_kinds() {
+        let proxy = crate::support::Proxy::to(server.port());
+        let url = crate::scene::url(proxy.port());
+        let cut_off = leasehold_client::Locks::connect_with(url, Default::default()).await.unwrap();
+        let leadership = short(cut_off.election("scheduler", "one")).campaign().await.unwrap();
+        let next = locks(&server).await;
+        let campaign = tokio::spawn(async move {
+            let next = next.election("scheduler", "two").options(Options::new().ttl(LONG));
+            (next.campaign().await.unwrap(), Instant::now())
+        });
+        proxy.cut();
+        assert_eq!(soon(leadership.lost()).await, Loss::Expired);
+        let lost = Instant::now();
+        let (next, began) = soon(campaign).await.unwrap();
+        assert!(lost < began && next.fence() > leadership.fence());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_candidate_that_gives_up_is_none_any_more() {
+    let server = server();
+    let locks = locks(&server).await;
+    let leadership = locks.election("scheduler", "one").campaign().await.unwrap();
+    let election = locks.election("scheduler", "two");
+    let campaign = tokio::spawn(async move { election.campaign().await });
+    eventually_waiting(&server, "scheduler", 1).await;
+    campaign.abort();
+    eventually_waiting(&server, "scheduler", 0).await;
+    assert_eq!(leadership.loss(), None);
+}

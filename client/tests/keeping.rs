@@ -1,0 +1,132 @@
+//! A lock that outlives its guard, or is held for some time at least.
+
+use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, server, soon};
+use crate::support::Server;
+use leasehold_client::{Error, Loss, Released, Renew};
+use redis::Value;
+use std::time::Instant;
+use tokio::time::sleep;
+
+fn ttl_of(server: &Server, key: &str) -> i64 {
+    match server.cmd(["PTTL", key]) {
+        Value::Int(left) => left,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_kept_stays_until_its_lease_ends() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let guard = ours.lock("printer").ttl(millis(900)).await.unwrap();
+        let (fence, watching) = (guard.fence(), guard.cancellation());
+        let kept = Instant::now();
+        let valid_for = guard.keep();
+        assert!(valid_for > millis(500), "{valid_for:?}");
+        soon(watching.cancelled()).await;
+        ours.settle().await;
+        drop(ours);
+        assert!(theirs.try_lock("printer").await.unwrap().is_none());
+        let next = soon(theirs.lock("printer").ttl(LONG)).await.unwrap();
+        assert!(next.fence() > fence);
+        let lasted = kept.elapsed();
+        assert!(lasted >= valid_for && lasted < millis(2_500), "it was renewed: {lasted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_kept_by_one_guard_is_not_released_by_another() {
+    let server = server();
+    let locks = locks(&server).await;
+    let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+    let (kept, other) = (alice().await.unwrap(), alice().await.unwrap());
+    kept.keep();
+    assert_eq!(other.loss(), None);
+    assert_eq!(other.release().await.unwrap(), Released::StillHeld);
+    locks.settle().await;
+    assert!(held(&server, "printer").is_some());
+    // The same owner can still give it back.
+    assert_eq!(alice().await.unwrap().release().await.unwrap(), Released::Released);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_at_least_as_long_as_was_asked_for() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let least = millis(800);
+        let begun = Instant::now();
+        let guard = ours.lock("printer").ttl(LONG).hold_at_least(least).await.unwrap();
+        let fence = guard.fence();
+        assert_eq!(soon(guard.release()).await.unwrap(), Released::Later);
+        assert!(begun.elapsed() < least, "the release waits for nothing");
+        // As if the program had ended.
+        drop(ours);
+        let next = soon(theirs.lock("printer").ttl(LONG)).await.unwrap();
+        let lasted = begun.elapsed();
+        assert!(lasted >= least && lasted < millis(2_500), "{lasted:?}");
+        assert!(next.fence() > fence);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_dropped_holds_its_lock_at_least_as_long_too() {
+    let server = server();
+    let locks = locks(&server).await;
+    drop(locks.lock("printer").ttl(millis(500)).hold_at_least(LONG).await.unwrap());
+    locks.settle().await;
+    let left = ttl_of(&server, "printer");
+    assert!((58_000..=60_001).contains(&left), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn work_that_takes_longer_than_it_must_is_released_at_once() {
+    let server = server();
+    let locks = locks(&server).await;
+    let guard = locks.lock("printer").hold_at_least(millis(50)).await.unwrap();
+    sleep(millis(60)).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(held(&server, "printer"), None);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_lost_is_not_held_on() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").ttl(LONG).hold_at_least(LONG).await.unwrap();
+        server.cmd("SET printer somebody-else PX 5000");
+        assert_eq!(guard.release().await.unwrap(), Released::Late);
+        assert_eq!(held(&server, "printer").as_deref(), Some("somebody-else"));
+        assert!(ttl_of(&server, "printer") <= 5_000);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_ends_before_it_may_be_released_makes_no_sense() {
+    let server = server();
+    let locks = locks(&server).await;
+    let ends = || locks.lock("printer").fixed_ttl(millis(500));
+    for request in [ends(), ends().renew(Renew::AtMost(millis(900)))] {
+        let refused = request.hold_at_least(millis(1_000)).await.unwrap_err();
+        assert!(matches!(refused, Error::Setting { ref name, .. } if name == "hold_at_least"));
+    }
+    let guard = ends().hold_at_least(millis(500)).await.unwrap();
+    assert_eq!(guard.loss(), None::<Loss>);
+}
+
+/// A host whose clock is a second late begins the job when the first one has done it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_nightly_job_runs_on_one_host_although_their_clocks_differ() {
+    for server in both_kinds() {
+        let hosts = [locks(&server).await, locks(&server).await, locks(&server).await];
+        let mut ran = 0;
+        for host in &hosts {
+            let asked = host.lock("nightly").hold_at_least(LONG).try_now();
+            if let Some(guard) = asked.await.unwrap() {
+                ran += 1;
+                assert!(guard.release().await.unwrap().in_time());
+            }
+        }
+        assert_eq!(ran, 1);
+        eventually("it is held", || held(&server, "nightly").ok_or(())).await;
+    }
+}
