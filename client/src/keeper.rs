@@ -57,7 +57,7 @@ pub(crate) enum Order {
         owner: String,
         ttl: Duration,
         place: Option<OwnedMutexGuard<Weak<Hold>>>,
-        parked: Option<Parked>,
+        parked: Option<Box<Parked>>,
     },
     /// Says when all releases are done that were ordered before.
     Settle(oneshot::Sender<()>),
@@ -383,11 +383,11 @@ async fn abandon(
     owner: String,
     ttl: Duration,
     place: Option<OwnedMutexGuard<Weak<Hold>>>,
-    parked: Option<Parked>,
+    parked: Option<Box<Parked>>,
 ) -> Outcome {
     let question = Question::ReleaseAny { owner: &owner };
-    if let Some(Parked { link, .. }) = parked
-        && link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
+    if let Some(parked) = parked
+        && parked.link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
     {
         return Outcome::Done;
     }

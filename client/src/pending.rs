@@ -31,7 +31,8 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
-            let (ttl, place, parked) = (self.ttl, self.place.take(), self.parked.take());
+            let (ttl, place, parked) =
+                (self.ttl, self.place.take(), self.parked.take().map(Box::new));
             // Without a keeper the lease ends by itself.
             let _ = self.orders.send(Order::Abandon { key, owner, ttl, place, parked });
         }
