@@ -46,9 +46,9 @@ async fn client(urls: &[String]) -> Locks {
 
 /// Returns as soon as the clock of a guard shows that the process was suspended.
 async fn until_suspended(valid_for: impl Fn() -> Duration) {
+    let before = valid_for();
     println!("{HOLDING}");
     let suspended = async {
-        let before = valid_for();
         while valid_for() + SLEEP / 2 > before && !valid_for().is_zero() {
             sleep(millis(1)).await;
         }

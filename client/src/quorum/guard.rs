@@ -31,7 +31,7 @@ impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn keep(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
-        tokio::spawn(Kept(Arc::clone(&held)).run());
+        tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
         Self { held, left: false }
     }
 
@@ -111,6 +111,9 @@ impl QuorumGuard {
     /// When no server answers, or they refuse. The leases end by themselves then.
     pub async fn release(mut self) -> Result<Released, Error> {
         let Held { servers, subject, lease, .. } = &*self.held;
+        if lease.ended() == Some(Loss::Closed) {
+            return Err(Error::Closed);
+        }
         let valid_until = lease.valid_until();
         let was_valid = self.loss().is_none();
         lease.end(Loss::Released);
@@ -142,8 +145,9 @@ impl QuorumGuard {
 
 impl Drop for QuorumGuard {
     fn drop(&mut self) {
-        if !self.left {
-            self.held.lease.end(Loss::Released);
+        let Held { lease, .. } = &*self.held;
+        lease.end(Loss::Released);
+        if !self.left && lease.ended() != Some(Loss::Closed) {
             self.held.servers.abandon_everywhere(&self.held.subject);
         }
     }
@@ -215,7 +219,17 @@ impl Held {
 struct Kept(Arc<Held>);
 
 impl Kept {
-    async fn run(self) {
+    async fn run_until_closed(self) {
+        let Held { servers, subject, lease, .. } = &*self.0;
+        let close = || {
+            if lease.end(Loss::Closed) {
+                servers.abandon_everywhere(subject);
+            }
+        };
+        servers.gate.stay(self.run(), close).await;
+    }
+
+    async fn run(&self) {
         let Held { lease, changed, .. } = &*self.0;
         // After a renewal that failed there may be time for another one.
         let mut not_before = Moment::now();

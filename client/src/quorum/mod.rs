@@ -8,6 +8,7 @@ mod servers;
 pub use guard::QuorumGuard;
 
 use crate::clock::Moment;
+use crate::closing::LEAVE_WITHIN;
 use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
@@ -20,12 +21,13 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use servers::Servers;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 /// What servers have at least that connect after most have.
@@ -46,7 +48,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(100);
 /// let guard = quorum.lock("printer").ttl(Duration::from_secs(5)).wait(Duration::from_secs(60)).await?;
 /// println!("printing, with fence {}", guard.fence());
 /// assert!(guard.release().await?.in_time());
-/// # quorum.settle().await;
+/// let left = quorum.close(Duration::from_secs(5)).await;
+/// assert!(left.is_empty(), "not released: {left:?}");
 /// # Ok(())
 /// # }
 /// ```
@@ -142,9 +145,9 @@ impl Quorum {
     /// half a second, unless this is called.
     #[must_use]
     pub fn server_limit(self, limit: Duration) -> Self {
-        let Servers { all, identities, .. } = &*self.servers;
-        let (all, identities) = (all.clone(), Arc::clone(identities));
-        let servers = Servers { all, limit: Some(limit), identities };
+        let Servers { all, identities, gate, .. } = &*self.servers;
+        let (all, identities, gate) = (all.clone(), Arc::clone(identities), Arc::clone(gate));
+        let servers = Servers { all, limit: Some(limit), identities, gate };
         Self { servers: Arc::new(servers), ..self }
     }
 
@@ -165,7 +168,25 @@ impl Quorum {
         QuorumRequest { quorum: self.clone(), name: name.into(), options: Options::new() }
     }
 
-    /// Waits until all that was released or given up in the background is released; worth while before a program ends.
+    /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of its servers. Returns the
+    /// names of the locks that could not be released on so many servers within `limit` that they may still be held.
+    #[must_use = "the locks that it names stay until their leases end"]
+    pub async fn close(&self, limit: Duration) -> Vec<String> {
+        let begun = Instant::now();
+        // Those that do not end are released as soon as they are granted.
+        let _ = timeout(limit.min(LEAVE_WITHIN), self.servers.gate.close()).await;
+        let left = limit.saturating_sub(begun.elapsed());
+        let left = join_all(self.servers.all.iter().map(|server| server.close(left))).await;
+        let mut held_on = BTreeMap::<String, usize>::new();
+        for name in left.into_iter().flatten() {
+            let count = held_on.entry(name).or_default();
+            *count = count.saturating_add(1);
+        }
+        held_on.retain(|_, count| *count >= self.servers.majority());
+        held_on.into_keys().collect()
+    }
+
+    /// Waits until all that was released or given up before is released, for ten seconds at the most.
     pub async fn settle(&self) {
         join_all(self.servers.all.iter().map(Locks::settle)).await;
     }
@@ -198,8 +219,16 @@ impl Quorum {
         Ok(Some(guard))
     }
 
-    /// Until it is granted, or patience has ended.
     async fn acquire(&self, name: &str, wanted: &Wanted) -> Result<Option<QuorumGuard>, Error> {
+        self.servers.gate.pass(self.acquire_in_time(name, wanted)).await
+    }
+
+    /// Until it is granted, or patience has ended.
+    async fn acquire_in_time(
+        &self,
+        name: &str,
+        wanted: &Wanted,
+    ) -> Result<Option<QuorumGuard>, Error> {
         let begun = Instant::now();
         let until = wanted.wait.map(|patience| later(begun, patience));
         let mut tries = 0_u32;
