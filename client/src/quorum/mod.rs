@@ -64,6 +64,23 @@ impl Quorum {
     ///
     /// That no server is among them twice is seen at the first request: it fails.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let mut servers = Vec::new();
+    /// for url in urls {
+    ///     servers.push(Locks::connect(url).await?);
+    /// }
+    /// let quorum = Quorum::new(servers)?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When there is none, or they are to have replicas acknowledge grants: here other servers do.
@@ -79,6 +96,19 @@ impl Quorum {
 
     /// Connects to these, with settings from the environment: see [`Settings`].
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let quorum = Quorum::connect(urls).await?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When a variable or an address has no sense, when two addresses lead to one server, and when fewer than most of
@@ -90,6 +120,21 @@ impl Quorum {
     }
 
     /// Connects to these, with these settings. A few may be down: they count as soon as they are up.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum, Settings};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let settings = Settings::default().ttl(Duration::from_secs(5));
+    /// let quorum = Quorum::connect_with(urls, settings).await?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -143,6 +188,21 @@ impl Quorum {
 
     /// How long each server may take to answer, which is to be small against the ttl; a tenth of that, and at most
     /// half a second, unless this is called.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let quorum = quorum.server_limit(Duration::from_millis(50));
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn server_limit(self, limit: Duration) -> Self {
         let Servers { all, identities, gate, .. } = &*self.servers;
@@ -152,6 +212,20 @@ impl Quorum {
     }
 
     /// Takes the lock if it is free on most servers: none if others have it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.try_lock("printer").await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -164,12 +238,43 @@ impl Quorum {
     ///
     /// It does not wait in the servers' queues. Each would be in an order of its own: whoever came first in one would
     /// wait for whoever came first in another, until their leases end.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.lock("printer").wait(Duration::from_secs(10)).await?;
+    /// println!("fence {}", guard.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lock(&self, name: impl Into<String>) -> QuorumRequest {
         QuorumRequest { quorum: self.clone(), name: name.into(), options: Options::new() }
     }
 
     /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of its servers. Returns the
     /// names of the locks that could not be released on so many servers within `limit` that they may still be held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// drop(quorum.lock("printer").await?);
+    /// let left = quorum.close(Duration::from_secs(5)).await;
+    /// assert!(left.is_empty(), "not released: {left:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use = "the locks that it names stay until their leases end"]
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         let begun = Instant::now();
@@ -187,6 +292,20 @@ impl Quorum {
     }
 
     /// Waits until all that was released or given up before is released, for ten seconds at the most.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// drop(quorum.lock("printer").await?);
+    /// quorum.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn settle(&self) {
         join_all(self.servers.all.iter().map(Locks::settle)).await;
     }
@@ -301,6 +420,21 @@ impl QuorumRequest {
     }
 
     /// Tries once: none if others have it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.lock("printer").ttl(Duration::from_secs(5)).try_now().await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
