@@ -10,7 +10,7 @@ use tokio::time::timeout;
 const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long requests have to end that nobody looks at.
-const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Locks {
     /// Ends the use of all copies of this client, and returns the names of the locks that could not be released within

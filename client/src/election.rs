@@ -84,6 +84,19 @@ pub struct Leaders {
 impl Locks {
     /// An election of this name, in which this program goes by the name of `candidate`: that of its host, for instance.
     /// Candidates may have the same name; each campaign is one of its own.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let election = locks.election("scheduler", "host-1");
+    /// # let _ = election;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn election(&self, name: impl Into<String>, candidate: impl Into<String>) -> Election {
         Election {
             locks: self.clone(),
@@ -98,6 +111,21 @@ impl Locks {
 impl Election {
     /// How the lock of this election is asked for: how long its lease lasts, which is how long it takes at most until
     /// another one leads when a leader has died, and how long a campaign waits. Its owner is the election's own affair.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let quick = Options::new().ttl(Duration::from_secs(3));
+    /// let election = locks.election("scheduler", "host-1").options(quick);
+    /// # let _ = election;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
@@ -105,6 +133,20 @@ impl Election {
     }
 
     /// How often those who [observe](Election::observe) look: each second, unless this is called.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let election = locks.election("scheduler", "host-1").look_every(Duration::from_millis(200));
+    /// # let _ = election;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn look_every(mut self, interval: Duration) -> Self {
         self.look_every = interval.max(Duration::from_millis(1));
@@ -113,6 +155,19 @@ impl Election {
 
     /// Waits until this candidate leads. Candidates queue, and lead in the order of their coming. Dropped while it waits,
     /// it is a candidate no more.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let leadership = locks.election("scheduler", "host-1").campaign().await?;
+    /// println!("leading, with fence {}", leadership.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -212,6 +267,19 @@ async fn next(
 
 impl Leaders {
     /// Waits for the next one; none when the client is closed.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let mut leaders = locks.election("scheduler", "host-1").observe();
+    /// assert_eq!(leaders.next().await, Some(None)); // nobody leads
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn next(&mut self) -> Option<Option<Leader>> {
         self.seen.next().await
     }
@@ -233,6 +301,19 @@ impl fmt::Debug for Leaders {
 
 impl Leadership {
     /// Steps down: the next candidate leads.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let leadership = locks.election("scheduler", "host-1").campaign().await?;
+    /// assert!(leadership.resign().await?.in_time());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

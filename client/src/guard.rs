@@ -70,12 +70,39 @@ pub struct Guard {
 
 impl Guard {
     /// The name, without the prefix.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// assert_eq!(guard.name(), "printer");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.hold.lease.name
     }
 
     /// The number of the grant: larger than that of any earlier grant of this lock. Send it along with every write.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// let write = format!("UPDATE page SET body = $1 WHERE fence <= {}", guard.fence());
+    /// # assert!(!write.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.hold.lease.fence
@@ -83,12 +110,39 @@ impl Guard {
 
     /// The [fence](Guard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
     /// always positive, and below 2^53.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// let parameter: i64 = guard.fence_i64(); // a `bigint`
+    /// assert!(parameter > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence_i64(&self) -> i64 {
         self.fence().cast_signed()
     }
 
     /// As whom it is held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// println!("held as {}", guard.owner());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.hold.lease.owner
@@ -96,12 +150,43 @@ impl Guard {
 
     /// How long the lock can be counted on from now: what is left of the lease by the monotonic clock, less what clocks
     /// may differ by. Zero once it is lost.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// if guard.valid_for() > Duration::from_secs(2) {
+    ///     // There is time for a step that takes a second.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.hold.lease.valid_for(Moment::now())
     }
 
     /// Whether it was lost, and why.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// if let Some(loss) = guard.loss() {
+    ///     eprintln!("stopping: {loss:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         let lease = &self.hold.lease;
@@ -135,12 +220,45 @@ impl Guard {
     }
 
     /// The same for whoever has no guard at hand; it also fires when the last guard is gone.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// let stop = guard.cancellation();
+    /// let work = tokio::spawn(async move {
+    ///     stop.cancelled().await; // between two steps: stop.is_cancelled()
+    /// });
+    /// drop(guard);
+    /// # let _ = work.await;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.hold.lease.over.child_token()
     }
 
     /// Has the lease end a `ttl` from now, also if that is sooner. Later renewals ask for this `ttl` too.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Extended, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// let outcome = guard.extend(Duration::from_secs(60)).await?;
+    /// assert_eq!(outcome, Extended::Extended);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -220,6 +338,21 @@ impl Guard {
     }
 
     /// Gives the lock back. It is released even if this future is dropped.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock("printer").await?;
+    /// if !guard.release().await?.in_time() {
+    ///     eprintln!("the work took longer than its lease");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -126,12 +126,38 @@ impl Locks {
     }
 
     /// Whether the server that was asked last has the module.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Dialect, Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// if locks.dialect() == Dialect::Plain {
+    ///     eprintln!("this server has no Leasehold: whoever waits polls");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn dialect(&self) -> Dialect {
         self.inner.wire.dialect()
     }
 
     /// What requests do that do not say otherwise.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// println!("{:?}", locks.settings());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn settings(&self) -> &Settings {
         &self.inner.settings

@@ -20,6 +20,13 @@ pub enum Released {
 
 impl Released {
     /// Whether the lock was this owner's up to the release.
+    ///
+    /// ```
+    /// use leasehold_client::Released;
+    ///
+    /// assert!(Released::Released.in_time());
+    /// assert!(!Released::Late.in_time());
+    /// ```
     #[must_use]
     pub fn in_time(self) -> bool {
         self != Self::Late

@@ -52,12 +52,25 @@ impl Wanted {
 
 impl Options {
     /// Everything as the settings say.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// let options = Options::new();
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
     /// How long the lease lasts, unless it is renewed.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// use std::time::Duration;
+    /// let options = Options::new().ttl(Duration::from_secs(10));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn ttl(mut self, ttl: Duration) -> Self {
         self.ttl = Some(ttl);
@@ -65,12 +78,26 @@ impl Options {
     }
 
     /// The lease lasts so long, and is not renewed.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// use std::time::Duration;
+    /// let options = Options::new().fixed_ttl(Duration::from_secs(600));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn fixed_ttl(self, ttl: Duration) -> Self {
         self.ttl(ttl).renew(Renew::Off)
     }
 
     /// How long to wait while others have it.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// use std::time::Duration;
+    /// let options = Options::new().wait(Duration::from_secs(3));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn wait(mut self, patience: Duration) -> Self {
         self.wait = Some(patience);
@@ -78,6 +105,13 @@ impl Options {
     }
 
     /// Whether the lease is renewed.
+    ///
+    /// ```
+    /// use leasehold_client::{Options, Renew};
+    /// use std::time::Duration;
+    /// let options = Options::new().renew(Renew::AtMost(Duration::from_secs(3_600)));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn renew(mut self, renew: Renew) -> Self {
         self.renew = Some(renew);
@@ -115,6 +149,13 @@ impl Options {
     }
 
     /// How many replicas must have heard of the grant, and how long they may take.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// use std::time::Duration;
+    /// let options = Options::new().replicas(1, Duration::from_millis(100));
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn replicas(mut self, count: u64, within: Duration) -> Self {
         self.replicas = Some(Replicas { count, within });
@@ -153,6 +194,12 @@ impl Options {
     }
 
     /// What the caller goes by: a field of all that is traced about this lock.
+    ///
+    /// ```
+    /// use leasehold_client::Options;
+    /// let options = Options::new().correlation("request 17");
+    /// # let _ = options;
+    /// ```
     #[must_use]
     pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
         self.correlation = Some(correlation.into());
@@ -210,6 +257,19 @@ impl Request {
     }
 
     /// All options at once.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.lock("printer").options(Options::new().correlation("request 17")).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
@@ -261,6 +321,20 @@ impl Request {
     }
 
     /// Takes the lock if it is free, and does not wait: none if somebody else has it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.lock("printer").ttl(Duration::from_secs(5)).try_now().await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -76,6 +76,20 @@ enum Taken {
 
 impl AllRequest {
     /// All options at once. They are the same for each lock, but that patience is for all together.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Options};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let options = Options::new().correlation("transfer 17");
+    /// let guard = locks.lock_all(["account:7", "account:9"]).options(options).await?;
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
@@ -100,6 +114,19 @@ impl AllRequest {
     }
 
     /// Takes all of them if all are free, and does not wait: none if somebody else has one.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let guard = locks.lock_all(["account:7", "account:9"]).try_now().await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -181,36 +208,124 @@ impl IntoFuture for AllRequest {
 
 impl AllGuard {
     /// The names in their order, without the prefix.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// assert_eq!(guard.names().collect::<Vec<_>>(), ["account:7", "account:9"]);
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.guards.iter().map(Guard::name)
     }
 
     /// The fence of the grant of this lock: none if it is not one of these. Send it along with every write to what this
     /// lock protects.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// assert!(guard.fence("account:7").is_some());
+    /// assert!(guard.fence("printer").is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence(&self, name: &str) -> Option<u64> {
         self.guards.iter().find(|guard| guard.name() == name).map(Guard::fence)
     }
 
     /// How long all of them can be counted on from now. Zero once one is lost.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// assert!(guard.valid_for() > Duration::ZERO);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.guards.iter().map(Guard::valid_for).min().unwrap_or_default()
     }
 
     /// Whether one of them was lost, and why.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// if let Some(loss) = guard.loss() {
+    ///     eprintln!("stopping: {loss:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.guards.iter().find_map(Guard::loss)
     }
 
     /// Ends when one of them is lost, or can no longer be shown to be held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// tokio::select! {
+    ///     () = tokio::time::sleep(Duration::from_millis(10)) => {} // the work
+    ///     loss = guard.lost() => eprintln!("stopped: {loss:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn lost(&self) -> Loss {
         let lost = self.guards.iter().map(|guard| Box::pin(guard.lost()));
         select_all(lost).await.0
     }
 
     /// Has all leases end a `ttl` from now, also if that is sooner: [`Guard::extend`].
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Extended, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// let outcome = guard.extend(Duration::from_secs(60)).await?;
+    /// assert_eq!(outcome, Extended::Extended);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -226,11 +341,37 @@ impl AllGuard {
     }
 
     /// Leaves all of them held until their leases end: [`Guard::keep`]. Returns how long all can be counted on.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// println!("held for another {:?}", guard.keep());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn keep(self) -> Duration {
         self.guards.into_iter().map(Guard::keep).min().unwrap_or_default()
     }
 
     /// Gives all of them back. The outcome is [`Late`](Released::Late) if one of them was lost before.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// assert!(guard.release().await?.in_time());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

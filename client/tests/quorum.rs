@@ -330,6 +330,47 @@ async fn a_server_that_is_named_twice_is_refused() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_that_is_closed_has_given_back_all_that_it_held() {
+    for setup in KINDS {
+        let mut servers = start(3, setup);
+        let quorum = quorum(&servers).await;
+        let guard = take(&quorum).await;
+        drop(soon(quorum.lock("dropped").ttl(LONG)).await.unwrap());
+        let waiting = tokio::spawn({
+            let quorum = quorum.clone();
+            async move { quorum.lock("printer").await }
+        });
+        sleep(millis(100)).await;
+        // A minority that is down keeps no lock held.
+        servers[2].kill();
+        let begun = Instant::now();
+        let left = soon(quorum.close(Duration::from_secs(2))).await;
+        assert_eq!(left, Vec::<String>::new());
+        assert!(begun.elapsed() < millis(4_000), "{:?}", begun.elapsed());
+        for server in &servers[..2] {
+            assert_eq!((held(server, "printer"), held(server, "dropped")), (None, None));
+        }
+        assert!(matches!(soon(waiting).await.unwrap(), Err(Error::Closed)));
+        assert_eq!((guard.loss(), guard.valid_for()), (Some(Loss::Closed), Duration::ZERO));
+        assert!(matches!(guard.release().await, Err(Error::Closed)));
+        assert!(matches!(quorum.try_lock("scanner").await, Err(Error::Closed)));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_that_is_closed_while_most_servers_hang_names_what_is_left() {
+    let mut servers = start(3, with_module);
+    let quorum = quorum(&servers).await;
+    let _guard = take(&quorum).await;
+    servers[0].freeze();
+    servers[1].freeze();
+    assert_eq!(soon(quorum.close(millis(500))).await, ["printer"]);
+    servers[0].thaw();
+    servers[1].thaw();
+    free_everywhere(&servers).await;
+}
+
 /// Of lists in which servers are named twice, and which nobody has looked at yet.
 #[tokio::test(flavor = "multi_thread")]
 async fn two_quorums_always_meet_in_a_server() {

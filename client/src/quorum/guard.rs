@@ -31,11 +31,25 @@ impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn keep(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
-        tokio::spawn(Kept(Arc::clone(&held)).run());
+        tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
         Self { held, left: false }
     }
 
     /// The name, without the prefix.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// assert_eq!(guard.name(), "printer");
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn name(&self) -> &str {
         &self.held.lease.name
@@ -43,6 +57,21 @@ impl QuorumGuard {
 
     /// The number of the grant: larger than that of any earlier grant of this lock. Most servers show it. Send it along
     /// with every write.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// let write = format!("UPDATE page SET body = $1 WHERE fence <= {}", guard.fence());
+    /// # assert!(!write.is_empty());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence(&self) -> u64 {
         self.held.lease.fence
@@ -50,12 +79,41 @@ impl QuorumGuard {
 
     /// The [fence](QuorumGuard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
     /// always positive, and below 2^53.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// let parameter: i64 = guard.fence_i64(); // a `bigint`
+    /// assert!(parameter > 0);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn fence_i64(&self) -> i64 {
         self.fence().cast_signed()
     }
 
     /// As whom it is held, on all servers alike.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// println!("held as {}", guard.owner());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
         &self.held.lease.owner
@@ -63,24 +121,94 @@ impl QuorumGuard {
 
     /// How long the lock can be counted on from now: what is left of the ttl since before the first server was asked,
     /// by the monotonic clock, less what clocks may differ by. Zero once it is lost.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// if guard.valid_for() > Duration::from_secs(2) {
+    ///     // There is time for a step that takes a second.
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn valid_for(&self) -> Duration {
         self.held.lease.valid_for(Moment::now())
     }
 
     /// Whether it was lost, and why.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// if let Some(loss) = guard.loss() {
+    ///     eprintln!("stopping: {loss:?}");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
         self.held.loss()
     }
 
     /// Ends when the lock is lost, or can no longer be shown to be held on most servers.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// tokio::select! {
+    ///     () = tokio::time::sleep(Duration::from_millis(10)) => {} // the work
+    ///     loss = guard.lost() => eprintln!("stopped: {loss:?}"),
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn lost(&self) -> Loss {
         self.held.lease.over.cancelled().await;
         self.held.lease.ended().unwrap_or(Loss::Expired)
     }
 
     /// The same for whoever has no guard at hand; it also fires when the guard is gone.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// let stop = guard.cancellation();
+    /// let work = tokio::spawn(async move {
+    ///     stop.cancelled().await; // between two steps: stop.is_cancelled()
+    /// });
+    /// drop(guard);
+    /// # let _ = work.await;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
         self.held.lease.over.child_token()
@@ -88,6 +216,22 @@ impl QuorumGuard {
 
     /// Has the lease end a `ttl` from now on most servers, also if that is sooner. Later renewals ask for this `ttl`
     /// too.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Extended, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// let outcome = guard.extend(Duration::from_secs(60)).await?;
+    /// assert_eq!(outcome, Extended::Extended);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -106,11 +250,30 @@ impl QuorumGuard {
     ///
     /// It was [`Late`](Released::Late) if most servers had it no more.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// # let guard = quorum.lock("printer").await?;
+    /// if !guard.release().await?.in_time() {
+    ///     eprintln!("the work took longer than its lease");
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When no server answers, or they refuse. The leases end by themselves then.
     pub async fn release(mut self) -> Result<Released, Error> {
         let Held { servers, subject, lease, .. } = &*self.held;
+        if lease.ended() == Some(Loss::Closed) {
+            return Err(Error::Closed);
+        }
         let valid_until = lease.valid_until();
         let was_valid = self.loss().is_none();
         lease.end(Loss::Released);
@@ -142,8 +305,9 @@ impl QuorumGuard {
 
 impl Drop for QuorumGuard {
     fn drop(&mut self) {
-        if !self.left {
-            self.held.lease.end(Loss::Released);
+        let Held { lease, .. } = &*self.held;
+        lease.end(Loss::Released);
+        if !self.left && lease.ended() != Some(Loss::Closed) {
             self.held.servers.abandon_everywhere(&self.held.subject);
         }
     }
@@ -215,7 +379,17 @@ impl Held {
 struct Kept(Arc<Held>);
 
 impl Kept {
-    async fn run(self) {
+    async fn run_until_closed(self) {
+        let Held { servers, subject, lease, .. } = &*self.0;
+        let close = || {
+            if lease.end(Loss::Closed) {
+                servers.abandon_everywhere(subject);
+            }
+        };
+        servers.gate.stay(self.run(), close).await;
+    }
+
+    async fn run(&self) {
         let Held { lease, changed, .. } = &*self.0;
         // After a renewal that failed there may be time for another one.
         let mut not_before = Moment::now();

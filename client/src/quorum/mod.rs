@@ -8,6 +8,7 @@ mod servers;
 pub use guard::QuorumGuard;
 
 use crate::clock::Moment;
+use crate::closing::LEAVE_WITHIN;
 use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
@@ -20,12 +21,13 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use servers::Servers;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout_at};
+use tokio::time::{sleep, timeout, timeout_at};
 use tracing::Instrument;
 
 /// What servers have at least that connect after most have.
@@ -46,7 +48,8 @@ const LEAST_GRACE: Duration = Duration::from_millis(100);
 /// let guard = quorum.lock("printer").ttl(Duration::from_secs(5)).wait(Duration::from_secs(60)).await?;
 /// println!("printing, with fence {}", guard.fence());
 /// assert!(guard.release().await?.in_time());
-/// # quorum.settle().await;
+/// let left = quorum.close(Duration::from_secs(5)).await;
+/// assert!(left.is_empty(), "not released: {left:?}");
 /// # Ok(())
 /// # }
 /// ```
@@ -60,6 +63,23 @@ impl Quorum {
     /// Of these servers, with the settings of the first one's client.
     ///
     /// That no server is among them twice is seen at the first request: it fails.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let mut servers = Vec::new();
+    /// for url in urls {
+    ///     servers.push(Locks::connect(url).await?);
+    /// }
+    /// let quorum = Quorum::new(servers)?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -76,6 +96,19 @@ impl Quorum {
 
     /// Connects to these, with the default settings.
     ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let quorum = Quorum::connect(urls).await?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Errors
     ///
     /// When an address makes no sense, when two addresses lead to one server, and when fewer than most of them answer.
@@ -86,6 +119,21 @@ impl Quorum {
     }
 
     /// Connects to these, with these settings. A few may be down: they count as soon as they are up.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum, Settings};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// let settings = Settings::default().ttl(Duration::from_secs(5));
+    /// let quorum = Quorum::connect_with(urls, settings).await?;
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -139,15 +187,44 @@ impl Quorum {
 
     /// How long each server may take to answer, which is to be small against the ttl; a tenth of that, and at most
     /// half a second, unless this is called.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let quorum = quorum.server_limit(Duration::from_millis(50));
+    /// # drop(quorum);
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
     pub fn server_limit(self, limit: Duration) -> Self {
-        let Servers { all, identities, .. } = &*self.servers;
-        let (all, identities) = (all.clone(), Arc::clone(identities));
-        let servers = Servers { all, limit: Some(limit), identities };
+        let Servers { all, identities, gate, .. } = &*self.servers;
+        let (all, identities, gate) = (all.clone(), Arc::clone(identities), Arc::clone(gate));
+        let servers = Servers { all, limit: Some(limit), identities, gate };
         Self { servers: Arc::new(servers), ..self }
     }
 
     /// Takes the lock if it is free on most servers: none if others have it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.try_lock("printer").await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///
@@ -160,11 +237,74 @@ impl Quorum {
     ///
     /// It does not wait in the servers' queues. Each would be in an order of its own: whoever came first in one would
     /// wait for whoever came first in another, until their leases end.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.lock("printer").wait(Duration::from_secs(10)).await?;
+    /// println!("fence {}", guard.fence());
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn lock(&self, name: impl Into<String>) -> QuorumRequest {
         QuorumRequest { quorum: self.clone(), name: name.into(), options: Options::new() }
     }
 
-    /// Waits until all that was released or given up in the background is released; worth while before a program ends.
+    /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of its servers. Returns the
+    /// names of the locks that could not be released on so many servers within `limit` that they may still be held.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// drop(quorum.lock("printer").await?);
+    /// let left = quorum.close(Duration::from_secs(5)).await;
+    /// assert!(left.is_empty(), "not released: {left:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use = "the locks that it names stay until their leases end"]
+    pub async fn close(&self, limit: Duration) -> Vec<String> {
+        let begun = Instant::now();
+        // Those that do not end are released as soon as they are granted.
+        let _ = timeout(limit.min(LEAVE_WITHIN), self.servers.gate.close()).await;
+        let left = limit.saturating_sub(begun.elapsed());
+        let left = join_all(self.servers.all.iter().map(|server| server.close(left))).await;
+        let mut held_on = BTreeMap::<String, usize>::new();
+        for name in left.into_iter().flatten() {
+            let count = held_on.entry(name).or_default();
+            *count = count.saturating_add(1);
+        }
+        held_on.retain(|_, count| *count >= self.servers.majority());
+        held_on.into_keys().collect()
+    }
+
+    /// Waits until all that was released or given up before is released, for ten seconds at the most.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// drop(quorum.lock("printer").await?);
+    /// quorum.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
     pub async fn settle(&self) {
         join_all(self.servers.all.iter().map(Locks::settle)).await;
     }
@@ -197,8 +337,16 @@ impl Quorum {
         Ok(Some(guard))
     }
 
-    /// Until it is granted, or patience has ended.
     async fn acquire(&self, name: &str, wanted: &Wanted) -> Result<Option<QuorumGuard>, Error> {
+        self.servers.gate.pass(self.acquire_in_time(name, wanted)).await
+    }
+
+    /// Until it is granted, or patience has ended.
+    async fn acquire_in_time(
+        &self,
+        name: &str,
+        wanted: &Wanted,
+    ) -> Result<Option<QuorumGuard>, Error> {
         let begun = Instant::now();
         let until = wanted.wait.map(|patience| later(begun, patience));
         let mut tries = 0_u32;
@@ -271,6 +419,21 @@ impl QuorumRequest {
     }
 
     /// Tries once: none if others have it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// let guard = quorum.lock("printer").ttl(Duration::from_secs(5)).try_now().await?;
+    /// assert!(guard.is_some());
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     ///

@@ -8,6 +8,7 @@
 
 use super::identity::{Identities, run_id};
 use crate::dialect::Question;
+use crate::gate::Gate;
 use crate::reading::text;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
@@ -28,6 +29,8 @@ pub(crate) struct Servers {
     /// How long each may take to answer, if somebody has said so.
     pub(crate) limit: Option<Duration>,
     pub(crate) identities: Arc<Identities>,
+    /// What requests and guards go through.
+    pub(crate) gate: Arc<Gate>,
 }
 
 /// Whom it is about: one lock, and one owner of it, which no other attempt has.
@@ -51,7 +54,7 @@ pub(crate) type Answers = Vec<(usize, Result<Answer, Error>)>;
 impl Servers {
     pub(crate) fn new(all: Vec<Locks>) -> Self {
         let identities = Arc::new(Identities::of(all.len()));
-        Self { all, limit: None, identities }
+        Self { all, limit: None, identities, gate: Arc::default() }
     }
 
     /// Makes sure that this one is none of the others.
