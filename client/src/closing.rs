@@ -1,7 +1,7 @@
 //! Leaving: what is held is given back, and what goes on in the background is waited for.
 
 use crate::Locks;
-use crate::keeper::Order;
+use crate::orders::Order;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio::time::timeout;

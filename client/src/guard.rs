@@ -1,8 +1,9 @@
 //! A lock that is held, as long as the guard lives.
 
 use crate::clock::Moment;
-use crate::keeper::{self, Order, Orders};
+use crate::keeper;
 use crate::lease::{Lease, checked};
+use crate::orders::{Order, Orders, Reply};
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
@@ -40,7 +41,7 @@ impl Hold {
     }
 
     /// One guard fewer; the last one releases. Whether this one does.
-    fn leave(&self, reply: Option<keeper::Reply>) -> Result<bool, Error> {
+    fn leave(&self, reply: Option<Reply>) -> Result<bool, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
             return Ok(false);
         }

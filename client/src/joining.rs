@@ -3,7 +3,7 @@
 use crate::Error;
 use crate::clock::Moment;
 use crate::guard::{Guard, Hold};
-use crate::keeper::Order;
+use crate::orders::Order;
 use crate::request::Wanted;
 use crate::validity::later;
 use std::sync::Weak;

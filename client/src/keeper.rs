@@ -10,6 +10,7 @@ use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
 use crate::node::Left;
+use crate::orders::{Order, Reply};
 use crate::queue::Parked;
 use crate::releases::{Outcome, Releases};
 use crate::schedule::Schedule;
@@ -23,11 +24,9 @@ use std::collections::HashMap;
 use std::future::pending;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::OwnedMutexGuard;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
-
-pub(crate) type Orders = UnboundedSender<Order>;
 
 /// When it is asked again for what may have been granted to somebody who is gone: the server hears of the end of a
 /// connection and of this in either order.
@@ -39,35 +38,6 @@ const LEAVING: Duration = Duration::from_secs(5);
 
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-pub(crate) enum Order {
-    Keep(Arc<Lease>),
-    /// Its end is another one now.
-    LookAgain(u64),
-    /// It is to end by itself.
-    Forget(u64),
-    Release {
-        lease: Arc<Lease>,
-        slot: Option<Arc<Slot>>,
-        reply: Option<Reply>,
-    },
-    /// Nobody waits any more for a grant that may have been made.
-    Abandon {
-        key: String,
-        owner: String,
-        ttl: Duration,
-        place: Option<OwnedMutexGuard<Weak<Hold>>>,
-        parked: Option<Box<Parked>>,
-    },
-    /// Says when all releases are done that were ordered before.
-    Settle(oneshot::Sender<()>),
-    /// Releases all that is held, and whatever is granted from now on.
-    Close,
-    /// Says the keys of what could not be released since it was closed.
-    Undone(oneshot::Sender<Vec<String>>),
-}
-
-pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;
 
 struct Keeper {
     orders: UnboundedReceiver<Order>,
@@ -92,10 +62,9 @@ enum Done {
     Looked,
 }
 
-pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
-    let (orders, received) = unbounded_channel();
+pub(crate) async fn keep(orders: UnboundedReceiver<Order>, wire: Arc<Wire>, within: Duration) {
     let keeper = Keeper {
-        orders: received,
+        orders,
         wire,
         within,
         leases: HashMap::new(),
@@ -104,8 +73,7 @@ pub(crate) fn start(wire: Arc<Wire>, within: Duration) -> Orders {
         releases: Releases::default(),
         closed: false,
     };
-    tokio::spawn(keeper.run());
-    orders
+    keeper.run().await;
 }
 
 impl Keeper {
@@ -141,6 +109,7 @@ impl Keeper {
 
     fn obey(&mut self, order: Order) {
         match order {
+            Order::Begin => {}
             Order::Keep(lease) if self.closed => self.give_back(&lease),
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
@@ -272,7 +241,11 @@ impl Drop for Keeper {
                     left.push(lease.key.clone());
                 }
                 Order::Abandon { key, .. } => left.push(key),
-                Order::LookAgain(_) | Order::Settle(_) | Order::Close | Order::Undone(_) => {}
+                Order::Begin
+                | Order::LookAgain(_)
+                | Order::Settle(_)
+                | Order::Close
+                | Order::Undone(_) => {}
             }
         }
         for kept in std::mem::take(&mut self.leases).into_values() {

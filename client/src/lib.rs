@@ -81,6 +81,7 @@
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
+mod acquiring;
 mod backoff;
 mod clock;
 mod closing;
@@ -98,6 +99,7 @@ mod lease;
 mod line;
 mod locks;
 mod node;
+mod orders;
 mod outcome;
 mod pending;
 mod queue;

@@ -1,28 +1,25 @@
 //! The client.
 
-use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
-use crate::dialect::{Dialect, Question};
+use crate::dialect::Dialect;
 use crate::gate::Gate;
 use crate::guard::{Guard, Hold, Slot};
 use crate::joining::join;
-use crate::keeper::{self, Order, Orders};
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
+use crate::orders::{Order, Orders};
 use crate::pending::Pending;
-use crate::queue::{Queue, Waited};
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
-use crate::validity::{is_fresh, later};
-use crate::wire::{Answer, Limits, Wire};
+use crate::validity::later;
+use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
 use std::collections::HashMap;
 use std::fmt;
-use std::pin::pin;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::time::{sleep, timeout, timeout_at};
+use tokio::time::timeout;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -32,23 +29,17 @@ pub struct Locks {
     inner: Arc<Inner>,
 }
 
-struct Inner {
-    settings: Settings,
-    wire: Arc<Wire>,
+pub(crate) struct Inner {
+    pub(crate) settings: Settings,
+    pub(crate) wire: Arc<Wire>,
     orders: Orders,
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
     /// Those who wait for one lock, by key.
-    lines: Arc<Lines>,
+    pub(crate) lines: Arc<Lines>,
     /// For connections that wait.
-    room: Room,
+    pub(crate) room: Room,
     gate: Gate,
-}
-
-/// What the server said to a request, when.
-struct Granted {
-    fence: u64,
-    asked: Moment,
 }
 
 impl Locks {
@@ -118,7 +109,7 @@ impl Locks {
     pub(crate) fn unasked(target: &Target, settings: Settings) -> Result<Self, Error> {
         let settings = settings.checked()?;
         let wire = Arc::new(Wire::unasked(target, &settings)?);
-        let orders = keeper::start(Arc::clone(&wire), settings.within);
+        let orders = Orders::new(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
         let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
         let inner = Inner { settings, wire, orders, slots, lines, room, gate };
@@ -269,6 +260,10 @@ impl Inner {
         owner: &str,
         wanted: &Wanted,
     ) -> Result<Option<Guard>, Error> {
+        if self.wire.routes.is_watched() {
+            // From now on it looks who is the primary.
+            self.orders.send(Order::Begin).map_err(|_| Error::Closed)?;
+        }
         let (key, asked) = (self.key(name), Instant::now());
         let until = wanted.wait.map(|patience| later(asked, patience));
         let slot = wanted.owner.as_ref().map(|owner| self.slot(&key, owner));
@@ -332,163 +327,6 @@ impl Inner {
         Ok(Some(Guard { hold, left: false }))
     }
 
-    /// Asks until it is granted, or patience has ended.
-    async fn granted(
-        &self,
-        name: &str,
-        pending: &mut Pending,
-        wanted: &Wanted,
-        until: Option<Instant>,
-    ) -> Result<Option<Granted>, Error> {
-        if wanted.wait == Some(Duration::ZERO) {
-            let trying = later(Instant::now(), self.settings.within);
-            return self.ask(name, pending, wanted, trying).await;
-        }
-        let key = pending.key.clone();
-        let first = self.lines.enter_at_once(&key);
-        let mut ask = first.is_some();
-        // Those of this process who came before are served before.
-        let _first = match first {
-            Some(first) => first,
-            None => {
-                // But whoever shares the owner of the holder need not wait for anybody.
-                if wanted.owner.is_some()
-                    && let Some(granted) =
-                        self.ask(name, pending, wanted, self.trying(until)).await?
-                {
-                    return Ok(Some(granted));
-                }
-                match by(until, self.lines.enter(&key)).await {
-                    Some(first) => first,
-                    None => return Ok(None),
-                }
-            }
-        };
-        let (mut entering, mut place) = (pin!(self.room.enter()), None);
-        let mut tries = 0_u32;
-        loop {
-            if (ask || self.wire.dialect() == Dialect::Plain)
-                && let Some(granted) = self.ask(name, pending, wanted, self.trying(until)).await?
-            {
-                return Ok(Some(granted));
-            }
-            ask = true;
-            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Ok(None);
-            }
-            let rest = |backoff: Backoff| {
-                let rest = backoff.random_rest(tries);
-                sleep(left.map_or(rest, |left| rest.min(left)))
-            };
-            if self.wire.dialect() == Dialect::Plain {
-                rest(POLL).await;
-                tries = tries.saturating_add(1);
-                continue;
-            }
-            if place.is_none() {
-                // The lock may become free while others wait for other locks on all connections there may be.
-                tokio::select! {
-                    biased;
-                    entered = &mut entering => place = Some(entered),
-                    () = rest(ROOM) => {
-                        tries = tries.saturating_add(1);
-                        continue;
-                    }
-                }
-            }
-            pending.unknown = true;
-            let ttl = pending.ttl;
-            match self.wait(pending, wanted, until).await? {
-                Waited::Granted { fence, asked }
-                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Moment::now()) =>
-                {
-                    return Ok(Some(Granted { fence, asked }));
-                }
-                // Asked once more, it tells how much of the lease is left, or that it is over.
-                Waited::Granted { .. } | Waited::NoQueue => {}
-                Waited::Over => {
-                    pending.unknown = false;
-                    return Ok(None);
-                }
-                Waited::Unanswered => return Ok(None),
-                Waited::Crowded => {
-                    pending.unknown = false;
-                    rest(ROOM).await;
-                    tries = tries.saturating_add(1);
-                }
-            }
-        }
-    }
-
-    /// Asks whether it is to be had now.
-    async fn ask(
-        &self,
-        name: &str,
-        pending: &mut Pending,
-        wanted: &Wanted,
-        trying: Instant,
-    ) -> Result<Option<Granted>, Error> {
-        pending.unknown = true;
-        let limits = self.wire.limits(pending.ttl, Some(trying));
-        let question = Question::Acquire { owner: &pending.owner, ttl: pending.ttl };
-        let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
-        let answer = asked.await?;
-        let Some(fence) = answer.number else {
-            pending.unknown = false;
-            return Ok(None);
-        };
-        self.check_heard(name, pending, wanted, answer, limits).await?;
-        Ok(Some(Granted { fence, asked: answer.asked }))
-    }
-
-    /// Until when to go on trying if no server answers.
-    fn trying(&self, until: Option<Instant>) -> Instant {
-        let longest = later(Instant::now(), self.settings.unreachable_after);
-        until.map_or(longest, |until| until.min(longest))
-    }
-
-    async fn wait(
-        &self,
-        pending: &mut Pending,
-        wanted: &Wanted,
-        until: Option<Instant>,
-    ) -> Result<Waited, Error> {
-        let Pending { key, owner, ttl, parked, .. } = pending;
-        let each = self.wire.limits(*ttl, None).each;
-        // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
-        let less = Duration::from_millis(1);
-        let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
-        let Settings { slice, unreachable_after, .. } = self.settings;
-        let (wire, room) = (&self.wire, &self.room);
-        let queue = Queue { wire, room, key, owner, ttl, slice, each, until, unreachable_after };
-        queue.wait(parked).await
-    }
-
-    /// Releases what too few replicas have heard of.
-    async fn check_heard(
-        &self,
-        name: &str,
-        pending: &Pending,
-        wanted: &Wanted,
-        answer: Answer,
-        limits: Limits,
-    ) -> Result<(), Error> {
-        let Some(replicas) = wanted.replicas.filter(|replicas| answer.heard < replicas.count)
-        else {
-            return Ok(());
-        };
-        let question = Question::ReleaseAny { owner: &pending.owner };
-        let until = Some(later(Instant::now(), self.settings.within));
-        // If that fails it is tried again in the background.
-        let _ = self.wire.ask(&pending.key, question, Limits { until, ..limits }).await;
-        Err(Error::TooFewReplicas {
-            name: name.to_owned(),
-            acknowledged: answer.heard,
-            wanted: replicas.count,
-        })
-    }
-
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that nobody uses are in the way of none, but they would be more and more.
@@ -496,14 +334,6 @@ impl Inner {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1);
         }
         Arc::clone(slots.entry((key.to_owned(), owner.to_owned())).or_default())
-    }
-}
-
-/// What comes of it before that moment.
-async fn by<T>(until: Option<Instant>, expected: impl Future<Output = T>) -> Option<T> {
-    match until {
-        Some(until) => timeout_at(until.into(), expected).await.ok(),
-        None => Some(expected.await),
     }
 }
 

@@ -1,7 +1,7 @@
 //! A request that may have been heard: whoever drops it gives back what it may have been granted.
 
 use crate::guard::Hold;
-use crate::keeper::{Order, Orders};
+use crate::orders::{Order, Orders};
 use crate::queue::Parked;
 use std::sync::Weak;
 use std::time::Duration;

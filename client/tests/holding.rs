@@ -1,7 +1,7 @@
 //! Taking a lock, holding it, giving it back; the same with the module and without.
 
 use crate::scene::{
-    LONG, both_kinds, eventually_free, held, locks, locks_with, millis, server, url,
+    LONG, both_kinds, eventually_free, held, locks, locks_with, millis, server, soon, url,
 };
 use crate::support::Server;
 use leasehold_client::{Error, Extended, Locks, Loss, Released, Settings};
@@ -271,4 +271,30 @@ async fn a_server_that_is_gone_for_a_moment_is_no_error() {
     sleep(millis(100)).await;
     server.start_again();
     assert!(asked.await.unwrap().unwrap().is_some());
+}
+
+/// As with a client in a static, which the tests of a program share.
+#[test]
+fn a_client_goes_on_when_the_runtime_that_it_was_made_on_has_ended() {
+    for server in both_kinds() {
+        let locks = Locks::new(url(server.port())).unwrap();
+        for _ in 0..3 {
+            let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+            let guard = runtime.block_on(async {
+                let guard = soon(locks.lock("printer").ttl(LONG)).await.unwrap();
+                assert_eq!(guard.release().await.unwrap(), Released::Released);
+                let waiting = soon(locks.lock("scanner").ttl(LONG)).await.unwrap();
+                let next = tokio::spawn(locks.lock("scanner").ttl(LONG).into_future());
+                drop(waiting);
+                soon(next).await.unwrap().unwrap()
+            });
+            // What one runtime left behind is given back on the next one.
+            drop(runtime);
+            assert_eq!(guard.loss(), Some(Loss::Expired));
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+            });
+        }
+    }
 }
