@@ -41,22 +41,37 @@
 //!
 //! # With the module and without
 //!
-//! On a server that has Leasehold, whoever waits does so in the server's queue: first come, first served, on a
-//! connection of its own. On one that has not, the same locks are kept by scripts, or by the server's own commands
-//! that compare, and whoever waits polls. Both keep a lock in the same key with the same value, so both kinds of
-//! client keep each other out. [`Locks::dialect`] says which it is; it is found out with each connection, so it may
-//! change with a failover.
+//! On a server that has Leasehold, whoever waits does so in the server's queue: first come, first served. On one that has
+//! not, the same locks are kept by scripts, or by the server's own commands that compare, and whoever waits polls. Both
+//! keep a lock in the same key with the same value, so both kinds of client keep each other out. [`Locks::dialect`] says
+//! which it is. That is found out with each connection, so it may change with a failover.
 //!
 //! Fences grow on servers of either kind, and when one takes over from the other. Only where clients of both kinds
 //! use one server at the same time, because the module was loaded while some were connected, fences of the two are
 //! apart by fifteen seconds.
 //!
+//! # Waiting
+//!
+//! A client puts one waiter for each lock into the server's queue, on a connection that does nothing else. Its other tasks
+//! that want the same lock stand behind that one, first come, first served. So a process has one turn in the queue of a
+//! lock, however many of its tasks want it, and a thousand tasks that want one lock need two connections.
+//!
+//! At most 64 connections wait ([`Settings::wait_connections`]). Requests for more locks than that queue in the process. They
+//! look now and then whether their lock is free, and their patience counts. No connection is added to wait on a server that has
+//! reached four fifths of its `maxclients`.
+//!
+//! Patience for a lock that others hold has no limit unless it is given one ([`Options::wait`]). A server that does not
+//! answer is waited for no longer than [`Settings::unreachable_after`], 30 seconds.
+//!
+//! A client that closes its connection leaves the queue at once. One whose machine loses power is not noticed by the
+//! server before its `tcp-keepalive` (300 s by default): if it is granted a lock meanwhile, that stays for one lease.
+//!
 //! # What a guard promises
 //!
 //! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives it is renewed each
 //! third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts from the moment when the lease was
-//! asked for, by a clock that goes on while the machine is suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At
-//! its end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that is paused and
+//! asked for, by a clock that goes on while the machine is suspended, and leaves a hundredth of it (and two milliseconds)
+//! for clocks that differ. At its end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that is paused and
 //! goes on writing. For that there is [`Guard::fence`]: let the store refuse a smaller one than it has seen.
 //!
 //! A failover may lose the last grants: [`Options::replicas`] has replicas acknowledge them.
@@ -72,11 +87,17 @@
 //!
 //! # One task
 //!
-//! A client renews and releases all its locks in one task, which lives on the runtime that it was connected on and
-//! ends with the last guard. A program that ends without [`Locks::close`] cuts it short: locks that it has not released
-//! by then stay until their leases end, and a warning names them. What it does is traced with the target `leasehold`, one event for each step (`acquired`,
-//! `refused`, `failed`, `extended`, `lost`, `released`), with the lock, its owner, ttl and fence, and
-//! [`Options::correlation`].
+//! A client renews and releases all its locks in one task. It is started by the first request, on the runtime of
+//! whoever makes that, and ends with the client and its guards. If that runtime ends, as with the tests of a program
+//! that share a client in a static, its guards are lost, and the next request starts the task anew. A program that ends
+//! without [`Locks::close`] cuts the task short: locks that it has not released by then stay until their leases end,
+//! and a warning names them.
+//!
+//! # What is traced
+//!
+//! With the target `leasehold`, one event for each step of a lock (`acquired`, `refused`, `failed`, `extended`, `lost`,
+//! `released`), with the lock, its owner, ttl and fence, and [`Options::correlation`]. A server that cannot be reached is a
+//! warning (`unreachable`), at once and then every ten seconds, until it answers again (`reachable again`).
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
