@@ -1,6 +1,7 @@
 //! One leader among several candidates: a lock that whoever leads holds.
 
 use crate::locks::new_uuid;
+use crate::observing::Watch;
 use crate::{Error, Guard, LockInfo, Locks, Options, Released};
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
@@ -9,9 +10,8 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::sleep;
 
-/// How often those who observe look, unless they say otherwise.
+/// How often those who observe look at least, unless they say otherwise.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Between the name of a candidate and what makes it an owner that nobody else has.
@@ -132,7 +132,8 @@ impl Election {
         self
     }
 
-    /// How often those who [observe](Election::observe) look: each second, unless this is called.
+    /// How often those who [observe](Election::observe) look at least: each second, unless this is called. They look when
+    /// the server says that something has changed, too.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -212,7 +213,10 @@ impl Election {
     }
 
     /// A stream of those who lead: the present one first, and then each that differs from the one before. None means that
-    /// nobody leads. Terms that are shorter than the interval between two looks may be missed.
+    /// nobody leads. Terms of a few milliseconds may be missed.
+    ///
+    /// The server tells of changes on a connection of its own (`CLIENT TRACKING`, and `GET` of the key). Where its user is
+    /// not allowed that, each [look](Election::look_every) shows them.
     ///
     /// While no server answers it says nothing. It ends when the client is [closed](Locks::close).
     ///
@@ -240,27 +244,36 @@ impl Election {
     /// ```
     #[must_use = "it looks only while it is asked for the next one"]
     pub fn observe(&self) -> Leaders {
-        Leaders { seen: unfold((self.clone(), None), next).boxed() }
+        let election = self.clone();
+        let observer = Observer { election, watch: Watch::Closed, last: None };
+        Leaders { seen: unfold(observer, Observer::next).boxed() }
     }
 }
 
-/// The next one who differs from the one that was seen last.
-async fn next(
-    (election, last): (Election, Option<Option<Leader>>),
-) -> Option<(Option<Leader>, (Election, Option<Option<Leader>>))> {
-    let mut is_first = last.is_none();
-    loop {
-        if !is_first {
-            sleep(election.look_every).await;
-        }
-        is_first = false;
-        match election.leader().await {
-            Ok(leader) if last.as_ref() != Some(&leader) => {
-                return Some((leader.clone(), (election, Some(leader))));
+struct Observer {
+    election: Election,
+    watch: Watch,
+    /// Who was seen last, if anything was.
+    last: Option<Option<Leader>>,
+}
+
+impl Observer {
+    /// The next one who differs from the one that was seen last.
+    async fn next(mut self) -> Option<(Option<Leader>, Self)> {
+        let Election { locks, name, look_every, .. } = self.election.clone();
+        let (key, limit) = (locks.key(&name), locks.settings().response);
+        loop {
+            // First of all, so that no change is missed between the look and the wait.
+            self.watch.arm(locks.wire(), &key, limit).await;
+            match self.election.leader().await {
+                Ok(leader) if self.last.as_ref() != Some(&leader) => {
+                    self.last = Some(leader.clone());
+                    return Some((leader, self));
+                }
+                Err(Error::Closed) => return None,
+                // The look after this one may be answered.
+                Ok(_) | Err(_) => self.watch.changed(look_every).await,
             }
-            Err(Error::Closed) => return None,
-            // The look after this one may be answered.
-            Ok(_) | Err(_) => {}
         }
     }
 }

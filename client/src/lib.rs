@@ -96,6 +96,7 @@ mod keeper;
 mod lease;
 mod locks;
 mod node;
+mod observing;
 mod outcome;
 mod pending;
 mod queue;

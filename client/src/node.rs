@@ -22,7 +22,7 @@ pub(crate) enum Sent {
 
 pub(crate) struct Node {
     pub(crate) address: String,
-    client: Client,
+    pub(crate) client: Client,
     shared: tokio::sync::Mutex<Shared>,
     idle: Mutex<Vec<Link>>,
 }
