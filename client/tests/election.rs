@@ -1,7 +1,7 @@
 //! One leader among several candidates.
 
 use crate::scene::{LONG, both_kinds, eventually_waiting, locks, millis, server, soon};
-use crate::support::is_older_than;
+use crate::support::lacks;
 use leasehold_client::{Election, Error, Leader, Loss, Options, Released};
 use std::time::Duration;
 
@@ -98,8 +98,7 @@ async fn whoever_observes_hears_of_a_change_at_once() {
 /// The user may not use what tells of changes: each look shows them.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_may_not_hear_of_changes_sees_them_later() {
-    if is_older_than((7, 0)) {
-        // It has no rules for subcommands.
+    if lacks((7, 0), "rules for subcommands in the ACL") {
         return;
     }
     let server = server();
