@@ -68,8 +68,8 @@ pub struct Leader {
     pub fence: u64,
 }
 
-/// A term of office. It is over when this is dropped, or lost: see [`Guard::lost`], [`Guard::valid_for`] and the others,
-/// all of which this has too.
+/// A term of office. It is over when this is dropped, or lost: see [`Guard::lost`],
+/// [`Guard::valid_for`] and the others, all of which this has too.
 #[derive(Debug)]
 #[must_use = "whoever drops it leads no more"]
 pub struct Leadership {
@@ -82,8 +82,8 @@ pub struct Leaders {
 }
 
 impl Locks {
-    /// An election of this name, in which this program goes by the name of `candidate`: that of its host, for instance.
-    /// Candidates may have the same name; each campaign is one of its own.
+    /// An election of this name, in which this program goes by the name of `candidate`: that of its
+    /// host, for instance. Candidates may have the same name; each campaign is one of its own.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -109,8 +109,9 @@ impl Locks {
 }
 
 impl Election {
-    /// How the lock of this election is asked for: how long its lease lasts, which is how long it takes at most until
-    /// another one leads when a leader has died, and how long a campaign waits. Its owner is the election's own affair.
+    /// How the lock of this election is asked for: how long its lease lasts, which is how long it
+    /// takes at most until another one leads when a leader has died, and how long a campaign waits.
+    /// Its owner is the election's own affair.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -132,8 +133,8 @@ impl Election {
         self
     }
 
-    /// How often those who [observe](Election::observe) look at least: each second, unless this is called. They look when
-    /// the server says that something has changed, too.
+    /// How often those who [observe](Election::observe) look at least: each second, unless this is
+    /// called. They look when the server says that something has changed, too.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -154,8 +155,8 @@ impl Election {
         self
     }
 
-    /// Waits until this candidate leads. Candidates queue, and lead in the order of their coming. Dropped while it waits,
-    /// it is a candidate no more.
+    /// Waits until this candidate leads. Candidates queue, and lead in the order of their coming.
+    /// Dropped while it waits, it is a candidate no more.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -183,7 +184,8 @@ impl Election {
         Ok(Leadership { guard })
     }
 
-    /// Who leads at this moment: none between two terms. It asks for nothing, and needs not be a candidate.
+    /// Who leads at this moment: none between two terms. It asks for nothing, and needs not be a
+    /// candidate.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -212,11 +214,11 @@ impl Election {
         Ok(self.locks.info(&self.name).await?.map(Leader::from))
     }
 
-    /// A stream of those who lead: the present one first, and then each that differs from the one before. None means that
-    /// nobody leads. Terms of a few milliseconds may be missed.
+    /// A stream of those who lead: the present one first, and then each that differs from the one
+    /// before. None means that nobody leads. Terms of a few milliseconds may be missed.
     ///
-    /// The server tells of changes on a connection of its own (`CLIENT TRACKING`, and `GET` of the key). Where its user is
-    /// not allowed that, each [look](Election::look_every) shows them.
+    /// The server tells of changes on a connection of its own (`CLIENT TRACKING`, and `GET` of the
+    /// key). Where its user is not allowed that, each [look](Election::look_every) shows them.
     ///
     /// While no server answers it says nothing. It ends when the client is [closed](Locks::close).
     ///

@@ -53,11 +53,13 @@
 //!
 //! # What a guard promises
 //!
-//! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives it is renewed each
-//! third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts from the moment when the lease was
-//! asked for, by a clock that goes on while the machine is suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At
-//! its end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that is paused and
-//! goes on writing. For that there is [`Guard::fence`]: let the store refuse a smaller one than it has seen.
+//! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives
+//! it is renewed each third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts
+//! from the moment when the lease was asked for, by a clock that goes on while the machine is
+//! suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At its
+//! end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that
+//! is paused and goes on writing. For that there is [`Guard::fence`]: let the store refuse a
+//! smaller one than it has seen.
 //!
 //! A failover may lose the last grants: [`Options::replicas`] has replicas acknowledge them.
 //!
@@ -67,16 +69,17 @@
 //!
 //! # Elections
 //!
-//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says when leadership is
-//! lost, and which everybody may look at.
+//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says
+//! when leadership is lost, and which everybody may look at.
 //!
 //! # One task
 //!
-//! A client renews and releases all its locks in one task, which lives on the runtime that it was connected on and
-//! ends with the last guard. A program that ends without [`Locks::close`] cuts it short: locks that it has not released
-//! by then stay until their leases end, and a warning names them. What it does is traced with the target `leasehold`, one event for each step (`acquired`,
-//! `refused`, `failed`, `extended`, `lost`, `released`), with the lock, its owner, ttl and fence, and
-//! [`Options::correlation`].
+//! A client renews and releases all its locks in one task, which lives on the runtime that it was
+//! connected on and ends with the last guard. A program that ends without [`Locks::close`] cuts it
+//! short: locks that it has not released by then stay until their leases end, and a warning names
+//! them. What it does is traced with the target `leasehold`, one event for each step (`acquired`,
+//! `refused`, `failed`, `extended`, `lost`, `released`), with the lock, its owner, ttl and fence,
+//! and [`Options::correlation`].
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]

@@ -1,6 +1,8 @@
-//! Hearing from the server that a key has changed, on a connection of its own: client-side caching without the cache.
+//! Hearing from the server that a key has changed, on a connection of its own: client-side caching
+//! without the cache.
 //!
-//! What is heard is a reason to look, and nothing more: it may be lost, and it may come for nothing.
+//! What is heard is a reason to look, and nothing more: it may be lost, and it may come for
+//! nothing.
 
 use crate::node::{Node, within};
 use crate::verdict::{Verdict, verdict};

@@ -216,7 +216,8 @@ async fn a_request_of_a_quorum_that_is_granted_nothing_is_traced_too() {
     assert_eq!(line.fields.get("owner"), None, "it is another one with each try");
 }
 
-/// As at the end of `main`: the runtime ends before the release has been sent, or has been answered.
+/// As at the end of `main`: the runtime ends before the release has been sent, or has been
+/// answered.
 #[test]
 fn a_runtime_that_ends_before_its_locks_are_released_names_them() {
     let server = server();
