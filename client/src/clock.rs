@@ -1,12 +1,13 @@
 //! The clock that leases are measured by. It goes on while the machine is suspended.
 //!
-//! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do the timers of the
-//! runtime: whoever sleeps here looks at this clock at least once a second.
+//! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do
+//! the timers of the runtime: whoever sleeps here looks at this clock at least once a second.
 
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
-/// A timer that was set before a suspend is late by as long as the suspend took. No timer here is longer than this.
+/// A timer that was set before a suspend is late by as long as the suspend took. No timer here is
+/// longer than this.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// The longest duration that can be added to any moment.

@@ -13,17 +13,18 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Locks {
-    /// Ends the use of all copies of this client, and returns the names of the locks that could not be released within
-    /// `limit`: each of them stays until its lease ends.
+    /// Ends the use of all copies of this client, and returns the names of the locks that could not
+    /// be released within `limit`: each of them stays until its lease ends.
     ///
-    /// Whoever waits for a lock gets [`Error::Closed`](crate::Error::Closed), and so does whoever asks later. Leases are
-    /// no longer renewed. What guards hold is released, and they are told so: [`Loss::Closed`](crate::Loss::Closed). So
-    /// let the work end before. Locks that are [kept](crate::Guard::keep) or [held at
-    /// least](crate::Options::hold_at_least) for some time stay as they should.
+    /// Whoever waits for a lock gets [`Error::Closed`](crate::Error::Closed), and so does whoever
+    /// asks later. Leases are no longer renewed. What guards hold is released, and they are told
+    /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. Locks that are
+    /// [kept](crate::Guard::keep) or [held at least](crate::Options::hold_at_least) for some time
+    /// stay as they should.
     ///
-    /// A program should end with it. Guards that are dropped are released in the background, which ends with the
-    /// runtime: a lock whose guard is dropped at the end of `main` may stay until its lease ends. That is traced as a
-    /// warning that names the locks.
+    /// A program should end with it. Guards that are dropped are released in the background, which
+    /// ends with the runtime: a lock whose guard is dropped at the end of `main` may stay until its
+    /// lease ends. That is traced as a warning that names the locks.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -65,9 +66,11 @@ impl Locks {
         names
     }
 
-    /// Waits until all that was released, dropped or given up before is released, for ten seconds at the most.
+    /// Waits until all that was released, dropped or given up before is released, for ten seconds
+    /// at the most.
     ///
-    /// What other tasks release meanwhile is not waited for. A program ends with [`close`](Locks::close).
+    /// What other tasks release meanwhile is not waited for. A program ends with
+    /// [`close`](Locks::close).
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

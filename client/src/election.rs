@@ -1,6 +1,7 @@
 //! One leader among several candidates: a lock that whoever leads holds.
 
 use crate::locks::new_uuid;
+use crate::observing::Watch;
 use crate::{Error, Guard, LockInfo, Locks, Options, Released};
 use futures_util::Stream;
 use futures_util::stream::{BoxStream, StreamExt, unfold};
@@ -9,9 +10,8 @@ use std::ops::Deref;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::time::sleep;
 
-/// How often those who observe look, unless they say otherwise.
+/// How often those who observe look at least, unless they say otherwise.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Between the name of a candidate and what makes it an owner that nobody else has.
@@ -68,8 +68,8 @@ pub struct Leader {
     pub fence: u64,
 }
 
-/// A term of office. It is over when this is dropped, or lost: see [`Guard::lost`], [`Guard::valid_for`] and the others,
-/// all of which this has too.
+/// A term of office. It is over when this is dropped, or lost: see [`Guard::lost`],
+/// [`Guard::valid_for`] and the others, all of which this has too.
 #[derive(Debug)]
 #[must_use = "whoever drops it leads no more"]
 pub struct Leadership {
@@ -82,8 +82,8 @@ pub struct Leaders {
 }
 
 impl Locks {
-    /// An election of this name, in which this program goes by the name of `candidate`: that of its host, for instance.
-    /// Candidates may have the same name; each campaign is one of its own.
+    /// An election of this name, in which this program goes by the name of `candidate`: that of its
+    /// host, for instance. Candidates may have the same name; each campaign is one of its own.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -109,8 +109,9 @@ impl Locks {
 }
 
 impl Election {
-    /// How the lock of this election is asked for: how long its lease lasts, which is how long it takes at most until
-    /// another one leads when a leader has died, and how long a campaign waits. Its owner is the election's own affair.
+    /// How the lock of this election is asked for: how long its lease lasts, which is how long it
+    /// takes at most until another one leads when a leader has died, and how long a campaign waits.
+    /// Its owner is the election's own affair.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -132,7 +133,8 @@ impl Election {
         self
     }
 
-    /// How often those who [observe](Election::observe) look: each second, unless this is called.
+    /// How often those who [observe](Election::observe) look at least: each second, unless this is
+    /// called. They look when the server says that something has changed, too.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -153,8 +155,8 @@ impl Election {
         self
     }
 
-    /// Waits until this candidate leads. Candidates queue, and lead in the order of their coming. Dropped while it waits,
-    /// it is a candidate no more.
+    /// Waits until this candidate leads. Candidates queue, and lead in the order of their coming.
+    /// Dropped while it waits, it is a candidate no more.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -182,7 +184,8 @@ impl Election {
         Ok(Leadership { guard })
     }
 
-    /// Who leads at this moment: none between two terms. It asks for nothing, and needs not be a candidate.
+    /// Who leads at this moment: none between two terms. It asks for nothing, and needs not be a
+    /// candidate.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -211,8 +214,11 @@ impl Election {
         Ok(self.locks.info(&self.name).await?.map(Leader::from))
     }
 
-    /// A stream of those who lead: the present one first, and then each that differs from the one before. None means that
-    /// nobody leads. Terms that are shorter than the interval between two looks may be missed.
+    /// A stream of those who lead: the present one first, and then each that differs from the one
+    /// before. None means that nobody leads. Terms of a few milliseconds may be missed.
+    ///
+    /// The server tells of changes on a connection of its own (`CLIENT TRACKING`, and `GET` of the
+    /// key). Where its user is not allowed that, each [look](Election::look_every) shows them.
     ///
     /// While no server answers it says nothing. It ends when the client is [closed](Locks::close).
     ///
@@ -240,27 +246,36 @@ impl Election {
     /// ```
     #[must_use = "it looks only while it is asked for the next one"]
     pub fn observe(&self) -> Leaders {
-        Leaders { seen: unfold((self.clone(), None), next).boxed() }
+        let election = self.clone();
+        let observer = Observer { election, watch: Watch::Closed, last: None };
+        Leaders { seen: unfold(observer, Observer::next).boxed() }
     }
 }
 
-/// The next one who differs from the one that was seen last.
-async fn next(
-    (election, last): (Election, Option<Option<Leader>>),
-) -> Option<(Option<Leader>, (Election, Option<Option<Leader>>))> {
-    let mut is_first = last.is_none();
-    loop {
-        if !is_first {
-            sleep(election.look_every).await;
-        }
-        is_first = false;
-        match election.leader().await {
-            Ok(leader) if last.as_ref() != Some(&leader) => {
-                return Some((leader.clone(), (election, Some(leader))));
+struct Observer {
+    election: Election,
+    watch: Watch,
+    /// Who was seen last, if anything was.
+    last: Option<Option<Leader>>,
+}
+
+impl Observer {
+    /// The next one who differs from the one that was seen last.
+    async fn next(mut self) -> Option<(Option<Leader>, Self)> {
+        let Election { locks, name, look_every, .. } = self.election.clone();
+        let (key, limit) = (locks.key(&name), locks.settings().response);
+        loop {
+            // First of all, so that no change is missed between the look and the wait.
+            self.watch.arm(locks.wire(), &key, limit).await;
+            match self.election.leader().await {
+                Ok(leader) if self.last.as_ref() != Some(&leader) => {
+                    self.last = Some(leader.clone());
+                    return Some((leader, self));
+                }
+                Err(Error::Closed) => return None,
+                // The look after this one may be answered.
+                Ok(_) | Err(_) => self.watch.changed(look_every).await,
             }
-            Err(Error::Closed) => return None,
-            // The look after this one may be answered.
-            Ok(_) | Err(_) => {}
         }
     }
 }

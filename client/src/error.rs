@@ -47,7 +47,8 @@ pub enum Error {
         /// The lock.
         name: String,
     },
-    /// The lock was lost, and the work under it was dropped half-way: [`Locks::run`](crate::Locks::run).
+    /// The lock was lost, and the work under it was dropped half-way:
+    /// [`Locks::run`](crate::Locks::run).
     Lost {
         /// The lock.
         name: String,

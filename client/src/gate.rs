@@ -28,7 +28,8 @@ impl Gate {
         pass.await
     }
 
-    /// The same for what goes on in the background: `leave` is what it has to do before it ends when the gate is closed.
+    /// The same for what goes on in the background: `leave` is what it has to do before it ends
+    /// when the gate is closed.
     pub(crate) async fn stay(&self, work: impl Future<Output = ()>, leave: impl FnOnce()) {
         let _inside = self.inside.read().await;
         tokio::select! {

@@ -109,8 +109,8 @@ impl Guard {
         self.hold.lease.fence
     }
 
-    /// The [fence](Guard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
-    /// always positive, and below 2^53.
+    /// The [fence](Guard::fence) for stores and drivers that have no unsigned numbers, such as
+    /// those of Postgres: it is always positive, and below 2^53.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -305,11 +305,12 @@ impl Guard {
         Ok(None)
     }
 
-    /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be counted on from now.
+    /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be
+    /// counted on from now.
     ///
-    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the lock meanwhile, not even
-    /// when this program has ended. Where other guards of the same owner share the lock, they go on holding it, and
-    /// the last one does not release it either.
+    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the
+    /// lock meanwhile, not even when this program has ended. Where other guards of the same owner
+    /// share the lock, they go on holding it, and the last one does not release it either.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -357,8 +358,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when [`Locks::close`](crate::Locks::close) has
-    /// released it.
+    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when
+    /// [`Locks::close`](crate::Locks::close) has released it.
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
         self.left = true;

@@ -15,7 +15,8 @@ const MOST_LOOKS: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// As whom it is held: [`Guard::owner`](crate::Guard::owner) of the holder. Bytes that are no text are replaced.
+    /// As whom it is held: [`Guard::owner`](crate::Guard::owner) of the holder. Bytes that are no
+    /// text are replaced.
     pub holder: String,
     /// The fence of the grant; 0 for a lock that neither Leasehold nor this client wrote.
     pub fence: u64,
@@ -26,8 +27,9 @@ pub struct LockInfo {
 }
 
 impl Locks {
-    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people who want to know, and
-    /// for metrics. Whoever wants to hold the lock asks for it: what this says may be over when it arrives.
+    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people
+    /// who want to know, and for metrics. Whoever wants to hold the lock asks for it: what this
+    /// says may be over when it arrives.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -50,7 +52,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: its user needs `LOCK.INFO`, or `GET` and `PTTL` where there is no module.
+    /// When no server answers, or it refuses: its user needs `LOCK.INFO`, or `GET` and `PTTL` where
+    /// there is no module.
     pub async fn info(&self, name: &str) -> Result<Option<LockInfo>, Error> {
         self.gate().pass(self.look(name)).await
     }

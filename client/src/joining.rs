@@ -1,4 +1,5 @@
-//! A lock that this client has already, asked for once more by the same owner: another guard of the same grant.
+//! A lock that this client has already, asked for once more by the same owner: another guard of the
+//! same grant.
 
 use crate::Error;
 use crate::clock::Moment;
@@ -9,8 +10,9 @@ use crate::validity::later;
 use std::sync::Weak;
 use std::time::{Duration, Instant};
 
-/// Joins the grant if there is one still. It lasts at least as long as was asked for now, it is renewed if anybody
-/// wants that, and replicas are asked if they are to be: what was asked for before is not undone.
+/// Joins the grant if there is one still. It lasts at least as long as was asked for now, it is
+/// renewed if anybody wants that, and replicas are asked if they are to be: what was asked for
+/// before is not undone.
 pub(crate) async fn join(
     hold: &Weak<Hold>,
     wanted: &Wanted,

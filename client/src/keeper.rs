@@ -365,7 +365,8 @@ async fn abandon(
         return Outcome::Done;
     }
     let mut outcome = Outcome::Failed;
-    // An owner that the caller chose may come back at any time: it is kept from that for one release.
+    // An owner that the caller chose may come back at any time: it is kept from that for one
+    // release.
     let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;

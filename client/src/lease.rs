@@ -160,8 +160,8 @@ impl Lease {
         self.state().renewal = ttl;
     }
 
-    /// What the server is to be asked for so that another guard has a lease of this ttl from now on: none if that is
-    /// held already. It never ends sooner than before.
+    /// What the server is to be asked for so that another guard has a lease of this ttl from now
+    /// on: none if that is held already. It never ends sooner than before.
     pub(crate) fn ttl_to_join(&self, ttl: Duration, now: Moment) -> Option<Duration> {
         let state = self.state();
         let is_enough = state.valid_until >= valid_until(now, ttl);
@@ -179,8 +179,8 @@ impl Lease {
         state.held_until = state.held_until.max(Some(moment));
     }
 
-    /// How long it is to be held on if it is released now: none if it need not be. A millisecond more than is left,
-    /// because the server is told whole ones.
+    /// How long it is to be held on if it is released now: none if it need not be. A millisecond
+    /// more than is left, because the server is told whole ones.
     pub(crate) fn hold_for(&self, now: Moment) -> Option<Duration> {
         let left = self.state().held_until?.since(now);
         (!left.is_zero()).then(|| left.saturating_add(Duration::from_millis(1)))

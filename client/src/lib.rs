@@ -68,11 +68,13 @@
 //!
 //! # What a guard promises
 //!
-//! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives it is renewed each
-//! third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts from the moment when the lease was
-//! asked for, by a clock that goes on while the machine is suspended, and leaves a hundredth of it (and two milliseconds)
-//! for clocks that differ. At its end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that is paused and
-//! goes on writing. For that there is [`Guard::fence`]: let the store refuse a smaller one than it has seen.
+//! A lock is a lease: it ends, or a holder that died would keep it for ever. While its guard lives
+//! it is renewed each third of its ttl, over reconnects and failovers. [`Guard::valid_for`] counts
+//! from the moment when the lease was asked for, by a clock that goes on while the machine is
+//! suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At its
+//! end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that
+//! is paused and goes on writing. For that there is [`Guard::fence`]: let the store refuse a
+//! smaller one than it has seen.
 //!
 //! A failover may lose the last grants: [`Options::replicas`] has replicas acknowledge them.
 //!
@@ -82,8 +84,8 @@
 //!
 //! # Elections
 //!
-//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says when leadership is
-//! lost, and which everybody may look at.
+//! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says
+//! when leadership is lost, and which everybody may look at.
 //!
 //! # One task
 //!
@@ -120,6 +122,7 @@ mod lease;
 mod line;
 mod locks;
 mod node;
+mod observing;
 mod orders;
 mod outcome;
 mod pending;

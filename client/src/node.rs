@@ -4,10 +4,10 @@ use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
-use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, RedisConnectionInfo, RedisError, Value,
-    cmd, make_extension_error, pipe,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, ProtocolVersion, RedisConnectionInfo,
+    RedisError, Value, cmd, make_extension_error, pipe,
 };
 use std::future::Future;
 use std::io;
@@ -105,7 +105,7 @@ pub(crate) struct Link {
 }
 
 /// The task that sends and receives. A connection that is dropped is closed at once, whatever is under way on it.
-struct Driver(JoinHandle<()>);
+pub(crate) struct Driver(JoinHandle<()>);
 
 impl Drop for Driver {
     fn drop(&mut self) {
@@ -212,17 +212,12 @@ impl Node {
 
     async fn open(&self, purpose: Purpose, limit: Duration) -> Result<Link, RedisError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let socket = Socket::connect(&self.at, self.dialer.encryption.as_ref(), limit).await?;
-        let seen = socket.seen();
-        // The limits are set for each request: those that wait have another one.
-        let config = AsyncConnectionConfig::new().set_response_timeout(None);
-        let redis = &self.dialer.redis;
-        let opened = MultiplexedConnection::new_with_config(redis, socket, config);
-        let (connection, driver) = within(limit, opened).await?;
+        let config = AsyncConnectionConfig::new();
+        let (connection, driver, seen) = self.dial(&self.dialer.redis, config, limit).await?;
         let mut link = Link {
             id: NEXT.fetch_add(1, Relaxed),
             connection,
-            driver: Arc::new(Driver(tokio::spawn(driver))),
+            driver: Arc::new(driver),
             seen,
             run_id: None,
             server: Server::Plain(Compares::Scripts),
@@ -232,6 +227,38 @@ impl Node {
             introduced.map_err(|error| self.explained(error, &link.seen))?;
         }
         Ok(link)
+    }
+
+    /// A connection that is told what this sender is for: changes of the keys that it reads.
+    pub(crate) async fn tracking(
+        &self,
+        told: impl AsyncPushSender,
+        limit: Duration,
+    ) -> Result<(MultiplexedConnection, Driver), RedisError> {
+        let redis = self.dialer.redis.clone().set_protocol(ProtocolVersion::RESP3);
+        let config = AsyncConnectionConfig::new().set_push_sender(told);
+        let (mut connection, driver, _) = self.dial(&redis, config, limit).await?;
+        if let Some(name) = &self.dialer.name {
+            let mut command = cmd("CLIENT");
+            command.arg("SETNAME").arg(format!("{name}:observing")).set_no_response(true);
+            connection.send_packed_command(&command).await?;
+        }
+        Ok((connection, driver))
+    }
+
+    async fn dial(
+        &self,
+        redis: &RedisConnectionInfo,
+        config: AsyncConnectionConfig,
+        limit: Duration,
+    ) -> Result<(MultiplexedConnection, Driver, Arc<Seen>), RedisError> {
+        let socket = Socket::connect(&self.at, self.dialer.encryption.as_ref(), limit).await?;
+        let seen = socket.seen();
+        // The limits are set for each request: those that wait have another one.
+        let config = config.set_response_timeout(None);
+        let opened = MultiplexedConnection::new_with_config(redis, socket, config);
+        let (connection, driver) = within(limit, opened).await?;
+        Ok((connection, Driver(tokio::spawn(driver)), seen))
     }
 
     /// Finds out what the server has, and tells it what the connection is for.

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
 impl Wire {
-    /// What these commands come to, one after another on the server that has the key, in the dialect that it speaks.
+    /// What these commands come to, one after another on the server that has the key, in the
+    /// dialect that it speaks.
     pub(crate) async fn read(
         &self,
         key: &str,

@@ -1,4 +1,5 @@
-//! Which releases are under way, in the order in which they were asked for, and who waits for them. Pure.
+//! Which releases are under way, in the order in which they were asked for, and who waits for them.
+//! Pure.
 
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;

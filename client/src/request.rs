@@ -121,10 +121,11 @@ impl Options {
     /// As whom to ask, 1 to 255 bytes; unless this is called, as somebody new each time. Within a client the same owner
     /// may have the lock several times: it is released when the last of its guards is gone.
     ///
-    /// **Two processes, or two clients of one process, that ask as the same owner both have the lock**: to the server
-    /// they are one, which asks once more. When one of them releases it, the other learns of that at its next renewal
-    /// only. So an owner needs a part that no other process has, such as a random UUID; the name of a host, or
-    /// of a worker that may be started twice, is not enough.
+    /// **Two processes, or two clients of one process, that ask as the same owner both have the
+    /// lock**: to the server they are one, which asks once more. When one of them releases it, the
+    /// other learns of that at its next renewal only. So an owner needs a part that no other
+    /// process has, such as a random UUID; the name of a host, or of a worker that may be started
+    /// twice, is not enough.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -162,13 +163,16 @@ impl Options {
         self
     }
 
-    /// Releases the lock no sooner than so long after the grant. A guard that is released or dropped earlier leaves the
-    /// rest to the server, which frees the lock at that moment, also when this program has ended.
+    /// Releases the lock no sooner than so long after the grant. A guard that is released or
+    /// dropped earlier leaves the rest to the server, which frees the lock at that moment, also
+    /// when this program has ended.
     ///
-    /// For work that several hosts begin by their own clocks, such as a nightly job: a host whose clock is late finds the
-    /// lock taken, however quickly the work was done. Choose more than the clocks can differ by, and try once.
+    /// For work that several hosts begin by their own clocks, such as a nightly job: a host whose
+    /// clock is late finds the lock taken, however quickly the work was done. Choose more than the
+    /// clocks can differ by, and try once.
     ///
-    /// If the program dies during the work, the lock is free at the end of its lease, which may be sooner.
+    /// If the program dies during the work, the lock is free at the end of its lease, which may be
+    /// sooner.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

@@ -7,14 +7,14 @@ use std::task::Poll;
 use tokio::time::timeout;
 
 impl Locks {
-    /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the work is stopped: its
-    /// future is dropped where it waits, and this is [`Error::Lost`].
+    /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the
+    /// work is stopped: its future is dropped where it waits, and this is [`Error::Lost`].
     ///
-    /// What the work has written until then stays written, and what it has sent may still arrive. So give the
-    /// [fence](Guard::fence) to every store that can compare it.
+    /// What the work has written until then stays written, and what it has sent may still arrive.
+    /// So give the [fence](Guard::fence) to every store that can compare it.
     ///
-    /// The result is that of the work, whatever becomes of the release: a release that fails, or comes too late, is
-    /// traced. If no server answers, it goes on in the background.
+    /// The result is that of the work, whatever becomes of the release: a release that fails, or
+    /// comes too late, is traced. If no server answers, it goes on in the background.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -43,7 +43,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// When the lock was not to be had, and the work not begun; [`Error::Lost`] when it was begun and stopped.
+    /// When the lock was not to be had, and the work not begun; [`Error::Lost`] when it was begun
+    /// and stopped.
     pub async fn run<T>(
         &self,
         name: &str,
@@ -60,10 +61,11 @@ impl Locks {
         }
     }
 
-    /// Does the work under the lock, and does not stop it when the lock is lost: that is traced, and the work goes on
-    /// without the lock. [`run`](Locks::run) stops it.
+    /// Does the work under the lock, and does not stop it when the lock is lost: that is traced,
+    /// and the work goes on without the lock. [`run`](Locks::run) stops it.
     ///
-    /// Waits for the lock, and releases it when the work is done, fails, panics, or is dropped half-way.
+    /// Waits for the lock, and releases it when the work is done, fails, panics, or is dropped
+    /// half-way.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -99,15 +101,16 @@ impl Locks {
         Ok(done)
     }
 
-    /// Releases it, and does not wait for a server that does not answer for longer than for any other request. What is
-    /// traced of it is all that can be done about a late one.
+    /// Releases it, and does not wait for a server that does not answer for longer than for any
+    /// other request. What is traced of it is all that can be done about a late one.
     async fn give_back(&self, guard: Guard) {
         // It goes on in the background.
         let _ = timeout(self.settings().within, guard.release()).await;
     }
 }
 
-/// Before each step of the work the clock is asked, too: after a suspend of the machine it knows sooner than any timer.
+/// Before each step of the work the clock is asked, too: after a suspend of the machine it knows
+/// sooner than any timer.
 async fn until_lost<T>(guard: &Guard, work: impl Future<Output = T>) -> Result<T, Loss> {
     let (mut work, mut lost) = (pin!(work), pin!(guard.lost()));
     poll_fn(|context| match lost.as_mut().poll(context) {

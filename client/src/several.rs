@@ -12,9 +12,10 @@ use std::time::{Duration, Instant};
 impl Locks {
     /// Waits for all these locks, when it is awaited: one guard has them all, or nobody has any.
     ///
-    /// They are taken one after another in the order of their names, whatever the order in which they are given, so that
-    /// two who want the same ones never wait for each other in a circle. Those that have been granted are held
-    /// while the others are waited for. A name that is given twice counts once.
+    /// They are taken one after another in the order of their names, whatever the order in which
+    /// they are given, so that two who want the same ones never wait for each other in a circle.
+    /// Those that have been granted are held while the others are waited for. A name that is given
+    /// twice counts once.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -225,8 +226,8 @@ impl AllGuard {
         self.guards.iter().map(Guard::name)
     }
 
-    /// The fence of the grant of this lock: none if it is not one of these. Send it along with every write to what this
-    /// lock protects.
+    /// The fence of the grant of this lock: none if it is not one of these. Send it along with
+    /// every write to what this lock protects.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -329,7 +330,8 @@ impl AllGuard {
     ///
     /// # Errors
     ///
-    /// When the server refuses or does not answer for one of them. The others may have been extended.
+    /// When the server refuses or does not answer for one of them. The others may have been
+    /// extended.
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let mut outcome = Extended::Extended;
         for extended in join_all(self.guards.iter().map(|guard| guard.extend(ttl))).await {
@@ -340,7 +342,8 @@ impl AllGuard {
         Ok(outcome)
     }
 
-    /// Leaves all of them held until their leases end: [`Guard::keep`]. Returns how long all can be counted on.
+    /// Leaves all of them held until their leases end: [`Guard::keep`]. Returns how long all can be
+    /// counted on.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -358,7 +361,8 @@ impl AllGuard {
         self.guards.into_iter().map(Guard::keep).min().unwrap_or_default()
     }
 
-    /// Gives all of them back. The outcome is [`Late`](Released::Late) if one of them was lost before.
+    /// Gives all of them back. The outcome is [`Late`](Released::Late) if one of them was lost
+    /// before.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

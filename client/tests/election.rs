@@ -1,6 +1,7 @@
 //! One leader among several candidates.
 
 use crate::scene::{LONG, both_kinds, eventually_waiting, locks, millis, server, soon};
+use crate::support::lacks;
 use leasehold_client::{Election, Error, Leader, Loss, Options, Released};
 use std::time::Duration;
 
@@ -69,6 +70,46 @@ async fn whoever_observes_sees_each_leader_once() {
         assert!(theirs.close(LIMIT).await.is_empty());
         assert_eq!(soon(seen.next()).await, None);
     }
+}
+
+/// It looks once in a minute only.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_observes_hears_of_a_change_at_once() {
+    for server in both_kinds() {
+        let (ours, theirs) = (locks(&server).await, locks(&server).await);
+        let mut seen = theirs.election("scheduler", "-").look_every(LONG).observe();
+        assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+        for candidate in ["one", "two"] {
+            let election = ours.election("scheduler", candidate);
+            let leadership = soon(election.campaign()).await.unwrap();
+            assert_eq!(soon(seen.next()).await.map(name_of), Some(Some(candidate.to_owned())));
+            assert!(leadership.resign().await.unwrap().in_time());
+            assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+        }
+        // A lease that ends by itself, on a server that does not look for that.
+        let short = ours.election("scheduler", "short");
+        let short = short.options(Options::new().fixed_ttl(millis(300)));
+        let leadership = soon(short.campaign()).await.unwrap();
+        assert_eq!(soon(seen.next()).await.unwrap().unwrap().fence, leadership.fence());
+        assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+    }
+}
+
+/// The user may not use what tells of changes: each look shows them.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_may_not_hear_of_changes_sees_them_later() {
+    if lacks((7, 0), "rules for subcommands in the ACL") {
+        return;
+    }
+    let server = server();
+    server.cmd("ACL SETUSER watcher on >secret ~* +@all -client|tracking -get");
+    let (ours, port) = (locks(&server).await, server.port());
+    let url = format!("redis://watcher:secret@127.0.0.1:{port}");
+    let theirs = leasehold_client::Locks::connect_with(url, Default::default()).await.unwrap();
+    let mut seen = short(theirs.election("scheduler", "-")).observe();
+    assert_eq!(soon(seen.next()).await.map(name_of), Some(None));
+    let _leadership = ours.election("scheduler", "one").campaign().await.unwrap();
+    assert_eq!(soon(seen.next()).await.map(name_of), Some(Some("one".to_owned())));
 }
 
 #[tokio::test(flavor = "multi_thread")]

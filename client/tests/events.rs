@@ -240,7 +240,8 @@ async fn a_server_that_cannot_be_reached_is_told_of_until_it_can() {
     assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
 }
 
-/// As at the end of `main`: the runtime ends before the release has been sent, or has been answered.
+/// As at the end of `main`: the runtime ends before the release has been sent, or has been
+/// answered.
 #[test]
 fn a_runtime_that_ends_before_its_locks_are_released_names_them() {
     let server = server();

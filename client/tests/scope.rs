@@ -1,4 +1,5 @@
-//! `run` and `with_lock`: the lock is released however the work ends, and `run` stops work that has lost its lock.
+//! `run` and `with_lock`: the lock is released however the work ends, and `run` stops work that has
+//! lost its lock.
 
 use crate::scene::{LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon};
 use crate::support::Server;
@@ -165,7 +166,8 @@ async fn work_is_not_run_without_the_lock() {
     assert!(matches!(refused.await, Err(Error::Busy { ref name, .. }) if name == "printer"));
 }
 
-/// As an axum handler does: the future goes from thread to thread, and the work borrows from its caller.
+/// As an axum handler does: the future goes from thread to thread, and the work borrows from its
+/// caller.
 #[tokio::test(flavor = "multi_thread")]
 async fn work_that_is_run_may_go_from_thread_to_thread() {
     let (_server, locks) = scene().await;

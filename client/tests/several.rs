@@ -60,7 +60,8 @@ async fn whoever_stops_waiting_gives_back_what_it_has() {
     eventually_free(&server, "a").await;
 }
 
-/// In the order in which they are given they would wait for each other until somebody's patience ends.
+/// In the order in which they are given they would wait for each other until somebody's patience
+/// ends.
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_want_the_same_locks_in_any_order_never_wait_for_each_other() {
     let server = server();

@@ -1,6 +1,8 @@
-//! A machine that was suspended: the leases of servers went on meanwhile, and the timers of the client did not.
+//! A machine that was suspended: the leases of servers went on meanwhile, and the timers of the
+//! client did not.
 //!
-//! Each test runs once more in a process of its own, whose clock this one sets ahead as a suspend does. Linux only.
+//! Each test runs once more in a process of its own, whose clock this one sets ahead as a suspend
+//! does. Linux only.
 
 use crate::scene::{millis, server, soon, url, with_module};
 use crate::support::Clock;

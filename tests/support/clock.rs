@@ -1,4 +1,5 @@
-//! A wall clock that a test can step while the server runs, and a suspend of the machine for one process.
+//! A wall clock that a test can step while the server runs, and a suspend of the machine for one
+//! process.
 //!
 //! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
@@ -59,8 +60,8 @@ impl Clock {
         self.words.offset.fetch_add(micros(by), SeqCst);
     }
 
-    /// As if the machine had been suspended for so long: of the clocks that are not the wall clock, only the one that
-    /// counts suspends goes on.
+    /// As if the machine had been suspended for so long: of the clocks that are not the wall clock,
+    /// only the one that counts suspends goes on.
     #[allow(dead_code, reason = "only clients look at it")]
     pub(crate) fn suspend(&mut self, by: Duration) {
         self.words.suspended.fetch_add(micros(by), SeqCst);

@@ -77,8 +77,8 @@ impl QuorumGuard {
         self.held.lease.fence
     }
 
-    /// The [fence](QuorumGuard::fence) for stores and drivers that have no unsigned numbers, such as those of Postgres: it is
-    /// always positive, and below 2^53.
+    /// The [fence](QuorumGuard::fence) for stores and drivers that have no unsigned numbers, such
+    /// as those of Postgres: it is always positive, and below 2^53.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

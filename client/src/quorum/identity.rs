@@ -1,5 +1,5 @@
-//! Which server each of a quorum is. One that is named twice would count twice: two majorities could then have no server
-//! in common.
+//! Which server each of a quorum is. One that is named twice would count twice: two majorities
+//! could then have no server in common.
 
 use crate::Error;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -111,7 +111,8 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// When an address makes no sense, when two addresses lead to one server, and when fewer than most of them answer.
+    /// When an address makes no sense, when two addresses lead to one server, and when fewer than
+    /// most of them answer.
     pub async fn connect<T: Into<Target>>(
         targets: impl IntoIterator<Item = T>,
     ) -> Result<Self, Error> {
@@ -137,8 +138,8 @@ impl Quorum {
     ///
     /// # Errors
     ///
-    /// When a setting or an address has no sense, when two addresses lead to one server, and when fewer than most of
-    /// them answer.
+    /// When a setting or an address has no sense, when two addresses lead to one server, and when
+    /// fewer than most of them answer.
     pub async fn connect_with<T: Into<Target>>(
         targets: impl IntoIterator<Item = T>,
         settings: Settings,
@@ -256,8 +257,9 @@ impl Quorum {
         QuorumRequest { quorum: self.clone(), name: name.into(), options: Options::new() }
     }
 
-    /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of its servers. Returns the
-    /// names of the locks that could not be released on so many servers within `limit` that they may still be held.
+    /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of
+    /// its servers. Returns the names of the locks that could not be released on so many servers
+    /// within `limit` that they may still be held.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -290,7 +292,8 @@ impl Quorum {
         held_on.into_keys().collect()
     }
 
-    /// Waits until all that was released or given up before is released, for ten seconds at the most.
+    /// Waits until all that was released or given up before is released, for ten seconds at the
+    /// most.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
