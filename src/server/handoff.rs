@@ -226,8 +226,8 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
 }
 
 fn postpone(db: i32, key: &[u8], millis: u64) {
-    let until = clock::now().plus_millis(millis);
-    STATE.with_queues(|queues| queues.postpone(db, key, until));
+    let now = clock::now();
+    STATE.with_queues(|queues| queues.postpone(db, key, now, millis));
 }
 
 fn send_away(db: i32, key: &[u8], error: Error) {
