@@ -144,7 +144,10 @@ pub(super) fn settle(
         Authority::NotNow => postpone(db, key, PAUSE_MILLIS),
         Authority::Refused => postpone(db, key, REFUSAL_MILLIS),
         Authority::Replica => send_away(db, key, demoted()),
-        Authority::NotOurs => send_away(db, key, Error::GrantedElsewhere),
+        Authority::NotOurs => {
+            STATE.movements.has_gone();
+            send_away(db, key, Error::GrantedElsewhere);
+        }
         Authority::ClusterDown => send_all_away(Error::GrantedElsewhere),
     }
     Done::More

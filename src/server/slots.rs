@@ -100,6 +100,12 @@ impl Movements {
         [self.reading.due(now), self.looks.due(now)].into_iter().flatten().min()
     }
 
+    /// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
+    /// soon.
+    pub(super) fn has_gone(&self) {
+        self.looks.want();
+    }
+
     /// Does what is due.
     pub(super) fn look(&self) {
         if self.reading.take(clock::monotonic()) {
