@@ -3,6 +3,7 @@
 //! Locks have an expiry, so every policy but `noeviction` may evict them. What becomes of them
 //! then, see [`eviction`].
 
+use super::delivery::Writers;
 use super::state::STATE;
 use super::{alarm, config, eviction, guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -73,6 +74,9 @@ unsafe extern "C" fn changed(
             // Not later: the next command may make the server evict.
             follow(ctx);
             alarm::set(ctx);
+        }
+        if is_changed(Writers::SETTING) {
+            STATE.writers.reset();
         }
         if is_changed(POLICY) {
             warn_if_evicting(ctx);
