@@ -112,9 +112,9 @@ fn mistakes_are_named_from_left_to_right_and_change_nothing() {
     assert_each_is_refused(
         &server,
         &[
-            ("LOCK.RAISE", &wrong_arity("lock.raise")),
-            ("LOCK.RAISE k alice", &wrong_arity("lock.raise")),
-            ("LOCK.RAISE k alice 1 2", &wrong_arity("lock.raise")),
+            ("LOCK.RAISE", &wrong_arity("LOCK.RAISE")),
+            ("LOCK.RAISE k alice", &wrong_arity("LOCK.RAISE")),
+            ("LOCK.RAISE k alice 1 2", &wrong_arity("LOCK.RAISE")),
             ("LOCK.RAISE k alice -1", FENCE_NOT_A_NUMBER),
             ("LOCK.RAISE k alice 9007199254740992", FENCE_NOT_A_NUMBER),
             ("LOCK.RAISE list alice x", FENCE_NOT_A_NUMBER),

@@ -6,7 +6,8 @@
 //!
 //! A server that has nothing but locks to evict takes each of them again as soon as it is back. So
 //! only [`BURST`] locks are put back at once, and then one per millisecond; what is not put back
-//! yet stays here.
+//! yet stays here. The server moves slots without what is kept here, so all of it is put back when
+//! that begins: see [`Evicted::hurry`].
 
 use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment};
@@ -158,6 +159,12 @@ impl Evicted {
         Some(name.clone())
     }
 
+    /// Puts everything back that is kept now, however much that is: it would not be moved with its slot.
+    pub(crate) fn hurry(&mut self) {
+        let all = u64::try_from(self.len()).unwrap_or(u64::MAX);
+        self.allowance = self.allowance.max(all);
+    }
+
     /// Nothing can be written now: puts nothing back for a moment.
     pub(crate) fn wait(&mut self, now: Moment) {
         (self.allowance, self.counted) = (0, now);
@@ -178,7 +185,8 @@ impl Evicted {
 
     /// If the clock was set back, the time since then does not count.
     fn allowance_at(&self, now: Moment) -> u64 {
-        self.allowance.saturating_add(now.millis_since(self.counted)).min(BURST)
+        let most = self.allowance.max(BURST);
+        self.allowance.saturating_add(now.millis_since(self.counted)).min(most)
     }
 }
 

@@ -236,11 +236,13 @@ impl<P> Queues<P> {
         ended
     }
 
-    /// Looks at the lock again after so long, and not before: it cannot be settled now.
-    pub(crate) fn postpone(&mut self, db: i32, key: &[u8], until: Moment) {
+    /// Looks at the lock again after so long, and not before: it cannot be settled now. What keeps it from being settled
+    /// may also hold back the command that touched it, so the touch counts from now on.
+    pub(crate) fn postpone(&mut self, db: i32, key: &[u8], now: Moment, millis: u64) {
         if let Some(id) = self.id_of(db, key) {
             self.unmark(id);
-            self.look_at(id, Some(until));
+            self.look_at(id, Some(now.plus_millis(millis)));
+            self.with_queue(id, |queue| queue.touch_again(now));
         }
     }
 

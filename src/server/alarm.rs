@@ -4,7 +4,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{authority, clock, eviction, guard, handoff, lookout, policy, subscription};
+use super::{authority, clock, eviction, guard, handoff, lookout, subscription};
 use crate::lock::{Moment, Monotonic, Now};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
@@ -127,7 +127,6 @@ unsafe extern "C" fn routine(
             _ => set(ctx),
         }
         lookout::withdraw_if_idle(ctx);
-        policy::listen(ctx);
     });
 }
 

@@ -67,6 +67,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_GetBlockedClientPrivateData,
         RedisModule_GetClientId,
         RedisModule_GetClientInfoById,
+        RedisModule_GetClientUserNameById,
         RedisModule_GetContextFlags,
         RedisModule_GetDetachedThreadSafeContext,
         RedisModule_GetKeyNameFromModuleKey,

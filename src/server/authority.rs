@@ -6,6 +6,7 @@
 //! cluster does not own or is about to give away (two nodes would grant it).
 
 use super::api::{api, optional};
+use super::product;
 use super::reply::Reply;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -104,18 +105,8 @@ pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
     {
         return false;
     }
-    // SAFETY: the format takes two C strings; the reply goes nowhere else.
-    let reply = unsafe {
-        Reply::of_call(api!(RedisModule_Call)(
-            ctx,
-            c"CONFIG".as_ptr(),
-            c"cc".as_ptr(),
-            c"GET".as_ptr(),
-            c"lua-replicate-commands".as_ptr(),
-        ))
-    };
-    // The name and the value; nothing where the command was renamed.
-    reply.is_some_and(|reply| reply.text_at(1) == Some(b"no"))
+    // Nothing where the command was renamed.
+    product::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
 }
 
 pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {

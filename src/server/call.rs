@@ -7,7 +7,7 @@ use super::park::{self, Parked, Wait};
 use super::respond::respond;
 use super::state::STATE;
 use super::witness::{Happened, Witness, fence_of};
-use super::{alarm, clock, eviction, handoff, log, policy, slots};
+use super::{alarm, clock, eviction, handoff, log, slots};
 use crate::command::{Change, Error, Reply};
 use crate::lock::{Fence, FenceClock, Hold, Moment, Ownership, Queues, Stored};
 use crate::observe::Lock;
@@ -114,9 +114,6 @@ impl Call {
         key.apply(change)?;
         drop(key);
         witness.command(&happened, fence);
-        if changes {
-            policy::listen(self.ctx);
-        }
         if waiters > 0 && changes {
             if is_another_hold {
                 self.in_queues(name, |queues, db, key| queues.changed(db, key));

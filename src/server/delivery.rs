@@ -14,20 +14,26 @@
 //! a `QUIT` that it had sent ahead, a mistake in what it sent, or an eviction of clients. Then it keeps the lock:
 //! that nobody holds a lock beside it (L1) comes before waiting for a lease in vain (L5).
 //!
-//! Only `CLIENT LIST` tells that a client is about to be closed, and asking takes as long as half a hand-off. So it is
-//! asked only about clients that the server may have decided to close while they waited: all of them after a command
-//! about users, and those that it sends messages to, which have limits for that.
+//! A client whose user is deleted is given the default user before it is closed. A client that waits cannot change its
+//! user by itself, so whoever waited as another user and is the default user now is about to be closed. No time limit is needed
+//! for this, and no command has to be recognized.
+//!
+//! For all other reasons, only `CLIENT LIST` tells that a client is about to be closed, and asking takes as long as half a
+//! hand-off. So it is asked only about clients that the server may have decided to close while they waited: those that it
+//! sends messages to, which have limits for that, and all of them on a Valkey with threads that read and write.
 
 use super::api::{api, optional};
-use super::clock;
+use super::call::bytes_of;
 use super::handoff::{self, GiveBack};
+use super::key::OwnedString;
 use super::reply::Reply;
 use super::state::STATE;
-use crate::lock::{Fence, KeptOwner, Monotonic, Name};
+use super::{clock, product};
+use crate::lock::{Fence, KeptOwner, Name};
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
-use std::ffi::{c_longlong, c_void};
+use std::ffi::{CStr, c_longlong, c_void};
 
 /// A grant to a waiter.
 #[derive(Debug)]
@@ -37,43 +43,69 @@ pub(super) struct Granted {
     pub(super) fence: Fence,
 }
 
-/// For so long after a command about users each client is asked about. The server closes clients at the end of the turn
-/// in which it decides to, but no turn is bounded.
-const MILLIS_OF_DOUBT: u64 = 1_000;
-
-/// When somebody last sent a command about users.
-pub(super) struct Users {
-    changed: Cell<Option<Monotonic>>,
+/// Whether threads of the server's write what clients are sent.
+///
+/// A Valkey that has such threads does not free a client whose connection has ended while one of them is writing to it. It
+/// marks the client, calls the reply callback, and frees the client later.
+pub(super) struct Writers {
+    /// Not known until a waiter is first told of its grant, nor right after the setting has changed.
+    are_threads: Cell<Option<bool>>,
 }
 
-impl Users {
+impl Writers {
+    /// The setting.
+    pub(super) const SETTING: &CStr = c"io-threads";
+
     pub(super) const fn new() -> Self {
-        Self { changed: Cell::new(None) }
+        Self { are_threads: Cell::new(None) }
     }
 
     pub(super) fn reset(&self) {
-        self.changed.set(None);
+        self.are_threads.set(None);
     }
 
-    /// A command of this name is about to be executed.
-    pub(super) fn hear(&self, name: &[u8]) {
-        if name.eq_ignore_ascii_case(b"acl") {
-            self.changed.set(Some(clock::monotonic()));
-        }
-    }
-
-    fn may_have_gone(&self) -> bool {
-        self.changed
-            .get()
-            .is_some_and(|changed| clock::monotonic().millis_since(changed) < MILLIS_OF_DOUBT)
+    /// Where the server cannot be asked, because the command was renamed, there may be threads.
+    fn may_be_threads(&self, ctx: *mut RedisModuleCtx) -> bool {
+        self.are_threads.get().unwrap_or_else(|| {
+            let may_be = product::is_valkey(ctx)
+                && product::setting(ctx, Self::SETTING).is_none_or(|threads| threads != b"1");
+            self.are_threads.set(Some(may_be));
+            may_be
+        })
     }
 }
 
-/// The waiter whose context this is, is being sent the fence of its grant.
-pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: Granted) {
+/// As whom a client is logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum User {
+    /// The one that cannot be deleted, as clients that never logged in are. Also those without a user, who may do
+    /// everything.
+    Default,
+    Other,
+}
+
+impl User {
+    pub(super) fn of(ctx: *mut RedisModuleCtx, client: u64) -> Self {
+        // SAFETY: takes a valid context and a number; the server answers null if the client has no user, and else a
+        // string that is ours.
+        let name = unsafe {
+            let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
+            (!name.is_null()).then(|| OwnedString::given(ctx, name))
+        };
+        // SAFETY: the string lives until the end of this function.
+        match name.as_ref().map(|name| unsafe { bytes_of(name.string()) }) {
+            None | Some(b"default") => Self::Default,
+            Some(_) => Self::Other,
+        }
+    }
+}
+
+/// The waiter whose context this is, and who began to wait as this user, is being sent the fence of its grant.
+pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: Granted, user: User) {
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
-    if may_be_closing(client) && is_closing(ctx, client) {
+    let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
+    if is_without_user || (may_be_closing(ctx, client) && is_closing(ctx, client)) {
         failed(ctx, granted);
     } else {
         STATE.heard(granted.fence.number());
@@ -91,13 +123,13 @@ pub(super) fn failed(ctx: *mut RedisModuleCtx, granted: Granted) {
 
 /// Redis 6.2 decides to close a client also when it notices that its connection has ended. Later servers free it there
 /// and then.
-fn may_be_closing(client: u64) -> bool {
+fn may_be_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     let came_with_7_0 = optional!(RedisModule_GetCommand).is_some();
     let is_sent_messages = client_flags(client)
         & u64::from(
             raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB | raw::REDISMODULE_CLIENTINFO_FLAG_TRACKING,
         );
-    !came_with_7_0 || is_sent_messages != 0 || STATE.users.may_have_gone()
+    !came_with_7_0 || is_sent_messages != 0 || STATE.writers.may_be_threads(ctx)
 }
 
 /// Whether the server is about to close the connection, and drops what it is sent. False where it cannot be asked,

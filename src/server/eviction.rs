@@ -5,7 +5,7 @@
 //!
 //! - Redis and Valkey from 7.2 on tell of each key before it goes, with its value, and why it goes.
 //!   They make this event also for every key that is deleted, overwritten or expires, so the module
-//!   subscribes to it only while [`policy`] says that locks may be evicted.
+//!   subscribes to it only while [`policy`](super::policy) says that locks may be evicted.
 //! - Older servers tell of an eviction only when the key is gone. There the module knows what a key
 //!   held only if somebody waits for the lock, and subscribes only while somebody does.
 //!
@@ -20,7 +20,7 @@ use super::key::{Key, Mode, OwnedString};
 use super::state::STATE;
 use super::subscription::{ServerSubscription, Subscription};
 use super::witness::Witness;
-use super::{alarm, clock, guard, handoff, log, policy};
+use super::{alarm, clock, guard, handoff, log};
 use crate::command::Error;
 use crate::lock::{Moment, Seen, Stored, Value};
 use crate::observe::Lock;
@@ -48,9 +48,7 @@ pub(super) fn is_told_in_time() -> bool {
 
 /// Somebody waits for a lock.
 pub(super) fn somebody_waits(ctx: *mut RedisModuleCtx) {
-    if is_told_in_time() {
-        policy::listen(ctx);
-    } else {
+    if !is_told_in_time() {
         STATE.evictions_heard.take_out(ctx);
     }
 }

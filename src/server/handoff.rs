@@ -144,7 +144,10 @@ pub(super) fn settle(
         Authority::NotNow => postpone(db, key, PAUSE_MILLIS),
         Authority::Refused => postpone(db, key, REFUSAL_MILLIS),
         Authority::Replica => send_away(db, key, demoted()),
-        Authority::NotOurs => send_away(db, key, Error::GrantedElsewhere),
+        Authority::NotOurs => {
+            STATE.movements.has_gone();
+            send_away(db, key, Error::GrantedElsewhere);
+        }
         Authority::ClusterDown => send_all_away(Error::GrantedElsewhere),
     }
     Done::More
@@ -226,8 +229,8 @@ fn hand_on(ctx: *mut RedisModuleCtx, db: i32, key: &[u8], name: &OwnedString) {
 }
 
 fn postpone(db: i32, key: &[u8], millis: u64) {
-    let until = clock::now().plus_millis(millis);
-    STATE.with_queues(|queues| queues.postpone(db, key, until));
+    let now = clock::now();
+    STATE.with_queues(|queues| queues.postpone(db, key, now, millis));
 }
 
 fn send_away(db: i32, key: &[u8], error: Error) {

@@ -212,6 +212,12 @@ impl OwnedString {
         Self { ctx, string }
     }
 
+    /// # Safety
+    /// It is a string of the server's that nobody else frees.
+    pub(super) unsafe fn given(ctx: *mut RedisModuleCtx, string: *mut RedisModuleString) -> Self {
+        Self { ctx, string }
+    }
+
     pub(super) fn string(&self) -> *mut RedisModuleString {
         self.string
     }

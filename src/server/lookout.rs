@@ -113,7 +113,6 @@ pub(super) fn dismiss() {
 unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     guard::event("filter", || {
         let Some(ctx) = STATE.lookout.ctx.get() else { return };
-        STATE.users.hear(name_of(filtered));
         if STATE.in_cluster.get() {
             slots::hear(ctx.as_ptr(), Words::starting_at(0, filtered));
         }

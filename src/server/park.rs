@@ -20,7 +20,7 @@
 
 use super::api::{api, optional};
 use super::authority;
-use super::delivery::{self, Granted};
+use super::delivery::{self, Granted, User};
 use super::key::{Key, Mode, OwnedString};
 use super::respond::respond;
 use super::state::STATE;
@@ -42,6 +42,7 @@ use std::ptr::{self, NonNull};
 pub(super) struct Parked {
     handle: Handle,
     pub(super) client: u64,
+    user: User,
     /// It asked for an owner to be made up, and does not know it yet.
     minted: bool,
 }
@@ -84,6 +85,7 @@ struct Told {
     /// Taken by whoever comes first: the reply, or the end of the connection.
     outcome: Cell<Option<Outcome>>,
     owner: KeptOwner,
+    user: User,
     minted: bool,
 }
 
@@ -114,7 +116,8 @@ impl Told {
                     STATE.heard(number);
                     return Reply::Nil;
                 }
-                delivery::sent(ctx, Granted { name, owner: self.owner.clone(), fence });
+                let granted = Granted { name, owner: self.owner.clone(), fence };
+                delivery::sent(ctx, granted, self.user);
                 acquire::reply(owner, self.minted, number)
             }
             Outcome::Again { name, fence_number, deadline } => {
@@ -187,7 +190,7 @@ pub(super) fn park(
         ttl: wait.ttl,
         since: now,
         gives_up: wait.patience.ends(now),
-        parked: Parked { handle, client, minted: wait.minted },
+        parked: Parked { handle, client, user: User::of(ctx, client), minted: wait.minted },
     };
     let owner = waiter.owner.clone();
     let id = match STATE.with_queues(|queues| queues.join(db, key, waiter)) {
@@ -252,8 +255,9 @@ fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
     if let Outcome::Granted { fence, .. } = &outcome {
         STATE.not_heard_yet(*fence);
     }
-    let told = Box::new(Told { outcome: Cell::new(Some(outcome)), owner, minted: parked.minted });
-    unblock(parked.handle, Box::into_raw(told).cast());
+    let Parked { handle, user, minted, .. } = parked;
+    let told = Box::new(Told { outcome: Cell::new(Some(outcome)), owner, user, minted });
+    unblock(handle, Box::into_raw(told).cast());
 }
 
 fn block(ctx: *mut RedisModuleCtx) -> Option<Handle> {

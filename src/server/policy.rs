@@ -3,6 +3,7 @@
 //! Locks have an expiry, so every policy but `noeviction` may evict them. What becomes of them
 //! then, see [`eviction`].
 
+use super::delivery::Writers;
 use super::state::STATE;
 use super::{alarm, config, eviction, guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -11,24 +12,16 @@ use std::ffi::{CStr, c_void};
 const LIMIT: &CStr = c"maxmemory";
 const POLICY: &CStr = c"maxmemory-policy";
 
-/// Finds out whether the server may evict anything, and listens accordingly.
+/// Finds out whether the server may evict anything, and listens to what it evicts if so.
+///
+/// It listens although no lock may have been seen yet. Locks also come with a `RESTORE`, with a slot, from a primary or
+/// from a file, and most of these ways do not pass the module.
 pub(super) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
         product::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     let may_evict = has_limit && evicting_policy(ctx).is_some();
     STATE.may_evict.set(may_evict);
-    listen(ctx);
-}
-
-/// Listens to what the server evicts, once there is a lock that it might evict. Before that nobody's
-/// commands are to cost any more.
-pub(super) fn listen(ctx: *mut RedisModuleCtx) {
-    if !STATE.may_evict.get() || STATE.unlinks_heard.is_on() {
-        return;
-    }
-    // A foreign lock counts once somebody waits for it.
-    let is_in_use = STATE.fences().is_in_use() || !STATE.with_queues(|queues| queues.is_empty());
-    if is_in_use && eviction::is_told_in_time() {
+    if may_evict && eviction::is_told_in_time() {
         STATE.unlinks_heard.take_out(ctx);
     }
 }
@@ -81,6 +74,9 @@ unsafe extern "C" fn changed(
             // Not later: the next command may make the server evict.
             follow(ctx);
             alarm::set(ctx);
+        }
+        if is_changed(Writers::SETTING) {
+            STATE.writers.reset();
         }
         if is_changed(POLICY) {
             warn_if_evicting(ctx);

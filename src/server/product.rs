@@ -2,6 +2,7 @@
 
 use super::api::{api, optional};
 use super::guard;
+use super::reply::Reply;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CStr, c_int};
 
@@ -49,4 +50,20 @@ pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr)
         api!(RedisModule_FreeServerInfo)(ctx, info);
         text
     }
+}
+
+/// What a setting of the server's own is set to; `None` if there is none of this name, or if `CONFIG` is renamed.
+pub(super) fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
+    // SAFETY: the format takes two C strings; the reply goes nowhere else.
+    let reply = unsafe {
+        Reply::of_call(api!(RedisModule_Call)(
+            ctx,
+            c"CONFIG".as_ptr(),
+            c"cc".as_ptr(),
+            c"GET".as_ptr(),
+            name.as_ptr(),
+        ))
+    };
+    // The name and the value.
+    reply?.text_at(1).map(<[u8]>::to_vec)
 }

@@ -41,7 +41,7 @@ use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
 use crate::cluster::{self, Said, Slot, SlotSet};
-use crate::lock::{Monotonic, Queues};
+use crate::lock::{Evicted, Monotonic, Queues};
 use crate::observe::Observer;
 use crate::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -52,6 +52,7 @@ use std::slice;
 
 /// `ATOMIC_SLOT_MIGRATION` of Valkey, for which the bindings have no name.
 const VALKEY_SLOT_MIGRATION: u64 = 19;
+const VALKEY_EXPORT_STARTED: u64 = 1;
 const VALKEY_IMPORT_COMPLETED: u64 = 4;
 
 /// How long the name of a node is.
@@ -97,6 +98,12 @@ impl Movements {
     /// clients can.
     pub(super) fn due(&self, now: Monotonic) -> Option<Monotonic> {
         [self.reading.due(now), self.looks.due(now)].into_iter().flatten().min()
+    }
+
+    /// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
+    /// soon.
+    pub(super) fn has_gone(&self) {
+        self.looks.want();
     }
 
     /// Does what is due.
@@ -221,8 +228,14 @@ unsafe extern "C" fn moved_by_redis(
     stage: u64,
     _info: *mut c_void,
 ) {
-    let completed = raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED;
-    guard::event("slots-moved", || moved_at_once(ctx, stage == completed));
+    guard::event("slots-moved", || {
+        let step = match stage {
+            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => Step::BeginToGo,
+            raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => Step::HaveCome,
+            _ => Step::Other,
+        };
+        moved_at_once(ctx, step);
+    });
 }
 
 unsafe extern "C" fn moved_by_valkey(
@@ -231,14 +244,32 @@ unsafe extern "C" fn moved_by_valkey(
     stage: u64,
     _info: *mut c_void,
 ) {
-    guard::event("slots-moved", || moved_at_once(ctx, stage == VALKEY_IMPORT_COMPLETED));
+    guard::event("slots-moved", || {
+        let step = match stage {
+            VALKEY_EXPORT_STARTED => Step::BeginToGo,
+            VALKEY_IMPORT_COMPLETED => Step::HaveCome,
+            _ => Step::Other,
+        };
+        moved_at_once(ctx, step);
+    });
 }
 
-/// Slots begin to come or go, have come or gone, or stay after all. Fences matter only when they
-/// have come, because until then the node grants nothing.
-fn moved_at_once(ctx: *mut RedisModuleCtx, have_come: bool) {
-    if have_come {
-        lift();
+/// How far slots are that are moved at once.
+enum Step {
+    BeginToGo,
+    HaveCome,
+    /// They begin to come, have gone, or stay after all.
+    Other,
+}
+
+fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
+    match step {
+        // What is evicted does not go with them, unless it is put back before they are copied, which
+        // the server does a little later.
+        Step::BeginToGo => STATE.with_evicted(Evicted::hurry),
+        // Until then the node grants nothing.
+        Step::HaveCome => lift(),
+        Step::Other => {}
     }
     STATE.movements.looks.want();
     alarm::set(ctx);

@@ -3,7 +3,7 @@
 //! The keyspace is the only state of a lock; nothing here is needed to know who holds one.
 
 use super::alarm::Alarm;
-use super::delivery::Users;
+use super::delivery::Writers;
 use super::handoff::GiveBack;
 use super::lookout::Lookout;
 use super::park::{Handles, Parked};
@@ -41,7 +41,7 @@ pub(super) static STATE: State = State {
     evicted: RefCell::new(Evicted::new()),
     given_back: RefCell::new(Vec::new()),
     unheard: RefCell::new(BTreeSet::new()),
-    users: Users::new(),
+    writers: Writers::new(),
     observer: RefCell::new(Observer::new()),
     alarm: Cell::new(None),
     loaded_by: Cell::new(None),
@@ -77,8 +77,7 @@ pub(super) struct State {
     given_back: RefCell<Vec<GiveBack>>,
     /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     unheard: RefCell<BTreeSet<u64>>,
-    /// Grants to waiters that are being sent the fence.
-    pub(super) users: Users,
+    pub(super) writers: Writers,
     observer: RefCell<Observer>,
     pub(super) alarm: Cell<Option<Alarm>>,
     /// When the command began that loaded this module.
@@ -116,7 +115,7 @@ impl State {
         self.with_evicted(|evicted| *evicted = Evicted::new());
         self.given_back.borrow_mut().clear();
         self.unheard.borrow_mut().clear();
-        self.users.reset();
+        self.writers.reset();
         self.with_observer(|observer| *observer = Observer::new());
         self.alarm.set(None);
         self.loaded_by.set(None);

@@ -2,9 +2,9 @@
 //! pauses writes for a moment and lets go.
 
 use super::scene::Scene;
-use super::{SOON, TRYAGAIN, two_clocks};
+use super::{LONG, SOON, TRYAGAIN, two_clocks};
 use crate::support::{
-    Cluster, Proxy, SlotMove, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+    Cluster, Proxy, SlotMove, eventually, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
 };
 use std::time::{Duration, Instant};
 
@@ -86,4 +86,29 @@ fn locks_continue_on_the_replica_when_the_node_dies_that_gives_them_away_at_once
     wait_until_it_is(cluster.node(3), "master");
     cluster.wait_until_ok();
     scene.continues_on(cluster.node(3));
+}
+
+#[test]
+fn locks_that_are_evicted_when_their_slot_begins_to_move_at_once_are_held_on_the_other_node() {
+    const LOCKS: usize = 2_000;
+    if lacks_moves_at_once() {
+        return;
+    }
+    let cluster = Cluster::with(2, 0, |_, setup| setup.config("maxmemory-policy", "volatile-ttl"));
+    let slot = cluster.slot_of(0);
+    let keys: Vec<_> = (0..LOCKS).map(|number| slot.key(&number.to_string())).collect();
+    let mut client = cluster.node(0).client();
+    let fences: Vec<_> = keys.iter().map(|key| client.grant(key, "alice", LONG)).collect();
+    // Far more than are put back at once as a rule.
+    client.cmd("CONFIG SET maxmemory 1");
+    eventually("nearly all are evicted", || match client.counter("evictions_pending") {
+        1_800.. => Ok(()),
+        pending => Err(pending),
+    });
+    client.cmd("CONFIG SET maxmemory 0");
+    SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
+    let mut client = cluster.node(1).client();
+    let lost =
+        keys.iter().zip(fences).filter(|(key, fence)| client.check(key, "alice") != Some(*fence));
+    assert_eq!(lost.count(), 0);
 }

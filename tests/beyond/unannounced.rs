@@ -1,6 +1,7 @@
 //! Slots that come and go otherwise than the commands say when the module hears of them.
 
 use super::{LONG, SOON, pass, two_clocks};
+use crate::support::crowd::Crowd;
 use crate::support::{Client, Cluster, Slot, SlotMove, Waiter, eventually, is_valkey_since, lacks};
 use redis::Value;
 use std::time::{Duration, Instant};
@@ -58,6 +59,35 @@ fn who_waits_where_a_slot_has_gone_without_a_word_is_sent_away_soon() {
     let gone = wait_until_elsewhere(&mut cluster.node(0).client(), &slot);
     assert_is_sent_away_soon(waiter, gone);
     stays.iter().for_each(|waiter| waiter.assert_waits(cluster.node(0)));
+}
+
+/// More locks than the module asks the server about at once.
+#[test]
+fn many_who_wait_where_a_slot_has_gone_without_a_word_are_sent_away_soon() {
+    const LOCKS: usize = 300;
+    let cluster = unhurried(3, USUAL_HZ);
+    let (node, slot) = (cluster.node(0), cluster.slot_of(0));
+    let mut client = node.client();
+    let mut waiters = Crowd::of(node, LOCKS);
+    for lock in 0..LOCKS {
+        let key = slot.key(&lock.to_string());
+        client.grant(&key, "alice", LONG);
+        waiters.send(lock, format!("LOCK.ACQUIRE {key} bob {LONG} BLOCK 0"));
+    }
+    eventually("all wait", || match client.counter("waiters") {
+        waiters if waiters == LOCKS.try_into().unwrap() => Ok(()),
+        waiters => Err(waiters),
+    });
+    SlotMove { slot: slot.number, from: 0, to: 1 }.import(&cluster);
+    let us = &cluster.node(1).id;
+    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
+    assert_eq!(given, Value::Okay);
+    let gone = wait_until_elsewhere(&mut client, &slot);
+    let replies = waiters.one_reply_each();
+    assert!(gone.elapsed() < SOON, "after {:?}", gone.elapsed());
+    for reply in replies {
+        assert!(matches!(reply, Some(Value::ServerError(told)) if told.code() == "TRYAGAIN"));
+    }
 }
 
 #[test]

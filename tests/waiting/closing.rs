@@ -15,7 +15,12 @@ const SOON: i64 = 800;
 
 /// A connection of a user who may do everything, and who can be deleted.
 fn temp_user(server: &Server) -> Client {
-    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
+    temp_user_by(server, "ACL")
+}
+
+/// Where the command about users may have another name.
+fn temp_user_by(server: &Server, acl: &str) -> Client {
+    assert_eq!(server.cmd(format!("{acl} SETUSER temp on nopass ~* &* +@all")), Value::Okay);
     logged_in(server)
 }
 
@@ -36,11 +41,11 @@ fn passes_it_on(server: &Server, bob: Client, commands: &[&str]) {
     client.grant("k", "alice", LONG);
     let mut bob = waits_as(server, bob, "k", "bob");
     let mut carol = Waiter::of(server, "k", "carol");
-    let before = client.now();
     let replies = client.pipeline(commands);
     assert!(replies.iter().all(|reply| !matches!(reply, Value::ServerError(_))), "{replies:?}");
+    let after = client.now();
     let fence = carol.fence();
-    let late = granted_at(fence) - before;
+    let late = granted_at(fence) - after;
     assert!(late < SOON, "{commands:?}: carol has the lock after {late} ms");
     assert_eq!(client.check("k", "carol"), Some(fence));
     while let Ok(reply) = bob.client.try_receive() {
@@ -67,6 +72,41 @@ fn a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once
 #[test]
 fn with_threads_a_waiter_whose_user_is_deleted_as_it_is_granted_the_lock_passes_it_on_at_once() {
     users_that_are_deleted(exact().config("io-threads", "4").config("io-threads-do-reads", "yes"));
+}
+
+#[test]
+fn a_waiter_whose_user_is_deleted_long_before_the_release_in_one_turn_passes_the_lock_on() {
+    let server = exact().start();
+    let bob = temp_user(&server);
+    passes_it_on(&server, bob, &["ACL DELUSER temp", "DEBUG SLEEP 1.2", RELEASE]);
+}
+
+#[test]
+fn a_waiter_whose_user_is_deleted_by_a_transaction_that_was_queued_before_passes_the_lock_on() {
+    let server = exact().start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let _bob = waits_as(&server, temp_user(&server), "k", "bob");
+    let mut carol = Waiter::of(&server, "k", "carol");
+    client.pipeline(&["MULTI", "ACL DELUSER temp", RELEASE]);
+    // Alice takes her time.
+    let mut observer = server.client();
+    let queued = observer.now();
+    eventually("it was queued long ago", || match observer.now() - queued {
+        1_300.. => Ok(()),
+        millis => Err(millis),
+    });
+    assert_eq!(client.cmd("EXEC"), Value::Array(vec![int(1), int(1)]));
+    let after = client.now();
+    let late = granted_at(carol.fence()) - after;
+    assert!(late < SOON, "carol has the lock after {late} ms");
+}
+
+#[test]
+fn a_waiter_whose_user_is_deleted_by_a_command_of_another_name_passes_the_lock_on_at_once() {
+    let server = exact().config("rename-command", "ACL USERS").start();
+    let bob = temp_user_by(&server, "USERS");
+    passes_it_on(&server, bob, &["USERS DELUSER temp", RELEASE]);
 }
 
 #[test]
@@ -122,6 +162,31 @@ fn a_waiter_whose_connection_ends_in_the_turn_of_its_grant_passes_the_lock_on_at
         let late = granted_at(carol.fence()) - before;
         assert!(late < SOON, "carol has the lock after {late} ms");
         client.release("k", "carol");
+    }
+}
+
+/// A thread of the server's writes what bob asked for before, so the server closes him later.
+#[test]
+fn with_threads_that_write_a_waiter_that_is_killed_as_it_is_granted_the_lock_leaves_it_free() {
+    if !is_valkey_since((9, 0)) {
+        return; // Others wait for their threads, or hand them so little only together with more.
+    }
+    let server =
+        exact().config("io-threads", "3").config("io-threads-always-active", "yes").start();
+    let mut client = server.client();
+    client.cmd(["SET", "large", &"x".repeat(150_000)]);
+    for round in 0..100 {
+        client.grant("k", "alice", LONG);
+        let mut bob = server.client();
+        let id = id_of(&mut bob);
+        let mut sleeper = server.client();
+        sleeper.cmd("PING");
+        bob.send_all(&["GET large", &format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0")]);
+        // All that is sent meanwhile is executed in one turn.
+        sleeper.send("DEBUG SLEEP 0.005");
+        let replies = client.pipeline(&[&format!("CLIENT KILL ID {id}"), RELEASE]);
+        assert_eq!(replies, [int(1), int(1)]);
+        eventually("the lock is free", || client.info("k").map_or(Ok(()), |it| Err((round, it))));
     }
 }
 

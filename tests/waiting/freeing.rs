@@ -9,7 +9,7 @@ use crate::support::{
 use redis::Value;
 
 /// What frees `k`, which alice holds in database 0.
-const WAYS: [&str; 30] = [
+const WAYS: [&str; 32] = [
     "LOCK.RELEASE k alice",
     "LOCK.EXTEND k alice 1",
     "DEL k",
@@ -27,6 +27,8 @@ const WAYS: [&str; 30] = [
     "EXPIREAT k 1",
     "GETEX k PX 1",
     "SET k stranger PX 1",
+    "SET k stranger PXAT 1",
+    "SET k stranger EXAT 1",
     "SETEX k 1 stranger",
     "PSETEX k 1 stranger",
     "SINTERSTORE k none nothing",

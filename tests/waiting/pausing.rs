@@ -52,6 +52,24 @@ fn a_lease_that_ends_while_all_clients_are_paused_is_handed_on_after_the_pause()
     assert!(granted < pause_end + 500, "{granted} is long after the pause to {pause_end}");
 }
 
+/// Most servers do not show a command to the module again when they execute it after the pause.
+#[test]
+fn a_deletion_that_a_pause_held_back_is_noticed_soon_after_the_pause() {
+    let server = exact().config("hz", "10").start();
+    let mut client = server.client();
+    for command in ["DEL k", "EVAL return{redis.call('DEL',KEYS[1])} 1 k"] {
+        client.cmd(format!("SET k stranger PX {LONG}"));
+        let mut bob = Waiter::of(&server, "k", "bob");
+        // It ends by itself, which the module may be the first to notice.
+        client.cmd("CLIENT PAUSE 1300 WRITE");
+        client.cmd(command);
+        let deleted = client.now();
+        let late = granted_at(bob.fence()) - deleted;
+        assert!(late < 200, "{command}: bob has the lock after {late} ms");
+        client.release("k", "bob");
+    }
+}
+
 #[test]
 fn patience_ends_while_writes_are_paused() {
     let server = Server::start();

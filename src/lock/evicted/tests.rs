@@ -195,3 +195,17 @@ fn the_log_is_told_once_a_minute_that_locks_cannot_be_put_back_in_time() {
     evicted.forget(None);
     assert!(!evicted.complains(in_ms(240_000)));
 }
+
+#[test]
+fn in_a_hurry_all_are_put_back_at_once_and_later_ones_as_before() {
+    let mut evicted = many(3 * BURST);
+    assert_eq!(put_back(&mut evicted, NOW).len(), usize::try_from(BURST).unwrap());
+    evicted.hurry();
+    assert_eq!(evicted.due(in_ms(1)), Some(in_ms(1)));
+    assert_eq!(put_back(&mut evicted, in_ms(1)).len(), usize::try_from(2 * BURST).unwrap());
+    for number in 0..2 * BURST {
+        keep(&mut evicted, 0, number.to_string().as_bytes(), &grant("b"), in_ms(3_600_000));
+    }
+    assert!(put_back(&mut evicted, in_ms(1)).len() <= usize::try_from(BURST).unwrap());
+    assert!(!evicted.is_empty());
+}

@@ -83,6 +83,11 @@ impl Queue {
         (now < next && next <= now.plus_millis(suspicion.gap_millis())).then_some(next)
     }
 
+    /// The command that touched the lock may not have been executed yet.
+    pub(super) fn touch_again(&mut self, now: Moment) {
+        self.touched = self.touched.map(|(suspicion, _)| (suspicion, now));
+    }
+
     /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
     pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
         let passed = |&(_, touched): &(_, Moment)| now.millis_since(touched);

@@ -393,13 +393,13 @@ fn a_clock_set_back_makes_every_lock_be_looked_at() {
 fn what_is_postponed_is_left_alone_until_then() {
     let (mut queues, _) = queue_of(&["a"]);
     assert!(queues.mark(0, KEY));
-    queues.postpone(0, KEY, in_ms(10));
+    queues.postpone(0, KEY, NOW, 10);
     queues.check();
     assert!(!queues.has_marks());
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(10)));
     let _ = queues.wake(at(in_ms(10)), usize::MAX);
     assert_eq!(take_marked(&mut queues).unwrap().db, 0);
-    queues.postpone(0, b"another", in_ms(10));
+    queues.postpone(0, b"another", NOW, 10);
 }
 
 #[test]

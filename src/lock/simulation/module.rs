@@ -355,7 +355,7 @@ impl Server {
         match self.role {
             Role::Primary => {}
             Role::Paused => {
-                return self.queues.postpone(db, key, now.plus_millis(PAUSE_MILLIS));
+                return self.queues.postpone(db, key, now, PAUSE_MILLIS);
             }
             Role::Replica => return self.send_away(name),
         }

@@ -190,3 +190,26 @@ fn no_lease_is_longer_than_what_may_be_asked_for_now() {
     let Next::Grant { deadline, .. } = next else { panic!("not granted: {next:?}") };
     assert_eq!(deadline, Deadline::from_millis(in_ms(7).millis()));
 }
+
+#[test]
+fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
+    for millis in (0..2_500).step_by(10) {
+        queues.postpone(0, KEY, in_ms(millis), 10);
+        assert!(!queues.has_marks());
+        let _ = queues.wake(at(in_ms(millis + 10)), 9);
+        assert!(queues.has_marks());
+    }
+    assert!(matches!(settle_at(&mut queues, held_by("alice", None), in_ms(2_500)), Next::Held));
+    assert_eq!(queues.next_due(at(in_ms(2_500))), Some(in_ms(2_510)), "and not a second later");
+    queues.check();
+}
+
+#[test]
+fn a_pause_touches_nothing() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    queues.postpone(0, KEY, NOW, 10);
+    assert!(!queues.may_have_changed(0, KEY));
+}
