@@ -2,10 +2,12 @@
 
 mod around;
 mod guide;
+mod leases;
 mod node;
 mod page;
 mod program;
 mod python;
+mod recipe;
 mod recipes;
 mod shapes;
 mod stores;

@@ -1,7 +1,7 @@
 //! What docs/clients.md puts around acquiring and releasing, on top of either client for Node.
 
-use super::node::{IOREDIS, NODE_REDIS};
-use super::recipes::{Script, script, wait_until_waiters};
+use super::recipe::{Recipe, Script};
+use super::recipes::wait_until_waiters;
 use super::{address_of, server};
 use crate::support::{Server, eventually};
 use std::fs;
@@ -16,15 +16,14 @@ const TTL: u64 = 1_500;
 const MORE_THAN_A_LEASE: u64 = 4;
 
 pub(super) fn scripts() -> impl Iterator<Item = Script> {
-    let scripts = [(&IOREDIS, "ioredis"), (&NODE_REDIS, "node-redis")];
-    scripts.into_iter().filter_map(|(package, heading)| script(package.installed(), heading))
+    Recipe::of_javascript().map(Script)
 }
 
 /// Work that goes on until it is told that the lock is lost.
 fn until_it_is_lost(then: &str) -> String {
     format!(
-        "withLock('k', {{ ttl: {TTL} }}, (fence, lost) => new Promise((resolve) =>
-            lost.addEventListener('abort', () => {{ {then}; resolve('told'); }})))"
+        "withLock('k', {{ ttl: {TTL} }}, ({{ signal }}) => new Promise((resolve) =>
+            signal.addEventListener('abort', () => {{ {then}; resolve('told'); }})))"
     )
 }
 
@@ -45,7 +44,7 @@ fn work_with_a_lock_keeps_it_and_is_told_when_it_is_lost() {
         let address = address_of(&server);
         let expression = until_it_is_lost("");
         let told = thread::scope(|scope| {
-            let works = scope.spawn(|| script.program(&["With a lock"], &expression, &address));
+            let works = scope.spawn(|| script.program(&[], &expression, &address));
             wait_until_it_was_extended(&server);
             server.cmd("DEL k");
             server.client().grant("k", "bob", LONG);
@@ -53,7 +52,7 @@ fn work_with_a_lock_keeps_it_and_is_told_when_it_is_lost() {
         });
         assert_eq!(told.out, "told\n", "{}", told.err);
         assert_eq!(server.client().counter("extends_refused"), 1, "it was told at once");
-        let warning = "k was lost before it was released: is a ttl of 1500 ms too short? ";
+        let warning = "k was lost before it was released: ";
         assert!(told.err.starts_with(warning), "{}", told.err);
         assert!(server.client().check("k", "bob").is_some(), "the next one still has it");
     }
@@ -65,10 +64,10 @@ fn a_watchdog_stops_when_the_lock_is_lost() {
         let server = server();
         let address = address_of(&server);
         // Time enough for three more extensions.
-        let expression = "withLock('k', { ttl: 300 }, (fence, lost) => new Promise((resolve) =>
-            lost.addEventListener('abort', () => setTimeout(resolve, 400))))";
+        let expression = "withLock('k', { ttl: 1500 }, ({ signal }) => new Promise((resolve) =>
+            signal.addEventListener('abort', () => setTimeout(resolve, 2000))))";
         thread::scope(|scope| {
-            let works = scope.spawn(|| script.program(&["With a lock"], expression, &address));
+            let works = scope.spawn(|| script.program(&[], expression, &address));
             eventually("it holds the lock", || server.client().info("k").map(drop).ok_or(()));
             server.cmd("DEL k");
             works.join().unwrap()
@@ -86,7 +85,7 @@ fn each_work_with_a_lock_has_an_owner_of_its_own() {
         let expression =
             format!("Promise.all([1, 2].map(() => withLock('k', {{ ttl: {LONG}, patience: {LONG} }}, {work})))
                 .then((owners) => [process.pid, ...owners].join(' '))");
-        let said = script.program(&["With a lock"], &expression, &address_of(&server)).output();
+        let said = script.program(&[], &expression, &address_of(&server)).output();
         let words: Vec<_> = said.split_whitespace().collect();
         let [pid, one, other] = words[..] else { panic!("{said}") };
         for owner in [one, other] {
@@ -106,7 +105,7 @@ fn the_ttl_comes_from_the_environment_unless_it_is_given() {
             let expression = format!(
                 "({before}, withLock('k', {options}, () => redis.pTTL ? redis.pTTL('k') : redis.pttl('k')))"
             );
-            let said = script.program(&["With a lock"], &expression, &address).output();
+            let said = script.program(&[], &expression, &address).output();
             said.trim_end().parse().unwrap()
         };
         let millis = ends("process.env.LOCK_TTL_MS = '500000'", "{}");
@@ -129,7 +128,7 @@ fn work_with_a_lock_is_told_when_the_server_is_silent_for_a_lease() {
             format!("import('node:fs').then((fs) => fs.writeFileSync('{}', ''))", sign.display());
         let expression = until_it_is_lost(&note);
         thread::scope(|scope| {
-            let works = scope.spawn(|| script.program(&["With a lock"], &expression, &address));
+            let works = scope.spawn(|| script.program(&[], &expression, &address));
             wait_until_it_was_extended(&server);
             server.freeze();
             eventually("it is told", || fs::metadata(&sign).map(|_| ()));
@@ -146,9 +145,9 @@ fn work_with_a_lock_releases_it_in_the_end_and_refuses_nobody_in_error() {
         let address = address_of(&server);
         let with_a_lock = |work: &str| {
             let expression = format!("withLock('k', {{ ttl: {LONG} }}, {work})");
-            script.program(&["With a lock"], &expression, &address)
+            script.program(&[], &expression, &address)
         };
-        assert_eq!(with_a_lock("(fence) => fence > 0").output(), "true\n");
+        assert_eq!(with_a_lock("({ fence }) => fence > 0").output(), "true\n");
         let failed = with_a_lock("() => { throw new Error('the work fails') }");
         assert!(failed.err.contains("the work fails"), "{}", failed.err);
         let mut client = server.client();
@@ -164,13 +163,13 @@ fn who_asks_again_and_again_asks_as_often_as_it_says() {
         let server = server();
         let address = address_of(&server);
         let headings = ["Ask again and again"];
-        let expression = "acquireWithRetries('k', 'bob', 1000, { retries: 2, delay: 1 })";
+        let expression = "acquireWithRetries('k', { ttl: 1000, retries: 2, delay: 1 })";
         server.client().grant("k", "alice", LONG);
         let told = script.program(&headings, expression, &address);
         assert_eq!(told.output(), "null\n");
         assert_eq!(server.client().counter("tries_refused"), 3);
 
-        let patient = "acquireWithRetries('k', 'bob', 1000, { retries: 20, delay: 1 })";
+        let patient = "acquireWithRetries('k', { ttl: 1000, retries: 20, delay: 1 })";
         thread::scope(|scope| {
             let asks = scope.spawn(|| script.program(&headings, patient, &address));
             eventually("it asks", || {
@@ -183,6 +182,10 @@ fn who_asks_again_and_again_asks_as_often_as_it_says() {
     }
 }
 
+fn through_the_trouble() -> String {
+    format!("acquire('k', {{ ttl: {LONG}, patience: 30000 }}).then((lease) => lease.fence)")
+}
+
 #[test]
 fn who_waits_through_a_failover_has_the_lock_in_the_end() {
     for script in scripts() {
@@ -190,10 +193,9 @@ fn who_waits_through_a_failover_has_the_lock_in_the_end() {
         let address = address_of(&server);
         let mut client = server.client();
         client.grant("k", "alice", LONG);
-        let headings = ["Wait through a failover"];
-        let expression = format!("acquireInTheEnd('k', 'bob', {LONG}, 30000)");
+        let expression = through_the_trouble();
         let told = thread::scope(|scope| {
-            let waits = scope.spawn(|| script.program(&headings, &expression, &address));
+            let waits = scope.spawn(|| script.program(&[], &expression, &address));
             wait_until_waiters(&mut client, 1);
             // A replica of nobody there, and a primary again.
             client.cmd("REPLICAOF 127.0.0.1 1");
@@ -206,7 +208,7 @@ fn who_waits_through_a_failover_has_the_lock_in_the_end() {
             assert!(server.client().release("k", "alice"));
             waits.join().unwrap()
         });
-        let fence = server.client().check("k", "bob").expect("bob has it");
+        let fence = server.client().info("k").expect("it has the lock").fence;
         assert_eq!(told.out, format!("{fence}\n"), "{}", told.err);
     }
 }
@@ -217,17 +219,33 @@ fn who_waits_while_the_server_is_started_again_has_the_lock_in_the_end() {
         let mut server = server();
         let address = address_of(&server);
         server.client().grant("k", "alice", LONG);
-        let headings = ["Wait through a failover"];
-        let expression = format!("acquireInTheEnd('k', 'bob', {LONG}, 30000)");
+        let expression = through_the_trouble();
         let told = thread::scope(|scope| {
-            let waits = scope.spawn(|| script.program(&headings, &expression, &address));
+            let waits = scope.spawn(|| script.program(&[], &expression, &address));
             wait_until_waiters(&mut server.client(), 1);
             server.kill();
             server.start_again();
             waits.join().unwrap()
         });
-        let fence = server.client().check("k", "bob").expect("bob has it");
+        let fence = server.client().info("k").expect("it has the lock").fence;
         assert_eq!(told.out, format!("{fence}\n"), "{}", told.err);
+    }
+}
+
+#[test]
+fn what_is_done_once_a_night_keeps_its_lock() {
+    for script in scripts() {
+        let server = server();
+        let once = |work: &str| {
+            let expression = format!("onceANight('k', {work}, {{ ttl: {LONG} }})");
+            script.program(&["Once a night"], &expression, &address_of(&server))
+        };
+        assert_eq!(once("({ fence }) => fence > 0").output(), "true\n");
+        assert_eq!(once("() => 'a second time'").output(), "null\n");
+        server.cmd("DEL k");
+        assert!(once("() => { throw new Error('the work fails') }").err.contains("the work fails"));
+        assert_eq!(once("() => 'a second time'").output(), "null\n");
+        assert_eq!(server.client().counter("releases"), 0);
     }
 }
 
@@ -236,9 +254,9 @@ fn several_locks_are_taken_in_one_order_and_all_given_back() {
     for script in scripts() {
         let server = server();
         let address = address_of(&server);
-        let headings = ["With a lock", "Several locks"];
+        let headings = ["Several locks"];
         let expression = format!(
-            "withLocks(['b', 'c', 'a'], {{ ttl: {LONG} }}, (fences) => Object.entries(fences).flat().join(' '))"
+            "withLocks(['b', 'c', 'a'], {{ ttl: {LONG} }}, (leases) => Object.entries(leases).map(([key, {{ fence }}]) => [key, fence]).flat().join(' '))"
         );
         let told = script.program(&headings, &expression, &address).output();
         let words: Vec<_> = told.split_whitespace().collect();
@@ -257,7 +275,7 @@ fn several_locks_are_taken_in_one_order_and_all_given_back() {
 #[test]
 fn a_health_check_holds_whatever_is_no_grant_for_down() {
     for script in scripts() {
-        let headings = ["With a lock", "A health check"];
+        let headings = ["A health check"];
         let healthy = |server: &Server| {
             script.program(&headings, "isHealthy()", &address_of(server)).output()
         };

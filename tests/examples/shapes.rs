@@ -2,13 +2,13 @@
 
 use super::address_of;
 use super::around::scripts;
-use super::recipes::Script;
+use super::recipe::Script;
 use super::server;
 use crate::support::Server;
 
 const LONG: u64 = 60_000;
 
-const HEADINGS: [&str; 3] = ["With a lock", "Ask again and again", "In the shape that you have"];
+const HEADINGS: [&str; 2] = ["Ask again and again", "In the shape that you have"];
 
 fn says(script: &Script, expression: &str, server: &Server) -> String {
     script.program(&HEADINGS, expression, &address_of(server)).output()
@@ -35,7 +35,7 @@ fn a_task_is_tried_again_with_growing_rests_and_then_done_under_the_lock() {
         let server = server();
         let mut client = server.client();
         let with = |expression| says(&script, expression, &server);
-        assert_eq!(with("withDistributedLock('k', (fence) => fence > 0)"), "true\n");
+        assert_eq!(with("withDistributedLock('k', ({ fence }) => fence > 0)"), "true\n");
         assert_eq!((client.counter("releases"), client.counter("held")), (1, 0));
 
         client.grant("k", "alice", LONG);
@@ -104,13 +104,13 @@ fn rests_have_jitter_and_grow_or_not() {
         server.client().grant("k", "alice", LONG);
         // At least, in milliseconds: a timer may be a moment early.
         let rests = [
-            (0.0, "{ growth: 1 }", 299),
-            (1.0, "{ growth: 1 }", 599),
-            (0.0, "{ delay: 20 }", 139),
-            (1.0, "{ delay: 20 }", 279),
+            (0.0, "{ ttl: 1000, growth: 1 }", 299),
+            (1.0, "{ ttl: 1000, growth: 1 }", 599),
+            (0.0, "{ ttl: 1000, delay: 20 }", 139),
+            (1.0, "{ ttl: 1000, delay: 20 }", 279),
         ];
         for (chance, settings, least) in rests {
-            let asks = format!("acquireWithRetries('k', 'bob', 1000, {settings})");
+            let asks = format!("acquireWithRetries('k', {settings})");
             let (came, took) = timed(&script, chance, &asks, &server);
             assert!(came == "null" && took >= least, "{came} {took} of {least}");
         }

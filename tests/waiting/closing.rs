@@ -406,8 +406,10 @@ fn a_client_that_quits_right_behind_its_request_keeps_the_lock() {
 
 #[test]
 fn a_client_that_makes_a_mistake_right_behind_its_request_keeps_the_lock() {
-    if !is_valkey_since((0, 0)) && !is_older_than((8, 4)) {
-        return; // It parses ahead, and finds the mistake before the grant.
+    if !is_valkey_since((0, 0)) && !is_older_than((8, 0)) {
+        // Redis 8.0 and 8.2 do not close the connection before more comes in on it. From 8.4 on Redis
+        // parses ahead, and finds the mistake before the grant.
+        return;
     }
     keeps_it(b"*1\r\n$-5\r\n", 1);
     keeps_it(b"*1\r\n:x\r\n", 1);
