@@ -1,4 +1,20 @@
 //! One server, and the connections to it: one that all share, and those on which somebody waits.
+//!
+//! RESP, pipelines and URLs are the redis crate's, and so are the connections once they are open.
+//! What it could do too and does not here, why, and the test that shows it:
+//!
+//! - Opening connections. A request that is dropped is given up in order: a release follows it on its
+//!   own connection, which is then read until the server closes it. The crate closes at once, and
+//!   hands out no stream. `crowds::a_dropped_request_leaves_no_lock_behind_on_a_connection_that_is_slow`
+//! - TLS. That only one side speaks it is an error that says so.
+//!   `tls::that_only_one_side_speaks_tls_is_an_error_that_says_so`
+//! - Routing in a cluster. The crate's cluster connection has no connections to wait on, and does not
+//!   know the key of a command of the module. `topology::guards_and_waiters_go_along_when_a_slot_moves`
+//! - Redirections. A waiter that is sent on keeps its patience, and whoever asked must know whether a
+//!   request may have been heard.
+//!   `topology::guards_and_waiters_go_along_when_a_node_of_a_cluster_is_replaced`
+//! - Sentinel. A primary that was replaced and still answers is left: sentinels are asked every
+//!   second. `topology::a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels`
 
 use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
