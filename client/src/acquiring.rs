@@ -4,7 +4,8 @@
 use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
-use crate::locks::Inner;
+use crate::locks::{Inner, new_uuid};
+use crate::orders::Order;
 use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
@@ -14,6 +15,9 @@ use crate::{Error, Settings};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout_at};
+
+/// How often whoever stands behind others looks whether the server answers at all.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What the server said to a request, when.
 pub(crate) struct Granted {
@@ -34,7 +38,7 @@ impl Inner {
             let trying = later(Instant::now(), self.settings.within);
             return self.ask(name, pending, wanted, trying).await;
         }
-        let key = pending.key.clone();
+        let (key, begun) = (pending.key.clone(), Instant::now());
         let first = self.lines.enter_at_once(&key);
         let mut ask = first.is_some();
         // Those of this process who came before are served before.
@@ -44,11 +48,11 @@ impl Inner {
                 // But whoever shares the owner of the holder need not wait for anybody.
                 if wanted.owner.is_some()
                     && let Some(granted) =
-                        self.ask(name, pending, wanted, self.trying(until)).await?
+                        self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
                 {
                     return Ok(Some(granted));
                 }
-                match by(until, self.lines.enter(&key)).await {
+                match self.stand(until, &key, self.lines.enter(&key)).await? {
                     Some(first) => first,
                     None => return Ok(None),
                 }
@@ -58,7 +62,8 @@ impl Inner {
         let mut tries = 0_u32;
         loop {
             if (ask || self.wire.dialect() == Dialect::Plain)
-                && let Some(granted) = self.ask(name, pending, wanted, self.trying(until)).await?
+                && let Some(granted) =
+                    self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
             {
                 return Ok(Some(granted));
             }
@@ -102,6 +107,7 @@ impl Inner {
                     return Ok(None);
                 }
                 Waited::Unanswered => return Ok(None),
+                Waited::Gone => self.give_up(pending, wanted.owner.is_some()).await,
                 Waited::Crowded => {
                     pending.unknown = false;
                     rest(ROOM).await;
@@ -132,10 +138,63 @@ impl Inner {
         Ok(Some(Granted { fence, asked: answer.asked }))
     }
 
-    /// Until when to go on trying if no server answers.
-    fn trying(&self, until: Option<Instant>) -> Instant {
-        let longest = later(Instant::now(), self.settings.unreachable_after);
+    /// Until when to go on trying if no server answers. Whoever has stood behind others while none
+    /// did tries once.
+    fn trying(&self, key: &str, begun: Instant, until: Option<Instant>) -> Instant {
+        let now = Instant::now();
+        if self.is_given_up(key, begun) {
+            return now;
+        }
+        let longest = later(now, self.settings.unreachable_after);
         until.map_or(longest, |until| until.min(longest))
+    }
+
+    /// The server has been failing for as long as anybody waits for that, and so has this request
+    /// stood.
+    fn is_given_up(&self, key: &str, begun: Instant) -> bool {
+        let limit = self.settings.unreachable_after;
+        begun.elapsed() >= limit && self.wire.failing_for(key).is_some_and(|since| since >= limit)
+    }
+
+    /// Waits for those of this process who came before.
+    pub(crate) async fn stand<T>(
+        &self,
+        until: Option<Instant>,
+        key: &str,
+        expected: impl Future<Output = T>,
+    ) -> Result<Option<T>, Error> {
+        let (begun, mut expected) = (Instant::now(), pin!(expected));
+        loop {
+            let look_at = later(Instant::now(), LOOK_EVERY);
+            let wake = until.map_or(look_at, |until| until.min(look_at));
+            if let Ok(came) = timeout_at(wake.into(), expected.as_mut()).await {
+                return Ok(Some(came));
+            }
+            if until.is_some_and(|until| Instant::now() >= until) {
+                return Ok(None);
+            }
+            if self.is_given_up(key, begun) {
+                let reason = format!("no answer for {} ms", begun.elapsed().as_millis());
+                return Err(Error::Unreachable { reason });
+            }
+        }
+    }
+
+    /// The server does not know of the request that was made on this connection, and it may still be
+    /// on its way there. It is followed by a release. An owner that was made up is not used again.
+    async fn give_up(&self, pending: &mut Pending, chosen: bool) {
+        let Some(parked) = pending.parked.take() else { return };
+        let (key, owner) = (pending.key.clone(), pending.owner.clone());
+        if chosen {
+            let last = Question::ReleaseAny { owner: &owner };
+            // Whatever it comes to, the same owner asks again.
+            let _ = parked.link.leave(&key, last, self.settings.slice).await;
+            return;
+        }
+        pending.owner = new_uuid().to_string();
+        let (ttl, parked) = (pending.ttl, Some(Box::new(parked)));
+        // Without a keeper the lease ends by itself.
+        let _ = self.orders.send(Order::Abandon { key, owner, ttl, place: None, parked });
     }
 
     async fn wait(
@@ -177,13 +236,5 @@ impl Inner {
             acknowledged: answer.heard,
             wanted: replicas.count,
         })
-    }
-}
-
-/// What comes of it before that moment.
-async fn by<T>(until: Option<Instant>, expected: impl Future<Output = T>) -> Option<T> {
-    match until {
-        Some(until) => timeout_at(until.into(), expected).await.ok(),
-        None => Some(expected.await),
     }
 }

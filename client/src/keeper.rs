@@ -62,7 +62,12 @@ enum Done {
     Looked,
 }
 
-pub(crate) async fn keep(orders: UnboundedReceiver<Order>, wire: Arc<Wire>, within: Duration) {
+/// The keeper is there before it runs: a runtime may end before that.
+pub(crate) fn keep(
+    orders: UnboundedReceiver<Order>,
+    wire: Arc<Wire>,
+    within: Duration,
+) -> impl Future<Output = ()> {
     let keeper = Keeper {
         orders,
         wire,
@@ -73,7 +78,7 @@ pub(crate) async fn keep(orders: UnboundedReceiver<Order>, wire: Arc<Wire>, with
         releases: Releases::default(),
         closed: false,
     };
-    keeper.run().await;
+    keeper.run()
 }
 
 impl Keeper {
@@ -359,15 +364,15 @@ async fn abandon(
     parked: Option<Box<Parked>>,
 ) -> Outcome {
     let question = Question::ReleaseAny { owner: &owner };
-    if let Some(parked) = parked
-        && parked.link.leave(&key, question, ttl.max(LEAVING)).await == Left::AllExecuted
-    {
-        return Outcome::Done;
-    }
+    let left = match parked {
+        Some(parked) => parked.link.leave(&key, question, ttl.max(LEAVING)).await,
+        None => Left::Unknown,
+    };
     let mut outcome = Outcome::Failed;
-    // An owner that the caller chose may come back at any time: it is kept from that for one
-    // release.
-    let times = if place.is_some() { 1 } else { RELEASES_AFTER.len() };
+    // One release is enough where nothing can come after it. An owner that the caller chose may come
+    // back at any time: it is kept from that for one release.
+    let is_once = place.is_some() || left == Left::NothingComes;
+    let times = if is_once { 1 } else { RELEASES_AFTER.len() };
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));

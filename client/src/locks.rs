@@ -19,7 +19,6 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::time::timeout;
 use tracing::Instrument;
 use uuid::Uuid;
 
@@ -32,7 +31,7 @@ pub struct Locks {
 pub(crate) struct Inner {
     pub(crate) settings: Settings,
     pub(crate) wire: Arc<Wire>,
-    orders: Orders,
+    pub(crate) orders: Orders,
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
     /// Those who wait for one lock, by key.
@@ -270,16 +269,13 @@ impl Inner {
         let place = match &slot {
             None => None,
             Some(slot) => {
-                let place = Arc::clone(slot).lock_owned();
-                let place = match wanted.wait {
-                    None => place.await,
-                    Some(patience) => {
-                        match timeout(patience.max(self.settings.response), place).await {
-                            Ok(place) => place,
-                            Err(_) => return Ok(None),
-                        }
-                    }
+                // A try waits for those who ask at this moment, and for no others.
+                let until = match wanted.wait {
+                    Some(Duration::ZERO) => Some(later(asked, self.settings.response)),
+                    _ => until,
                 };
+                let place = self.stand(until, &key, Arc::clone(slot).lock_owned()).await?;
+                let Some(place) = place else { return Ok(None) };
                 if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }

@@ -20,6 +20,8 @@ use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, ProtocolVersion, RedisConnectionInfo,
@@ -81,7 +83,7 @@ pub(crate) struct Node {
     at: ConnectionAddr,
     dialer: Dialer,
     purpose: Purpose,
-    shared: tokio::sync::Mutex<Shared>,
+    shared: Mutex<Common>,
     idle: Mutex<Vec<Link>>,
     opening: Semaphore,
     /// The last connection to wait on that could not be opened.
@@ -90,10 +92,12 @@ pub(crate) struct Node {
     lacks_module: AtomicBool,
 }
 
+/// The connection that all share, and the task that opens it: whoever began that may be gone, or
+/// busy with something else.
 #[derive(Default)]
-struct Shared {
+struct Common {
     link: Option<Link>,
-    failed: Option<Failed>,
+    opening: Option<Shared<BoxFuture<'static, Result<Link, RedisError>>>>,
 }
 
 /// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
@@ -129,11 +133,12 @@ impl Drop for Driver {
     }
 }
 
-/// Whether the server has executed everything that was sent on a connection.
+/// Whether something that was sent on a connection may still take effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "what may still be executed may still be granted"]
 pub(crate) enum Left {
-    AllExecuted,
+    /// The server has closed its side too, after it executed what had reached it.
+    NothingComes,
     Unknown,
 }
 
@@ -158,25 +163,40 @@ impl Node {
     }
 
     /// The connection that all share; nothing that blocks goes over it.
-    pub(crate) async fn shared(&self, limit: Duration) -> Result<Link, RedisError> {
-        let asked = Instant::now();
-        let mut shared = self.shared.lock().await;
-        if let Some(link) = &shared.link {
-            return Ok(link.clone());
-        }
-        if let Some(failed) = shared.failed.as_ref().filter(|failed| failed.at >= asked) {
-            return Err(failed.error.clone());
-        }
-        match self.open(self.purpose, limit).await {
-            Ok(link) => {
-                shared.link = Some(link.clone());
-                Ok(link)
+    pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
+        let opening = {
+            let mut shared = locked(&self.shared);
+            if let Some(link) = &shared.link {
+                return Ok(link.clone());
             }
-            Err(error) => {
-                shared.failed = Some(Failed { at: Instant::now(), error: error.clone() });
-                Err(error)
-            }
-        }
+            let opening = shared.opening.take().unwrap_or_else(|| self.open_shared(limit));
+            shared.opening.insert(opening).clone()
+        };
+        opening.await
+    }
+
+    fn open_shared(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Shared<BoxFuture<'static, Result<Link, RedisError>>> {
+        let node = Arc::clone(self);
+        let opening = tokio::spawn(async move {
+            let opened = node.open(node.purpose, limit).await;
+            let mut shared = locked(&node.shared);
+            shared.opening = None;
+            shared.link = opened.as_ref().ok().cloned();
+            opened
+        });
+        let node = Arc::clone(self);
+        let opened = async move {
+            // Its runtime may have ended.
+            opening.await.unwrap_or_else(|_| {
+                locked(&node.shared).opening = None;
+                Err(RedisError::from(io::Error::from(io::ErrorKind::ConnectionAborted)))
+            })
+        };
+        let opened: BoxFuture<'static, _> = Box::pin(opened);
+        opened.shared()
     }
 
     /// A connection for whoever is about to wait.
@@ -210,10 +230,7 @@ impl Node {
 
     /// This connection has failed: the next one who asks opens another.
     pub(crate) fn forget(&self, link: &Link) {
-        // Whoever has it locked is opening another one at this moment.
-        if let Ok(mut shared) = self.shared.try_lock() {
-            shared.link.take_if(|known| known.id == link.id);
-        }
+        locked(&self.shared).link.take_if(|known| known.id == link.id);
         // Those that were opened before it are no better.
         locked(&self.idle).clear();
     }
@@ -423,7 +440,7 @@ impl Link {
             }
         };
         let _ = tokio::time::timeout(limit, leaving).await;
-        if seen.the_end() { Left::AllExecuted } else { Left::Unknown }
+        if seen.the_end() { Left::NothingComes } else { Left::Unknown }
     }
 }
 
@@ -446,9 +463,9 @@ fn text(reply: Value) -> Result<String, RedisError> {
     }
 }
 
-/// The user may not use this command.
+/// The user may not use this command, or it has another name here.
 fn is_forbidden(error: &RedisError) -> bool {
-    error.code() == Some("NOPERM")
+    error.code() == Some("NOPERM") || verdict(error) == Verdict::UnknownCommand
 }
 
 /// The same error as that of a server that takes no more clients at all.

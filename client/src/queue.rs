@@ -67,6 +67,8 @@ pub(crate) enum Waited {
     Unanswered,
     /// This server keeps no queue.
     NoQueue,
+    /// The server does not know of the request, which is parked still.
+    Gone,
     /// This server takes no more clients.
     Crowded,
 }
@@ -93,27 +95,26 @@ enum Seen {
     Queued,
     Held { fence: u64, asked: Moment },
     Gone,
-    NoQueue,
 }
 
 impl Queue<'_> {
     pub(crate) async fn wait(&self, parked: &mut Option<Parked>) -> Result<Waited, Error> {
         let (mut tries, mut redirected, mut last) = (0_u32, None, None);
-        let mut heard = Instant::now();
+        let mut silent_since = None;
         loop {
             let now = Instant::now();
             let left = self.until.map(|until| until.saturating_duration_since(now));
             if left.is_some_and(|left| left.is_zero()) {
                 return last.map_or(Ok(Waited::Over), Err);
             }
-            let told = self.ask(left, redirected.take(), parked, &mut heard).await;
+            let told = self.ask(left, redirected.take(), parked, &mut silent_since).await;
             let (rest, error) = match told {
                 Told::Answer { fence: Some(fence), asked } => {
                     return Ok(Waited::Granted { fence, asked });
                 }
                 // Its patience has ended, or somebody has ended it.
                 Told::Answer { fence: None, .. } => (RETRY.random_rest(tries), None),
-                Told::Gone => (Duration::ZERO, None),
+                Told::Gone => return Ok(Waited::Gone),
                 Told::Unanswered => return Ok(Waited::Unanswered),
                 Told::Silent(error) => return Err(error),
                 Told::Failed(Verdict::UnknownCommand, _) => return Ok(Waited::NoQueue),
@@ -134,14 +135,15 @@ impl Queue<'_> {
                 Told::Failed(_, error) => (RETRY.random_rest(tries), Some(error)),
             };
             tries = tries.saturating_add(1);
+            let is_answer = error.as_ref().is_none_or(says_something);
+            if is_answer {
+                silent_since = None;
+            }
             last = error.map(|error| match error.code() {
-                Some("QUEUEFULL") => {
-                    heard = Instant::now();
-                    Error::refused(&error)
-                }
+                Some("QUEUEFULL") => Error::refused(&error),
                 _ => Error::unreachable(&error),
             });
-            if heard.elapsed() >= self.unreachable_after {
+            if !is_answer && self.is_silent(&mut silent_since) {
                 return last.map_or(Ok(Waited::Unanswered), Err);
             }
             let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -155,7 +157,7 @@ impl Queue<'_> {
         patience: Option<Duration>,
         redirected: Option<String>,
         parked: &mut Option<Parked>,
-        heard: &mut Instant,
+        silent_since: &mut Option<Instant>,
     ) -> Told {
         let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
         let (node, link) = match self.wire.place(self.key, self.each, redirected).await {
@@ -192,21 +194,14 @@ impl Queue<'_> {
                 seen = outcome(&mut look) => {
                     (look, look_at) = (None, later(Instant::now(), self.slice));
                     match seen {
-                        Ok(Seen::Queued) => *heard = Instant::now(),
-                        // What was said on this connection is lost. Nothing is under way on it any more.
+                        Ok(Seen::Queued) => *silent_since = None,
+                        // The request was heard, and what was said of it is lost.
                         Ok(Seen::Held { fence, asked }) => {
                             *parked = None;
                             return Told::Answer { fence: Some(fence), asked };
                         }
-                        Ok(Seen::Gone) => {
-                            *parked = None;
-                            return Told::Gone;
-                        }
-                        Ok(Seen::NoQueue) => {
-                            *parked = None;
-                            return no_queue();
-                        }
-                        Err(error) if heard.elapsed() >= self.unreachable_after => {
+                        Ok(Seen::Gone) => return Told::Gone,
+                        Err(error) if self.is_silent(silent_since) => {
                             return Told::Silent(error);
                         }
                         Err(_) => {}
@@ -232,23 +227,38 @@ impl Queue<'_> {
         }
     }
 
+    /// Whether no server has answered for too long, now that one has not answered again.
+    fn is_silent(&self, since: &mut Option<Instant>) -> bool {
+        since.get_or_insert_with(Instant::now).elapsed() >= self.unreachable_after
+    }
+
     /// Whether the request still stands in the queue.
     async fn look(&self) -> Result<Seen, Error> {
-        let place = self.wire.look_at_queue(self.key, self.owner, self.each).await?;
+        let (wire, key, owner) = (self.wire, self.key, self.owner);
+        let place = wire.look_at_queue(key, owner, self.each).await?;
         if matches!(place, Some(Place::Queued | Place::TooFarBack)) {
             return Ok(Seen::Queued);
         }
+        // Asking for the lock would not tell whether the request has been heard: it might be granted
+        // for this.
+        let is_held = wire.is_held(key, owner, self.each).await?;
+        if is_held != Some(true) {
+            // Whoever may see nothing of it has to trust the connection.
+            let is_blind = place.is_none() || is_held.is_none();
+            return Ok(if is_blind { Seen::Queued } else { Seen::Gone });
+        }
         let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
-        let question = Question::Acquire { owner: self.owner, ttl: self.ttl };
-        let answer = self.wire.ask(self.key, question, limits).await?;
+        let answer = wire.ask(key, Question::Acquire { owner, ttl: self.ttl }, limits).await?;
         Ok(match answer.number {
             Some(fence) => Seen::Held { fence, asked: answer.asked },
-            None if answer.dialect == Dialect::Plain => Seen::NoQueue,
-            // Whoever may not see the queue has to trust the connection.
-            None if place.is_none() => Seen::Queued,
             None => Seen::Gone,
         })
     }
+}
+
+/// Errors with which a server says that it serves others, and this request later or elsewhere.
+fn says_something(error: &RedisError) -> bool {
+    matches!(error.code(), Some("QUEUEFULL" | "TRYAGAIN" | "ASK" | "MOVED" | "BUSY"))
 }
 
 fn no_queue() -> Told {

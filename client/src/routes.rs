@@ -6,6 +6,8 @@ use crate::slots::{Slots, slot_of};
 use crate::socket::Encryption;
 use crate::verdict::Verdict;
 use crate::{Error, Settings, Target};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use redis::{
     ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo, RedisError, Value, cmd,
 };
@@ -116,7 +118,7 @@ impl Routes {
         self.known(key)?.ok_or_else(|| unknown("no node has the slot"))
     }
 
-    fn known(&self, key: &str) -> Result<Option<Arc<Node>>, RedisError> {
+    pub(crate) fn known(&self, key: &str) -> Result<Option<Arc<Node>>, RedisError> {
         if self.stale.load(SeqCst) {
             return Ok(None);
         }
@@ -230,14 +232,17 @@ impl Routes {
     }
 }
 
+/// All of them at once: one that does not answer keeps nobody from asking the others.
 async fn ask_sentinels(
     sentinels: &[Arc<Node>],
     service: &str,
     limit: Duration,
 ) -> Result<String, RedisError> {
+    let asked = sentinels.iter().map(|sentinel| ask_sentinel(sentinel, service, limit));
+    let mut answers: FuturesUnordered<_> = asked.collect();
     let mut last = unknown("no sentinel knows the service");
-    for sentinel in sentinels {
-        match ask_sentinel(sentinel, service, limit).await {
+    while let Some(answer) = answers.next().await {
+        match answer {
             Ok(Some(address)) => return Ok(address),
             Ok(None) => {}
             Err(error) => last = error,
@@ -247,7 +252,7 @@ async fn ask_sentinels(
 }
 
 async fn ask_sentinel(
-    sentinel: &Node,
+    sentinel: &Arc<Node>,
     service: &str,
     limit: Duration,
 ) -> Result<Option<String>, RedisError> {

@@ -99,6 +99,9 @@ impl Socket {
 async fn tcp(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
     let stream = timeout(limit, TcpStream::connect((host, port))).await??;
     stream.set_nodelay(true)?;
+    // What has not reached the server when a connection is given up must not reach it later, when
+    // the same request has been made on another one.
+    stream.set_zero_linger()?;
     Ok(stream)
 }
 

@@ -38,6 +38,14 @@ impl Trouble {
         }
     }
 
+    /// For how long this server has been failing.
+    pub(crate) fn lasting(&self, server: &str) -> Option<Duration> {
+        if !self.is_any.load(Relaxed) {
+            return None;
+        }
+        self.servers().get(server).map(|since| since.begun.elapsed())
+    }
+
     /// If that is to be told: for how long it has been failing.
     fn note_failure(&self, server: &str, now: Instant) -> Option<Duration> {
         self.is_any.store(true, Relaxed);

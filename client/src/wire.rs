@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
 use crate::{Error, Settings, Target};
-use redis::RedisError;
+use redis::{RedisError, Value};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -25,6 +25,8 @@ pub(crate) struct Wire {
     native: AtomicBool,
     /// This user may not see who waits.
     may_not_look: AtomicBool,
+    /// Nor who holds.
+    may_not_check: AtomicBool,
     trouble: Trouble,
 }
 
@@ -72,6 +74,7 @@ impl Wire {
             response,
             native: AtomicBool::new(false),
             may_not_look: AtomicBool::new(false),
+            may_not_check: AtomicBool::new(false),
             trouble: Trouble::default(),
         })
     }
@@ -205,6 +208,9 @@ impl Wire {
 
     async fn own(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
         let link = node.own(each).await;
+        if link.is_ok() {
+            self.trouble.answered(&format!("{}, to wait on", node.address));
+        }
         self.opened(node, link)
     }
 
@@ -229,6 +235,13 @@ impl Wire {
         self.trouble.answered(&node.address);
     }
 
+    /// For how long the server of this lock has been failing.
+    pub(crate) fn failing_for(&self, key: &str) -> Option<Duration> {
+        let node = self.routes.known(key).ok().flatten();
+        let of_node = node.and_then(|node| self.trouble.lasting(&node.address));
+        of_node.or_else(|| self.trouble.lasting(self.routes.name()))
+    }
+
     /// A connection that was closed is no trouble yet: the next try opens another.
     fn tell_of(
         &self,
@@ -245,7 +258,11 @@ impl Wire {
         };
         if is_trouble {
             let server = asked.map_or(self.routes.name(), |(node, _)| node.address.as_str());
-            self.trouble.failed(server, error);
+            match verdict {
+                // It answers others all the same.
+                Verdict::Crowded => self.trouble.failed(&format!("{server}, to wait on"), error),
+                _ => self.trouble.failed(server, error),
+            }
         }
     }
 
@@ -293,6 +310,31 @@ impl Wire {
             }
             Err(Error::Refused { .. }) => {
                 self.may_not_look.store(true, Relaxed);
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether this owner has the lock; none if that cannot be seen.
+    pub(crate) async fn is_held(
+        &self,
+        key: &str,
+        owner: &str,
+        each: Duration,
+    ) -> Result<Option<bool>, Error> {
+        if self.may_not_check.load(Relaxed) {
+            return Ok(None);
+        }
+        let asked = |server: Server| match server.dialect() {
+            Dialect::Native => vec![native::check(key, owner)],
+            Dialect::Plain => Vec::new(),
+        };
+        let once = Limits { each, until: Some(Instant::now()) };
+        match self.read(key, asked, once).await {
+            Ok((_, replies)) => Ok(Some(replies.first().is_some_and(|reply| *reply != Value::Nil))),
+            Err(Error::Refused { .. }) => {
+                self.may_not_check.store(true, Relaxed);
                 Ok(None)
             }
             Err(error) => Err(error),

@@ -5,7 +5,7 @@ use crate::scene::{
     soon, url, with_module,
 };
 use crate::slow::SlowLink;
-use crate::support::{Client, Server, bulk_text, figure, lacks};
+use crate::support::{Client, Proxy, Server, bulk_text, figure, lacks};
 use leasehold_client::{Error, Locks, Released, Settings};
 use redis::Value;
 use std::io::{Read, Write};
@@ -350,4 +350,61 @@ async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
     sleep(millis(500)).await;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     drop(soon(waiter).await.unwrap().unwrap());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_stand_behind_others_hear_of_a_silent_server_when_these_do() {
+    for owner in [None, Some("worker-7")] {
+        let mut server = server();
+        let settings = Settings::default().unreachable_after(millis(1_000));
+        let locks = locks_with(&server, settings).await;
+        server.kill();
+        let begun = Instant::now();
+        let asked = (0..8).map(|_| {
+            let request = locks.lock("printer");
+            let request = match owner {
+                Some(owner) => request.owner(owner),
+                None => request,
+            };
+            tokio::spawn(request.into_future())
+        });
+        for request in asked.collect::<Vec<_>>() {
+            let error = soon(request).await.unwrap().unwrap_err();
+            assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        }
+        assert!(begun.elapsed() < millis(5_000), "{:?}", begun.elapsed());
+    }
+}
+
+/// The end of a connection does not show that the release was executed which was sent last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_whose_connection_is_cut_as_it_is_dropped_leaves_no_lock_behind() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    server.client().grant("printer", "somebody", 600_000);
+    let settings = Settings::default().response(millis(300));
+    let locks = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
+    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    proxy.cut();
+    server.cmd(["DEL", "printer"]);
+    eventually("it is granted", || held(&server, "printer").ok_or(())).await;
+    waiter.abort();
+    let _ = waiter.await;
+    proxy.heal();
+    soon(locks.settle()).await;
+    assert_eq!(held(&server, "printer"), None);
+}
+
+/// A connection that is opened by a task which is then busy with something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
+    let server = server();
+    let link = SlowLink::to(server.port(), 0, millis(100));
+    let locks = Locks::new(url(link.port())).unwrap();
+    let mut first = Box::pin(locks.lock("printer").into_future());
+    // It begins to connect, and is not looked at again.
+    assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
+    drop(soon(locks.lock("scanner")).await.unwrap());
+    drop(soon(first).await.unwrap());
 }

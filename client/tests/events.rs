@@ -1,7 +1,7 @@
 //! What is traced of each lock.
 
 use crate::scene::{LONG, locks, locks_with, millis, server, soon, url};
-use leasehold_client::{Quorum, Released, Settings};
+use leasehold_client::{Locks, Quorum, Released, Settings};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -267,6 +267,22 @@ fn a_runtime_that_ends_before_its_locks_are_released_names_them() {
     );
     assert_eq!(warned.len(), 1, "{warned:?}");
     assert_eq!((warned[0].level, warned[0].fields["count"].as_str()), (Level::WARN, "2"));
+}
+
+/// The task that looks after the guards has had no time to begin.
+#[test]
+fn a_runtime_of_one_thread_that_ends_at_once_names_what_it_leaves() {
+    let server = server();
+    let traced = Traced::of("left:at-once");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = Locks::new(url(server.port())).unwrap();
+        drop(locks.try_lock("left:at-once").await.unwrap());
+    });
+    drop(runtime);
+    let name = "the runtime ended before these locks were released: they stay until their leases \
+                end; Locks::close releases them in time";
+    assert_eq!(traced.all(name).len(), 1);
 }
 
 #[test]

@@ -44,6 +44,13 @@ pub(crate) enum Place {
     TooFarBack,
 }
 
+/// The fence if this owner has the lock.
+pub(crate) fn check(key: &str, owner: &str) -> Cmd {
+    let mut command = cmd("LOCK.CHECK");
+    command.arg(key).arg(owner);
+    command
+}
+
 /// How many of those who wait are listed at most.
 const LISTED: usize = 100;
 
