@@ -227,7 +227,8 @@ impl Inner {
         else {
             return Ok(());
         };
-        let question = Question::ReleaseAny { owner: &pending.owner };
+        let (owner, fence) = (&pending.owner, answer.number.unwrap_or_default());
+        let question = Question::Release { owner, fence };
         let until = Some(later(Instant::now(), self.settings.within));
         // If that fails it is tried again in the background.
         let _ = self.wire.ask(&pending.key, question, Limits { until, ..limits }).await;

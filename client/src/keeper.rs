@@ -15,7 +15,7 @@ use crate::queue::Parked;
 use crate::releases::{Outcome, Releases};
 use crate::schedule::Schedule;
 use crate::validity::later;
-use crate::wire::{Answer, Replicas, Wire};
+use crate::wire::{Answer, Limits, Replicas, Wire};
 use crate::{Error, Loss, Released, story};
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -376,12 +376,31 @@ async fn abandon(
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = wire.ask(&key, question, limits).await;
+        let answer = match place {
+            Some(_) => release_by_fence(&wire, &key, &owner, limits).await,
+            None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
+        };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
-        if answer.is_ok_and(|answer| answer.number == Some(1)) {
+        if answer.is_ok_and(|number| number == Some(1)) {
             break;
         }
     }
     drop(place);
     outcome
+}
+
+/// Of an owner that may come back: a try that reaches the server late, after another one was
+/// answered, must not release what the owner was granted meanwhile. That has another fence.
+async fn release_by_fence(
+    wire: &Wire,
+    key: &str,
+    owner: &str,
+    limits: Limits,
+) -> Result<Option<u64>, Error> {
+    let question = match wire.fence_of(key, owner, limits).await? {
+        Some(None) => return Ok(None),
+        Some(Some(fence)) => Question::Release { owner, fence },
+        None => Question::ReleaseAny { owner },
+    };
+    wire.ask(key, question, limits).await.map(|answer| answer.number)
 }

@@ -13,7 +13,7 @@ use crate::trouble::Trouble;
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
 use crate::{Error, Settings, Target};
-use redis::{RedisError, Value};
+use redis::RedisError;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -323,16 +323,26 @@ impl Wire {
         owner: &str,
         each: Duration,
     ) -> Result<Option<bool>, Error> {
+        let once = Limits { each, until: Some(Instant::now()) };
+        let seen = self.fence_of(key, owner, once).await?;
+        Ok(seen.map(|fence| fence.is_some()))
+    }
+
+    /// The fence with which this owner has the lock, if it has it. None if that cannot be seen.
+    pub(crate) async fn fence_of(
+        &self,
+        key: &str,
+        owner: &str,
+        limits: Limits,
+    ) -> Result<Option<Option<u64>>, Error> {
         if self.may_not_check.load(Relaxed) {
             return Ok(None);
         }
-        let asked = |server: Server| match server.dialect() {
-            Dialect::Native => vec![native::check(key, owner)],
-            Dialect::Plain => Vec::new(),
-        };
-        let once = Limits { each, until: Some(Instant::now()) };
-        match self.read(key, asked, once).await {
-            Ok((_, replies)) => Ok(Some(replies.first().is_some_and(|reply| *reply != Value::Nil))),
+        let asked = |server: Server| vec![server.check(key, owner)];
+        match self.read(key, asked, limits).await {
+            Ok((server, replies)) => {
+                Ok(Some(replies.first().and_then(|reply| server.fence_in(reply, owner))))
+            }
             Err(Error::Refused { .. }) => {
                 self.may_not_check.store(true, Relaxed);
                 Ok(None)

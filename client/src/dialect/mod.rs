@@ -86,6 +86,22 @@ impl Server {
         }
     }
 
+    /// Asks whether this owner has the lock.
+    pub(crate) fn check(self, key: &str, owner: &str) -> Cmd {
+        match self {
+            Self::Native => native::check(key, owner),
+            Self::Plain(_) => redis::cmd("GET").arg(key).take(),
+        }
+    }
+
+    /// The fence that the reply to that shows, if this owner has the lock.
+    pub(crate) fn fence_in(self, reply: &Value, owner: &str) -> Option<u64> {
+        match self {
+            Self::Native => number(reply).ok().flatten(),
+            Self::Plain(_) => plain::fence_in(reply, owner),
+        }
+    }
+
     /// The same where the server said that it does not know the script.
     pub(crate) fn command_in_full(self, key: &str, question: Question<'_>) -> Cmd {
         match self {

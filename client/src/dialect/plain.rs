@@ -6,7 +6,7 @@
 //! server without the module takes over from one that has it, and when it is the other way round.
 
 use super::{Compares, Question, millis};
-use redis::{Cmd, Script, cmd};
+use redis::{Cmd, Script, Value, cmd};
 use std::sync::LazyLock;
 
 /// How long the last fence is remembered.
@@ -190,6 +190,17 @@ fn value(fence: u64, owner: &str) -> String {
     if fence == 0 { owner.to_owned() } else { format!("{fence:016}:{owner}") }
 }
 
+/// The fence in what the key holds, if this owner has the lock: 0 if another kind of client wrote it.
+pub(super) fn fence_in(held: &Value, owner: &str) -> Option<u64> {
+    let Value::BulkString(held) = held else { return None };
+    if held == owner.as_bytes() {
+        return Some(0);
+    }
+    let (fence, holder) = std::str::from_utf8(held).ok()?.split_once(':')?;
+    let is_fence = fence.len() == 16 && fence.bytes().all(|digit| digit.is_ascii_digit());
+    if is_fence && holder == owner { fence.parse().ok() } else { None }
+}
+
 /// The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there:
 /// a cluster refuses it.
 fn beside(key: &str) -> String {
@@ -218,6 +229,16 @@ mod tests {
         assert_eq!(beside("printer"), "{printer}:fence");
         assert_eq!(beside("{order}.lock"), "{order}.lock:fence");
         assert_eq!(beside("a{b}c"), "a{b}c:fence");
+    }
+
+    #[test]
+    fn the_fence_of_an_owner_is_in_what_the_key_holds() {
+        let fence = |held: &str| fence_in(&Value::BulkString(held.as_bytes().to_vec()), "alice");
+        assert_eq!(fence("0000000000000007:alice"), Some(7));
+        assert_eq!(fence("0000000000000007:bob"), None);
+        assert_eq!(fence("7:alice"), None);
+        assert_eq!(fence("alice"), Some(0));
+        assert_eq!(fence_in(&Value::Nil, "alice"), None);
     }
 
     #[test]
