@@ -65,6 +65,7 @@ test-long: build ## The same for as long as it takes to be sure: twenty minutes 
 	@rm -f $(FIGURES)
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked --test integration -- $(CLUSTER_TESTS) hostile::
 	LEASEHOLD_SOAK=1 LEASEHOLD_FIGURES=$(FIGURES) cargo test --locked -p leasehold-client --test client -- $(CLIENT_CLUSTER_TESTS)
+	LEASEHOLD_SOAK=1 cargo test --locked -p booking -p programs
 	@sort $(FIGURES)
 
 soak: build ## Try to break every promise for HOURS=, on each server found, and add to the ledger (SERVER=)

@@ -184,6 +184,7 @@ fn file_of(module: &str) -> PathBuf {
     let (folder, module) = match module.split_once("::") {
         Some(("client", module)) => ("client", module),
         Some(("booking", module)) => ("examples/booking", module),
+        Some(("programs", module)) => ("examples/programs", module),
         _ => ("", module),
     };
     let (kind, module) = match module.strip_suffix("::tests") {

@@ -172,7 +172,7 @@ impl Options {
     /// clocks can differ by, and try once.
     ///
     /// If the program dies during the work, the lock is free at the end of its lease, which may be
-    /// sooner.
+    /// sooner: give it a [ttl](Options::ttl) that is no shorter.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
