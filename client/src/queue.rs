@@ -130,7 +130,7 @@ impl Queue<'_> {
                 Told::Failed(Verdict::Moved { .. }, error) if tries < 5 => {
                     (Duration::ZERO, Some(error))
                 }
-                Told::Cut(error) => (self.room.rest(rand::random()), Some(error)),
+                Told::Cut(error) => (self.room.rest(fastrand::f64()), Some(error)),
                 Told::Failed(_, error) => (RETRY.random_rest(tries), Some(error)),
             };
             tries = tries.saturating_add(1);
