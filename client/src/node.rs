@@ -2,6 +2,7 @@
 
 use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
+use crate::measure;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
@@ -78,6 +79,8 @@ pub(crate) struct Node {
 struct Shared {
     link: Option<Link>,
     failed: Option<Failed>,
+    /// There was one before.
+    was_open: bool,
 }
 
 /// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
@@ -153,6 +156,9 @@ impl Node {
         }
         match self.open(self.purpose, limit).await {
             Ok(link) => {
+                if std::mem::replace(&mut shared.was_open, true) {
+                    measure::reconnected();
+                }
                 shared.link = Some(link.clone());
                 Ok(link)
             }

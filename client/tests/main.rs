@@ -25,6 +25,7 @@ mod info;
 mod interface;
 mod keeping;
 mod losing;
+mod measures;
 mod oracle;
 mod package;
 mod plain;
