@@ -95,6 +95,11 @@
 //! without [`Locks::close`] cuts the task short: locks that it has not released by then stay until their leases end,
 //! and a warning names them.
 //!
+//! # Programs without a runtime
+//!
+//! With the feature `blocking`, the module `blocking` has the same locks as functions that wait, for programs that do
+//! not use tokio.
+//!
 //! # What is traced
 //!
 //! With the target `leasehold`, one event for each step of a lock (`acquired`, `refused`, `failed`, `extended`, `lost`,
@@ -122,6 +127,8 @@
 
 mod acquiring;
 mod backoff;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod clock;
 mod closing;
 mod dialect;

@@ -39,6 +39,8 @@ fn the_public_interface_is_the_one_that_is_listed() {
 fn everything_can_be_sent_and_shared_between_threads() {
     fn is_sent_and_shared<T: Send + Sync>() {}
     is_sent_and_shared::<leasehold_client::AllGuard>();
+    is_sent_and_shared::<leasehold_client::blocking::Guard>();
+    is_sent_and_shared::<leasehold_client::blocking::Locks>();
     is_sent_and_shared::<leasehold_client::Election>();
     is_sent_and_shared::<leasehold_client::Error>();
     is_sent_and_shared::<leasehold_client::Guard>();

@@ -13,6 +13,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod blocking;
 mod closing;
 mod crowds;
 mod durable;
