@@ -95,7 +95,9 @@ bench-instructions: build ## Count the instructions of each command, and compare
 lint: setup ## Check format, lints and API docs; changes nothing
 	cargo fmt --all --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
+	cargo clippy --locked -p leasehold-client --all-features -- -D warnings
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
+	scripts/publish-dry-run
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
 
 verify: lint deny test ## What CI runs: lint, deny, test; changes nothing

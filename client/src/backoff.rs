@@ -33,7 +33,7 @@ impl Backoff {
     }
 
     pub(crate) fn random_rest(self, tries: u32) -> Duration {
-        self.rest(tries, rand::random())
+        self.rest(tries, fastrand::f64())
     }
 }
 

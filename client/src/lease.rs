@@ -1,6 +1,7 @@
-//! What a client knows of one grant. No input or output: moments are arguments.
+//! What a client knows of one grant. Moments are arguments; the one output is how long it was held, when it ends.
 
 use crate::clock::Moment;
+use crate::measure;
 use crate::settings::Renew;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
@@ -17,6 +18,7 @@ pub(crate) struct Lease {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) correlation: String,
+    granted: Moment,
     state: Mutex<State>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
@@ -85,6 +87,7 @@ impl Lease {
             owner,
             fence,
             correlation,
+            granted: asked,
             state: Mutex::new(state),
             over: CancellationToken::new(),
             extending: tokio::sync::Mutex::default(),
@@ -118,6 +121,9 @@ impl Lease {
         let news = state.ended.is_none();
         state.ended.get_or_insert(loss);
         drop(state);
+        if news {
+            measure::held(Moment::now().since(self.granted));
+        }
         self.over.cancel();
         news
     }

@@ -95,17 +95,40 @@
 //! without [`Locks::close`] cuts the task short: locks that it has not released by then stay until their leases end,
 //! and a warning names them.
 //!
+//! # Programs without a runtime
+//!
+//! With the feature `blocking`, the module `blocking` has the same locks as functions that wait, for programs that do
+//! not use tokio.
+//!
 //! # What is traced
 //!
 //! With the target `leasehold`, one event for each step of a lock (`acquired`, `refused`, `failed`, `extended`, `lost`,
 //! `released`), with the lock, its owner, ttl and fence, and [`Options::correlation`]. A server that cannot be reached is a
 //! warning (`unreachable`), at once and then every ten seconds, until it answers again (`reachable again`).
+//!
+//! # What is measured
+//!
+//! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) crate, to the recorder that the program
+//! installs. No label names a lock, because a program may have any number of them.
+//!
+//! | Metric | Kind | Is |
+//! |---|---|---|
+//! | `leasehold_acquired_total` | counter | locks that were granted |
+//! | `leasehold_waited_seconds` | histogram | how long each request took, with the label `outcome`: `acquired`, `refused` (others had the lock), or `failed`. A request that is dropped is not in it. |
+//! | `leasehold_held_seconds` | histogram | how long each lock was held, until it was released, dropped, kept or lost |
+//! | `leasehold_lost_total` | counter | locks that were lost while a guard held them, with the label `why`: `expired` or `taken` |
+//! | `leasehold_late_total` | counter | releases of locks that had been lost by then: the ttl is too short for the work |
+//! | `leasehold_reconnects_total` | counter | connections that were opened in place of one that was lost |
+//! | `leasehold_waiting_connections` | gauge | connections on which requests wait, of the [`Settings::wait_connections`] that there may be for each client |
 
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquiring;
 mod backoff;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod clock;
 mod closing;
 mod dialect;
@@ -121,6 +144,7 @@ mod keeper;
 mod lease;
 mod line;
 mod locks;
+mod measure;
 mod node;
 mod observing;
 mod orders;

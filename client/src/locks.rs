@@ -346,5 +346,5 @@ pub(crate) fn next_id() -> u64 {
 }
 
 pub(crate) fn new_uuid() -> Uuid {
-    uuid::Builder::from_random_bytes(rand::random()).into_uuid()
+    Uuid::new_v4()
 }

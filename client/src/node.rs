@@ -18,6 +18,7 @@
 
 use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
+use crate::measure;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
@@ -98,6 +99,8 @@ pub(crate) struct Node {
 struct Common {
     link: Option<Link>,
     opening: Option<Shared<BoxFuture<'static, Result<Link, RedisError>>>>,
+    /// There was one before.
+    was_open: bool,
 }
 
 /// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
@@ -184,6 +187,9 @@ impl Node {
             let opened = node.open(node.purpose, limit).await;
             let mut shared = locked(&node.shared);
             shared.opening = None;
+            if opened.is_ok() && std::mem::replace(&mut shared.was_open, true) {
+                measure::reconnected();
+            }
             shared.link = opened.as_ref().ok().cloned();
             opened
         });

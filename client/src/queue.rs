@@ -17,6 +17,7 @@ use crate::backoff::RETRY;
 use crate::clock::Moment;
 use crate::dialect::native::Place;
 use crate::dialect::{Dialect, Question};
+use crate::measure;
 use crate::node::{Link, Node, Sent};
 use crate::room::Room;
 use crate::validity::later;
@@ -99,7 +100,7 @@ enum Seen {
 
 impl Queue<'_> {
     pub(crate) async fn wait(&self, parked: &mut Option<Parked>) -> Result<Waited, Error> {
-        let (mut tries, mut redirected, mut last) = (0_u32, None, None);
+        let (mut tries, mut redirected, mut last, mut was_cut) = (0_u32, None, None, false);
         let mut silent_since = None;
         loop {
             let now = Instant::now();
@@ -107,7 +108,8 @@ impl Queue<'_> {
             if left.is_some_and(|left| left.is_zero()) {
                 return last.map_or(Ok(Waited::Over), Err);
             }
-            let told = self.ask(left, redirected.take(), parked, &mut silent_since).await;
+            let asked = self.ask(left, redirected.take(), parked, &mut silent_since, &mut was_cut);
+            let told = asked.await;
             let (rest, error) = match told {
                 Told::Answer { fence: Some(fence), asked } => {
                     return Ok(Waited::Granted { fence, asked });
@@ -131,7 +133,10 @@ impl Queue<'_> {
                 Told::Failed(Verdict::Moved { .. }, error) if tries < 5 => {
                     (Duration::ZERO, Some(error))
                 }
-                Told::Cut(error) => (self.room.rest(rand::random()), Some(error)),
+                Told::Cut(error) => {
+                    was_cut = true;
+                    (self.room.rest(fastrand::f64()), Some(error))
+                }
                 Told::Failed(_, error) => (RETRY.random_rest(tries), Some(error)),
             };
             tries = tries.saturating_add(1);
@@ -158,12 +163,16 @@ impl Queue<'_> {
         redirected: Option<String>,
         parked: &mut Option<Parked>,
         silent_since: &mut Option<Instant>,
+        was_cut: &mut bool,
     ) -> Told {
         let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
         let (node, link) = match self.wire.place(self.key, self.each, redirected).await {
             Ok(place) => place,
             Err((verdict, error)) => return Told::Failed(verdict, error),
         };
+        if std::mem::take(was_cut) {
+            measure::reconnected();
+        }
         if link.server.dialect() == Dialect::Plain {
             node.give_back(link);
             return no_queue();

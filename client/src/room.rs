@@ -1,5 +1,6 @@
 //! How many connections of a client may wait at a time, and how those spread that have lost theirs.
 
+use crate::measure;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
@@ -33,6 +34,7 @@ impl Room {
         // The semaphore is never closed.
         let permit = Arc::clone(&self.places).acquire_owned().await.ok();
         self.taken.fetch_add(1, Relaxed);
+        measure::one_more_waits();
         Place { taken: Arc::clone(&self.taken), _permit: permit }
     }
 
@@ -45,6 +47,7 @@ impl Room {
 impl Drop for Place {
     fn drop(&mut self) {
         self.taken.fetch_sub(1, Relaxed);
+        measure::one_less_waits();
     }
 }
 

@@ -46,13 +46,15 @@ impl Routes {
                 features: Arc::clone(&features),
             })
         };
+        let server = |info: ConnectionInfo| -> Result<(Kind, ConnectionInfo), Error> {
+            let (at, dialer) = (info.addr().clone(), dialer(&info)?);
+            let node = Node::new(at.to_string(), at, dialer, Purpose::Requests);
+            Ok((Kind::Server(node), info))
+        };
         let (kind, like) = match target {
-            Target::Server(url) => {
-                let info = parsed(url)?;
-                let (at, dialer) = (info.addr().clone(), dialer(&info)?);
-                let node = Node::new(at.to_string(), at, dialer, Purpose::Requests);
-                (Kind::Server(node), info)
-            }
+            Target::Server(url) => server(parsed(url)?)?,
+            #[cfg(feature = "redis")]
+            Target::Connection(info) => server(info.as_ref().clone())?,
             Target::Cluster(urls) => {
                 let infos: Vec<_> = urls.iter().map(|url| parsed(url)).collect::<Result<_, _>>()?;
                 let seeds = infos.iter().filter_map(address).collect();
@@ -206,7 +208,7 @@ impl Routes {
     ) -> Result<(), RedisError> {
         let mut addresses = locked(slots).addresses();
         // No node is asked first each time: it may be one that is cut off.
-        let start = rand::random_range(0..=addresses.len());
+        let start = fastrand::usize(0..=addresses.len());
         addresses.rotate_left(start);
         addresses.extend(seeds.iter().cloned());
         let mut last = unknown("no node of the cluster is known");
@@ -291,6 +293,12 @@ fn encryption(to: &ConnectionAddr, settings: &Settings) -> Result<Option<Encrypt
     match to {
         ConnectionAddr::TcpTls { insecure: true, .. } => {
             let what = "#insecure is not supported: name the certificates to trust, with Tls";
+            Err(Error::setting("target", what))
+        }
+        // Its fields are private to the redis crate.
+        ConnectionAddr::TcpTls { tls_params: Some(_), .. } => {
+            let what =
+                "the certificates of a redis::Client cannot be read: name them again, with Tls";
             Err(Error::setting("target", what))
         }
         ConnectionAddr::TcpTls { .. } => {

@@ -1,8 +1,9 @@
 //! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and
-//! what the caller goes by.
+//! what the caller goes by. What is counted of these steps is counted here, too.
 
 use crate::clock::Moment;
 use crate::lease::Lease;
+use crate::measure::{self, Asked};
 use crate::request::Wanted;
 use crate::{Error, Loss, Released};
 use std::time::{Duration, Instant};
@@ -16,6 +17,7 @@ pub(crate) fn span(name: &str, correlation: &str) -> Span {
 }
 
 pub(crate) fn acquired(lease: &Lease, waited: Duration) {
+    measure::waited(Asked::Acquired, waited);
     let (ttl_ms, waited_ms) = (millis(lease.ttl()), millis(waited));
     let Lease { name, owner, fence, correlation, .. } = lease;
     debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, waited_ms, "acquired");
@@ -34,9 +36,11 @@ pub(crate) fn not_acquired<T>(
     match came {
         Ok(Some(_)) => {}
         Ok(None) => {
+            measure::waited(Asked::Refused, begun.elapsed());
             debug!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, "refused");
         }
         Err(error) => {
+            measure::waited(Asked::Failed, begun.elapsed());
             warn!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, %error, "failed");
         }
     }
@@ -58,10 +62,13 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
         Released::Later => {
             debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released later");
         }
-        Released::Late => warn!(
-            target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
-            "released too late: the ttl is too short for the work, or the lock was deleted"
-        ),
+        Released::Late => {
+            measure::released_late();
+            warn!(
+                target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
+                "released too late: the ttl is too short for the work, or the lock was deleted"
+            );
+        }
         Released::StillHeld => {}
     }
 }
@@ -69,11 +76,12 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
 pub(crate) fn lost(lease: &Lease, loss: Loss) {
     let ttl_ms = millis(lease.ttl());
     let Lease { name, owner, fence, correlation, .. } = lease;
-    let why = match loss {
-        Loss::Expired => "the lease could have ended",
-        Loss::Taken => "the server says that it is not held",
+    let (label, why) = match loss {
+        Loss::Expired => ("expired", "the lease could have ended"),
+        Loss::Taken => ("taken", "the server says that it is not held"),
         Loss::Released | Loss::Closed => return,
     };
+    measure::lost(label);
     warn!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, why, "lost");
 }
 

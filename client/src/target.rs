@@ -7,18 +7,53 @@
 /// ```
 /// use leasehold_client::Target;
 ///
-/// let target = Target::from("redis://127.0.0.1:6379");
-/// assert_eq!(target, Target::Server("redis://127.0.0.1:6379".to_owned()));
-///
+/// let server = Target::from("redis://127.0.0.1:6379");
 /// let cluster = Target::cluster(["redis://127.0.0.1:7000", "redis://127.0.0.1:7001"]);
 /// let watched = Target::sentinel(["redis://127.0.0.1:26379"], "mymaster");
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// # A program that has a `redis::Client`
+///
+/// With the feature `redis`, a `redis::Client` or a `redis::ConnectionInfo` is a target too. The
+/// locks are then on the server that the rest of the program uses, with the same user, password
+/// and database, and nothing is configured twice. The connections are not shared: requests that
+/// wait need connections of their own. `redis` is then a part of this crate's public interface:
+/// it is version 1 of that crate.
+#[cfg_attr(
+    feature = "redis",
+    doc = r#"
+```
+# include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+use leasehold_client::Locks;
+
+# #[tokio::main]
+# async fn main() -> Result<(), Box<dyn std::error::Error>> {
+# let server = Example::start();
+# let url = server.url();
+let client = redis::Client::open(url)?; // of the rest of the program
+let locks = Locks::new(&client)?;
+let guard = locks.lock("printer").await?;
+# drop(guard);
+# locks.settle().await;
+# Ok(())
+# }
+```
+"#
+)]
+///
+/// Two things of such a client do not come along. Certificates that were given to
+/// `redis::Client::build_with_tls` cannot be read back: `Locks::new` refuses such a client, and
+/// `Settings::tls` takes the certificates with a `rediss://` address. Its settings of TCP are not
+/// used.
+#[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Target {
     /// The server at this address: `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
     /// or `unix:///path`.
     Server(String),
+    /// The server that the `redis` crate reaches so.
+    #[cfg(feature = "redis")]
+    Connection(Box<redis::ConnectionInfo>),
     /// A cluster of which some nodes are at these addresses. The others are found through them.
     Cluster(Vec<String>),
     /// Whichever server the sentinels call the primary of the service.
@@ -58,5 +93,19 @@ impl From<&str> for Target {
 impl From<String> for Target {
     fn from(url: String) -> Self {
         Self::Server(url)
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<redis::ConnectionInfo> for Target {
+    fn from(info: redis::ConnectionInfo) -> Self {
+        Self::Connection(Box::new(info))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<&redis::Client> for Target {
+    fn from(client: &redis::Client) -> Self {
+        client.get_connection_info().clone().into()
     }
 }

@@ -13,6 +13,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod blocking;
 mod closing;
 mod crowds;
 mod durable;
@@ -22,9 +23,12 @@ mod events;
 mod health;
 mod holding;
 mod info;
+mod interface;
 mod keeping;
 mod losing;
+mod measures;
 mod oracle;
+mod package;
 mod plain;
 mod quorum;
 mod quorum_storm;

@@ -3,6 +3,7 @@
 use crate::scene::{LONG, millis, soon};
 use crate::support::{Server, lacks_tls};
 use leasehold_client::{Error, Locks, Settings, Tls};
+use redis::{Client, ClientTlsConfig, TlsCertificates};
 use std::fs;
 
 fn url(server: &Server) -> String {
@@ -75,4 +76,24 @@ async fn that_only_one_side_speaks_tls_is_an_error_that_says_so() {
         error.contains("does not speak TLS") || error.contains("speak TLS on this port"),
         "{error}"
     );
+}
+
+/// Without its certificates it would be somebody else.
+#[tokio::test]
+async fn a_redis_client_with_certificates_is_refused_and_one_without_is_given_them() {
+    if lacks_tls() {
+        return;
+    }
+    let server = Server::builder().clients_over_tls().start();
+    let (client_cert, client_key) = (pem(&server, "tls.crt"), pem(&server, "tls.key"));
+    let client_tls = Some(ClientTlsConfig { client_cert, client_key });
+    let certificates = TlsCertificates { client_tls, root_cert: None };
+    let client = Client::build_with_tls(url(&server), certificates).unwrap();
+    let refused = Locks::new(&client).unwrap_err();
+    assert!(matches!(&refused, Error::Setting { name, .. } if name == "target"), "{refused}");
+    let client = Client::open(url(&server)).unwrap();
+    let tls = known_to(&server).trusting(pem(&server, "tls.crt"));
+    let locks = Locks::with_settings(&client, Settings::default().tls(tls)).unwrap();
+    assert!(soon(locks.try_lock("printer")).await.unwrap().is_some());
+    locks.settle().await;
 }

@@ -1,0 +1,76 @@
+//! What is counted and timed through the `metrics` crate. Without the feature, nothing is.
+
+use std::time::Duration;
+
+/// How a request for a lock ended.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Asked {
+    Acquired,
+    Refused,
+    Failed,
+}
+
+#[cfg(feature = "metrics")]
+impl Asked {
+    fn label(self) -> &'static str {
+        match self {
+            Self::Acquired => "acquired",
+            Self::Refused => "refused",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+#[cfg(feature = "metrics")]
+mod enabled {
+    use super::{Asked, Duration};
+    use metrics::{counter, gauge, histogram};
+
+    pub(crate) fn waited(asked: Asked, waited: Duration) {
+        if let Asked::Acquired = asked {
+            counter!("leasehold_acquired_total").increment(1);
+        }
+        let outcome = asked.label();
+        histogram!("leasehold_waited_seconds", "outcome" => outcome).record(waited.as_secs_f64());
+    }
+
+    pub(crate) fn held(held: Duration) {
+        histogram!("leasehold_held_seconds").record(held.as_secs_f64());
+    }
+
+    pub(crate) fn lost(why: &'static str) {
+        counter!("leasehold_lost_total", "why" => why).increment(1);
+    }
+
+    pub(crate) fn released_late() {
+        counter!("leasehold_late_total").increment(1);
+    }
+
+    /// In place of a connection that was lost.
+    pub(crate) fn reconnected() {
+        counter!("leasehold_reconnects_total").increment(1);
+    }
+
+    pub(crate) fn one_more_waits() {
+        gauge!("leasehold_waiting_connections").increment(1.0);
+    }
+
+    pub(crate) fn one_less_waits() {
+        gauge!("leasehold_waiting_connections").decrement(1.0);
+    }
+}
+
+#[cfg(not(feature = "metrics"))]
+mod enabled {
+    use super::{Asked, Duration};
+
+    pub(crate) fn waited(_: Asked, _: Duration) {}
+    pub(crate) fn held(_: Duration) {}
+    pub(crate) fn lost(_: &'static str) {}
+    pub(crate) fn released_late() {}
+    pub(crate) fn reconnected() {}
+    pub(crate) fn one_more_waits() {}
+    pub(crate) fn one_less_waits() {}
+}
+
+pub(crate) use enabled::*;
