@@ -98,7 +98,8 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	cargo clippy --locked -p leasehold-client --all-features -- -D warnings
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	scripts/publish-dry-run
-	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
+		--features leasehold-client/blocking,leasehold-client/metrics,leasehold-client/redis
 
 verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 

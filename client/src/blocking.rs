@@ -1,7 +1,8 @@
 //! Locks for programs that have no asynchronous runtime.
 //!
-//! Each function waits on the thread that calls it. Renewals go on meanwhile, and while the program does its work: they
-//! are made by a thread that all copies of a client share, and that ends with the last of them and its guards.
+//! Each function waits on the thread that calls it. Renewals go on meanwhile, and while the program
+//! does its work: they are made by a thread that all copies of a client share, and that ends with
+//! the last of them and its guards.
 //!
 //! ```
 //! # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -29,8 +30,8 @@
 //! # }
 //! ```
 //!
-//! On a runtime, these functions keep one of its threads from other tasks for as long as they wait: use
-//! [`crate::Locks`] there.
+//! On a runtime, these functions keep one of its threads from other tasks for as long as they wait:
+//! use [`crate::Locks`] there.
 
 use crate::{Error, Extended, LockInfo, Loss, Options, Released, Settings, Target};
 use std::fmt;
@@ -48,7 +49,8 @@ pub struct Locks {
 
 /// A lock that is held: [`crate::Guard`], whose functions wait.
 ///
-/// Dropped, it is released in the background; [`release`](Guard::release) also says whether that was in time.
+/// Dropped, it is released in the background; [`release`](Guard::release) also says whether that
+/// was in time.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
     guard: Arc<crate::Guard>,
@@ -70,7 +72,8 @@ impl Thread {
         Ok(Self { runtime: Some(runtime) })
     }
 
-    /// What comes of it. The future runs on the thread: to run it here would panic if the caller is on a runtime.
+    /// What comes of it. The future runs on the thread: to run it here would panic if the caller is
+    /// on a runtime.
     fn wait<T: Send + 'static>(
         &self,
         asked: impl Future<Output = T> + Send + 'static,
@@ -183,9 +186,9 @@ impl Locks {
 
     /// Does the work under the lock, which is released when the work is done, or panics.
     ///
-    /// Work that does not wait for anything cannot be stopped from outside: where it is long, it should look at
-    /// [`Guard::loss`] now and then. A release that fails, or comes too late, is traced, and the result is that of the
-    /// work.
+    /// Work that does not wait for anything cannot be stopped from outside: where it is long, it
+    /// should look at [`Guard::loss`] now and then. A release that fails, or comes too late, is
+    /// traced, and the result is that of the work.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -241,11 +244,11 @@ impl Locks {
         self.thread.wait(async move { locks.info(&name).await })?
     }
 
-    /// Ends the use of all copies of this client, and returns the names of the locks that could not be released within
-    /// `limit`: [`crate::Locks::close`].
+    /// Ends the use of all copies of this client, and returns the names of the locks that could not
+    /// be released within `limit`: [`crate::Locks::close`].
     ///
-    /// A program should end with it. What guards that were dropped before have not released yet stays until its lease
-    /// ends otherwise.
+    /// A program should end with it. What guards that were dropped before have not released yet
+    /// stays until its lease ends otherwise.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -346,7 +349,8 @@ impl Guard {
         self.guard.owner()
     }
 
-    /// How long the lock can be counted on from now; zero once it is lost: [`crate::Guard::valid_for`].
+    /// How long the lock can be counted on from now; zero once it is lost:
+    /// [`crate::Guard::valid_for`].
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -452,8 +456,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when [`Locks::close`] has
-    /// released it.
+    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when
+    /// [`Locks::close`] has released it.
     pub fn release(self) -> Result<Released, Error> {
         self.leave(crate::Guard::release)?
     }

@@ -1,4 +1,5 @@
-//! What a client knows of one grant. Moments are arguments; the one output is how long it was held, when it ends.
+//! What a client knows of one grant. Moments are arguments. The one output is how long it was held,
+//! which is measured when it ends.
 
 use crate::clock::Moment;
 use crate::measure;

@@ -97,8 +97,8 @@
 //!
 //! # Programs without a runtime
 //!
-//! With the feature `blocking`, the module `blocking` has the same locks as functions that wait, for programs that do
-//! not use tokio.
+//! With the feature `blocking`, the module `blocking` has the same locks as functions that wait,
+//! for programs that do not use tokio.
 //!
 //! # What is traced
 //!
@@ -108,8 +108,9 @@
 //!
 //! # What is measured
 //!
-//! With the feature `metrics`, through the [`metrics`](https://docs.rs/metrics) crate, to the recorder that the program
-//! installs. No label names a lock, because a program may have any number of them.
+//! With the feature `metrics`, the crate sends these to the recorder that the program installs for
+//! the [`metrics`](https://docs.rs/metrics) crate, version 0.24. No label names a lock, because a
+//! program may have any number of them.
 //!
 //! | Metric | Kind | Is |
 //! |---|---|---|

@@ -63,7 +63,8 @@ fn the_crate_without_tls_is_at_most_seventy_crates() {
     assert!(crates.len() <= MOST_CRATES, "{}: {crates:#?}", crates.len());
 }
 
-/// `cargo update` could bring one in: it builds with the newest compiler, and not with the oldest that is promised.
+/// `cargo update` could bring one in: it builds with the newest compiler, and not with the oldest
+/// that is promised.
 #[test]
 fn nothing_that_is_depended_on_needs_a_newer_compiler_than_the_crate() {
     let minor = |version: &str| version.split('.').nth(1).unwrap().parse::<u32>().unwrap();
