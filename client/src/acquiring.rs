@@ -107,7 +107,7 @@ impl Inner {
                     return Ok(None);
                 }
                 Waited::Unanswered => return Ok(None),
-                Waited::Gone => self.give_up(pending, wanted.owner.is_some()).await,
+                Waited::Gone => self.give_up(pending, wanted),
                 Waited::Crowded => {
                     pending.unknown = false;
                     rest(ROOM).await;
@@ -181,18 +181,15 @@ impl Inner {
     }
 
     /// The server does not know of the request that was made on this connection, and it may still be
-    /// on its way there. It is followed by a release. An owner that was made up is not used again.
-    async fn give_up(&self, pending: &mut Pending, chosen: bool) {
+    /// on its way there. An owner that was made up is not used again, and is released behind it. One
+    /// that was chosen asks again: it would be told the same grant twice.
+    fn give_up(&self, pending: &mut Pending, wanted: &Wanted) {
         let Some(parked) = pending.parked.take() else { return };
-        let (key, owner) = (pending.key.clone(), pending.owner.clone());
-        if chosen {
-            let last = Question::ReleaseAny { owner: &owner };
-            // Whatever it comes to, the same owner asks again.
-            let _ = parked.link.leave(&key, last, self.settings.slice).await;
+        if wanted.owner.is_some() {
             return;
         }
-        pending.owner = new_uuid().to_string();
-        let (ttl, parked) = (pending.ttl, Some(Box::new(parked)));
+        let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
+        let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
         // Without a keeper the lease ends by itself.
         let _ = self.orders.send(Order::Abandon { key, owner, ttl, place: None, parked });
     }

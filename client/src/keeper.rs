@@ -36,6 +36,9 @@ const RELEASES_AFTER: [Duration; 3] =
 /// How long a server may take at least to close a connection that is left.
 const LEAVING: Duration = Duration::from_secs(5);
 
+/// The same where the owner may come back: what is on its way would release a later grant.
+const LEAVING_FOR_GOOD: Duration = Duration::from_secs(60);
+
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -365,7 +368,10 @@ async fn abandon(
 ) -> Outcome {
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
-        Some(parked) => parked.link.leave(&key, question, ttl.max(LEAVING)).await,
+        Some(parked) => {
+            let limit = if place.is_some() { LEAVING_FOR_GOOD } else { ttl.max(LEAVING) };
+            parked.link.leave(&key, question, limit).await
+        }
         None => Left::Unknown,
     };
     let mut outcome = Outcome::Failed;

@@ -1,5 +1,7 @@
 //! Where the locks are.
 
+use std::fmt;
+
 /// One server, a cluster, or a group of servers that sentinels watch.
 ///
 /// A plain address is a server:
@@ -45,7 +47,7 @@ let guard = locks.lock("printer").await?;
 /// `redis::Client::build_with_tls` cannot be read back: `Locks::new` refuses such a client, and
 /// `Settings::tls` takes the certificates with a `rediss://` address. Its settings of TCP are not
 /// used.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub enum Target {
     /// The server at this address: `redis://user:password@host:port/database`, `rediss://` for an encrypted connection,
@@ -84,6 +86,35 @@ impl Target {
     }
 }
 
+impl fmt::Debug for Target {
+    /// Passwords belong in no log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let all = |urls: &[String]| urls.iter().map(|url| without_user(url)).collect::<Vec<_>>();
+        match self {
+            Self::Server(url) => f.debug_tuple("Server").field(&without_user(url)).finish(),
+            Self::Cluster(urls) => f.debug_tuple("Cluster").field(&all(urls)).finish(),
+            Self::Sentinel { urls, service, .. } => {
+                let mut debug = f.debug_struct("Sentinel");
+                debug.field("urls", &all(urls)).field("service", service).finish_non_exhaustive()
+            }
+            #[cfg(feature = "redis")]
+            Self::Connection(info) => {
+                f.debug_tuple("Connection").field(&info.addr().to_string()).finish()
+            }
+        }
+    }
+}
+
+/// The address without the user and the password in it.
+fn without_user(url: &str) -> String {
+    let parts =
+        url.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?)));
+    match parts {
+        Some((scheme, (_, host))) => format!("{scheme}://{host}"),
+        None => url.to_owned(),
+    }
+}
+
 impl From<&str> for Target {
     fn from(url: &str) -> Self {
         Self::Server(url.to_owned())
@@ -107,5 +138,19 @@ impl From<redis::ConnectionInfo> for Target {
 impl From<&redis::Client> for Target {
     fn from(client: &redis::Client) -> Self {
         client.get_connection_info().clone().into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_password_is_shown() {
+        let server = format!("{:?}", Target::from("rediss://alice:secret@db.example:6379/2"));
+        assert_eq!(server, r#"Server("rediss://db.example:6379/2")"#);
+        let cluster = format!("{:?}", Target::cluster(["redis://:s@cret@a:1", "redis://b:2"]));
+        assert_eq!(cluster, r#"Cluster(["redis://a:1", "redis://b:2"])"#);
+        assert_eq!(format!("{:?}", Target::from("unix:///run/x")), r#"Server("unix:///run/x")"#);
     }
 }
