@@ -90,15 +90,6 @@ pub(crate) fn clients(text: &str) -> Option<(u64, u64)> {
     Some((number("connected_clients")?, number("maxclients")?))
 }
 
-/// The text of a reply to `INFO`.
-pub(crate) fn text(reply: &Value) -> String {
-    match reply {
-        Value::BulkString(text) => String::from_utf8_lossy(text).into_owned(),
-        Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    }
-}
-
 fn field<'t>(text: &'t str, name: &str) -> Option<&'t str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
 }

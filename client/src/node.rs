@@ -19,6 +19,7 @@
 use crate::dialect::{Compares, Question, Server, number};
 use crate::features::{self, COMMANDS, Features, Info};
 use crate::measure;
+use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
@@ -463,7 +464,7 @@ impl std::fmt::Display for Purpose {
 /// Nothing, if the user may not see it.
 fn text(reply: Value) -> Result<String, RedisError> {
     match reply.extract_error() {
-        Ok(reply) => Ok(features::text(&reply)),
+        Ok(reply) => Ok(reading::text(&reply)),
         Err(error) if is_forbidden(&error) => Ok(String::new()),
         Err(error) => Err(error),
     }
@@ -489,6 +490,6 @@ pub(crate) async fn within<T>(
     tokio::time::timeout(limit, asked).await.map_err(too_long)?
 }
 
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

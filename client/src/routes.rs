@@ -1,7 +1,7 @@
 //! Which server a lock is on, and how that is found out anew when it has changed.
 
 use crate::features::Features;
-use crate::node::{Dialer, Link, Node, Purpose, within};
+use crate::node::{Dialer, Link, Node, Purpose, locked, within};
 use crate::slots::{Slots, slot_of};
 use crate::socket::Encryption;
 use crate::verdict::Verdict;
@@ -13,7 +13,7 @@ use redis::{
 };
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 pub(crate) struct Routes {
@@ -324,8 +324,4 @@ fn nobody(kind: &str) -> Error {
 
 fn unknown(what: &'static str) -> RedisError {
     RedisError::from((ErrorKind::Io, what))
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -102,6 +102,6 @@ pub(crate) fn left_behind(mut keys: Vec<String>) {
     );
 }
 
-fn millis(duration: Duration) -> u64 {
+pub(crate) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

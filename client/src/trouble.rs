@@ -1,5 +1,6 @@
 //! Servers that do not answer are told of: at once, every ten seconds, and when they answer again.
 
+use crate::story::millis;
 use redis::RedisError;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -13,7 +14,7 @@ const TELL_EVERY: Duration = Duration::from_secs(10);
 #[derive(Default)]
 pub(crate) struct Trouble {
     /// Looked at first: most of the time there is none.
-    is_any: AtomicBool,
+    exists: AtomicBool,
     servers: Mutex<HashMap<String, Since>>,
 }
 
@@ -38,9 +39,13 @@ impl Trouble {
         }
     }
 
+    pub(crate) fn is_any(&self) -> bool {
+        self.exists.load(Relaxed)
+    }
+
     /// For how long this server has been failing.
     pub(crate) fn lasting(&self, server: &str) -> Option<Duration> {
-        if !self.is_any.load(Relaxed) {
+        if !self.is_any() {
             return None;
         }
         self.servers().get(server).map(|since| since.begun.elapsed())
@@ -48,7 +53,7 @@ impl Trouble {
 
     /// If that is to be told: for how long it has been failing.
     fn note_failure(&self, server: &str, now: Instant) -> Option<Duration> {
-        self.is_any.store(true, Relaxed);
+        self.exists.store(true, Relaxed);
         match self.servers().entry(server.to_owned()) {
             Entry::Vacant(vacant) => {
                 vacant.insert(Since { begun: now, told: now });
@@ -67,22 +72,18 @@ impl Trouble {
 
     /// If that is news: for how long it had been failing.
     fn note_answer(&self, server: &str, now: Instant) -> Option<Duration> {
-        if !self.is_any.load(Relaxed) {
+        if !self.is_any() {
             return None;
         }
         let mut servers = self.servers();
         let since = servers.remove(server)?;
-        self.is_any.store(!servers.is_empty(), Relaxed);
+        self.exists.store(!servers.is_empty(), Relaxed);
         Some(now.saturating_duration_since(since.begun))
     }
 
     fn servers(&self) -> MutexGuard<'_, HashMap<String, Since>> {
         self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

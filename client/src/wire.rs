@@ -208,8 +208,8 @@ impl Wire {
 
     async fn own(&self, node: &Arc<Node>, each: Duration) -> Result<Link, Failure> {
         let link = node.own(each).await;
-        if link.is_ok() {
-            self.trouble.answered(&format!("{}, to wait on", node.address));
+        if link.is_ok() && self.trouble.is_any() {
+            self.trouble.answered(&to_wait_on(&node.address));
         }
         self.opened(node, link)
     }
@@ -259,8 +259,7 @@ impl Wire {
         if is_trouble {
             let server = asked.map_or(self.routes.name(), |(node, _)| node.address.as_str());
             match verdict {
-                // It answers others all the same.
-                Verdict::Crowded => self.trouble.failed(&format!("{server}, to wait on"), error),
+                Verdict::Crowded => self.trouble.failed(&to_wait_on(server), error),
                 _ => self.trouble.failed(server, error),
             }
         }
@@ -350,4 +349,9 @@ impl Wire {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A server that takes no more connections to wait on answers others all the same: that is told apart.
+fn to_wait_on(server: &str) -> String {
+    format!("{server}, to wait on")
 }

@@ -2,6 +2,7 @@
 //! could then have no server in common.
 
 use crate::Error;
+use crate::features::Info;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The run id of each server, as far as it is known: a server makes one up when it starts.
@@ -57,9 +58,8 @@ fn ordinal(server: usize) -> usize {
 }
 
 /// The run id in the reply to `INFO server`.
-pub(crate) fn run_id(info: &str) -> Result<&str, Error> {
-    let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).map(str::trim);
-    run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(|| {
+pub(crate) fn run_id(info: &str) -> Result<String, Error> {
+    Info::parse(info).run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(|| {
         let reason = "INFO server has no run id, by which servers of a quorum are told apart";
         Error::Refused { reason: reason.to_owned() }
     })

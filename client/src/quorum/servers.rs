@@ -77,7 +77,7 @@ impl Servers {
         });
         let (_, replies) = read?;
         let info = replies.first().map(text).unwrap_or_default();
-        self.identities.learn(server, run_id(&info)?)
+        self.identities.learn(server, &run_id(&info)?)
     }
 
     pub(crate) fn majority(&self) -> usize {
