@@ -374,6 +374,7 @@ impl<P> Queues<P> {
     /// The lock is free, but nothing is granted before this moment.
     fn wait_out_quarantine(&mut self, id: QueueId, now: Moment, end: Moment) {
         self.unmark(id);
+        self.with_queue(id, |queue| queue.touch_again(now));
         self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
     }
 

@@ -148,7 +148,7 @@ fn happen(server: &mut Server, client: Client, op: Op) {
         Op::Swap(one, other) => server.swap(one, other),
         Op::Evict(name) => server.evict(name),
         Op::RemoveExpired => server.remove_expired(),
-        Op::Touch(name) => server.touched(name),
+        Op::Touch(name, suspicion) => server.touched(name, suspicion),
         Op::Become(role) => server.becomes(role),
         Op::SendAway(name) => server.send_away(name),
         Op::Room(for_all, per_lock) => server.makes_room(for_all, per_lock),

@@ -44,14 +44,16 @@ impl Readers {
         self.names.replace(names);
     }
 
-    /// What a command of these words may do to a lock that it names; `None` if it leaves the lock as it is.
+    /// What a command may do to a lock that it names; `None` if it leaves the lock as it is. `options` are the
+    /// words behind the third.
     pub(super) fn suspicion<'w>(
         &self,
-        mut words: impl Iterator<Item = &'w [u8]>,
+        command: &[u8],
+        options: impl Iterator<Item = &'w [u8]>,
     ) -> Option<Suspicion> {
-        let command = name(words.next()?);
+        let command = name(command);
         if command == SET {
-            return set(words);
+            return set(options);
         }
         let leaves_it = command.is_some_and(|command| {
             Some(command) == SETNX || self.names.borrow().binary_search(&command).is_ok()
@@ -60,11 +62,10 @@ impl Readers {
     }
 }
 
-/// Of the words behind `SET`.
-fn set<'w>(words: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
+/// Of a `SET` with these options.
+fn set<'w>(options: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
     let (mut is_new, mut expires) = (false, false);
-    // Behind the key and the value are the options.
-    for option in words.skip(2) {
+    for option in options {
         let is_any_of = |known: &[&[u8]]| known.iter().any(|it| option.eq_ignore_ascii_case(it));
         if is_any_of(&[b"IFEQ", b"IFNE", b"IFDEQ", b"IFDNE"]) {
             // Behind it may be any word.
@@ -101,7 +102,9 @@ mod tests {
             ["get", "mget", "ttl"].iter().filter_map(|word| name(word.as_bytes())).collect();
         names.sort_unstable();
         let readers = Readers { names: RefCell::new(names) };
-        assert_eq!(readers.suspicion(command.split(' ').map(str::as_bytes)), expected, "{command}");
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let options = words.iter().copied().skip(3);
+        assert_eq!(readers.suspicion(words[0], options), expected, "{command}");
     }
 
     #[test]

@@ -129,22 +129,19 @@ fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
         if queues.is_empty() || planted(Bug::DeletionUnnoticed) {
             return false;
         }
-        queues.touch(Words::starting_at(1, filtered), || Some((suspicion(filtered)?, clock::now())))
+        queues.touch(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
     })
 }
 
 /// The module's own commands settle what they change themselves.
 fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
-    let command = name_of(filtered);
+    let command = Words::starting_at(0, filtered).next()?;
     let is_ours = command.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
     if is_ours {
         return None;
     }
-    STATE.lookout.readers.suspicion(Words::starting_at(0, filtered))
-}
-
-fn name_of<'f>(filtered: *mut RedisModuleCommandFilterCtx) -> &'f [u8] {
-    Words::starting_at(0, filtered).next().unwrap_or_default()
+    // Behind the command, the key and the value are the options of `SET`.
+    STATE.lookout.readers.suspicion(command, Words::starting_at(3, filtered))
 }
 
 /// The words of the command that is being filtered, which nobody changes meanwhile.

@@ -27,6 +27,17 @@ pub(super) struct Queue {
     /// What somebody's command may do to the key, and when it named the key:
     /// see [`Queues::touch`](super::Queues::touch).
     pub(super) touched: Option<(Suspicion, Moment)>,
+    repeats: Repeats,
+}
+
+/// What another touch by a command that only rewrites the lock is to the queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repeats {
+    /// It may bring the next look forward, for which the time must be known.
+    Matter,
+    /// A look is due within the gap of a rewriting touch, so there is no need to know the time: that
+    /// look counts as the moment of those that have come meanwhile.
+    Wait { any: bool },
 }
 
 impl Queue {
@@ -42,6 +53,7 @@ impl Queue {
             ownership: Ownership::Ours,
             seen: None,
             touched: None,
+            repeats: Repeats::Matter,
         }
     }
 
@@ -70,14 +82,26 @@ impl Queue {
         Some(Lost { by: by?, seen: self.seen.take()? })
     }
 
+    /// Whether the touch is one that only waits to be counted by the next look.
+    pub(super) fn is_repeated_by(&mut self, suspicion: Suspicion) -> bool {
+        match &mut self.repeats {
+            Repeats::Wait { any } if suspicion == Suspicion::Rewritten => {
+                *any = true;
+                true
+            }
+            Repeats::Wait { .. } | Repeats::Matter => false,
+        }
+    }
+
     /// Takes note that somebody's command names the key. When the lock may be looked at for that, if it may not be
-    /// now: it was just looked at.
+    /// now: it was just looked at. The caller sees to it that it is looked at then.
     pub(super) fn touch(&mut self, suspicion: Suspicion, now: Moment) -> Option<Moment> {
         // What may free the lock is not forgotten over what may only rewrite it.
         match self.touched {
             Some((Suspicion::Freed, _)) if suspicion == Suspicion::Rewritten => {}
             _ => self.touched = Some((suspicion, now)),
         }
+        self.repeats = Repeats::Wait { any: false };
         let next = self.looked?.plus_millis(suspicion.gap_millis());
         // Further away than that it can only be because the clock was set back.
         (now < next && next <= now.plus_millis(suspicion.gap_millis())).then_some(next)
@@ -85,6 +109,7 @@ impl Queue {
 
     /// The command that touched the lock may not have been executed yet.
     pub(super) fn touch_again(&mut self, now: Moment) {
+        self.repeats = Repeats::Matter;
         self.touched = self.touched.map(|(suspicion, _)| (suspicion, now));
     }
 
@@ -95,6 +120,12 @@ impl Queue {
             .touched
             .filter(|(_, touched)| *touched <= now)
             .filter(|touch| passed(touch) < RECHECK_MILLIS);
+        let is_repeated = self.repeats == Repeats::Wait { any: true };
+        self.repeats = Repeats::Matter;
+        if is_repeated && !matches!(self.touched, Some((Suspicion::Freed, _))) {
+            self.touched = Some((Suspicion::Rewritten, now));
+            self.repeats = Repeats::Wait { any: false };
+        }
         let touch = self.touched?;
         Some(now.plus_millis(passed(&touch).max(touch.0.gap_millis())))
     }

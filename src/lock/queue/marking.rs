@@ -121,22 +121,26 @@ impl<P> Queues<P> {
     /// while. Nobody will say when. So the locks are suspected now, and as long as they are found held they are
     /// looked at again after as much time as has passed since: whatever the delay, it is noticed after twice that.
     ///
-    /// Nearly every word is no name. What the command may do is asked at the first that is. True if any lock is to
-    /// be looked at sooner than before.
+    /// Nearly every word is no name. What the command may do is asked at the first that is, and the time when it matters.
+    /// True if any lock is to be looked at sooner than before.
     pub(crate) fn touch<'w>(
         &mut self,
         mut words: impl Iterator<Item = &'w [u8]>,
-        ask: impl FnOnce() -> Option<(Suspicion, Moment)>,
+        ask: impl FnOnce() -> Option<Suspicion>,
+        clock: impl Fn() -> Moment,
     ) -> bool {
         let Some(first) = words.find(|word| self.names.in_any_db(word).next().is_some()) else {
             return false;
         };
-        let Some((suspicion, now)) = ask() else { return false };
+        let Some(suspicion) = ask() else { return false };
         let mut is_sooner = false;
         for word in std::iter::once(first).chain(words) {
             for id in self.names.in_any_db(word) {
                 let Some(queue) = self.queues.get_mut(id.0) else { continue };
-                match queue.touch(suspicion, now) {
+                if queue.is_repeated_by(suspicion) {
+                    continue;
+                }
+                match queue.touch(suspicion, clock()) {
                     None if queue.mark.is_none() => {
                         queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
                     }

@@ -38,7 +38,7 @@ fn settle_with(
 }
 
 fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now: Moment) {
-    let _is_sooner = queues.touch([key].into_iter(), || Some((suspicion, now)));
+    let _is_sooner = queues.touch([key].into_iter(), || Some(suspicion), || now);
 }
 
 /// Any lock that is to be looked at.
@@ -281,9 +281,9 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let _ = queues.join(0, b"another", waiter("a", 3));
     while take_marked(&mut queues).is_some() {}
     let words = [&b"orders:43"[..], b"SET"];
-    assert!(!queues.touch(words.into_iter(), || panic!("nobody waits for any of these")));
+    assert!(!queues.touch(words.into_iter(), || panic!("nobody waits for any of these"), || NOW));
     let words = [&b"orders:43"[..], KEY];
-    assert!(!queues.touch(words.into_iter(), || None), "the command leaves locks alone");
+    assert!(!queues.touch(words.into_iter(), || None, || NOW), "the command leaves locks alone");
     touch(&mut queues, b"orders:43", Suspicion::Freed, NOW);
     assert!(!queues.has_marks());
     touch(&mut queues, KEY, Suspicion::Freed, NOW);

@@ -6,6 +6,7 @@
 
 use super::super::fence::Fence;
 use super::super::model::{Client, Content, LockName};
+use super::super::queue::Suspicion;
 use super::module::{Claim, Request};
 use super::world::{KEYS, Role, Server};
 use rand::rngs::SmallRng;
@@ -52,7 +53,7 @@ pub(super) enum Op {
     Evict(LockName),
     RemoveExpired,
     /// An event that means nothing.
-    Touch(LockName),
+    Touch(LockName, Suspicion),
     Become(Role),
     SendAway(LockName),
     Room(usize, usize),
@@ -209,7 +210,7 @@ impl Schedule {
                 Op::Leave(server.model.waiters[at].client)
             }
             Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
-            Kind::Touch => Op::Touch(self.name()),
+            Kind::Touch => Op::Touch(self.name(), self.suspicion()),
             Kind::Role => Op::Become(self.role(server.role)),
             Kind::SendAway => Op::SendAway(self.name()),
             Kind::Room => Op::Room(self.limit(), self.limit()),
@@ -244,6 +245,10 @@ impl Schedule {
             Kind::RemoveExpired => Op::RemoveExpired,
         };
         Some(op)
+    }
+
+    fn suspicion(&mut self) -> Suspicion {
+        if self.rng.random_bool(0.5) { Suspicion::Freed } else { Suspicion::Rewritten }
     }
 
     /// One that holds another lock already asks like everybody else; one in ten asks again for its own.

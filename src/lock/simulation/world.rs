@@ -270,7 +270,13 @@ impl Server {
                 };
                 self.keys.kept.insert(name, Kept::Text { value, deadline });
                 self.history.wrote(name, holder, fence, deadline);
-                if deadline.is_some() { self.touched(name) } else { self.unheard(name) }
+                self.touched(
+                    name,
+                    match deadline {
+                        Some(_) => Suspicion::Freed,
+                        None => Suspicion::Rewritten,
+                    },
+                );
             }
         }
         self.model.keys.insert(name, content);
@@ -290,7 +296,7 @@ impl Server {
         if self.keys.kept.remove(&name).is_some() {
             self.model.keys.remove(&name);
             self.history.over(name);
-            self.touched(name);
+            self.touched(name, Suspicion::Freed);
         }
     }
 
@@ -306,7 +312,7 @@ impl Server {
                 *deadline = until;
             }
             self.history.moved(name, until);
-            self.touched(name);
+            self.touched(name, Suspicion::Freed);
         }
     }
 
@@ -322,7 +328,7 @@ impl Server {
             self.delete(from);
         }
         self.put(to, content);
-        self.touched(to);
+        self.touched(to, Suspicion::Freed);
     }
 
     pub(super) fn flush(&mut self, db: Option<i32>) {
@@ -409,16 +415,16 @@ impl Server {
     // Events.
 
     /// The module is told that something happened to the key, unless that got lost.
-    pub(super) fn touched(&mut self, name: LockName) {
+    pub(super) fn touched(&mut self, name: LockName, suspicion: Suspicion) {
         if self.is_heard {
             // A command names a key, and the database is not known.
             let key = name.1.as_bytes();
             let now = self.now();
-            let _ = self.queues.touch([key].into_iter(), || Some((Suspicion::Freed, now)));
+            let _ = self.queues.touch([key].into_iter(), || Some(suspicion), || now);
             if self.model.anyone_waits_for(name) && !self.queues.is_marked(name.0, key) {
                 // It was just looked at, and is not looked at again for a moment.
                 let next = self.queues.next_due(self.both_clocks());
-                let gap_millis = Suspicion::Freed.gap_millis();
+                let gap_millis = suspicion.gap_millis();
                 let latest = self.now().plus_millis(gap_millis);
                 assert!(next.is_some_and(|next| next <= latest), "touched, and not looked at");
                 let until = self.elapsed + gap_millis * MICROS_PER_MILLI;

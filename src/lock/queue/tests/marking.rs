@@ -1,6 +1,7 @@
 //! Which lock is looked at when: in turn, what is due first, and never too often.
 
 use super::*;
+use std::cell::Cell;
 use std::collections::HashSet;
 
 /// None of which is to be looked at.
@@ -117,6 +118,55 @@ fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(4));
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(5)), "and is not forgotten over it");
     queues.check();
+}
+
+#[test]
+fn a_lock_that_is_rewritten_all_the_time_is_looked_at_once_in_a_while() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let held = held_by("alice", None);
+    let mut looks = 0;
+    // The clock is read when a touch may bring a look forward, and else by the look itself.
+    let readings = Cell::new(0);
+    for micros in (0..1_000_000).step_by(1_000) {
+        let now = NOW.plus_micros(micros);
+        let clock = || {
+            readings.set(readings.get() + 1);
+            now
+        };
+        let _ = queues.touch([KEY].into_iter(), || Some(Suspicion::Rewritten), clock);
+        let _ = queues.wake(at(now), 9);
+        while let Some(name) = take_marked(&mut queues) {
+            let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
+            assert_eq!(look, Look::Held { lost: None });
+            queues.check();
+            looks += 1;
+        }
+    }
+    assert_eq!(looks, 1_000 / Suspicion::Rewritten.gap_millis(), "in a second");
+    assert!(readings.get() <= 2, "{} readings", readings.get());
+}
+
+#[test]
+fn touches_between_two_looks_count_from_the_second_look() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let held = held_by("alice", None);
+    let gap = Suspicion::Rewritten.gap_millis();
+    assert_held(&mut queues, held);
+    touch(&mut queues, KEY, Suspicion::Rewritten, NOW);
+    // Queued in a transaction, and executed later than the look that it caused.
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(1));
+    let mut due = NOW;
+    for expected in [0, gap, 2 * gap, 4 * gap, 8 * gap] {
+        due = queues.next_due(at(due)).filter(|_| !queues.has_marks()).unwrap_or(due);
+        assert_eq!(due, in_ms(expected));
+        let _ = queues.wake(at(due), 9);
+        assert!(matches!(settle_at(&mut queues, held, due), Next::Held));
+        queues.check();
+    }
+    assert!(queues.may_have_changed(0, KEY));
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(8 * gap + 1));
+    assert_eq!(queues.next_due(at(due)), Some(in_ms(9 * gap)), "not as late as it would be");
 }
 
 #[test]
