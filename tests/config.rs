@@ -14,11 +14,12 @@ use std::net::TcpListener;
 const LONG: u64 = 60_000;
 
 /// Name, least, most and default of each setting, as docs/configuration.md has them.
-const SETTINGS: [(&str, i64, i64, i64); 4] = [
+const SETTINGS: [(&str, i64, i64, i64); 5] = [
     ("max-ttl", 1, 3_153_600_000_000, 86_400_000),
     ("fence-margin", 0, 3_600_000, module::USUAL_FENCE_MARGIN.cast_signed()),
-    ("max-waiters", 0, 1_000_000, 10_000),
-    ("max-waiters-per-lock", 0, 1_000_000, 10_000),
+    ("max-waiters", 0, 1_000_000, 8_000),
+    ("max-waiters-per-lock", 0, 1_000_000, 8_000),
+    ("max-waiters-percent", 1, 100, 80),
 ];
 
 fn ttl_above(limit: u64) -> Value {
@@ -305,7 +306,7 @@ fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
         server.start_again();
         let mut client = server.client();
         let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
-        assert_eq!(found, ["1234", &module::USUAL_FENCE_MARGIN.to_string(), "7", "3"]);
+        assert_eq!(found, ["1234", &module::USUAL_FENCE_MARGIN.to_string(), "7", "3", "80"]);
         assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
         assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
         assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);
@@ -354,12 +355,12 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
                 ARGS max-waiters 8 fence-margin 3";
     assert_eq!(load(&mut client, both), Value::Okay);
     let seen = |client: &mut Client| SETTINGS.map(|(name, ..)| setting(client, name));
-    assert_eq!(seen(&mut client), ["1000", "3", "7", "10000"]);
+    assert_eq!(seen(&mut client), ["1000", "3", "7", "8000", "80"]);
     client.grant("k", "alice", 1_000);
     assert_eq!(client.cmd("CONFIG REWRITE"), Value::Okay);
     server.stop();
     server.start_again();
-    assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "10000"]);
+    assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "8000", "80"]);
     server.unload();
     let mut client = server.client();
     assert_eq!(all_settings(&mut client), [""; 0]);

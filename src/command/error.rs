@@ -19,6 +19,7 @@ pub(crate) enum Error {
     CountNotPositive,
     NeitherCountNorReset,
     QueueFull,
+    ShareFull,
     LockQueueFull,
     /// Nobody would hand the lock on there.
     NobodyWaitsOnReplicas,
@@ -73,6 +74,12 @@ impl fmt::Display for Error {
             }
             Self::QueueFull => {
                 write!(f, "QUEUEFULL too many waiters (config leasehold.max-waiters)")
+            }
+            Self::ShareFull => {
+                write!(
+                    f,
+                    "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)"
+                )
             }
             Self::LockQueueFull => write!(
                 f,

@@ -9,6 +9,8 @@ use std::ffi::CStr;
 pub(crate) struct Elsewhere {
     /// How many wait now.
     pub(crate) waiters: u64,
+    /// How many may wait at once.
+    pub(crate) effective_max_waiters: u64,
     /// For how long the one of them has waited that has waited longest.
     pub(crate) longest_wait_us: u64,
     /// Locks that were evicted and are not put back yet.
@@ -33,12 +35,13 @@ pub(super) struct Glance<'o> {
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
 /// The only list of them: what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 37] = [
+static ROWS: [Row; 38] = [
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
     (c"retries", |glance| glance.observer.counters.retries),
     (c"tries_refused", |glance| glance.observer.counters.tries_refused),
     (c"waiters", |glance| glance.elsewhere.waiters),
+    (c"effective_max_waiters", |glance| glance.elsewhere.effective_max_waiters),
     (c"waiters_most", |glance| glance.observer.counters.waiters_most),
     (c"longest_wait_us", |glance| glance.elsewhere.longest_wait_us),
     (c"waits_started", |glance| glance.observer.counters.waits_started),

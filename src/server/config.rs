@@ -5,7 +5,7 @@ use super::api::optional;
 use super::state::STATE;
 use super::{clock, events, guard};
 use crate::command::{Limits, parse_integer};
-use crate::lock::{Patience, Room, Ttl};
+use crate::lock::{Patience, Ttl};
 use crate::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -33,8 +33,11 @@ static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_0
 /// As long as the longest ttl may be.
 static QUARANTINE: Setting =
     Setting::new(c"quarantine-ms", 0..=Ttl::LONGEST.millis().cast_signed(), 0);
-static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 10_000);
-static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 10_000);
+/// What 80 % of the usual `maxclients` is.
+static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 8_000);
+static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 8_000);
+/// Of `maxclients`. The rest is for those who hold the locks, and for everybody else.
+static MAX_WAITERS_PERCENT: Setting = Setting::new(c"max-waiters-percent", 1..=100, 80);
 static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
 static LOG_LONG_WAIT: Setting = Setting::new(
     c"log-long-wait",
@@ -42,12 +45,13 @@ static LOG_LONG_WAIT: Setting = Setting::new(
     USUAL_LONG_WAIT_MILLIS.cast_signed(),
 );
 
-static SETTINGS: [&Setting; 7] = [
+static SETTINGS: [&Setting; 8] = [
     &MAX_TTL,
     &FENCE_MARGIN,
     &QUARANTINE,
     &MAX_WAITERS,
     &MAX_WAITERS_PER_LOCK,
+    &MAX_WAITERS_PERCENT,
     &LOG_MAX_LEN,
     &LOG_LONG_WAIT,
 ];
@@ -76,10 +80,18 @@ fn configure_observer() {
     STATE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
-/// How many may wait.
-pub(super) fn room() -> Room {
-    let count = |setting: &Setting| usize::try_from(setting.get()).unwrap_or(usize::MAX);
-    Room { for_all: count(&MAX_WAITERS), per_lock: count(&MAX_WAITERS_PER_LOCK) }
+/// How many may wait on the server, if it accepts enough clients: see [`super::room`].
+pub(super) fn max_waiters() -> u64 {
+    MAX_WAITERS.get()
+}
+
+pub(super) fn max_waiters_per_lock() -> u64 {
+    MAX_WAITERS_PER_LOCK.get()
+}
+
+/// How much of `maxclients` those who wait may take.
+pub(super) fn max_waiters_percent() -> u64 {
+    MAX_WAITERS_PERCENT.get()
 }
 
 /// How far above the clock the fences of a new process, or a new primary, begin.

@@ -28,6 +28,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             let waited = |since| monotonic.micros_since(since);
             let elsewhere = Elsewhere {
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
+                effective_max_waiters: STATE.max_clients.most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
                 evictions_pending: STATE.evictions_pending(),
                 quarantine_left_us: fences.quarantine_left_micros(),

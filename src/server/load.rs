@@ -122,6 +122,8 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     policy::subscribe(ctx);
     policy::follow(ctx);
     policy::warn_if_evicting(ctx);
+    STATE.max_clients.look(ctx);
+    STATE.max_clients.warn_if_they_limit(ctx);
     lookout::post_in_cluster(ctx);
     slots::subscribe(ctx);
     fence_broadcast::look_for_replicas(ctx);

@@ -56,6 +56,7 @@ mod register;
 mod replicate;
 mod reply;
 mod respond;
+mod room;
 mod slot_probe;
 mod slots;
 mod soon;

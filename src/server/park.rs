@@ -23,8 +23,9 @@ use super::authority;
 use super::delivery::{self, Granted, User};
 use super::key::{Key, Mode, OwnedString};
 use super::respond::respond;
+use super::room::Limit;
 use super::state::STATE;
-use super::{alarm, clock, config, eviction, guard, lookout, witness};
+use super::{alarm, clock, eviction, guard, lookout, witness};
 use crate::command::{Error, Reply, acquire};
 use crate::lock::{
     self, Checked, Deadline, Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Proof, Ttl,
@@ -177,6 +178,7 @@ pub(super) fn park(
     if authority::is_replica(ctx) {
         return Err(refused(lock, Error::NobodyWaitsOnReplicas));
     }
+    STATE.max_clients.look_again(ctx);
     has_room(lock, wait.owner).inspect_err(|_| {
         let owner = wait.owner.as_bytes();
         STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
@@ -227,14 +229,17 @@ fn why_not_blocked(client: u64) -> Error {
 }
 
 fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
-    let (room, Lock { db, key }) = (config::room(), lock);
+    let (room, Lock { db, key }) = (STATE.max_clients.room(), lock);
     STATE.with_queues(|queues| {
         if queues.has_room(db, key, owner, room) {
             Ok(())
         } else if queues.waiters_for(db, key) >= room.per_lock {
             Err(Error::LockQueueFull)
         } else {
-            Err(Error::QueueFull)
+            Err(match STATE.max_clients.most_waiters() {
+                (_, Limit::MaxWaiters) => Error::QueueFull,
+                (_, Limit::ShareOfMaxClients) => Error::ShareFull,
+            })
         }
     })
 }

@@ -4,6 +4,7 @@
 //! then, see [`eviction`].
 
 use super::delivery::Writers;
+use super::room::MaxClients;
 use super::state::STATE;
 use super::{alarm, config, eviction, guard, log, product, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -74,6 +75,9 @@ unsafe extern "C" fn changed(
             // Not later: the next command may make the server evict.
             follow(ctx);
             alarm::set(ctx);
+        }
+        if is_changed(MaxClients::SETTING) {
+            STATE.max_clients.look(ctx);
         }
         if is_changed(Writers::SETTING) {
             STATE.writers.reset();

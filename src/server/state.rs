@@ -8,6 +8,7 @@ use super::handoff::GiveBack;
 use super::lookout::Lookout;
 use super::park::{Handles, Parked};
 use super::replicate::Ending;
+use super::room::MaxClients;
 use super::slots::Movements;
 use super::soon::Soon;
 use super::subscription::{ServerSubscription, Subscription};
@@ -29,6 +30,7 @@ pub(super) static STATE: State = State {
     evictions_heard: eviction::of_evictions(),
     unlinks_heard: eviction::of_unlinks(),
     may_evict: Cell::new(false),
+    max_clients: MaxClients::new(),
     lookout: Lookout::new(),
     in_cluster: Cell::new(false),
     movements: Movements::new(),
@@ -60,6 +62,7 @@ pub(super) struct State {
     pub(super) unlinks_heard: ServerSubscription,
     /// Whether the server is set to evict keys when memory is short.
     pub(super) may_evict: Cell<bool>,
+    pub(super) max_clients: MaxClients,
     pub(super) lookout: Lookout,
     pub(super) in_cluster: Cell<bool>,
     pub(super) movements: Movements,
@@ -104,6 +107,7 @@ impl State {
         self.evictions_heard.reset();
         self.unlinks_heard.reset();
         self.may_evict.set(false);
+        self.max_clients.reset();
         self.lookout.reset();
         self.movements.reset();
         self.rounds.reset();

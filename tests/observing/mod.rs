@@ -37,6 +37,14 @@ impl Figures {
         Self { client, last }
     }
 
+    #[track_caller]
+    fn assert_nothing_counted(&self) {
+        let counts = |name: &str| !["fence_ahead_us", "effective_max_waiters"].contains(&name);
+        let counted: Vec<_> =
+            self.last.iter().filter(|(name, value)| counts(name) && **value > 0).collect();
+        assert!(counted.is_empty(), "{counted:?}");
+    }
+
     /// Exactly these have moved since the last look, and by so much. The times of holds and waits may move
     /// with what ends one, and not else.
     #[track_caller]

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 /// A server that such a crowd fits on.
 fn roomy() -> Setup {
-    Server::builder().config("maxclients", "10500").module_args("fence-margin 0")
+    let limits = "max-waiters 12000 max-waiters-per-lock 10000 fence-margin 0";
+    Server::builder().config("maxclients", "15000").module_args(limits)
 }
 
 /// Queues every member up for `k`, each after the one before it is known to be queued.
@@ -309,7 +310,7 @@ fn median(mut times: Vec<Duration>) -> Duration {
 #[test]
 fn a_hand_off_takes_no_longer_with_ten_thousand_waiters_than_with_ten() {
     let limits = "max-waiters 20000 max-waiters-per-lock 20000";
-    let server = Server::builder().config("maxclients", "15000").module_args(limits).start();
+    let server = Server::builder().config("maxclients", "20000").module_args(limits).start();
     let mut client = server.client();
     let mut many = Round::of(&server, "many".to_owned(), 10_001);
     let mut few: Vec<_> =

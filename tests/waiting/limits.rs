@@ -1,12 +1,15 @@
 //! How many may wait, for one lock and for all; and what a try may not do while they do.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::{Client, Server, error, int, lacks, strings};
+use crate::support::crowd::Crowd;
+use crate::support::{Client, Server, error, eventually, int, lacks, strings};
 use redis::Value;
 
 const FULL: &str = "QUEUEFULL too many waiters (config leasehold.max-waiters)";
 const LOCK_FULL: &str =
     "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)";
+const SHARE_FULL: &str =
+    "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)";
 
 /// A server with these limits, on which alice holds `a` and `b`.
 fn limited(args: &str) -> (Server, Client) {
@@ -76,7 +79,7 @@ fn the_limits_can_be_changed_while_the_server_runs() {
     let (server, mut client) = limited("");
     for name in ["max-waiters", "max-waiters-per-lock"] {
         let shown = client.cmd(format!("CONFIG GET leasehold.{name}"));
-        assert_eq!(strings(&shown), [format!("leasehold.{name}"), "10000".to_owned()]);
+        assert_eq!(strings(&shown), [format!("leasehold.{name}"), "8000".to_owned()]);
     }
     let mut bob = Waiter::of(&server, "a", "bob");
     let mut carol = Waiter::of(&server, "a", "carol");
@@ -95,6 +98,82 @@ fn the_limits_can_be_changed_while_the_server_runs() {
         let reply = client.cmd(format!("CONFIG SET leasehold.max-waiters {refused}"));
         assert!(matches!(reply, Value::ServerError(_)), "{refused}: {reply:?}");
     }
+}
+
+#[test]
+fn those_who_wait_leave_connections_for_those_who_hold() {
+    for (percent, most) in [("", 16), ("max-waiters-percent 50", 10)] {
+        let server = Server::builder().config("maxclients", "20").module_args(percent).start();
+        let mut client = server.client();
+        client.grant("a", "alice", LONG);
+        let mut crowd = Crowd::of(&server, most + 1);
+        for waiting in 0..most {
+            crowd.send(waiting, format!("LOCK.ACQUIRE a w{waiting} 60000 BLOCK 0"));
+            eventually("it waits", || match waiters(&server) {
+                now if now == waiting as u64 + 1 => Ok(()),
+                now => Err(now),
+            });
+        }
+        assert_eq!(client.cmd("LOCK.ACQUIRE a late 60000 BLOCK 0"), error(SHARE_FULL));
+        assert_eq!(client.counter("queue_full"), 1);
+        assert_eq!(client.counter("effective_max_waiters"), most as u64);
+        assert!(server.client().release("a", "alice"), "by a connection of its own");
+        let replies = crowd.receive();
+        assert!(matches!(replies[..], [(0, Some(Value::Int(_)))]), "{replies:?}");
+    }
+}
+
+#[test]
+fn the_share_of_those_who_wait_is_followed_while_the_server_runs() {
+    let setup = Server::builder().config("maxclients", "100").module_args("max-waiters 60");
+    let server = setup.start();
+    let mut client = server.client();
+    client.grant("a", "alice", LONG);
+    // A server that tells modules of no change is asked when somebody begins to wait, and once a second at most.
+    let mut becomes = |most: u64| {
+        eventually("the limit is followed", || {
+            let _gave_up = client.cmd("LOCK.ACQUIRE a bob 60000 BLOCK 1");
+            match client.counter("effective_max_waiters") {
+                now if now == most => Ok(()),
+                now => Err(now),
+            }
+        });
+    };
+    becomes(60);
+    server.cmd("CONFIG SET maxclients 30");
+    becomes(24);
+    server.cmd("CONFIG SET maxclients 200");
+    becomes(60);
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    server.cmd("CONFIG SET leasehold.max-waiters 1000");
+    becomes(160);
+    server.cmd("CONFIG SET leasehold.max-waiters-percent 10 maxclients 50");
+    assert_eq!(server.client().counter("effective_max_waiters"), 5, "at once");
+    let mut crowd: Vec<_> = (0..5).map(|n| Waiter::of(&server, "a", &format!("w{n}"))).collect();
+    let refused = server.cmd("LOCK.ACQUIRE a late 60000 BLOCK 0");
+    assert_eq!(refused, error(SHARE_FULL));
+    server.cmd("CONFIG SET leasehold.max-waiters-percent 100");
+    crowd.push(Waiter::of(&server, "a", "late"));
+    server.cmd("CONFIG SET leasehold.max-waiters 6");
+    assert_eq!(server.cmd("LOCK.ACQUIRE a later 60000 BLOCK 0"), error(FULL));
+}
+
+#[test]
+fn the_log_warns_once_if_fewer_may_wait_than_the_operator_has_set() {
+    let warnings = |maxclients: &str, args: &str| {
+        let server = Server::builder().config("maxclients", maxclients).module_args(args).start();
+        server.client().grant("a", "alice", LONG);
+        let _bob = Waiter::of(&server, "a", "bob");
+        server.log().lines().filter(|line| line.contains("may wait")).map(str::to_owned).collect()
+    };
+    let told: Vec<String> = warnings("100", "max-waiters 200");
+    let expected = "at most 80 clients may wait, not the 200 of max-waiters: each keeps a connection, and \
+                    waiters may take 80 % of maxclients (100)";
+    assert!(told.len() == 1 && told[0].ends_with(expected), "{told:?}");
+    let told: Vec<String> = warnings("100", "max-waiters 80");
+    assert!(told.is_empty(), "{told:?}");
 }
 
 #[test]

@@ -74,10 +74,10 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     plot::lines(&report.path("hand-off", "svg"), &title, &axes, &lines);
 }
 
-/// A server with room for so many clients who wait.
+/// A server with room for so many clients who wait, who may not be all of its clients.
 pub(super) fn roomy(clients: usize) -> Server {
     let limits = format!("max-waiters {clients} max-waiters-per-lock {clients}");
-    let setup = Server::builder().config("maxclients", &(clients + 100).to_string());
+    let setup = Server::builder().config("maxclients", &(clients * 2 + 100).to_string());
     setup.module_args(&limits).start()
 }
 

@@ -76,8 +76,8 @@ fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
 /// What is changed and changed back: nobody who waits is sent away by it.
 fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let (name, value, usual) = *seed.pick(&[
-        ("max-waiters", "0", "10000"),
-        ("max-waiters-per-lock", "2", "10000"),
+        ("max-waiters", "0", "8000"),
+        ("max-waiters-per-lock", "2", "8000"),
         ("max-ttl", "20", "86400000"),
         ("fence-margin", "0", "15000"),
         ("quarantine-ms", "100000", "0"),

@@ -1,0 +1,91 @@
+//! How many may wait: fewer than the server accepts clients, whatever the settings say.
+//!
+//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could connect to
+//! release its lock, and none of them would be served.
+
+use super::config;
+use super::{clock, log, product};
+use crate::lock::{Monotonic, Room};
+use redis_module::raw::RedisModuleCtx;
+use std::cell::Cell;
+use std::ffi::CStr;
+
+/// How long `maxclients` is taken to be what it was. Redis 6.2 does not tell when it is changed.
+const MILLIS_BETWEEN_LOOKS: u64 = 1_000;
+
+/// What limits how many wait on the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    MaxWaiters,
+    ShareOfMaxClients,
+}
+
+/// What was last known of `maxclients`.
+pub(super) struct MaxClients {
+    /// `None` where the server does not say.
+    value: Cell<Option<u64>>,
+    looked: Cell<Option<Monotonic>>,
+}
+
+impl MaxClients {
+    /// The server's setting of this name.
+    pub(super) const SETTING: &CStr = c"maxclients";
+
+    pub(super) const fn new() -> Self {
+        Self { value: Cell::new(None), looked: Cell::new(None) }
+    }
+
+    pub(super) fn reset(&self) {
+        self.value.set(None);
+        self.looked.set(None);
+    }
+
+    /// Asks the server.
+    pub(super) fn look(&self, ctx: *mut RedisModuleCtx) {
+        let field = product::info_field(ctx, c"clients", Self::SETTING);
+        self.value.set(field.and_then(|value| value.parse().ok()));
+        self.looked.set(Some(clock::monotonic()));
+    }
+
+    /// Asks the server if that was not done a moment ago.
+    pub(super) fn look_again(&self, ctx: *mut RedisModuleCtx) {
+        let now = clock::monotonic();
+        let is_recent = |looked| now.millis_since(looked) < MILLIS_BETWEEN_LOOKS;
+        if !self.looked.get().is_some_and(is_recent) {
+            self.look(ctx);
+        }
+    }
+
+    /// Warns if fewer may wait than the operator has set.
+    pub(super) fn warn_if_they_limit(&self, ctx: *mut RedisModuleCtx) {
+        let (Some(value), (most, Limit::ShareOfMaxClients)) =
+            (self.value.get(), self.most_waiters())
+        else {
+            return;
+        };
+        let (set, percent) = (config::max_waiters(), config::max_waiters_percent());
+        log::warning(
+            ctx,
+            &format!(
+                "at most {most} clients may wait, not the {set} of max-waiters: each keeps a connection, and \
+                 waiters may take {percent} % of maxclients ({value})"
+            ),
+        );
+    }
+
+    /// How many may wait on the server at once, and for which reason no more.
+    pub(super) fn most_waiters(&self) -> (u64, Limit) {
+        let set = config::max_waiters();
+        let share = |clients: u64| clients.saturating_mul(config::max_waiters_percent()) / 100;
+        match self.value.get().map(share) {
+            Some(share) if share < set => (share, Limit::ShareOfMaxClients),
+            _ => (set, Limit::MaxWaiters),
+        }
+    }
+
+    pub(super) fn room(&self) -> Room {
+        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let (most, _) = self.most_waiters();
+        Room { for_all: count(most), per_lock: count(config::max_waiters_per_lock()) }
+    }
+}
