@@ -23,9 +23,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         let value = format!("{}:{}", value_of_a_lock(), lock.owner);
         [format!("SET {} {value} PX 86400000", lock.key), format!("DEL {}", lock.key)]
     });
-    let [idle, waiting] =
+    let [idle, waiting, burst] =
         of_waiters(effort, waiters, |member| format!("LOCK.ACQUIRE k w{member} 600000 BLOCK 0"));
-    let [_, popping] = of_waiters(effort, waiters, |_| "BLPOP list 0".to_owned());
+    let [_, popping, popping_burst] = of_waiters(effort, waiters, |_| "BLPOP list 0".to_owned());
 
     let mut table = Table::new(&["Bytes of the server's memory", "each"]);
     let mut row = |what: &str, bytes: f64| table.row(vec![what.to_owned(), format!("{bytes:.1}")]);
@@ -35,7 +35,9 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     row("the same string deleted by DEL", deleted);
     row("a connection that does nothing yet", idle);
     row("a connection that waits by LOCK.ACQUIRE BLOCK", waiting);
+    row("the same, at the most while all of them come at once", burst);
     row("a connection that waits by BLPOP", popping);
+    row("the same, at the most while all of them come at once", popping_burst);
     report.table("memory", &table, &[]);
     report.file("memory", &table);
     let ratio = held / set;
@@ -97,8 +99,8 @@ fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2
     [held, after].map(|used| (used - before) / count as f64)
 }
 
-/// For each of so many connections: when they are new, and when they wait.
-fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 2] {
+/// For each of so many connections: when they are new, when they wait, and at the most until then.
+fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 3] {
     let server = roomy(count);
     let mut client = server.client();
     client.grant("k", "alice", 86_400_000);
@@ -115,5 +117,6 @@ fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -
     (0..count).for_each(|member| crowd.send(member, request(member)));
     wait_for(&mut client, "blocked_clients", count);
     let waiting = settled(effort, &mut client);
-    [idle, waiting].map(|used| (used - before) / count as f64)
+    let peak = client.info_field("memory", "used_memory_peak").unwrap().parse().unwrap();
+    [idle, waiting, peak].map(|used: f64| (used - before) / count as f64)
 }
