@@ -25,7 +25,9 @@ old_extend() { redis EVAL "$COMPARE_AND_PEXPIRE" 1 "$KEY" "$1" $TTL; }
 # --- the Leasehold client: this is what it becomes --------------------------------------------------
 
 # The fence, or nothing if the lock is held.
-new_acquire() { redis LOCK.ACQUIRE "$KEY" "$1" $TTL "${@:2}"; }
+new_acquire() { redis LOCK.ACQUIRE "$KEY" "$1" $TTL; }
+# The same after a wait. The second request confirms the grant, and its lease begins anew.
+new_wait() { redis LOCK.ACQUIRE "$KEY" "$1" $TTL BLOCK "$2" >/dev/null && new_acquire "$1"; }
 new_release() { redis LOCK.RELEASE "$KEY" "$1" "$2"; }
 new_extend() { redis LOCK.EXTEND "$KEY" "$1" $TTL "$2"; }
 
@@ -51,7 +53,7 @@ turns() {
 
     echo "The old client holds the lock, Leasehold waits for it"
     tell olga "SET NX PX" "$(old_acquire $old)"
-    new_acquire $new BLOCK 10000 >"$folder/granted" &
+    new_wait $new 10000 >"$folder/granted" &
     until [ "$(redis LOCK.WAITERS "$KEY" | grep -c nina)" = 1 ]; do sleep 0.01; done
     tell olga "Lua: compare and delete" "$(old_release $old)"
     wait $!
@@ -86,7 +88,7 @@ old_turns() {
 new_turns() {
     local turn fence
     for ((turn = 0; turn < TURNS; turn++)); do
-        fence=$(new_acquire "nina:$turn" BLOCK 60000)
+        until fence=$(new_wait "nina:$turn" 60000) && [ -n "$fence" ]; do :; done
         count
         new_release "nina:$turn" "$fence" >/dev/null
     done

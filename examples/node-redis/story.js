@@ -16,19 +16,27 @@ const PATIENCE = 10_000;
 
 const redis = await connected(createClient({ url: URL }));
 
-/** The lock of a table, or null if somebody else has it. */
-async function acquire(table, ttl, connection = redis, ...options) {
-  const lock = { key: `lock:table:${table}`, owner: randomUUID() };
-  const request = ['LOCK.ACQUIRE', lock.key, lock.owner, `${ttl}`, ...options];
-  lock.fence = await connection.sendCommand(request);
-  return lock.fence === null ? null : lock;
+/** The lock of a table, or null if somebody else has it, for as long as the patience lasts. */
+async function acquire(table, ttl, patience = 0, connection = redis) {
+  const lock = { key: `lock:table:${table}`, owner: `${process.pid}:${randomUUID()}` };
+  const request = ['LOCK.ACQUIRE', lock.key, lock.owner, `${ttl}`];
+  const end = performance.now() + patience;
+  for (;;) {
+    const asked = performance.now();
+    lock.fence = await connection.sendCommand(request);
+    // If the reply is read so late that the lease may be over, ask again.
+    if (lock.fence !== null && performance.now() < asked + ttl) return lock;
+    const left = Math.ceil(end - performance.now());
+    if (lock.fence === null && left <= 0) return null;
+    if (lock.fence === null) await wait(left, request); // a grant is confirmed by asking again
+  }
 }
 
-/** The same, waiting in the server's queue. A wait stalls its connection, so it has one of its own. */
-async function wait(table, ttl) {
+/** Waits in the server's queue. A wait stalls its connection, so it has one of its own. */
+async function wait(patience, request) {
   const connection = await connected(redis.duplicate());
   try {
-    return await acquire(table, ttl, connection, 'BLOCK', `${PATIENCE}`);
+    await connection.sendCommand([...request, 'BLOCK', `${patience}`]);
   } finally {
     connection.destroy();
   }
@@ -102,7 +110,7 @@ async function atTheSameTime() {
   const guests = ['carol', 'dave'];
   // Each on a connection of its own, as two machines would be.
   const connections = await Promise.all(guests.map(() => connected(redis.duplicate())));
-  const locks = await Promise.all(connections.map((connection) => acquire(2, TTL, connection)));
+  const locks = await Promise.all(connections.map((connection) => acquire(2, TTL, 0, connection)));
   connections.forEach((connection) => connection.destroy());
   const first = locks[0] === null ? 1 : 0;
   tell(guests[first], `has the lock of table 2, fence ${locks[first].fence}`);
@@ -119,7 +127,7 @@ async function afterACrash() {
   tell('erin', `has the lock of table 3 for ${SHORT} ms, fence ${crashed.stdout}`);
   tell('erin', `is gone: her process was ended by ${crashed.signal}`);
   tell('frank', 'waits in the queue of the lock');
-  const lock = await wait(3, TTL);
+  const lock = await acquire(3, TTL, PATIENCE);
   tell('frank', `has the lock, fence ${lock.fence}: her lease has run out`);
   await reserve('frank', 3, '19:00', lock);
 }
@@ -129,7 +137,7 @@ async function afterAPause() {
   const late = await acquire(4, SHORT);
   tell('grace', `has the lock of table 4 for ${SHORT} ms, fence ${late.fence}`);
   tell('grace', `finds the table ${isFree(4, '19:00', late.fence) ? 'free' : 'taken'}, and is paused`);
-  const lock = await wait(4, TTL);
+  const lock = await acquire(4, TTL, PATIENCE);
   tell('heidi', `has the lock, fence ${lock.fence}`);
   await reserve('heidi', 4, '19:00', lock);
   const done = enter(4, '19:00', 'grace', late.fence);

@@ -8,6 +8,7 @@ use crate::support::{
     Client, Cluster, Server, Takeover, bulk_text, eventually, field, lacks, wait_until_it_is,
 };
 use redis::Value;
+use std::fs;
 use std::process::Command;
 use std::thread;
 
@@ -23,8 +24,9 @@ const MANY: u64 = 50;
 const ONE: Locks<'static> = Locks { name: "k", ttl: LONG, patience: 0, hold: 0, count: 1 };
 
 /// The process of who waits first, with which its owner begins, and how long it has waited.
-fn first_waiter(client: &mut Client) -> Option<(String, i64)> {
-    let Value::Array(waiters) = client.cmd("LOCK.WAITERS k") else { panic!("no list") };
+fn first_waiter(client: &mut Client, lock: &str) -> Option<(String, i64)> {
+    let waiters = client.cmd(format!("LOCK.WAITERS {lock}"));
+    let Value::Array(waiters) = waiters else { panic!("{waiters:?}") };
     let first = waiters.first()?;
     let owner = bulk_text(field(first, "owner").unwrap());
     let Some(&Value::Int(waited)) = field(first, "waited") else { panic!("{first:?}") };
@@ -176,7 +178,7 @@ fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_s
             thread::scope(|scope| {
                 let waits = scope.spawn(|| recipe.takes(&text, Locks { patience, ..ONE }));
                 eventually("it has waited half its patience", || {
-                    let waited = first_waiter(&mut client).map(|(_, waited)| waited);
+                    let waited = first_waiter(&mut client, "k").map(|(_, waited)| waited);
                     waited.filter(|waited| *waited > 1_000).ok_or(waited)
                 });
                 client.cmd("CLIENT KILL TYPE normal SKIPME yes");
@@ -231,6 +233,34 @@ fn what_came_of_the_work_is_not_lost_when_the_release_fails() {
     }
 }
 
+/// Pauses the program that waits for a lock whose lease is long, and deletes the lock: the program's
+/// lease is granted and ends meanwhile. Then bob has the lock, and the program goes on and waits
+/// again. Returns bob's fence.
+pub(super) fn paused_until_bob_has(server: &Server, lock: &str) -> u64 {
+    let mut client = server.client();
+    eventually("its lease is long", || match client.info(lock).map(|info| info.ttl) {
+        Some(ttl) if ttl > LONG.cast_signed() / 2 => Ok(()),
+        ttl => Err(ttl),
+    });
+    let (process, _) =
+        eventually("it waits", || first_waiter(&mut client, lock).ok_or("nobody waits"));
+    let grants = client.counter("grants");
+    signal(&process, "-STOP");
+    // One thread takes the signal and stops the others, which may take a while on a busy machine.
+    eventually("it is paused", || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        let is_paused = stat.as_ref().map_or(true, |stat| stat.contains(") T "));
+        if is_paused { Ok(()) } else { Err(stat) }
+    });
+    server.cmd(format!("DEL {lock}"));
+    let bob = server.client().cmd(format!("LOCK.ACQUIRE {lock} bob {LONG} BLOCK {LONG}"));
+    let Value::Int(bob) = bob else { panic!("{bob:?}") };
+    assert_eq!(client.counter("grants"), grants + 2, "it was granted before bob");
+    signal(&process, "-CONT");
+    eventually("it waits again", || first_waiter(&mut client, lock).ok_or("nobody waits"));
+    bob.try_into().unwrap()
+}
+
 /// The lease is granted and over while the program sleeps, and another one has the lock when it wakes up.
 #[test]
 fn work_does_not_begin_with_a_lease_that_ended_while_the_program_was_paused() {
@@ -242,16 +272,8 @@ fn work_does_not_begin_with_a_lease_that_ended_while_the_program_was_paused() {
         let locks = Locks { ttl: 1_000, patience: 30_000, ..ONE };
         let outcomes = thread::scope(|scope| {
             let waits = scope.spawn(|| recipe.takes(&text, locks));
-            wait_until_waiters(&mut client, 1);
-            let (process, _) = first_waiter(&mut client).unwrap();
-            signal(&process, "-STOP");
-            assert!(client.release("k", "alice"));
-            let bob = server.client().cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK {LONG}"));
-            let Value::Int(bob) = bob else { panic!("{bob:?}") };
-            assert_eq!(client.counter("hand_offs"), 2, "it was granted before bob");
-            signal(&process, "-CONT");
-            wait_until_waiters(&mut client, 1);
-            assert_eq!(client.check("k", "bob"), bob.try_into().ok());
+            let bob = paused_until_bob_has(&server, "k");
+            assert_eq!(client.check("k", "bob"), Some(bob));
             assert!(client.release("k", "bob"));
             waits.join().unwrap()
         });
@@ -276,7 +298,7 @@ fn a_limit_for_the_replies_of_ioredis_does_not_cut_a_wait_short() {
     let outcomes = thread::scope(|scope| {
         let waits = scope.spawn(|| recipe.takes(&text, Locks { patience: 10_000, ..ONE }));
         eventually("it has waited for longer than the limit", || {
-            let waited = first_waiter(&mut client).map(|(_, waited)| waited);
+            let waited = first_waiter(&mut client, "k").map(|(_, waited)| waited);
             waited.filter(|waited| *waited > 2_000).ok_or(waited)
         });
         assert!(client.release("k", "alice"));

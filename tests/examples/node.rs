@@ -14,7 +14,7 @@ const SINCE: (u32, u32) = (20, 11);
 
 /// By the names of its folder in examples/. Two tests use each, at the same time.
 pub(super) struct Package {
-    name: &'static str,
+    pub(super) name: &'static str,
     installed: OnceLock<Result<Installed, Missing>>,
 }
 
@@ -70,13 +70,22 @@ impl Installed {
         run(self.node().arg("story.js").env("REDIS_URL", address_of(server)))
     }
 
+    /// Runs the story with a changed text.
+    pub(super) fn changed_story(&self, server: &Server, text: &str) -> Told {
+        self.run_text(text, self.node().env("REDIS_URL", address_of(server)))
+    }
+
     /// Runs a program that is not of the example, with what the example has installed.
     pub(super) fn program(&self, text: &str) -> Told {
+        self.run_text(text, &mut self.node())
+    }
+
+    fn run_text(&self, text: &str, node: &mut Command) -> Told {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let file = self.folder.join(format!("recipe-{}-{number}.mjs", process::id()));
         fs::write(&file, text).unwrap();
-        let told = run(self.node().arg(&file));
+        let told = run(node.arg(&file));
         fs::remove_file(&file).unwrap();
         told
     }

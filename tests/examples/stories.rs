@@ -1,12 +1,15 @@
 //! Each story prints what examples/README.md shows, but for fences and for who is first.
 
+use super::leases::paused_until_bob_has;
 use super::node::{IOREDIS, NODE_REDIS, Package, REDLOCK};
 use super::program::{Told, available, find, run};
 use super::python::REDIS_PY;
 use super::{ROOT, address_of, page, server};
-use crate::support::find_cli;
+use crate::support::{Server, find_cli};
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 
 const PAGE: &str = "examples/README.md";
 const DIGITS_OF_A_FENCE: usize = 16;
@@ -34,8 +37,71 @@ fn books_the_restaurant(package: &Package) {
     let mut client = server.client();
     // One of two in the same instant is refused, frank and heidi wait, and grace comes too late.
     let counters = ["grants", "tries_refused", "hand_offs", "releases", "releases_late"];
-    assert_eq!(counters.map(|name| client.counter(name)), [7, 1, 2, 5, 1], "{told}");
+    assert_eq!(counters.map(|name| client.counter(name)), [7, 3, 2, 5, 1], "{told}");
     assert_eq!(client.counter("held"), 0);
+}
+
+#[test]
+fn no_guest_books_with_a_lease_that_ended_while_the_program_was_paused() {
+    // The lock is freed by the test, not by the end of a lease.
+    let constants = [("?? 5000", "?? 1000"), ("SHORT = 600;", "SHORT = 60000;")];
+    for package in [&IOREDIS, &NODE_REDIS] {
+        let Some(installed) = package.installed() else { continue };
+        let story = with(&constants, &format!("examples/{}/story.js", package.name));
+        let server = server();
+        let paused = ["lock:table:3", "lock:table:4"];
+        let (told, [before_frank, before_heidi]) =
+            while_paused(&server, paused, || installed.changed_story(&server, &story));
+        let fences = fences(&told);
+        assert!(fences[4] > before_frank && fences[6] > before_heidi, "{told}");
+    }
+}
+
+#[test]
+fn the_migrated_client_does_not_count_on_a_lease_that_ended_while_it_was_paused() {
+    let constants = [("TTL = 5000", "TTL = 1000"), ("SHORT = 300", "SHORT = 60000")];
+    if let Some(programs) = REDIS_PY.programs() {
+        let story = with(&constants, "examples/migrate/redis-py/story.py");
+        let server = server();
+        let mut python = Command::new(programs.join("python"));
+        python.arg("-c").arg(story).env("REDIS_URL", address_of(&server));
+        let (told, [bob]) = while_paused(&server, ["lock:table:2"], || run(&mut python));
+        assert_eq!(fences(&told).last().map(|last| *last > bob), Some(true), "{told}");
+    }
+    if let Some(package) = REDLOCK.installed() {
+        let story = with(&constants, "examples/migrate/node-redlock/story.js");
+        let server = server();
+        let (told, [bob]) =
+            while_paused(&server, ["lock:table:3"], || package.changed_story(&server, &story));
+        assert_eq!(fences(&told).last().map(|last| *last > bob), Some(true), "{told}");
+    }
+}
+
+/// The text of a story with other constants.
+fn with(constants: &[(&str, &str)], story: &str) -> String {
+    let text = fs::read_to_string(Path::new(ROOT).join(story)).unwrap();
+    constants.iter().fold(text, |text, (usual, other)| {
+        assert_eq!(text.matches(usual).count(), 1, "{usual} in {story}");
+        text.replace(usual, other)
+    })
+}
+
+/// What a story told that was paused while it waited for each of these locks, and the fences that bob
+/// was granted meanwhile.
+fn while_paused<const N: usize>(
+    server: &Server,
+    locks: [&str; N],
+    story: impl FnOnce() -> Told + Send,
+) -> (String, [String; N]) {
+    thread::scope(|scope| {
+        let story = scope.spawn(story);
+        let fences = locks.map(|lock| {
+            let fence = paused_until_bob_has(server, lock);
+            assert!(server.client().release(lock, "bob"));
+            fence.to_string()
+        });
+        (story.join().unwrap().output(), fences)
+    })
 }
 
 #[test]

@@ -19,9 +19,21 @@ const redlock = new Redlock([redis], { retryCount: 0 });
 
 // --- the Leasehold client: this is what it becomes --------------------------------------------------
 
-/** The fence, or null if the lock is held. */
-const acquire = (owner, ttl = TTL) => redis.call('LOCK.ACQUIRE', NAME, owner, ttl);
-const wait = (owner, patience) => queue.call('LOCK.ACQUIRE', NAME, owner, TTL, 'BLOCK', patience);
+/** The fence, or null if the lock is held for as long as the patience lasts. */
+async function acquire(owner, patience = 0) {
+  const request = ['LOCK.ACQUIRE', NAME, owner, TTL];
+  const end = performance.now() + patience;
+  for (;;) {
+    const asked = performance.now();
+    const fence = await redis.call(...request);
+    // If the reply is read so late that the lease may be over, ask again.
+    if (fence !== null && performance.now() < asked + TTL) return fence;
+    const left = Math.ceil(end - performance.now());
+    if (fence === null && left <= 0) return null;
+    if (fence === null) await queue.call(...request, 'BLOCK', left); // a grant is confirmed by asking again
+  }
+}
+
 const extend = (owner, fence) => redis.call('LOCK.EXTEND', NAME, owner, TTL, fence);
 const release = (owner, fence) => redis.call('LOCK.RELEASE', NAME, owner, fence);
 
@@ -55,7 +67,7 @@ async function story() {
   console.log('node-redlock holds the lock, Leasehold waits for it');
   olga = await redlock.acquire([NAME], TTL);
   tell('olga', 'redlock.acquire', 'done');
-  const granted = wait(nina, PATIENCE);
+  const granted = acquire(nina, PATIENCE);
   while ((await redis.call('LOCK.WAITERS', NAME)).length === 0);
   tell('olga', 'lock.release', await attempt(olga.release()));
   fence = await granted;
@@ -65,7 +77,7 @@ async function story() {
   console.log('node-redlock is too slow');
   olga = await redlock.acquire([NAME], SHORT);
   tell('olga', 'redlock.acquire', 'done');
-  fence = await wait(nina, PATIENCE);
+  fence = await acquire(nina, PATIENCE);
   tell('nina', `LOCK.ACQUIRE BLOCK ${PATIENCE}`, fence);
   tell('olga', 'lock.release of a lock that is not hers', await attempt(olga.release()));
   tell('nina', 'LOCK.RELEASE', await release(nina, fence));

@@ -3,6 +3,7 @@
 In one terminal: make run. In another: pip install redis, then python3 examples/migrate/redis-py/story.py
 """
 
+import math
 import os
 import sys
 import threading
@@ -30,10 +31,21 @@ def old_lock(ttl=TTL):
 # --- the Leasehold client: this is what it becomes
 
 
-def acquire(owner, ttl=TTL, patience=None):
-    """The fence, or None if the lock is held."""
-    wait = [] if patience is None else ['BLOCK', patience]
-    return client.execute_command('LOCK.ACQUIRE', NAME, owner, ttl, *wait)
+def acquire(owner, ttl=TTL, patience=0):
+    """The fence, or None if the lock is held for as long as the patience lasts."""
+    request = ['LOCK.ACQUIRE', NAME, owner, ttl]
+    end = time.monotonic() + patience / 1000
+    while True:
+        asked = time.monotonic()
+        fence = client.execute_command(*request)
+        # If the reply is read so late that the lease may be over, ask again.
+        if fence is not None and time.monotonic() < asked + ttl / 1000:
+            return fence
+        left = math.ceil((end - time.monotonic()) * 1000)
+        if fence is None and left <= 0:
+            return None
+        if fence is None:
+            client.execute_command(*request, 'BLOCK', left)  # a grant is confirmed by asking again
 
 
 def extend(owner, fence, ttl=TTL):
