@@ -246,6 +246,9 @@ impl Guard {
 
     /// Has the lease end a `ttl` from now, also if that is sooner. Later renewals ask for this `ttl` too.
     ///
+    /// After a shorter extension that the server did not answer, this one may count for less: the
+    /// shorter one may still arrive within a minute. [`valid_for`](Guard::valid_for) knows.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Extended, Locks};

@@ -8,12 +8,13 @@
 use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
-use crate::lease::{Lease, Next, released_in_time};
+use crate::lease::{Lease, Next, ONLY, released_in_time};
 use crate::node::Left;
 use crate::orders::{Order, Reply};
 use crate::queue::Parked;
 use crate::releases::{Outcome, Releases};
 use crate::schedule::Schedule;
+use crate::unanswered::LONGEST_WAY;
 use crate::validity::later;
 use crate::wire::{Answer, Limits, Replicas, Wire};
 use crate::{Error, Loss, Released, story};
@@ -37,7 +38,7 @@ const RELEASES_AFTER: [Duration; 3] =
 const LEAVING: Duration = Duration::from_secs(5);
 
 /// The same where the owner may come back: what is on its way would release a later grant.
-const LEAVING_FOR_GOOD: Duration = Duration::from_secs(60);
+const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -293,9 +294,14 @@ pub(crate) async fn extend(
     let _extending = lease.extending.lock().await;
     let end = lease.valid_until().as_instant();
     let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
-    lease.about_to_extend(ttl, Moment::now());
+    let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    wire.ask_heard(&lease.key, question, replicas, limits).await
+    let answer = wire.ask_heard(&lease.key, question, replicas, limits).await?;
+    // An earlier try of it may still be on its way.
+    if !answer.repeated {
+        asking.answered(ONLY);
+    }
+    Ok(answer)
 }
 
 fn numbered(

@@ -4,9 +4,11 @@
 use crate::clock::Moment;
 use crate::measure;
 use crate::settings::Renew;
+use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +34,12 @@ struct State {
     ttl: Duration,
     /// When that ttl was asked for.
     asked: Moment,
+    /// How much of that ttl can be counted on.
+    counted: Duration,
     valid_until: Moment,
+    /// When an extension was asked for last, whatever became of it.
+    last_asked: Moment,
+    unanswered: Unanswered,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -42,6 +49,38 @@ struct State {
     /// It is not released at all.
     kept: bool,
     ended: Option<Loss>,
+}
+
+/// The place of a server that is the only one.
+pub(crate) const ONLY: usize = 0;
+
+/// An extension that is being asked for. When this is dropped, those servers are noted that have
+/// not answered: it may still reach them.
+#[must_use = "dropped, it says that nobody has answered"]
+pub(crate) struct Asking<'l> {
+    lease: &'l Lease,
+    ttl: Duration,
+    silent: BTreeSet<usize>,
+}
+
+impl Asking<'_> {
+    /// Nothing more of it can reach this server.
+    pub(crate) fn answered(&mut self, server: usize) {
+        self.silent.remove(&server);
+    }
+
+    fn give_up(&mut self, now: Moment) {
+        let mut state = self.lease.state();
+        for server in std::mem::take(&mut self.silent) {
+            state.unanswered.add(server, self.ttl, now);
+        }
+    }
+}
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        self.give_up(Moment::now());
+    }
 }
 
 /// What is to be done with it next, and when.
@@ -74,7 +113,10 @@ impl Lease {
         let state = State {
             ttl,
             asked,
+            counted: ttl,
             valid_until,
+            last_asked: asked,
+            unanswered: Unanswered::default(),
             renewal: ttl,
             renewed_until,
             held_until: None,
@@ -129,21 +171,49 @@ impl Lease {
         news
     }
 
-    /// From now on the server may have this ttl in force, which may be shorter than what is left.
-    pub(crate) fn about_to_extend(&self, ttl: Duration, now: Moment) {
+    /// From now on these servers may have this ttl in force, which may be shorter than what is left.
+    pub(crate) fn about_to_extend(
+        &self,
+        servers: impl IntoIterator<Item = usize>,
+        ttl: Duration,
+        now: Moment,
+    ) -> Asking<'_> {
         let mut state = self.state();
         state.valid_until = state.valid_until.min(valid_until(now, ttl));
+        state.last_asked = now;
+        Asking { lease: self, ttl, silent: servers.into_iter().collect() }
     }
 
     /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
     pub(crate) fn extended(&self, asked: Moment, ttl: Duration, now: Moment) -> bool {
+        self.extended_by(&[ONLY], 1, asked, ttl, now)
+    }
+
+    /// The same where these servers have, and so many of them are needed.
+    pub(crate) fn extended_by(
+        &self,
+        agreed: &[usize],
+        needed: usize,
+        asked: Moment,
+        ttl: Duration,
+        now: Moment,
+    ) -> bool {
         let mut state = self.state();
-        let until = valid_until(asked, ttl);
-        if state.ended.is_some() || now >= state.valid_until || now >= until {
+        if state.ended.is_some() || now >= state.valid_until {
+            return false;
+        }
+        // The server may have in force by now what was asked for later.
+        if asked < state.last_asked {
+            return true;
+        }
+        let counted = state.unanswered.counted(ttl, asked, agreed, needed);
+        let until = valid_until(asked, counted);
+        if now >= until {
             return false;
         }
         state.valid_until = until;
         state.asked = asked;
+        state.counted = counted;
         state.ttl = ttl;
         true
     }
@@ -151,8 +221,9 @@ impl Lease {
     pub(crate) fn next(&self) -> Next {
         let state = self.state();
         let end = Next::End { at: state.valid_until };
-        let at = renew_at(state.asked, state.ttl);
-        let more = state.renewed_until.is_some_and(|until| state.asked.later(state.ttl) < until);
+        let at = renew_at(state.asked, state.counted);
+        let counted_until = state.asked.later(state.counted);
+        let more = state.renewed_until.is_some_and(|until| counted_until < until);
         if more && at < state.valid_until { Next::Renew { at } } else { end }
     }
 
@@ -255,6 +326,7 @@ pub(crate) fn checked(ttl: Duration) -> Result<Duration, Error> {
 mod tests {
     use super::*;
     use crate::Dialect;
+    use crate::unanswered::LONGEST_WAY;
 
     const MINUTE: Duration = Duration::from_secs(60);
     const SECOND: Duration = Duration::from_secs(1);
@@ -334,10 +406,49 @@ mod tests {
     #[test]
     fn a_shorter_ttl_counts_as_soon_as_it_may_be_in_force() {
         let (lease, asked) = lease(Renew::Every);
-        lease.about_to_extend(SECOND, asked);
+        lease.about_to_extend([ONLY], SECOND, asked).answered(ONLY);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
-        lease.about_to_extend(MINUTE, asked);
+        lease.about_to_extend([ONLY], MINUTE, asked).answered(ONLY);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
+    }
+
+    #[test]
+    fn a_shorter_extension_that_nobody_answered_bounds_later_ones_for_a_minute() {
+        let (lease, asked) = lease(Renew::Every);
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        let mut again = asked;
+        for _ in 0..60 {
+            again = again + SECOND;
+            lease.about_to_extend([ONLY], MINUTE, again).answered(ONLY);
+            assert!(lease.extended(again, MINUTE, again));
+            if again < asked + LONGEST_WAY {
+                assert_eq!(lease.valid_until(), valid_until(again, 3 * SECOND));
+                assert_eq!(lease.next(), Next::Renew { at: again + SECOND });
+            }
+        }
+        assert_eq!(lease.valid_until(), valid_until(again, MINUTE));
+        assert_eq!(lease.next(), Next::Renew { at: again + 20 * SECOND });
+    }
+
+    #[test]
+    fn the_last_renewal_that_counts_for_less_is_followed_by_another() {
+        let (lease, asked) = lease(Renew::AtMost(2 * MINUTE));
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        lease.about_to_extend([ONLY], 2 * MINUTE, asked).answered(ONLY);
+        assert!(lease.extended(asked, 2 * MINUTE, asked));
+        assert_eq!(lease.next(), Next::Renew { at: asked + SECOND });
+    }
+
+    #[test]
+    fn an_answer_that_is_looked_at_after_a_later_extension_was_asked_for_changes_nothing() {
+        let (lease, asked) = lease(Renew::Every);
+        let later = asked + SECOND;
+        lease.about_to_extend([ONLY], 5 * SECOND, later).answered(ONLY);
+        assert!(lease.extended(asked, MINUTE, later));
+        assert_eq!(lease.valid_until(), valid_until(later, 5 * SECOND));
+        assert!(lease.extended(later, 5 * SECOND, later));
+        assert!(lease.extended(asked, MINUTE, later));
+        assert_eq!(lease.valid_until(), valid_until(later, 5 * SECOND));
     }
 
     #[test]

@@ -169,6 +169,7 @@ mod target;
 #[cfg(feature = "tls")]
 mod tls;
 mod trouble;
+mod unanswered;
 mod validity;
 mod verdict;
 mod wire;

@@ -25,6 +25,7 @@ mod holding;
 mod info;
 mod interface;
 mod keeping;
+mod late;
 mod losing;
 mod measures;
 mod oracle;

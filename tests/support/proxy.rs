@@ -5,6 +5,9 @@
 //!                                    │ cut: what comes is swallowed, and the connection stays open, as when
 //!                                    │      a cable is pulled
 //!                                    │ heal: connections that lost something end, new ones pass
+//!                                    │ hold: what comes for the server on the connections of now is kept, also when
+//!                                    │      the client has left
+//!                                    │ deliver: what was kept is sent on
 //! ```
 //!
 //! Two threads a connection, each for one way.
@@ -13,7 +16,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -55,6 +58,9 @@ struct Link {
     number: u64,
     /// Something was swallowed, so what follows would make no sense.
     torn: Ways,
+    /// What comes for the server is kept until it is to be delivered.
+    held: Mutex<bool>,
+    delivered: Condvar,
 }
 
 impl Proxy {
@@ -104,6 +110,16 @@ impl Proxy {
         self.state.end_links(|link| link.torn.either());
     }
 
+    /// Keeps what comes for the server on the connections that there are now. New ones pass.
+    pub(crate) fn hold(&self) {
+        self.state.links().iter().for_each(|link| link.set_held(true));
+    }
+
+    /// Sends on what was kept.
+    pub(crate) fn deliver(&self) {
+        self.state.links().iter().for_each(|link| link.set_held(false));
+    }
+
     /// From now on whatever passes is late by so much.
     pub(crate) fn slow(&self, delay: Duration) {
         self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
@@ -118,6 +134,7 @@ impl Drop for Proxy {
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
         }
+        self.deliver();
         self.state.end_links(|_| true);
     }
 }
@@ -162,6 +179,23 @@ impl Link {
         let _ = self.server.shutdown(Shutdown::Both);
     }
 
+    fn set_held(&self, held: bool) {
+        *self.is_held() = held;
+        self.delivered.notify_all();
+    }
+
+    fn is_held(&self) -> MutexGuard<'_, bool> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits as long as what comes this way is held.
+    fn wait_to_deliver(&self, way: Way) {
+        if way == Way::ToServer {
+            let waited = self.delivered.wait_while(self.is_held(), |held| *held);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     /// Passes on what comes, this way, until one end closes.
     fn pass_on(&self, way: Way, state: &State) {
         let (mut from, mut to) = match way {
@@ -173,6 +207,7 @@ impl Link {
         let mut bytes = [0; 16_384];
         while let Ok(count @ 1..) = from.read(&mut bytes) {
             thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
+            self.wait_to_deliver(way);
             torn.fetch_or(is_cut(), SeqCst);
             if !torn.load(SeqCst) {
                 if to.write_all(&bytes[..count]).is_err() {
@@ -183,6 +218,7 @@ impl Link {
                 break;
             }
         }
+        self.wait_to_deliver(way);
         // The end of a connection does not pass a cut either: the other side is left to wonder until it is healed.
         torn.fetch_or(is_cut(), SeqCst);
         if !is_cut() {
@@ -202,7 +238,8 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         // Fails for one that has ended already, as its first read will.
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
         let number = state.accepted.fetch_add(1, SeqCst);
-        let link = Arc::new(Link { client, server, number, torn: Ways::default() });
+        let (torn, held, delivered) = Default::default();
+        let link = Arc::new(Link { client, server, number, torn, held, delivered });
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
             let (link, state) = (Arc::clone(&link), Arc::clone(state));

@@ -348,24 +348,32 @@ impl Held {
             return Ok(Extended::Lost);
         }
         let asked = Moment::now();
-        lease.about_to_extend(ttl, asked);
         let (everybody, fence) = (servers.everybody(), lease.fence);
+        let mut asking = lease.about_to_extend(everybody.iter().copied(), ttl, asked);
         let agrees = |number: Option<u64>| number == Some(1);
         let answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees).await;
-        let count = |wanted: bool| {
-            let said = answers.iter().filter_map(|(_, answer)| answer.as_ref().ok());
-            said.filter(|answer| agrees(answer.number) == wanted).count()
-        };
+        let mut agreed = Vec::new();
+        for (server, answer) in &answers {
+            let Ok(answer) = answer else { continue };
+            if !answer.repeated {
+                asking.answered(*server);
+            }
+            if agrees(answer.number) {
+                agreed.push(*server);
+            }
+        }
+        let said = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
+        let refused = said.saturating_sub(agreed.len());
         let now = Moment::now();
-        if count(true) >= servers.majority() {
-            if lease.extended(asked, ttl, now) {
+        if agreed.len() >= servers.majority() {
+            if lease.extended_by(&agreed, servers.majority(), asked, ttl, now) {
                 story::extended(lease, now);
                 return Ok(Extended::Extended);
             }
             self.lose(Loss::Expired);
             return Ok(Extended::Lost);
         }
-        if servers.all.len().saturating_sub(count(false)) < servers.majority() {
+        if servers.all.len().saturating_sub(refused) < servers.majority() {
             self.lose(Loss::Taken);
             return Ok(Extended::Lost);
         }

@@ -1,0 +1,97 @@
+//! Extensions that nobody answered. Pure: moments are arguments.
+//!
+//! ```text
+//!   EXTEND 1 s  ──► proxy: no answer, the connection is given up
+//!   EXTEND 60 s ───────────────────────────► answered
+//!                   proxy: EXTEND 1 s ─────────────► the lease ends a second from now
+//! ```
+//!
+//! A proxy may deliver late what a client sent before it gave the connection up. So a longer
+//! extension counts for no more than a shorter one that may still arrive after it.
+
+use crate::clock::Moment;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How long bytes may be on their way after the client has given up their connection.
+pub(crate) const LONGEST_WAY: Duration = Duration::from_secs(60);
+
+/// By server and ttl: until when such an extension may still arrive there.
+#[derive(Debug, Default)]
+pub(crate) struct Unanswered {
+    until: BTreeMap<(usize, Duration), Moment>,
+}
+
+impl Unanswered {
+    /// This server did not answer an extension of this ttl, which has been given up now.
+    pub(crate) fn add(&mut self, server: usize, ttl: Duration, now: Moment) {
+        self.until.retain(|_, until| *until > now);
+        self.until.insert((server, ttl), now.later(LONGEST_WAY));
+    }
+
+    /// For how much of its ttl an extension counts from the moment it was asked for, if these
+    /// servers have agreed to it and so many of them are needed.
+    pub(crate) fn counted(
+        &self,
+        ttl: Duration,
+        asked: Moment,
+        agreed: &[usize],
+        needed: usize,
+    ) -> Duration {
+        let on_each = |server: &usize| self.shortest(*server, asked).map_or(ttl, |it| it.min(ttl));
+        let mut each: Vec<_> = agreed.iter().map(on_each).collect();
+        each.sort_unstable();
+        let most = each.into_iter().rev().take(needed);
+        most.last().unwrap_or_default()
+    }
+
+    /// The shortest extension that may reach this server after that moment.
+    fn shortest(&self, server: usize, asked: Moment) -> Option<Duration> {
+        let of_server =
+            self.until.iter().filter(|((of, _), until)| *of == server && **until > asked);
+        of_server.map(|((_, ttl), _)| *ttl).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_longer_extension_counts_for_no_more_than_a_shorter_one_that_may_still_arrive() {
+        let (mut unanswered, now) = (Unanswered::default(), Moment::now());
+        let counted = |unanswered: &Unanswered, ttl, asked| unanswered.counted(ttl, asked, &[0], 1);
+        assert_eq!(counted(&unanswered, MINUTE, now), MINUTE);
+        unanswered.add(0, 2 * SECOND, now);
+        unanswered.add(0, 5 * SECOND, now + SECOND);
+        assert_eq!(counted(&unanswered, MINUTE, now + SECOND), 2 * SECOND);
+        assert_eq!(counted(&unanswered, SECOND, now + SECOND), SECOND);
+        assert_eq!(counted(&unanswered, MINUTE, now + LONGEST_WAY), 5 * SECOND);
+        assert_eq!(counted(&unanswered, MINUTE, now + LONGEST_WAY + SECOND), MINUTE);
+    }
+
+    #[test]
+    fn what_may_still_reach_a_minority_of_the_servers_shortens_nothing() {
+        let (mut unanswered, now) = (Unanswered::default(), Moment::now());
+        unanswered.add(2, SECOND, now);
+        let counted =
+            |unanswered: &Unanswered, agreed: &[usize]| unanswered.counted(MINUTE, now, agreed, 2);
+        assert_eq!(counted(&unanswered, &[0, 1, 2]), MINUTE);
+        assert_eq!(counted(&unanswered, &[0, 2]), SECOND);
+        unanswered.add(1, 2 * SECOND, now);
+        assert_eq!(counted(&unanswered, &[0, 1, 2]), 2 * SECOND);
+    }
+
+    #[test]
+    fn what_can_arrive_no_more_is_forgotten() {
+        let (mut unanswered, now) = (Unanswered::default(), Moment::now());
+        for millis in 0..100 {
+            unanswered.add(0, Duration::from_millis(millis), now);
+        }
+        unanswered.add(0, SECOND, now + LONGEST_WAY);
+        assert_eq!(unanswered.until.len(), 1);
+    }
+}
