@@ -1,5 +1,5 @@
 //! Which releases are under way, in the order in which they were asked for, and who waits for them.
-//! Pure.
+//! A quorum keeps all its requests to a server so. Pure.
 
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;

@@ -205,9 +205,7 @@ impl Quorum {
     /// ```
     #[must_use]
     pub fn server_limit(self, limit: Duration) -> Self {
-        let Servers { all, identities, gate, .. } = &*self.servers;
-        let (all, identities, gate) = (all.clone(), Arc::clone(identities), Arc::clone(gate));
-        let servers = Servers { all, limit: Some(limit), identities, gate };
+        let servers = Servers { limit: Some(limit), ..(*self.servers).clone() };
         Self { servers: Arc::new(servers), ..self }
     }
 
@@ -281,8 +279,7 @@ impl Quorum {
         let begun = Instant::now();
         // Those that do not end are released as soon as they are granted.
         let _ = timeout(limit.min(LEAVE_WITHIN), self.servers.gate.close()).await;
-        let left = limit.saturating_sub(begun.elapsed());
-        let left = join_all(self.servers.all.iter().map(|server| server.close(left))).await;
+        let left = self.servers.close(limit.saturating_sub(begun.elapsed())).await;
         let mut held_on = BTreeMap::<String, usize>::new();
         for name in left.into_iter().flatten() {
             let count = held_on.entry(name).or_default();

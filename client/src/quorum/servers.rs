@@ -10,13 +10,16 @@ use super::identity::{Identities, run_id};
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::reading::text;
+use crate::releases::{Outcome, Releases};
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
-use std::sync::Arc;
+use futures_util::future::join_all;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
-use tokio::time::timeout_at;
+use tokio::sync::oneshot;
+use tokio::time::{timeout, timeout_at};
 
 /// A server that does not answer for longer is down, unless a setting says otherwise.
 const LONGEST_LIMIT: Duration = Duration::from_millis(500);
@@ -24,6 +27,7 @@ const LONGEST_LIMIT: Duration = Duration::from_millis(500);
 /// What servers have at least that answer after most have.
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
+#[derive(Clone)]
 pub(crate) struct Servers {
     pub(crate) all: Vec<Locks>,
     /// How long each may take to answer, if somebody has said so.
@@ -31,6 +35,19 @@ pub(crate) struct Servers {
     pub(crate) identities: Arc<Identities>,
     /// What requests and guards go through.
     pub(crate) gate: Arc<Gate>,
+    pub(crate) tasks: Arc<Tasks>,
+}
+
+/// The requests to each server that are under way, also those that nobody waits for any more.
+pub(crate) struct Tasks {
+    open: Vec<Mutex<Releases>>,
+}
+
+/// One of them, until it is dropped.
+struct UnderWay {
+    tasks: Arc<Tasks>,
+    server: usize,
+    number: u64,
 }
 
 /// Whom it is about: one lock, and one owner of it, which no other attempt has.
@@ -54,7 +71,22 @@ pub(crate) type Answers = Vec<(usize, Result<Answer, Error>)>;
 impl Servers {
     pub(crate) fn new(all: Vec<Locks>) -> Self {
         let identities = Arc::new(Identities::of(all.len()));
-        Self { all, limit: None, identities, gate: Arc::default() }
+        let tasks = Arc::new(Tasks { open: all.iter().map(|_| Mutex::default()).collect() });
+        Self { all, limit: None, identities, gate: Arc::default(), tasks }
+    }
+
+    /// Closes the client of each server, once the requests to it that are under way have ended.
+    /// Returns what may still be held there.
+    pub(crate) async fn close(&self, limit: Duration) -> Vec<Vec<String>> {
+        let begun = Instant::now();
+        let close_one = async |(server, locks): (usize, &Locks)| {
+            let mut names = self.tasks.done(server, limit).await;
+            names.extend(locks.close(limit.saturating_sub(begun.elapsed())).await);
+            names.sort();
+            names.dedup();
+            names
+        };
+        join_all(self.all.iter().enumerate().map(close_one)).await
     }
 
     /// Makes sure that this one is none of the others.
@@ -107,7 +139,10 @@ impl Servers {
         for &server in whom {
             let (servers, subject, answer) =
                 (Arc::clone(self), Arc::clone(subject), answer.clone());
+            let under_way = Tasks::begin(&self.tasks, server, &subject.name);
             tokio::spawn(async move {
+                // Until what it leaves behind is ordered, too.
+                let _under_way = under_way;
                 let came = servers.ask_one(server, &subject, ask, asked, limit).await;
                 let late = answer.send((server, came)).is_err();
                 if late && matches!(ask, Ask::Acquire | Ask::Release) {
@@ -191,5 +226,36 @@ impl Servers {
         let last = errors().next_back().map(|error| format!(": {error}")).unwrap_or_default();
         let reason = format!("{said} of {} servers answered in time{last}", self.all.len());
         Err(refused.cloned().unwrap_or(Error::Unreachable { reason }))
+    }
+}
+
+impl Tasks {
+    fn begin(tasks: &Arc<Self>, server: usize, name: &str) -> UnderWay {
+        let number = tasks.of(server).map(|mut open| open.begin(name.to_owned()));
+        UnderWay { tasks: Arc::clone(tasks), server, number: number.unwrap_or_default() }
+    }
+
+    /// Waits until those have ended that have begun by now, and returns the names of the locks that
+    /// the others are about.
+    async fn done(&self, server: usize, limit: Duration) -> Vec<String> {
+        let (done, ended) = oneshot::channel();
+        if let Some(mut open) = self.of(server) {
+            open.tell_when_done(done);
+        }
+        // Whoever has not ended by then is named.
+        let _ = timeout(limit, ended).await;
+        self.of(server).map(|open| open.undone()).unwrap_or_default()
+    }
+
+    fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases>> {
+        Some(self.open.get(server)?.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        if let Some(mut open) = self.tasks.of(self.server) {
+            open.end(self.number, Outcome::Done);
+        }
     }
 }
