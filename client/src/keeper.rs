@@ -141,6 +141,12 @@ impl Keeper {
                 let abandoned = abandon(Arc::clone(&self.wire), key, owner, ttl, place, parked);
                 self.work.push(numbered(number, abandoned));
             }
+            Order::HoldOn { key, owner, fence, until } => {
+                let number = self.releases.begin(key.clone());
+                let held_on =
+                    hold_on(Arc::clone(&self.wire), key, owner, fence, until, self.within);
+                self.work.push(numbered(number, held_on));
+            }
             Order::Settle(done) => self.releases.tell_when_done(done),
             Order::Close => self.close(),
             Order::Undone(reply) => {
@@ -249,7 +255,7 @@ impl Drop for Keeper {
                     self.forget(lease.id);
                     left.push(lease.key.clone());
                 }
-                Order::Abandon { key, .. } => left.push(key),
+                Order::Abandon { key, .. } | Order::HoldOn { key, .. } => left.push(key),
                 Order::Begin
                 | Order::LookAgain(_)
                 | Order::Settle(_)
@@ -362,6 +368,24 @@ async fn released(
         (true, None) => Released::Released,
         (true, Some(_)) => Released::Later,
     })
+}
+
+/// The server frees it then, also when this program has ended.
+async fn hold_on(
+    wire: Arc<Wire>,
+    key: String,
+    owner: String,
+    fence: u64,
+    until: Moment,
+    within: Duration,
+) -> Outcome {
+    let ttl = until.since(Moment::now());
+    let limits = wire.limits(within, Some(later(Instant::now(), within)));
+    let question = Question::Extend { owner: &owner, fence, ttl };
+    match wire.ask(&key, question, limits).await {
+        Ok(_) => Outcome::Done,
+        Err(_) => Outcome::Failed,
+    }
 }
 
 async fn abandon(

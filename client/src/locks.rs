@@ -246,6 +246,13 @@ impl Locks {
         let _ =
             self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None, parked: None });
     }
+
+    /// Has the server free in the background at that moment what this owner was granted.
+    pub(crate) fn hold_on(&self, name: &str, owner: &str, fence: u64, until: Moment) {
+        let (key, owner) = (self.key(name), owner.to_owned());
+        // Without a keeper the lease ends by itself.
+        let _ = self.inner.orders.send(Order::HoldOn { key, owner, fence, until });
+    }
 }
 
 impl Inner {

@@ -3,6 +3,7 @@
 //! The keeper is started by the first order, on the runtime of whoever gives it. A client in a static outlives runtimes,
 //! as those of tests: its next order starts another keeper on the next one.
 
+use crate::clock::Moment;
 use crate::guard::{Hold, Slot};
 use crate::keeper;
 use crate::lease::Lease;
@@ -35,6 +36,13 @@ pub(crate) enum Order {
         ttl: Duration,
         place: Option<OwnedMutexGuard<Weak<Hold>>>,
         parked: Option<Box<Parked>>,
+    },
+    /// Leaves it held until then, and releases it no sooner.
+    HoldOn {
+        key: String,
+        owner: String,
+        fence: u64,
+        until: Moment,
     },
     /// Says when all releases are done that were ordered before.
     Settle(oneshot::Sender<()>),

@@ -1,8 +1,9 @@
 //! A lock that outlives its guard, or is held for some time at least.
 
 use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, server, soon};
-use crate::support::Server;
-use leasehold_client::{Error, Loss, Released, Renew};
+use crate::scene::{url, with_module, without_module};
+use crate::support::{Server, Setup};
+use leasehold_client::{Error, Loss, Quorum, Released, Renew};
 use redis::Value;
 use std::time::Instant;
 use tokio::time::sleep;
@@ -128,5 +129,85 @@ async fn a_nightly_job_runs_on_one_host_although_their_clocks_differ() {
         }
         assert_eq!(ran, 1);
         eventually("it is held", || held(&server, "nightly").ok_or(())).await;
+    }
+}
+
+const KINDS: [fn() -> Setup; 2] = [with_module, without_module];
+
+async fn quorum(servers: &[Server]) -> Quorum {
+    Quorum::connect(servers.iter().map(|server| url(server.port()))).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_kept_on_most_servers_stays_until_its_leases_end() {
+    for setup in KINDS {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let (ours, theirs) = (quorum(&servers).await, quorum(&servers).await);
+        let guard = ours.lock("printer").ttl(millis(1_500)).await.unwrap();
+        let (fence, watching) = (guard.fence(), guard.cancellation());
+        let kept = Instant::now();
+        let valid_for = guard.keep();
+        assert!(valid_for > millis(900), "{valid_for:?}");
+        soon(watching.cancelled()).await;
+        assert_eq!(soon(ours.close(LONG)).await, Vec::<String>::new());
+        assert!(theirs.try_lock("printer").await.unwrap().is_none());
+        let next = soon(theirs.lock("printer").ttl(LONG)).await.unwrap();
+        assert!(next.fence() > fence);
+        let lasted = kept.elapsed();
+        assert!(lasted >= valid_for && lasted < millis(4_000), "it was renewed: {lasted:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_on_most_servers_at_least_as_long_as_was_asked_for() {
+    for setup in KINDS {
+        let mut servers = [setup().start(), setup().start(), setup().start()];
+        let (ours, theirs) = (quorum(&servers).await, quorum(&servers).await);
+        let least = millis(1_500);
+        let begun = Instant::now();
+        let guard = ours.lock("printer").ttl(LONG).hold_at_least(least).await.unwrap();
+        // A minority that is down keeps it no longer.
+        servers[2].kill();
+        let fence = guard.fence();
+        assert_eq!(soon(guard.release()).await.unwrap(), Released::Later);
+        assert!(begun.elapsed() < least, "the release waits for nothing");
+        drop(ours);
+        let next = soon(theirs.lock("printer").ttl(LONG)).await.unwrap();
+        let lasted = begun.elapsed();
+        assert!(lasted >= least && lasted < millis(4_000), "{lasted:?}");
+        assert!(next.fence() > fence);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_quorum_that_is_closed_holds_at_least_what_its_guards_were_to_hold() {
+    for setup in KINDS {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let quorum = quorum(&servers).await;
+        let lock = |name: &str| quorum.lock(name).ttl(millis(2_000)).hold_at_least(LONG);
+        drop(lock("dropped").await.unwrap());
+        let _guard = lock("printer").await.unwrap();
+        assert_eq!(soon(quorum.close(LONG)).await, Vec::<String>::new());
+        for (server, key) in servers.iter().flat_map(|it| [(it, "dropped"), (it, "printer")]) {
+            let left = ttl_of(server, key);
+            assert!((55_000..=60_001).contains(&left), "{key}: {left}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_was_lost_on_most_servers_is_not_held_on() {
+    for setup in KINDS {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let quorum = quorum(&servers).await;
+        let guard = quorum.lock("printer").ttl(LONG).hold_at_least(LONG).await.unwrap();
+        for server in &servers[..2] {
+            server.cmd("SET printer somebody-else PX 5000");
+        }
+        assert_eq!(soon(guard.release()).await.unwrap(), Released::Late);
+        for server in &servers[..2] {
+            assert_eq!(held(server, "printer").as_deref(), Some("somebody-else"));
+            assert!(ttl_of(server, "printer") <= 5_000);
+        }
     }
 }

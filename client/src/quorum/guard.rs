@@ -29,7 +29,7 @@ pub(super) struct Held {
 
 impl QuorumGuard {
     /// Renews it from now on.
-    pub(super) fn keep(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
+    pub(super) fn new(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
         tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
         Self { held, left: false }
@@ -246,6 +246,36 @@ impl QuorumGuard {
         outcome
     }
 
+    /// Leaves the lock held on the servers until its leases end there, and renews it no more.
+    /// Returns how long it can be counted on from now.
+    ///
+    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the
+    /// lock meanwhile, not even when this program has ended.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Quorum};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.iter().map(Example::url);
+    /// # let quorum = Quorum::connect(urls).await?;
+    /// // At most one mail of this kind in ten minutes, from whichever host.
+    /// let warning = quorum.lock("mail:disk-full").fixed_ttl(Duration::from_secs(600));
+    /// if let Some(guard) = warning.try_now().await? {
+    ///     // Send the mail.
+    ///     guard.keep();
+    /// }
+    /// assert!(quorum.try_lock("mail:disk-full").await?.is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn keep(mut self) -> Duration {
+        self.left = true;
+        self.valid_for()
+    }
+
     /// Gives the lock back on every server. On those that do not answer that goes on in the background.
     ///
     /// It was [`Late`](Released::Late) if most servers had it no more.
@@ -276,10 +306,11 @@ impl QuorumGuard {
         }
         let valid_until = lease.valid_until();
         let was_valid = self.loss().is_none();
+        let leaving = self.held.leaving();
         lease.end(Loss::Released);
         let everybody = servers.everybody();
         let agrees = |number: Option<u64>| number == Some(1);
-        let answers = servers.ask(&everybody, subject, Ask::Release, agrees).await;
+        let answers = servers.ask(&everybody, subject, leaving, agrees).await;
         // Whoever has not been heard of by now is looked after by the task that asked.
         self.left = true;
         let (mut in_time, mut gone) = (0_usize, 0_usize);
@@ -289,7 +320,7 @@ impl QuorumGuard {
                     in_time = in_time.saturating_add(1);
                 }
                 Ok(_) => gone = gone.saturating_add(1),
-                Err(_) => servers.abandon(*server, subject),
+                Err(_) => self.held.leave(*server, leaving),
             }
         }
         if gone.saturating_add(in_time) == 0 {
@@ -297,7 +328,11 @@ impl QuorumGuard {
         }
         let may_hold = servers.all.len().saturating_sub(gone) >= servers.majority();
         let held = in_time >= servers.majority() || (may_hold && was_valid && in_time > 0);
-        let outcome = if held { Released::Released } else { Released::Late };
+        let outcome = match leaving {
+            _ if !held => Released::Late,
+            Ask::HoldOn { .. } => Released::Later,
+            _ => Released::Released,
+        };
         story::released(lease, outcome);
         Ok(outcome)
     }
@@ -308,7 +343,7 @@ impl Drop for QuorumGuard {
         let Held { lease, .. } = &*self.held;
         lease.end(Loss::Released);
         if !self.left && lease.ended() != Some(Loss::Closed) {
-            self.held.servers.abandon_everywhere(&self.held.subject);
+            self.held.leave_everywhere();
         }
     }
 }
@@ -339,6 +374,30 @@ impl Held {
         if self.lease.end(loss) {
             story::lost(&self.lease, loss);
         }
+    }
+
+    /// What servers are asked when it is held no more.
+    fn leaving(&self) -> Ask {
+        let (fence, now) = (self.lease.fence, Moment::now());
+        match self.lease.hold_for(now) {
+            Some(left) => Ask::HoldOn { fence, until: now.later(left) },
+            None => Ask::Release,
+        }
+    }
+
+    /// Has this one asked in the background.
+    fn leave(&self, server: usize, leaving: Ask) {
+        match leaving {
+            Ask::HoldOn { fence, until } => {
+                self.servers.hold_on(server, &self.subject, fence, until);
+            }
+            _ => self.servers.abandon(server, &self.subject),
+        }
+    }
+
+    fn leave_everywhere(&self) {
+        let leaving = self.leaving();
+        self.servers.everybody().into_iter().for_each(|server| self.leave(server, leaving));
     }
 
     async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
@@ -388,13 +447,12 @@ struct Kept(Arc<Held>);
 
 impl Kept {
     async fn run_until_closed(self) {
-        let Held { servers, subject, lease, .. } = &*self.0;
         let close = || {
-            if lease.end(Loss::Closed) {
-                servers.abandon_everywhere(subject);
+            if self.0.lease.end(Loss::Closed) {
+                self.0.leave_everywhere();
             }
         };
-        servers.gate.stay(self.run(), close).await;
+        self.0.servers.gate.stay(self.run(), close).await;
     }
 
     async fn run(&self) {

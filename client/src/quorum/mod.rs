@@ -327,10 +327,11 @@ impl Quorum {
         let lease = Lease::new(names, grant.fence, grant.asked, wanted.ttl, wanted.renew);
         let is_over = lease.valid_for(Moment::now()).is_zero();
         if !is_over {
+            wanted.hold(&lease);
             story::acquired(&lease, begun.elapsed());
         }
         // One that is over is released by being dropped.
-        let guard = QuorumGuard::keep(Arc::clone(&self.servers), grant.subject, lease);
+        let guard = QuorumGuard::new(Arc::clone(&self.servers), grant.subject, lease);
         if is_over {
             return Err(Error::TooLate { name: name.to_owned() });
         }
@@ -406,6 +407,11 @@ impl QuorumRequest {
     /// [`Options::renew`]
     pub fn renew(self, renew: Renew) -> Self {
         self.with(|options| options.renew(renew))
+    }
+
+    /// [`Options::hold_at_least`]
+    pub fn hold_at_least(self, least: Duration) -> Self {
+        self.with(|options| options.hold_at_least(least))
     }
 
     /// [`Options::correlation`]

@@ -7,6 +7,7 @@
 //! ```
 
 use super::identity::{Identities, run_id};
+use crate::clock::Moment;
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::reading::text;
@@ -63,6 +64,8 @@ pub(crate) enum Ask {
     Raise { fence: u64 },
     Extend { fence: u64, ttl: Duration },
     Release,
+    /// To have it free then, and no sooner.
+    HoldOn { fence: u64, until: Moment },
 }
 
 /// Those who have answered in time, or failed, and where they are in the list.
@@ -144,9 +147,14 @@ impl Servers {
                 // Until what it leaves behind is ordered, too.
                 let _under_way = under_way;
                 let came = servers.ask_one(server, &subject, ask, asked, limit).await;
+                let failed = came.is_err();
                 let late = answer.send((server, came)).is_err();
-                if late && matches!(ask, Ask::Acquire | Ask::Release) {
-                    servers.abandon(server, &subject);
+                match ask {
+                    Ask::Acquire | Ask::Release if late => servers.abandon(server, &subject),
+                    Ask::HoldOn { fence, until } if late && failed => {
+                        servers.hold_on(server, &subject, fence, until);
+                    }
+                    _ => {}
                 }
             });
         }
@@ -188,6 +196,10 @@ impl Servers {
             // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
             Ask::Extend { fence, ttl } => (Question::Extend { owner, fence, ttl }, asked),
             Ask::Release => (Question::ReleaseAny { owner }, later(asked, limit)),
+            Ask::HoldOn { fence, until } => {
+                let ttl = until.since(Moment::now());
+                (Question::Extend { owner, fence, ttl }, later(asked, limit))
+            }
         };
         let limits = Limits { each: limit, until: Some(until) };
         let key = locks.key(&subject.name);
@@ -206,6 +218,13 @@ impl Servers {
     pub(crate) fn abandon(&self, server: usize, subject: &Subject) {
         if let Some(locks) = self.all.get(server) {
             locks.abandon(&subject.name, &subject.owner, subject.ttl);
+        }
+    }
+
+    /// Has this one free it at that moment.
+    pub(crate) fn hold_on(&self, server: usize, subject: &Subject, fence: u64, until: Moment) {
+        if let Some(locks) = self.all.get(server) {
+            locks.hold_on(&subject.name, &subject.owner, fence, until);
         }
     }
 
