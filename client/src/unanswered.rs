@@ -41,8 +41,7 @@ impl Unanswered {
         let on_each = |server: &usize| self.shortest(*server, asked).map_or(ttl, |it| it.min(ttl));
         let mut each: Vec<_> = agreed.iter().map(on_each).collect();
         each.sort_unstable();
-        let most = each.into_iter().rev().take(needed);
-        most.last().unwrap_or_default()
+        each.into_iter().rev().nth(needed.saturating_sub(1)).unwrap_or_default()
     }
 
     /// The shortest extension that may reach this server after that moment.
