@@ -1,37 +1,49 @@
 //! What requests go through. Once it is closed none goes in, and those inside end.
 
 use crate::Error;
-use tokio::sync::RwLock;
+use std::sync::Arc;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     closing: CancellationToken,
-    /// Read by each request as long as it is under way.
-    inside: RwLock<()>,
+    /// How many are inside.
+    inside: Arc<watch::Sender<usize>>,
+}
+
+/// Somebody who has gone in, until this is dropped.
+pub(crate) struct Inside(Arc<watch::Sender<usize>>);
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        self.0.send_modify(|inside| *inside = inside.saturating_sub(1));
+    }
 }
 
 impl Gate {
+    /// Whoever goes in is waited for by whoever closes the gate.
+    pub(crate) fn enter(&self) -> Inside {
+        self.inside.send_modify(|inside| *inside = inside.saturating_add(1));
+        Inside(Arc::clone(&self.inside))
+    }
+
     /// What it comes to, unless the gate is closed before that.
     pub(crate) async fn pass<T>(
         &self,
         request: impl Future<Output = Result<T, Error>>,
     ) -> Result<T, Error> {
-        let pass = async {
-            let _inside = self.inside.read().await;
-            tokio::select! {
-                biased;
-                () = self.closing.cancelled() => Err(Error::Closed),
-                came = request => came,
-            }
-        };
-        pass.await
+        let _inside = self.enter();
+        tokio::select! {
+            biased;
+            () = self.closing.cancelled() => Err(Error::Closed),
+            came = request => came,
+        }
     }
 
-    /// The same for what goes on in the background: `leave` is what it has to do before it ends
-    /// when the gate is closed.
+    /// The same for what goes on in the background, and has gone in before: `leave` is what it has
+    /// to do before it ends when the gate is closed.
     pub(crate) async fn stay(&self, work: impl Future<Output = ()>, leave: impl FnOnce()) {
-        let _inside = self.inside.read().await;
         tokio::select! {
             biased;
             () = self.closing.cancelled() => leave(),
@@ -42,7 +54,9 @@ impl Gate {
     /// Returns when nobody is inside.
     pub(crate) async fn close(&self) {
         self.closing.cancel();
-        drop(self.inside.write().await);
+        let mut inside = self.inside.subscribe();
+        // It fails when the sender is gone, which is this gate's.
+        let _ = inside.wait_for(|inside| *inside == 0).await;
     }
 }
 
@@ -63,5 +77,23 @@ mod tests {
         assert!(matches!(came, Err(Error::Closed)));
         let late = gate.pass(async { panic!("it was begun") });
         assert!(matches!(late.await, Err::<(), _>(Error::Closed)));
+    }
+
+    #[tokio::test]
+    async fn whoever_closes_the_gate_waits_for_those_who_have_gone_in_and_not_begun() {
+        let gate = Gate::default();
+        let inside = gate.enter();
+        let closed = async {
+            gate.close().await;
+        };
+        let left = async {
+            let mut left = false;
+            let leave = || left = true;
+            gate.stay(pending(), leave).await;
+            drop(inside);
+            left
+        };
+        let ((), left) = tokio::join!(closed, left);
+        assert!(left);
     }
 }

@@ -1,8 +1,9 @@
-//! A lock that is held on most servers, and the task that renews it.
+//! A lock that is held on most servers.
 
+use super::kept::Kept;
 use super::servers::{Ask, Servers, Subject};
-use crate::clock::{Moment, sleep_until};
-use crate::lease::{Lease, Next, checked, released_in_time};
+use crate::clock::Moment;
+use crate::lease::{Lease, checked, released_in_time};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::Arc;
@@ -20,18 +21,20 @@ pub struct QuorumGuard {
 }
 
 pub(super) struct Held {
-    servers: Arc<Servers>,
+    pub(super) servers: Arc<Servers>,
     subject: Arc<Subject>,
-    lease: Lease,
+    pub(super) lease: Lease,
     /// Its end may be another one now.
-    changed: Notify,
+    pub(super) changed: Notify,
 }
 
 impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn new(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
-        tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
+        // Before the task begins: it may do so after the client has been closed.
+        let inside = held.servers.gate.enter();
+        tokio::spawn(Kept::new(Arc::clone(&held), inside).run_until_closed());
         Self { held, left: false }
     }
 
@@ -370,7 +373,7 @@ impl Held {
         self.lease.ended().or_else(is_over)
     }
 
-    fn lose(&self, loss: Loss) {
+    pub(super) fn lose(&self, loss: Loss) {
         if self.lease.end(loss) {
             story::lost(&self.lease, loss);
         }
@@ -395,12 +398,12 @@ impl Held {
         }
     }
 
-    fn leave_everywhere(&self) {
+    pub(super) fn leave_everywhere(&self) {
         let leaving = self.leaving();
         self.servers.everybody().into_iter().for_each(|server| self.leave(server, leaving));
     }
 
-    async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
+    pub(super) async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let Self { servers, subject, lease, .. } = self;
         let _extending = lease.extending.lock().await;
         if self.loss().is_some() {
@@ -439,60 +442,5 @@ impl Held {
         servers.too_few(&answers)?;
         let reason = "too few servers answered to tell".to_owned();
         Err(Error::Unreachable { reason })
-    }
-}
-
-/// The task that renews one lock, and sees it end.
-struct Kept(Arc<Held>);
-
-impl Kept {
-    async fn run_until_closed(self) {
-        let close = || {
-            if self.0.lease.end(Loss::Closed) {
-                self.0.leave_everywhere();
-            }
-        };
-        self.0.servers.gate.stay(self.run(), close).await;
-    }
-
-    async fn run(&self) {
-        let Held { lease, changed, .. } = &*self.0;
-        // After a renewal that failed there may be time for another one.
-        let mut not_before = Moment::now();
-        loop {
-            let next = match lease.next() {
-                Next::Renew { at } => at.max(not_before).min(lease.valid_until()),
-                Next::End { at } => at,
-            };
-            tokio::select! {
-                () = lease.over.cancelled() => return,
-                () = changed.notified() => continue,
-                () = sleep_until(next) => {}
-            }
-            let now = Moment::now();
-            if now >= lease.valid_until() {
-                return self.0.lose(Loss::Expired);
-            }
-            if matches!(lease.next(), Next::Renew { at } if at <= now) {
-                let renewing = self.0.extend(lease.renewal_ttl(now));
-                tokio::select! {
-                    () = lease.over.cancelled() => return,
-                    () = sleep_until(lease.valid_until()) => {}
-                    outcome = renewing => if outcome.is_err() {
-                        let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                        not_before = Moment::now().later(rest.max(Duration::from_millis(10)));
-                    }
-                }
-            }
-        }
-    }
-}
-
-impl Drop for Kept {
-    /// The runtime ends, and nobody renews any more.
-    fn drop(&mut self) {
-        if self.0.lease.ended().is_none() {
-            self.0.lose(Loss::Expired);
-        }
     }
 }

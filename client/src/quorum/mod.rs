@@ -3,6 +3,7 @@
 mod attempt;
 mod guard;
 mod identity;
+mod kept;
 mod servers;
 
 pub use guard::QuorumGuard;
