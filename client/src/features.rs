@@ -54,7 +54,7 @@ impl Info {
     pub(crate) fn parse(text: &str) -> Self {
         let field = |name: &str| field(text, name);
         Self {
-            run_id: field("run_id").map(str::to_owned),
+            run_id: field("run_id").filter(|id| !id.is_empty()).map(str::to_owned),
             redis: field("redis_version").and_then(version),
             valkey: field("valkey_version").and_then(version),
         }

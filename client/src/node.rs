@@ -359,6 +359,11 @@ impl Node {
 }
 
 impl Link {
+    /// That of the process at the other end.
+    pub(crate) fn run_id(&self) -> Option<&str> {
+        self.run_id.as_deref()
+    }
+
     /// One answer to one question, about this lock.
     pub(crate) async fn ask(
         &self,

@@ -82,6 +82,8 @@ enum Told {
     },
     /// The server says that it is not in the queue.
     Gone,
+    /// This server keeps no queue.
+    NoQueue,
     /// Patience has ended.
     Unanswered,
     /// The server has been silent for too long.
@@ -119,7 +121,9 @@ impl Queue<'_> {
                 Told::Gone => return Ok(Waited::Gone),
                 Told::Unanswered => return Ok(Waited::Unanswered),
                 Told::Silent(error) => return Err(error),
-                Told::Failed(Verdict::UnknownCommand, _) => return Ok(Waited::NoQueue),
+                Told::NoQueue | Told::Failed(Verdict::UnknownCommand, _) => {
+                    return Ok(Waited::NoQueue);
+                }
                 Told::Failed(Verdict::Crowded, _) => return Ok(Waited::Crowded),
                 // That is one which this client has given up by now. Or else somebody else uses the same owner.
                 Told::Failed(Verdict::Replaced, _) if tries < 5 => (RETRY.random_rest(tries), None),
@@ -175,7 +179,7 @@ impl Queue<'_> {
         }
         if link.server.dialect() == Dialect::Plain {
             node.give_back(link);
-            return no_queue();
+            return Told::NoQueue;
         }
         let asked = Moment::now();
         *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
@@ -268,11 +272,6 @@ impl Queue<'_> {
 /// Errors with which a server says that it serves others, and this request later or elsewhere.
 fn says_something(error: &RedisError) -> bool {
     matches!(error.code(), Some("QUEUEFULL" | "TRYAGAIN" | "ASK" | "MOVED" | "BUSY"))
-}
-
-fn no_queue() -> Told {
-    let error = RedisError::from((redis::ErrorKind::Client, "no queue"));
-    Told::Failed(Verdict::UnknownCommand, error)
 }
 
 /// Never, if there is none.

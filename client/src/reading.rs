@@ -1,15 +1,11 @@
 //! Asking a server for more than a number. What reads may be asked any number of times.
 
 use crate::Error;
-use crate::backoff::RETRY;
 use crate::dialect::Server;
-use crate::node::{Sent, within};
-use crate::validity::later;
-use crate::verdict::Verdict;
-use crate::wire::{Failure, Limits, Wire};
+use crate::node::within;
+use crate::wire::{Failure, Limits, Try, Wire};
 use redis::{Cmd, Value};
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
+use std::time::Duration;
 
 impl Wire {
     /// What these commands come to, one after another on the server that has the key, in the
@@ -20,27 +16,7 @@ impl Wire {
         commands: impl Fn(Server) -> Vec<Cmd>,
         limits: Limits,
     ) -> Result<(Server, Vec<Value>), Error> {
-        let (mut tries, mut redirected) = (0_u32, None);
-        loop {
-            let read = self.read_once(key, &commands, limits.each, redirected.take()).await;
-            let Failure { verdict, error } = match read {
-                Ok(read) => return Ok(read),
-                Err(failure) => failure,
-            };
-            match verdict {
-                Verdict::Refused => return Err(Error::refused(&error)),
-                Verdict::Ask { to } if tries < 5 => redirected = Some(to),
-                Verdict::Moved { .. } if tries < 5 => {}
-                _ => {
-                    let rest = RETRY.random_rest(tries);
-                    if limits.until.is_some_and(|until| later(Instant::now(), rest) >= until) {
-                        return Err(Error::unreachable(&error));
-                    }
-                    sleep(rest).await;
-                }
-            }
-            tries = tries.saturating_add(1);
-        }
+        self.try_on(limits, |this| self.read_once(key, &commands, limits.each, this)).await
     }
 
     async fn read_once(
@@ -48,10 +24,10 @@ impl Wire {
         key: &str,
         commands: &impl Fn(Server) -> Vec<Cmd>,
         each: Duration,
-        redirected: Option<String>,
+        this: Try,
     ) -> Result<(Server, Vec<Value>), Failure> {
-        let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
-        let node = self.node(key, each, redirected).await?;
+        let sent = this.sent();
+        let node = self.node(key, each, this.redirected).await?;
         let link = self.shared(&node, each).await?;
         let mut replies = Vec::new();
         for command in commands(link.server) {

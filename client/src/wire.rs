@@ -60,6 +60,21 @@ pub(crate) struct Replicas {
     pub(crate) within: Duration,
 }
 
+/// One try of a question.
+#[derive(Debug)]
+pub(crate) struct Try {
+    /// Where another node has sent it, for this once.
+    pub(crate) redirected: Option<String>,
+    /// An earlier one may have been heard too.
+    repeated: bool,
+}
+
+impl Try {
+    pub(crate) fn sent(&self) -> Sent {
+        if self.redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself }
+    }
+}
+
 /// One try that failed.
 pub(crate) struct Failure {
     pub(crate) verdict: Verdict,
@@ -81,17 +96,41 @@ impl Wire {
 
     /// Which dialect is spoken there. Any key will do.
     pub(crate) async fn find_out(&self, each: Duration, until: Instant) -> Result<(), Error> {
-        let mut tries = 0_u32;
+        self.try_on(Limits { each, until: Some(until) }, |_| self.look(each)).await
+    }
+
+    /// Tries until it is answered or there is no more time, and goes where servers send it.
+    pub(crate) async fn try_on<T, F>(
+        &self,
+        limits: Limits,
+        once: impl Fn(Try) -> F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Failure>>,
+    {
+        let (mut tries, mut repeated, mut redirected) = (0_u32, false, None);
         loop {
-            let Err(failure) = self.look(each).await else { return Ok(()) };
-            let rest = RETRY.random_rest(tries);
-            if failure.verdict == Verdict::Refused {
-                return Err(Error::refused(&failure.error));
+            let Failure { verdict, error } =
+                match once(Try { redirected: redirected.take(), repeated }).await {
+                    Ok(came) => return Ok(came),
+                    Err(failure) => failure,
+                };
+            repeated |= verdict == Verdict::Broken;
+            match verdict {
+                Verdict::Refused | Verdict::Replaced | Verdict::UnknownScript => {
+                    return Err(Error::refused(&error));
+                }
+                Verdict::Ask { to } if tries < 5 => redirected = Some(to),
+                // It has been learned where it is now.
+                Verdict::Moved { .. } if tries < 5 => {}
+                _ => {
+                    let rest = RETRY.random_rest(tries);
+                    if limits.until.is_some_and(|until| later(Instant::now(), rest) >= until) {
+                        return Err(Error::unreachable(&error));
+                    }
+                    sleep(rest).await;
+                }
             }
-            if later(Instant::now(), rest) >= until {
-                return Err(Error::unreachable(&failure.error));
-            }
-            sleep(rest).await;
             tries = tries.saturating_add(1);
         }
     }
@@ -129,43 +168,20 @@ impl Wire {
         replicas: Option<Replicas>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        let (mut tries, mut repeated, mut redirected) = (0_u32, false, None);
-        loop {
-            let tried = self.try_once(key, question, replicas, limits.each, redirected.take());
-            let failure = match tried.await {
-                Ok(answer) => return Ok(Answer { repeated, ..answer }),
-                Err(failure) => failure,
-            };
-            repeated |= failure.verdict == Verdict::Broken;
-            match failure.verdict {
-                Verdict::Refused | Verdict::Replaced | Verdict::UnknownScript => {
-                    return Err(Error::refused(&failure.error));
-                }
-                Verdict::Ask { to } if tries < 5 => redirected = Some(to),
-                // It has been learned where it is now.
-                Verdict::Moved { .. } if tries < 5 => {}
-                _ => {
-                    let rest = RETRY.random_rest(tries);
-                    if limits.until.is_some_and(|until| later(Instant::now(), rest) >= until) {
-                        return Err(Error::unreachable(&failure.error));
-                    }
-                    sleep(rest).await;
-                }
-            }
-            tries = tries.saturating_add(1);
-        }
+        let once = |this| self.ask_once(key, question, replicas, limits.each, this);
+        self.try_on(limits, once).await
     }
 
-    async fn try_once(
+    async fn ask_once(
         &self,
         key: &str,
         question: Question<'_>,
         replicas: Option<Replicas>,
         each: Duration,
-        redirected: Option<String>,
+        this: Try,
     ) -> Result<Answer, Failure> {
-        let sent = if redirected.is_some() { Sent::ByAnotherNode } else { Sent::ByItself };
-        let node = self.node(key, each, redirected).await?;
+        let (sent, repeated) = (this.sent(), this.repeated);
+        let node = self.node(key, each, this.redirected).await?;
         let link = match replicas {
             None => self.shared(&node, each).await?,
             Some(_) => self.own(&node, each).await?,
@@ -185,7 +201,7 @@ impl Wire {
         if replicas.is_some() {
             node.give_back(link);
         }
-        Ok(Answer { number, asked, repeated: false, dialect, heard })
+        Ok(Answer { number, asked, repeated, dialect, heard })
     }
 
     pub(crate) async fn node(
@@ -313,6 +329,16 @@ impl Wire {
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// The run id of the server that has this key; none if it does not tell this user.
+    pub(crate) async fn run_id(&self, key: &str, limits: Limits) -> Result<Option<String>, Error> {
+        let each = limits.each;
+        let once = |this: Try| async move {
+            let node = self.node(key, each, this.redirected).await?;
+            Ok(self.shared(&node, each).await?.run_id().map(str::to_owned))
+        };
+        self.try_on(limits, once).await
     }
 
     /// Whether this owner has the lock; none if that cannot be seen.

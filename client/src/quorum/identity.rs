@@ -2,7 +2,6 @@
 //! could then have no server in common.
 
 use crate::Error;
-use crate::features::Info;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The run id of each server, as far as it is known: a server makes one up when it starts.
@@ -57,14 +56,6 @@ fn ordinal(server: usize) -> usize {
     server.saturating_add(1)
 }
 
-/// The run id in the reply to `INFO server`.
-pub(crate) fn run_id(info: &str) -> Result<String, Error> {
-    Info::parse(info).run_id.filter(|run_id| !run_id.is_empty()).ok_or_else(|| {
-        let reason = "INFO server has no run id, by which servers of a quorum are told apart";
-        Error::Refused { reason: reason.to_owned() }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,12 +73,5 @@ mod tests {
         identities.forget(0);
         identities.learn(1, "a").unwrap();
         assert!(identities.learn(0, "a").is_err());
-    }
-
-    #[test]
-    fn the_run_id_is_a_line_of_info() {
-        let info = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\ntcp_port:1\r\n";
-        assert_eq!(run_id(info).unwrap(), "abc");
-        assert!(run_id("# Server\r\n").is_err());
     }
 }

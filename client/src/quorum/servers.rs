@@ -6,11 +6,10 @@
 //!         ──► server 3 ───────────┼─────────┤ too late: what it grants is released by its own task
 //! ```
 
-use super::identity::{Identities, run_id};
+use super::identity::Identities;
 use crate::clock::Moment;
 use crate::dialect::Question;
 use crate::gate::Gate;
-use crate::reading::text;
 use crate::releases::{Outcome, Releases};
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
@@ -61,11 +60,19 @@ pub(crate) struct Subject {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Ask {
     Acquire,
-    Raise { fence: u64 },
-    Extend { fence: u64, ttl: Duration },
+    Raise {
+        fence: u64,
+    },
+    Extend {
+        fence: u64,
+        ttl: Duration,
+    },
     Release,
     /// To have it free then, and no sooner.
-    HoldOn { fence: u64, until: Moment },
+    HoldOn {
+        fence: u64,
+        until: Moment,
+    },
 }
 
 /// Those who have answered in time, or failed, and where they are in the list.
@@ -103,16 +110,12 @@ impl Servers {
             return Ok(());
         }
         let locks = self.all.get(server).ok_or(Error::Closed)?;
-        let command = |_| vec![redis::cmd("INFO").arg("server").take()];
-        let read = locks.wire().read(key, command, limits).await.map_err(|error| match error {
-            Error::Refused { reason } => Error::Refused {
-                reason: format!("a quorum tells its servers apart by INFO server: {reason}"),
-            },
-            error => error,
-        });
-        let (_, replies) = read?;
-        let info = replies.first().map(text).unwrap_or_default();
-        self.identities.learn(server, &run_id(&info)?)
+        let run_id = locks.wire().run_id(key, limits).await?.ok_or_else(|| {
+            let reason = "servers of a quorum are told apart by the run id in INFO server, which \
+                          this one does not tell this user";
+            Error::Refused { reason: reason.to_owned() }
+        })?;
+        self.identities.learn(server, &run_id)
     }
 
     pub(crate) fn majority(&self) -> usize {
