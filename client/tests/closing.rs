@@ -1,7 +1,7 @@
 //! Leaving: what is held is given back, and what goes on in the background is waited for.
 
 use crate::scene::{
-    LONG, both_kinds, eventually_waiting, held, locks, locks_with, millis, server, soon, url,
+    Kind, LONG, both_kinds, eventually_waiting, held, locks, locks_with, millis, server, soon, url,
 };
 use crate::support::Proxy;
 use leasehold_client::{Error, Locks, Loss, Settings};
@@ -9,29 +9,34 @@ use std::time::{Duration, Instant};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settle_waits_for_releases_before_it_and_not_for_those_after() {
-    let server = server();
-    let proxy = Proxy::to(server.port());
-    let locks = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
-    proxy.slow(millis(5));
-    let busy: Vec<_> = (0..16)
-        .map(|number| {
-            let (locks, name) = (locks.clone(), format!("busy:{number}"));
-            tokio::spawn(async move {
-                loop {
-                    drop(locks.lock(&name).ttl(LONG).await.unwrap());
-                }
+    for kind in Kind::BOTH {
+        let server = kind.setup().start();
+        let proxy = Proxy::to(server.port());
+        let locks = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
+        proxy.slow(millis(5));
+        let busy: Vec<_> = (0..16)
+            .map(|number| {
+                let (locks, name) = (locks.clone(), format!("busy:{number}"));
+                tokio::spawn(async move {
+                    loop {
+                        drop(locks.lock(&name).ttl(LONG).await.unwrap());
+                    }
+                })
             })
-        })
-        .collect();
-    for _ in 0..10 {
-        drop(locks.lock("printer").ttl(LONG).await.unwrap());
-        let begun = Instant::now();
-        locks.settle().await;
-        assert!(begun.elapsed() < millis(1_000), "{:?}", begun.elapsed());
-        assert_eq!(held(&server, "printer"), None);
-    }
-    for task in busy {
-        task.abort();
+            .collect();
+        let mut longest = Duration::ZERO;
+        for _ in 0..10 {
+            drop(locks.lock("printer").ttl(LONG).await.unwrap());
+            let begun = Instant::now();
+            locks.settle().await;
+            longest = longest.max(begun.elapsed());
+            assert_eq!(held(&server, "printer"), None);
+        }
+        kind.measured("ms that settle took on a client with 16 busy tasks", longest.as_millis());
+        assert!(longest < millis(1_000), "{longest:?}");
+        for task in busy {
+            task.abort();
+        }
     }
 }
 

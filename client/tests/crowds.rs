@@ -1,11 +1,11 @@
 //! Many tasks that wait at once: how many connections they take, and what others notice of them.
 
 use crate::scene::{
-    LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis, server,
-    soon, url, with_module,
+    Kind, LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis,
+    server, soon, url, with_module,
 };
 use crate::slow::SlowLink;
-use crate::support::{Client, Proxy, Server, bulk_text, figure, lacks};
+use crate::support::{Client, Proxy, Server, bulk_text, lacks};
 use leasehold_client::{Error, Locks, Released, Settings};
 use redis::Value;
 use std::io::{Read, Write};
@@ -36,7 +36,34 @@ fn connections(server: &Server, purpose: &str) -> usize {
 /// Errors that the server has answered with, by their codes.
 fn errors(server: &Server) -> Vec<String> {
     let stats = info(server, "errorstats");
-    stats.lines().filter(|line| line.starts_with("errorstat_")).map(str::to_owned).collect()
+    // A script that the server does not know yet is sent once more, in full.
+    let is_error =
+        |line: &&str| line.starts_with("errorstat_") && !line.starts_with("errorstat_NOSCRIPT:");
+    stats.lines().filter(is_error).map(str::to_owned).collect()
+}
+
+/// Somebody else has this lock.
+fn taken(server: &Server, key: &str) {
+    server.cmd(["SET", key, "somebody", "PX", "600000"]);
+}
+
+/// Those who want a lock that is taken have asked for it by now, so many times.
+async fn eventually_asked(server: &Server, times: usize) {
+    let calls = || {
+        let stats = info(server, "commandstats");
+        let asked = |line: &&str| {
+            ["lock.acquire", "evalsha", "eval"]
+                .iter()
+                .any(|name| line.starts_with(&format!("cmdstat_{name}:")))
+        };
+        let calls = stats.lines().filter(asked).filter_map(|line| line.split(['=', ',']).nth(1));
+        calls.map(|calls| calls.parse::<usize>().unwrap()).sum::<usize>()
+    };
+    eventually("they have asked", || match calls() {
+        seen if seen >= times => Ok(()),
+        seen => Err(seen),
+    })
+    .await;
 }
 
 /// Looks all the time how many connections there are, and keeps the largest number.
@@ -81,49 +108,58 @@ async fn all_served(tasks: Vec<JoinHandle<Result<(), Error>>>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_error() {
-    let server = Arc::new(server());
-    let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
-    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-    let count = Count::of(&server);
-    let tasks = crowd(&locks, |_| "printer".to_owned());
-    eventually_waiting(&server, "printer", 1).await;
-    // They are looked after some times.
-    sleep(millis(1_000)).await;
-    let begun = Instant::now();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    all_served(tasks).await;
-    let took = begun.elapsed();
-    figure(&format!("client: 1,000 tasks take one lock in turn within {} ms", took.as_millis()));
-    assert!(count.most.load(SeqCst) <= 2, "{:?}", count.most);
-    assert_eq!(errors(&server), [""; 0]);
+    for kind in Kind::BOTH {
+        let server = Arc::new(kind.setup().start());
+        let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        let count = Count::of(&server);
+        let tasks = crowd(&locks, |_| "printer".to_owned());
+        eventually_asked(&server, 2).await;
+        // They are looked after some times.
+        sleep(millis(1_000)).await;
+        let begun = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        all_served(tasks).await;
+        kind.measured("ms in which 1,000 tasks take one lock in turn", begun.elapsed().as_millis());
+        let most = count.most.load(SeqCst);
+        kind.measured("connections of 1,000 tasks that want one lock", most);
+        kind.measured("errors of 1,000 tasks that want one lock", errors(&server).len());
+        assert!(most <= 2, "{most}");
+        assert_eq!(errors(&server), [""; 0]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_that_want_a_thousand_locks_need_no_more_connections_than_may_wait() {
-    let server = Arc::new(server());
-    let name = |number: usize| format!("printer:{number}");
-    for number in 0..CROWD {
-        server.client().grant(name(number), "somebody", 600_000);
+    for kind in Kind::BOTH {
+        let server = Arc::new(kind.setup().start());
+        let name = |number: usize| format!("printer:{number}");
+        (0..CROWD).for_each(|number| taken(&server, &name(number)));
+        let locks = locks(&server).await;
+        let count = Count::of(&server);
+        let tasks = crowd(&locks, name);
+        eventually_asked(&server, CROWD).await;
+        if kind == Kind::With {
+            eventually("as many wait as may", || match connections(&server, "waiting") {
+                64 => Ok(()),
+                other => Err(other),
+            })
+            .await;
+        }
+        sleep(millis(300)).await;
+        let begun = Instant::now();
+        for number in (0..CROWD).rev() {
+            server.cmd(["DEL", name(number).as_str()]);
+        }
+        all_served(tasks).await;
+        kind.measured("ms in which 1,000 tasks take 1,000 locks", begun.elapsed().as_millis());
+        let most = count.most.load(SeqCst);
+        kind.measured("connections of 1,000 tasks that want 1,000 locks", most);
+        kind.measured("errors of 1,000 tasks that want 1,000 locks", errors(&server).len());
+        let expected = if kind == Kind::With { 65..=66 } else { 1..=2 };
+        assert!(expected.contains(&most), "{most}");
+        assert_eq!(errors(&server), [""; 0]);
     }
-    let locks = locks(&server).await;
-    let count = Count::of(&server);
-    let tasks = crowd(&locks, name);
-    eventually("as many wait as may", || match connections(&server, "waiting") {
-        64 => Ok(()),
-        other => Err(other),
-    })
-    .await;
-    sleep(millis(300)).await;
-    let begun = Instant::now();
-    for number in (0..CROWD).rev() {
-        server.cmd(["DEL", name(number).as_str()]);
-    }
-    all_served(tasks).await;
-    let took = begun.elapsed();
-    figure(&format!("client: 1,000 locks of 64 waiting connections, {} ms", took.as_millis()));
-    let most = count.most.load(SeqCst);
-    assert!((65..=66).contains(&most), "{most}");
-    assert_eq!(errors(&server), [""; 0]);
 }
 
 /// The lock of whoever came too late to wait in the server becomes free.
@@ -191,19 +227,23 @@ async fn those_who_wait_never_shut_others_out() {
 
 /// So many lose the connections on which they wait, all at once: how many came back within 20 ms at the most, and within
 /// what time all of them did.
-async fn come_back(crowd: usize) -> (usize, Duration) {
-    let server = server();
+async fn come_back(kind: Kind, crowd: usize) -> (usize, Duration) {
+    let server = kind.setup().start();
     let name = |number: usize| format!("printer:{number}");
-    for number in 0..crowd {
-        server.client().grant(name(number), "somebody", 600_000);
-    }
+    (0..crowd).for_each(|number| taken(&server, &name(number)));
     let locks = locks_with(&server, Settings::default().wait_connections(crowd)).await;
     let waiters: Vec<_> =
         (0..crowd).map(|number| tokio::spawn(locks.lock(name(number)).into_future())).collect();
-    let all_wait = || match connections(&server, "waiting") {
-        waiting if waiting == crowd => Ok(()),
+    // Without the module they ask again and again, over the connection that all share.
+    let (purpose, count) = match kind {
+        Kind::With => ("waiting", crowd),
+        Kind::Without => ("requests", 1),
+    };
+    let all_wait = || match connections(&server, purpose) {
+        waiting if waiting == count => Ok(()),
         other => Err(other),
     };
+    eventually_asked(&server, crowd).await;
     eventually("all of them wait", all_wait).await;
     // On one connection, for each is counted.
     let mut observer = server.client();
@@ -213,7 +253,12 @@ async fn come_back(crowd: usize) -> (usize, Duration) {
     };
     let mut seen = vec![come(&mut observer)];
     observer.cmd("CLIENT KILL TYPE normal SKIPME yes");
-    while seen.last().unwrap().1 < seen[0].1 + crowd {
+    let is_over = |seen: &[(Instant, usize)]| match kind {
+        Kind::With => seen.last().unwrap().1 >= seen[0].1 + crowd,
+        // More would have come by then.
+        Kind::Without => seen[0].0.elapsed() > millis(1_000),
+    };
+    while !is_over(&seen) {
         assert!(seen[0].0.elapsed() < Duration::from_secs(20), "{:?}", seen.last());
         seen.push(come(&mut observer));
     }
@@ -228,17 +273,19 @@ async fn come_back(crowd: usize) -> (usize, Duration) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_who_lose_their_connections_at_once_do_not_come_back_at_once() {
-    let (most, took) = come_back(CROWD).await;
-    figure(&format!(
-        "client: of 1,000 who lost their connections {most} came back in any 20 ms, all within {} ms",
-        took.as_millis()
-    ));
-    assert!(most <= 100, "{most} in 20 ms");
+    for kind in Kind::BOTH {
+        let (most, took) = come_back(kind, CROWD).await;
+        kind.measured("reconnects of 1,000 waiters within any 20 ms", most);
+        if kind == Kind::With {
+            kind.measured("ms in which 1,000 waiters reconnect", took.as_millis());
+        }
+        assert!((1..=100).contains(&most), "{most} in 20 ms");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_lose_their_connections_spread_over_half_a_second() {
-    let (_, took) = come_back(60).await;
+    let (_, took) = come_back(Kind::With, 60).await;
     assert!((300..2_000).contains(&took.as_millis()), "{took:?}");
 }
 
@@ -264,74 +311,102 @@ async fn connections_have_names_that_say_what_they_are_for() {
     assert_eq!(errors(&server), [""; 0]);
 }
 
-/// The request to wait is on its way when it is dropped, and what is sent on other connections overtakes it.
+/// The request is on its way when it is dropped, and what is sent on other connections overtakes it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_leaves_no_lock_behind_on_a_connection_that_is_slow() {
-    for (delay, owner) in [(250, Some("worker-7")), (800, None)] {
-        let server = server();
-        // The shared connection is the first one.
-        let link = SlowLink::to(server.port(), 1, millis(delay));
-        let settings = Settings::default().response(millis(5_000));
-        let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
-        server.client().grant("printer", "somebody", 600_000);
-        let mut request = locks.lock("printer").ttl(LONG);
-        if let Some(owner) = owner {
-            request = request.owner(owner);
+    for kind in Kind::BOTH {
+        for (delay, owner) in [(250, Some("worker-7")), (800, None)] {
+            let took = dropped_on_a_slow_connection(kind, delay, owner).await;
+            let what = format!("ms until a request that is {delay} ms away has been taken back");
+            kind.measured(&what, took.as_millis());
         }
-        let waiter = tokio::spawn(request.into_future());
-        eventually("the connection is open", || match connections(&server, "waiting") {
-            1 => Ok(()),
-            other => Err(other),
-        })
-        .await;
-        // What tells of the connection is on its way back, and then the request on its way there.
-        sleep(millis(delay + delay / 2)).await;
-        server.cmd(["DEL", "printer"]);
-        waiter.abort();
-        let begun = Instant::now();
-        assert!(waiter.await.is_err(), "it had the lock already");
-        soon(locks.settle()).await;
-        assert_eq!(held(&server, "printer"), None, "{delay} ms");
-        assert!(begun.elapsed() < millis(4 * delay), "{:?}", begun.elapsed());
-        // Nothing comes after.
-        sleep(millis(2 * delay)).await;
-        assert_eq!(held(&server, "printer"), None, "{delay} ms");
     }
+}
+
+async fn dropped_on_a_slow_connection(kind: Kind, delay: u64, owner: Option<&str>) -> Duration {
+    let server = kind.setup().start();
+    // The shared connection is the first one: without the module it is the only one.
+    let fast = if kind == Kind::With { 1 } else { 0 };
+    let link = SlowLink::to(server.port(), fast, millis(delay));
+    let settings = Settings::default().response(millis(5_000));
+    let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
+    taken(&server, "printer");
+    let mut request = locks.lock("printer").ttl(LONG);
+    if let Some(owner) = owner {
+        request = request.owner(owner);
+    }
+    let waiter = tokio::spawn(request.into_future());
+    match kind {
+        Kind::With => {
+            eventually("the connection is open", || match connections(&server, "waiting") {
+                1 => Ok(()),
+                other => Err(other),
+            })
+            .await;
+        }
+        Kind::Without => eventually_asked(&server, 1).await,
+    }
+    // What tells of the connection, or that the lock is taken, is on its way back, and then the
+    // request on its way there.
+    sleep(millis(delay + delay / 2)).await;
+    server.cmd(["DEL", "printer"]);
+    waiter.abort();
+    let begun = Instant::now();
+    assert!(waiter.await.is_err(), "it had the lock already");
+    soon(locks.settle()).await;
+    let took = begun.elapsed();
+    assert_eq!(held(&server, "printer"), None, "{delay} ms");
+    // Without the module its release is asked for in up to three ways there and back.
+    let most = if kind == Kind::With { 4 * delay } else { 8 * delay };
+    assert!(took < millis(most), "{took:?}");
+    // Nothing comes after.
+    sleep(millis(2 * delay)).await;
+    assert_eq!(held(&server, "printer"), None, "{delay} ms");
+    took
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_for_a_server_that_is_silent_is_told_in_the_end() {
-    let mut server = server();
-    server.client().grant("printer", "somebody", 600_000);
-    let settings = Settings::default()
-        .slice(millis(100))
-        .response(millis(200))
-        .unreachable_after(millis(1_000));
-    let locks = locks_with(&server, settings).await;
-    let waiter = tokio::spawn(locks.lock("printer").into_future());
-    eventually_waiting(&server, "printer", 1).await;
-    server.freeze();
-    let begun = Instant::now();
-    let error = soon(waiter).await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    assert!(begun.elapsed() < millis(3_000), "{:?}", begun.elapsed());
-    let error = soon(locks.lock("scanner").into_future()).await.unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    server.thaw();
-    eventually_free(&server, "scanner").await;
+    for kind in Kind::BOTH {
+        let mut server = kind.setup().start();
+        taken(&server, "printer");
+        let settings = Settings::default()
+            .slice(millis(100))
+            .response(millis(200))
+            .unreachable_after(millis(1_000));
+        let locks = locks_with(&server, settings).await;
+        let waiter = tokio::spawn(locks.lock("printer").into_future());
+        match kind {
+            Kind::With => eventually_waiting(&server, "printer", 1).await,
+            Kind::Without => eventually_asked(&server, 2).await,
+        }
+        server.freeze();
+        let begun = Instant::now();
+        let error = soon(waiter).await.unwrap().unwrap_err();
+        let took = begun.elapsed();
+        kind.measured("ms until a waiter gives a silent server up, limit 1,000", took.as_millis());
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        assert!(took < millis(3_000), "{took:?}");
+        let error = soon(locks.lock("scanner").into_future()).await.unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+        server.thaw();
+        eventually_free(&server, "scanner").await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_can_be_made_before_its_server_is_started() {
-    let mut server = server();
-    server.kill();
-    let locks = Locks::new(url(server.port())).unwrap();
-    let waiter = tokio::spawn(locks.lock("printer").into_future());
-    sleep(millis(200)).await;
-    assert!(!waiter.is_finished());
-    server.start_again();
-    drop(soon(waiter).await.unwrap().unwrap());
-    locks.settle().await;
+    for kind in Kind::BOTH {
+        let mut server = kind.setup().start();
+        server.kill();
+        let locks = Locks::new(url(server.port())).unwrap();
+        let waiter = tokio::spawn(locks.lock("printer").into_future());
+        sleep(millis(200)).await;
+        assert!(!waiter.is_finished());
+        server.start_again();
+        drop(soon(waiter).await.unwrap().unwrap());
+        locks.settle().await;
+    }
 }
 
 /// Those who may use locks and nothing else.
@@ -354,8 +429,9 @@ async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_stand_behind_others_hear_of_a_silent_server_when_these_do() {
-    for owner in [None, Some("worker-7")] {
-        let mut server = server();
+    for (kind, owner) in Kind::BOTH.into_iter().flat_map(|it| [(it, None), (it, Some("worker-7"))])
+    {
+        let mut server = kind.setup().start();
         let settings = Settings::default().unreachable_after(millis(1_000));
         let locks = locks_with(&server, settings).await;
         server.kill();

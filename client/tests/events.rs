@@ -1,10 +1,11 @@
 //! What is traced of each lock.
 
-use crate::scene::{LONG, locks, locks_with, millis, server, soon, url};
+use crate::scene::{Kind, LONG, eventually, locks, locks_with, millis, server, soon, url};
 use leasehold_client::{Locks, Quorum, Released, Settings};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
@@ -219,25 +220,33 @@ async fn a_request_of_a_quorum_that_is_granted_nothing_is_traced_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_be_reached_is_told_of_until_it_can() {
-    let mut server = server();
-    let traced = Traced::of(&format!("127.0.0.1:{}", server.port()));
-    let locks = locks_with(&server, Settings::default().within(millis(300))).await;
-    drop(locks.lock("printer").await.unwrap());
-    locks.settle().await;
-    assert!(traced.all("unreachable").is_empty());
-    server.kill();
-    for _ in 0..3 {
-        assert!(locks.try_lock("printer").await.is_err());
+    for kind in Kind::BOTH {
+        let mut server = kind.setup().start();
+        let traced = Traced::of(&format!("127.0.0.1:{}", server.port()));
+        let locks = locks_with(&server, Settings::default().within(millis(300))).await;
+        drop(locks.lock("printer").await.unwrap());
+        locks.settle().await;
+        assert!(traced.all("unreachable").is_empty());
+        server.kill();
+        let (trying, begun) = (locks.clone(), Instant::now());
+        let first = tokio::spawn(async move { trying.try_lock("printer").await });
+        eventually("it is told", || traced.all("unreachable").pop().ok_or(())).await;
+        kind.measured("ms until an unreachable server is told of", begun.elapsed().as_millis());
+        assert!(first.await.unwrap().is_err());
+        kind.measured("ms until a try fails, limit 300", begun.elapsed().as_millis());
+        for _ in 0..2 {
+            assert!(locks.try_lock("printer").await.is_err());
+        }
+        let told = traced.all("unreachable");
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert_eq!(told[0].level, Level::WARN);
+        assert!(told[0].fields["error"].contains("refused"), "{told:?}");
+        assert!(traced.all("reachable again").is_empty());
+        server.start_again();
+        drop(soon(locks.lock("printer")).await.unwrap());
+        let told = traced.all("reachable again");
+        assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
     }
-    let told = traced.all("unreachable");
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert_eq!(told[0].level, Level::WARN);
-    assert!(told[0].fields["error"].contains("refused"), "{told:?}");
-    assert!(traced.all("reachable again").is_empty());
-    server.start_again();
-    drop(soon(locks.lock("printer")).await.unwrap());
-    let told = traced.all("reachable again");
-    assert_eq!((told.len(), told[0].level), (1, Level::INFO), "{told:?}");
 }
 
 /// As at the end of `main`: the runtime ends before the release has been sent, or has been

@@ -1,9 +1,9 @@
 //! What most tests begin with.
 
-use crate::support::{Server, Setup};
+use crate::support::{Server, Setup, figure};
 use leasehold_client::{Locks, Settings};
 use redis::Value;
-use std::fmt::Debug;
+use std::fmt::{self, Debug, Display};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -38,6 +38,38 @@ pub(crate) fn with_module() -> Setup {
 
 pub(crate) fn without_module() -> Setup {
     Server::builder().tcp().without_module()
+}
+
+/// Whether the server has the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    With,
+    Without,
+}
+
+impl Kind {
+    pub(crate) const BOTH: [Self; 2] = [Self::With, Self::Without];
+
+    pub(crate) fn setup(self) -> Setup {
+        match self {
+            Self::With => with_module(),
+            Self::Without => without_module(),
+        }
+    }
+
+    /// Notes what was measured on such a server: `docs/verification.md` has a table of it.
+    pub(crate) fn measured(self, what: &str, came: impl Display) {
+        figure(&format!("figure: {what}, {self}: {came}"));
+    }
+}
+
+impl Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::With => "with the module",
+            Self::Without => "without the module",
+        })
+    }
 }
 
 pub(crate) fn both_kinds() -> [Server; 2] {

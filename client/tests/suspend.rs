@@ -4,7 +4,7 @@
 //! Each test runs once more in a process of its own, whose clock this one sets ahead as a suspend
 //! does. Linux only.
 
-use crate::scene::{millis, server, soon, url, with_module};
+use crate::scene::{Kind, millis, soon, url};
 use crate::support::Clock;
 use leasehold_client::{Locks, Loss, Quorum, Settings};
 use std::env;
@@ -21,8 +21,26 @@ const HOLDING: &str = "HOLDING";
 
 const SLEEP: Duration = Duration::from_secs(20);
 
-/// Runs this test in a process that is suspended for twenty seconds once it holds its lock.
-fn suspended(test: &str, urls: &[String]) {
+/// What it says before the milliseconds that a loss took to be told.
+const TOLD: &str = "TOLD ";
+
+/// Runs this test in a process that is suspended for twenty seconds once it holds its lock, with
+/// so many servers of each kind.
+fn suspended(test: &str, servers: usize) {
+    for kind in Kind::BOTH {
+        let servers: Vec<_> = (0..servers).map(|_| kind.setup().start()).collect();
+        let urls: Vec<_> = servers.iter().map(|server| url(server.port())).collect();
+        let said = suspended_with(test, &urls);
+        if let Some(told) = said.lines().find_map(|line| line.strip_prefix(TOLD)) {
+            let held_on = if servers.len() > 1 { "of a quorum" } else { "of a guard" };
+            let what = format!("ms until `lost` tells after a suspend, {held_on}");
+            kind.measured(&what, told);
+        }
+    }
+}
+
+/// Returns what it said.
+fn suspended_with(test: &str, urls: &[String]) -> String {
     let mut clock = Clock::new();
     let mut itself = Command::new(env::current_exe().unwrap());
     itself.args([test, "--exact", "--nocapture"]).env(URLS, urls.join(" "));
@@ -36,6 +54,7 @@ fn suspended(test: &str, urls: &[String]) {
         said = said + &line + "\n";
     }
     assert!(process.wait().unwrap().success() && said.contains("1 passed"), "{said}");
+    said
 }
 
 fn urls() -> Option<Vec<String>> {
@@ -62,9 +81,7 @@ async fn until_suspended(valid_for: impl Fn() -> Duration) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_whose_lease_ended_in_a_suspend_knows_it_at_once() {
     let Some(urls) = urls() else {
-        let server = server();
-        let name = "suspend::a_guard_whose_lease_ended_in_a_suspend_knows_it_at_once";
-        return suspended(name, &[url(server.port())]);
+        return suspended("suspend::a_guard_whose_lease_ended_in_a_suspend_knows_it_at_once", 1);
     };
     // Renewed after 6 s, if no clock but this process's own is asked.
     let locks = client(&urls).await;
@@ -76,15 +93,14 @@ async fn a_guard_whose_lease_ended_in_a_suspend_knows_it_at_once() {
     assert_eq!((renewed.loss(), renewed.valid_for()), (Some(Loss::Expired), Duration::ZERO));
     assert_eq!(soon(fixed.lost()).await, Loss::Expired);
     assert_eq!(soon(renewed.lost()).await, Loss::Expired);
+    println!("{TOLD}{}", woken.elapsed().as_millis());
     assert!(woken.elapsed() < millis(1_500), "{:?}", woken.elapsed());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it() {
     let Some(urls) = urls() else {
-        let server = server();
-        let name = "suspend::a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it";
-        return suspended(name, &[url(server.port())]);
+        return suspended("suspend::a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it", 1);
     };
     let locks = client(&urls).await;
     let guard = locks.lock("printer").ttl(millis(30_000)).await.unwrap();
@@ -104,9 +120,8 @@ async fn a_lease_that_outlasts_a_suspend_is_renewed_soon_after_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_of_a_quorum_whose_lease_ended_in_a_suspend_knows_it_at_once() {
     let Some(urls) = urls() else {
-        let servers = [with_module().start(), with_module().start(), with_module().start()];
         let name = "suspend::a_guard_of_a_quorum_whose_lease_ended_in_a_suspend_knows_it_at_once";
-        return suspended(name, &servers.each_ref().map(|server| url(server.port())));
+        return suspended(name, 3);
     };
     let quorum = Quorum::connect_with(urls, Settings::default()).await.unwrap();
     let guard = quorum.lock("printer").fixed_ttl(millis(18_000)).await.unwrap();
@@ -114,5 +129,6 @@ async fn a_guard_of_a_quorum_whose_lease_ended_in_a_suspend_knows_it_at_once() {
     let woken = Instant::now();
     assert_eq!((guard.loss(), guard.valid_for()), (Some(Loss::Expired), Duration::ZERO));
     assert_eq!(soon(guard.lost()).await, Loss::Expired);
+    println!("{TOLD}{}", woken.elapsed().as_millis());
     assert!(woken.elapsed() < millis(1_500), "{:?}", woken.elapsed());
 }
