@@ -26,6 +26,6 @@ COPY --chmod=755 docker/healthcheck /usr/local/bin/leasehold-healthcheck
 # The name that the image has for it; no number is promised.
 # hadolint ignore=DL3066
 USER valkey
-HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["leasehold-healthcheck"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=60s --retries=3 CMD ["leasehold-healthcheck", "alive"]
 ENTRYPOINT ["leasehold-entrypoint"]
 CMD []

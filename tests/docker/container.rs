@@ -1,14 +1,14 @@
 //! What runs in a container, run in folders of its own instead, with nothing in PATH but what the images have.
 
 use crate::support::{announce, eventually, find_cli, is_older_than, module, server_binary};
-use std::fs::{self, File};
-use std::os::unix::fs::symlink;
+use std::fs::{self, File, Permissions};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// The programs that scripts and commands use.
-const PROGRAMS: [&str; 6] = ["cat", "cp", "grep", "sh", "timeout", "uname"];
+const PROGRAMS: [&str; 9] = ["awk", "cat", "cp", "grep", "sed", "sh", "sort", "timeout", "uname"];
 
 pub(super) struct Container {
     dir: TempDir,
@@ -44,6 +44,26 @@ impl Container {
         path.to_str().unwrap().to_owned()
     }
 
+    /// A program within.
+    pub(super) fn write_program(&self, name: &str, text: &str) {
+        let path = self.write(&format!("bin/{name}"), text);
+        fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
+    }
+
+    /// What a file within has.
+    pub(super) fn read(&self, name: &str) -> String {
+        fs::read_to_string(self.dir.path().join(name)).unwrap()
+    }
+
+    pub(super) fn folder(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The folder of the image for the modules that the server comes with.
+    pub(super) fn bundled(&self) -> PathBuf {
+        self.dir.path().join("bundled")
+    }
+
     /// Runs the entrypoint to its end; what it says.
     pub(super) fn run(&self, words: &[&str]) -> String {
         let (success, told) = self.finish(self.program("leasehold-entrypoint").args(words));
@@ -56,9 +76,15 @@ impl Container {
         self.finish(self.program("leasehold-entrypoint").args(words)).1
     }
 
-    /// The health check, with words for the client.
-    pub(super) fn check(&self, words: &[&str], password: &str) -> Result<(), String> {
+    /// The health check: `alive` or `ready`, with words for the client.
+    pub(super) fn check(
+        &self,
+        question: &str,
+        words: &[&str],
+        password: &str,
+    ) -> Result<(), String> {
         let mut command = self.program("leasehold-healthcheck");
+        command.arg(question);
         if !password.is_empty() {
             command.env("REDISCLI_AUTH", password);
         }
@@ -68,23 +94,58 @@ impl Container {
 
     /// Runs the entrypoint as the main program.
     pub(super) fn start(&mut self, words: &[&str]) {
+        self.start_with_input(words, "");
+    }
+
+    fn start_with_input(&mut self, words: &[&str], input: &str) {
         assert!(self.process.is_none(), "it runs already");
+        let input = self.write("input", input);
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
         let mut command = self.program("leasehold-entrypoint");
-        command.args(words).stdout(log.try_clone().unwrap()).stderr(log);
+        command.args(words).stdin(File::open(input).unwrap());
+        command.stdout(log.try_clone().unwrap()).stderr(log);
         self.process = Some(command.spawn().unwrap());
     }
 
-    /// Starts it with a socket, and waits until it is healthy.
+    /// Starts it with a socket, and waits until it grants locks.
     pub(super) fn serve(&mut self, words: &[&str]) {
+        self.launch(words);
+        eventually("the server is ready", || {
+            self.look();
+            self.ask("ready")
+        });
+    }
+
+    /// The same with something to read, for which `words` have a dash.
+    pub(super) fn serve_from(&mut self, words: &[&str], input: &str) {
+        let input = format!("{input}\nport 0\nunixsocket {}\n", self.socket());
+        self.start_with_input(words, &input);
+        eventually("the server is ready", || {
+            self.look();
+            self.ask("ready")
+        });
+    }
+
+    /// Starts it with a socket.
+    pub(super) fn launch(&mut self, words: &[&str]) {
         let socket = self.socket();
         let mut words = words.to_vec();
         words.extend(["--port", "0", "--unixsocket", &socket]);
         self.start(&words);
-        eventually("the server is healthy", || {
-            self.look();
-            self.check(&["-s", &socket], "")
-        });
+    }
+
+    /// Starts it, though it must end by itself; what it says.
+    pub(super) fn refuse(&self, words: &[&str]) -> String {
+        let mut command = self.program("timeout");
+        let command = command.args(["20", "leasehold-entrypoint"]).args(words);
+        let (success, told) = self.finish(command.args(["--port", "0"]));
+        assert!(!success, "{words:?}: {told}");
+        told
+    }
+
+    /// The health check of the server that runs within.
+    pub(super) fn ask(&self, question: &str) -> Result<(), String> {
+        self.check(question, &["-s", &self.socket()], "")
     }
 
     /// Tells the server something by the client of the image.
@@ -126,6 +187,7 @@ impl Container {
             .env_clear()
             .env("PATH", bin)
             .env("LEASEHOLD_MODULE", module::path())
+            .env("LEASEHOLD_BUNDLED_MODULES", self.bundled())
             .current_dir(self.dir.path().join("data"))
             .stdin(Stdio::null());
         command

@@ -124,9 +124,13 @@ impl Stack {
         let words: Vec<_> =
             words.iter().map(|word| word.replace("/etc/sentinel.conf", &mounted)).collect();
         let mut words: Vec<_> = words.iter().map(String::as_str).collect();
+        let script;
+        let place = [at(&address), vec!["--port", &port]].concat();
         if words[0].starts_with('-') {
-            words.extend(at(&address));
-            words.extend(["--port", &port]);
+            words.extend(place);
+        } else if words.last().unwrap().contains("server.conf") {
+            script = format!("{} {}", words.pop().unwrap(), place.join(" "));
+            words.push(&script);
         }
         container.start(&words);
     }
@@ -140,7 +144,7 @@ impl Stack {
         eventually(&format!("{name} is healthy"), || {
             container.look();
             match &test[..] {
-                [] => container.check(&["-h", &address, "-p", &port], ""),
+                [] => container.check("alive", &["-h", &address, "-p", &port], ""),
                 [_, program, cli, rest @ ..] => {
                     assert_eq!([program, cli], ["leasehold-entrypoint", "cli"]);
                     let rest: Vec<_> = rest.iter().map(String::as_str).collect();
@@ -174,6 +178,10 @@ impl Stack {
         match words[..] {
             ["kill", name] => self.containers.get_mut(name).unwrap().kill(),
             ["start", name] => self.run(name),
+            ["restart", name] => {
+                self.containers.get_mut(name).unwrap().kill();
+                self.run(name);
+            }
             ["exec", name, "leasehold-entrypoint", "cli", ref words @ ..] => {
                 let words: Vec<_> = words.iter().map(|word| self.here(word)).collect();
                 let words: Vec<_> = words.iter().map(String::as_str).collect();

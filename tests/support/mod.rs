@@ -53,6 +53,7 @@ mod unchanged;
 mod version;
 pub(crate) mod waiter;
 
+pub(crate) use caller::library as caller_library;
 pub(crate) use cli::{Rebalance, find as find_cli};
 pub(crate) use client::{Client, LockInfo, Words};
 pub(crate) use clock::Clock;

@@ -1,0 +1,233 @@
+//! The entrypoint: the server loads the module whatever else it is told, and comes back after it wrote its
+//! configuration.
+
+use super::CLI_SINCE;
+use super::container::{Container, server_name};
+use crate::support::{caller_library, find_cli, lacks, module};
+use std::fs;
+
+#[test]
+fn the_entrypoint_loads_the_module_whatever_else_it_is_told() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    let own = "maxmemory 104857600\n";
+    for words in [&[][..], &["--maxmemory", "104857600"], &["own.conf"], &["NAME", "own.conf"]] {
+        let mut container = Container::new();
+        let file = container.write("own.conf", own);
+        let words: Vec<_> = words
+            .iter()
+            .map(|&word| match word {
+                "own.conf" => &*file,
+                "NAME" => server_name(),
+                word => word,
+            })
+            .collect();
+        // It serves when it has granted a lock.
+        container.serve(&words);
+        let expected = if words.is_empty() { "0" } else { "104857600" };
+        let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
+        assert_eq!(told, format!("maxmemory\n{expected}"), "{words:?}");
+    }
+}
+
+#[test]
+fn the_entrypoint_passes_on_settings_of_the_module() {
+    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "settings of a module") {
+        return;
+    }
+    let mut container = Container::new();
+    container.serve(&["--leasehold.max-ttl", "60000"]);
+    let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
+    assert_eq!(told, "leasehold.max-ttl\n60000");
+}
+
+#[test]
+fn the_entrypoint_runs_other_programs_as_they_are() {
+    let container = Container::new();
+    assert_eq!(container.run(&["sh", "-c", "echo $#:$1", "sh", "a b"]), "1:a b");
+    assert!(container.run(&["--version"]).contains(" server v="));
+    if find_cli(CLI_SINCE).is_some() {
+        assert!(container.run(&["cli", "--version"]).contains("-cli "));
+    }
+}
+
+/// What CONFIG REWRITE leaves behind, which Sentinel sends at every failover.
+const SINCE: ((u32, u32), &str) = ((7, 0), "modules that CONFIG REWRITE writes down");
+
+/// Starts the container, has the server write its configuration, and starts it again; what the file has then.
+fn start_twice(container: &mut Container, words: &[&str]) -> String {
+    container.serve(words);
+    assert_eq!(container.tell(&["CONFIG", "REWRITE"]), "OK", "{words:?}");
+    container.kill();
+    container.serve(words);
+    let written = container.read("own.conf");
+    assert_eq!(loads_in(&written), 1, "{words:?}: {written}");
+    written
+}
+
+fn loads_in(file: &str) -> usize {
+    file.lines().filter(|line| line.trim().to_lowercase().starts_with("loadmodule ")).count()
+}
+
+#[test]
+fn a_container_comes_back_after_the_server_wrote_its_configuration() {
+    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+        return;
+    }
+    let module = module::path().display();
+    for own in [
+        String::new(),
+        format!("loadmodule {module}\n"),
+        format!("\tLoadModule \"{module}\" max-ttl 60000\r\n"),
+        // By another path, and under another name.
+        "loadmodule ./locks.so\n".into(),
+        // What is included may change where a relative path leads, and a pattern may name no file.
+        "dir DIR/elsewhere\nloadmodule ../locks.so\ninclude none/*.conf\n".into(),
+        "dir DIR/elsewhere\ninclude m?mory.conf\n# loadmodule x/libleasehold.so\n".into(),
+    ] {
+        let mut container = Container::new();
+        let folder = container.folder();
+        fs::create_dir_all(folder.join("data/elsewhere")).unwrap();
+        fs::write(folder.join("data/elsewhere/memory.conf"), "maxmemory 100mb\n").unwrap();
+        let copy = folder.join("data/locks.so");
+        std::os::unix::fs::symlink(module::path(), &copy).unwrap();
+        let data = folder.join("data");
+        let file = container.write("own.conf", &own.replace("DIR", data.to_str().unwrap()));
+        start_twice(&mut container, &[&file]);
+        // A path relative to where the container starts.
+        container.kill();
+        container.serve(&["../own.conf"]);
+    }
+}
+
+#[test]
+fn settings_survive_in_the_file_and_the_command_line_wins_over_it() {
+    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+        return;
+    }
+    let mut container = Container::new();
+    let file = container.write("own.conf", "");
+    let max_ttl = |container: &Container| {
+        let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
+        told.lines().last().unwrap().to_owned()
+    };
+    container.serve(&[&file]);
+    // MODULE LOADEX … CONFIG leaves the same line.
+    container.tell(&["CONFIG", "SET", "leasehold.max-ttl", "50000"]);
+    container.tell(&["CONFIG", "REWRITE"]);
+    container.kill();
+    container.serve(&[&file]);
+    assert_eq!(max_ttl(&container), "50000");
+    container.kill();
+    container.serve(&[&file, "--leasehold.max-ttl", "40000"]);
+    assert_eq!(max_ttl(&container), "40000");
+}
+
+#[test]
+fn the_arguments_in_the_file_win_over_those_of_the_command_line() {
+    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+        return;
+    }
+    let path = module::path().to_str().unwrap();
+    let mut container = Container::new();
+    let file = container.write("own.conf", "");
+    let words = [&*file, "--loadmodule", path, "max-ttl", "60000", "--maxmemory", "104857600"];
+    let written = start_twice(&mut container, &words);
+    assert!(written.contains(&format!("loadmodule {path} max-ttl 60000\n")), "{written}");
+    container.kill();
+    let words = words.map(|word| if word == "60000" { "70000" } else { word });
+    container.serve(&words);
+    let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
+    assert_eq!(told, "maxmemory\n104857600", "what follows is kept");
+    let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
+    assert_eq!(told, "leasehold.max-ttl\n60000");
+    assert!(container.log().contains("loads"), "{}", container.log());
+}
+
+#[test]
+fn a_file_that_cannot_be_written_is_no_obstacle() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    for line in ["", "loadmodule MODULE\n"] {
+        let mut container = Container::new();
+        let line = line.replace("MODULE", module::path().to_str().unwrap());
+        // The server writes a new file beside it, whose name would be too long.
+        let file = container.write(&format!("{}.conf", "x".repeat(250)), &line);
+        for _ in 0..2 {
+            container.serve(&[&file]);
+            let told = container.tell(&["CONFIG", "REWRITE"]);
+            assert!(told.starts_with("ERR Rewriting config file"), "{told}");
+            container.kill();
+        }
+    }
+}
+
+#[test]
+fn configuration_on_standard_input_may_load_the_module_or_leave_it() {
+    if find_cli(CLI_SINCE).is_none() || lacks((7, 0), "a dash as the last word") {
+        return;
+    }
+    let loads = format!("loadmodule {}\nmaxmemory 104857600", module::path().display());
+    let mut container = Container::new();
+    let file = container.write("own.conf", "appendonly no\n");
+    for input in ["maxmemory 104857600", &loads] {
+        for words in [&["-"][..], &["--maxclients", "100", "-"], &[&file, "--save", "", "-"]] {
+            container.serve_from(words, input);
+            let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
+            assert_eq!(told, "maxmemory\n104857600", "{words:?}");
+            container.kill();
+        }
+    }
+}
+
+#[test]
+fn where_the_server_would_abort_sooner_or_later_the_entrypoint_says_what_to_mend() {
+    let container = Container::new();
+    let line = format!("loadmodule {}\n", module::path().display());
+    let included = container.write("included.conf", &line);
+    let deeper = container.write("deeper.conf", "include \"../included.conf\"\n");
+    for words in [&["../own.conf"][..], &["../own.conf", "--include", &included]] {
+        for name in [&included, &deeper] {
+            let own = if words.len() == 1 { format!("include {name}\n") } else { String::new() };
+            container.write("own.conf", &own);
+            let told = container.refuse(words);
+            assert!(told.contains("move the loadmodule line into ../own.conf"), "{told}");
+            assert!(told.contains("included.conf loads the module"), "{told}");
+        }
+    }
+    container.write("own.conf", &line.repeat(2));
+    let told = container.refuse(&["../own.conf"]);
+    assert!(told.contains("remove one of them from ../own.conf"), "{told}");
+}
+
+/// As the image of Redis 8 has them, and its entrypoint.
+#[test]
+fn modules_that_the_image_brings_do_not_keep_the_server_from_coming_back_either() {
+    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+        return;
+    }
+    let mut container = Container::new();
+    fs::create_dir(container.bundled()).unwrap();
+    let bundled = container.bundled().join("caller.so");
+    fs::copy(caller_library(), &bundled).unwrap();
+    let path = bundled.display();
+    container.write_program(
+        "docker-entrypoint.sh",
+        &format!("#!/bin/sh\necho its own entrypoint\nexec \"$@\" --loadmodule {path}\n"),
+    );
+    // Nobody has to become another user.
+    container.write_program("id", "#!/bin/sh\necho 999\n");
+    let file = container.write("own.conf", "");
+    container.serve(&[&file]);
+    assert!(container.log().contains("its own entrypoint"), "{}", container.log());
+    for _ in 0..2 {
+        assert_eq!(container.tell(&["CALLER.CALL", "PING"]), "PONG");
+        assert_eq!(container.tell(&["CONFIG", "REWRITE"]), "OK");
+        container.kill();
+        container.serve(&[&file]);
+    }
+    let written = container.read("own.conf");
+    assert_eq!(loads_in(&written), 2, "{written}");
+}
