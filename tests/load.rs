@@ -44,6 +44,8 @@ fn the_server_lists_the_module_with_its_version() {
         + 100 * part(env!("CARGO_PKG_VERSION_MINOR"))
         + part(env!("CARGO_PKG_VERSION_PATCH"));
     assert_eq!(field(ours.unwrap(), "ver"), Some(&int(version)));
+    let told = server.client().info_field("leasehold", "leasehold_version");
+    assert_eq!(told, Some(version.to_string()));
 }
 
 #[test]

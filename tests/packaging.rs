@@ -1,5 +1,7 @@
 //! Installing: what `make install` puts where, and why the docs say to write the line into the main file.
 
+mod debian;
+
 use crate::support::{Server, lacks, module};
 use std::fs;
 use std::path::Path;

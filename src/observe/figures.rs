@@ -7,6 +7,8 @@ use std::ffi::CStr;
 /// What others count, at the moment of asking.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Elsewhere {
+    /// Of the module, as the server shows it in MODULE LIST.
+    pub(crate) version: u64,
     /// How many wait now.
     pub(crate) waiters: u64,
     /// How many may wait at once.
@@ -34,8 +36,9 @@ pub(super) struct Glance<'o> {
 
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
-/// The only list of them: what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 38] = [
+/// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
+static ROWS: [Row; 39] = [
+    (c"version", |glance| glance.elsewhere.version),
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
     (c"retries", |glance| glance.observer.counters.retries),

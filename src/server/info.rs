@@ -2,7 +2,7 @@
 
 use super::api::api;
 use super::state::STATE;
-use super::{clock, guard};
+use super::{clock, guard, load};
 use crate::lock::Now;
 use crate::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
@@ -27,6 +27,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
             let (fences, Now { wall: now, monotonic }) = (STATE.fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
             let elsewhere = Elsewhere {
+                version: load::VERSION.unsigned_abs().into(),
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 effective_max_waiters: STATE.max_clients.most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),

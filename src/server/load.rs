@@ -18,7 +18,7 @@ use std::ffi::{CStr, c_int};
 const NAME: &CStr = c"leasehold";
 
 /// 1.2.3 as 10203, as the server shows it in MODULE LIST.
-const VERSION: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
+pub(super) const VERSION: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
     + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
     + number(env!("CARGO_PKG_VERSION_PATCH"));
 

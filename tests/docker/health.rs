@@ -122,6 +122,12 @@ fn a_server_in_a_pause_or_in_quarantine_is_only_alive() {
         }
         let told = ask_with("ready", &server, &[], "secret").unwrap_err();
         assert!(told.contains("paused"), "{what}: {told}");
+
+        let mut server = Server::start();
+        server.cmd(["CLIENT", "PAUSE", "60000", what]);
+        assert_only_alive(&server, "paused");
+        // It would not answer when it is asked to stop.
+        server.kill();
     }
 }
 

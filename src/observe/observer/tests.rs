@@ -346,6 +346,7 @@ fn the_log_is_as_long_as_an_operator_wants_it() {
 fn what_others_count_is_shown_as_they_say() {
     let observer = Observer::new();
     let elsewhere = Elsewhere {
+        version: 8,
         evictions_pending: 7,
         quarantine_left_us: 6,
         waiters: 1,
@@ -358,6 +359,7 @@ fn what_others_count_is_shown_as_they_say() {
     assert_eq!(
         shown,
         [
+            (c"version", 8),
             (c"waiters", 1),
             (c"longest_wait_us", 2),
             (c"evictions_pending", 7),

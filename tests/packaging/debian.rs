@@ -1,0 +1,255 @@
+//! The maintainer scripts of Debian's package, run by dpkg in a root folder of its own.
+
+use super::ROOT;
+use crate::support::{Server, announce, module};
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use tempfile::TempDir;
+
+const MODULE: &str = "usr/lib/redis/modules/libleasehold.so";
+
+/// A system in which nothing is installed yet.
+struct System {
+    root: TempDir,
+}
+
+/// Whether it worked, and what was said.
+type Told = (bool, String);
+
+impl System {
+    /// `None`, and it says so, where there is no dpkg.
+    fn new() -> Option<Self> {
+        if Command::new("dpkg-deb").arg("--version").output().is_err() {
+            announce("skipped: there is no dpkg");
+            return None;
+        }
+        let root = tempfile::Builder::new().prefix("leasehold-dpkg-").tempdir().unwrap();
+        let system = Self { root };
+        for folder in ["info", "updates", "triggers"] {
+            fs::create_dir_all(system.path("var/lib/dpkg").join(folder)).unwrap();
+        }
+        fs::create_dir(system.path("var/log")).unwrap();
+        system.write("var/lib/dpkg/status", "");
+        // debconf keeps its answers within too.
+        system.write(
+            "etc/debconf.conf",
+            "Config: answers\nTemplates: templates\n\n\
+             Name: answers\nDriver: File\nFilename: /answers.dat\n\n\
+             Name: templates\nDriver: File\nFilename: /templates.dat\n",
+        );
+        Some(system)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    fn run(&self, program: &str, words: &[&str], variables: &[(&str, &str)]) -> Told {
+        let output = Command::new("timeout")
+            .args(["60", program])
+            .args(words)
+            .env_remove("LEASEHOLD_REMOVE")
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("DPKG_ROOT", self.root.path())
+            .env("LC_ALL", "C")
+            .envs(variables.iter().copied())
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let told = [output.stdout, output.stderr].concat();
+        (output.status.success(), String::from_utf8_lossy(&told).into_owned())
+    }
+
+    fn dpkg(&self, words: &[&str], variables: &[(&str, &str)]) -> Told {
+        let root = format!("--root={}", self.root.path().display());
+        let forced = "--force-script-chrootless,depends,not-root,bad-path";
+        self.run("dpkg", &[&[&*root, forced], words].concat(), variables)
+    }
+
+    /// One of the scripts, by itself.
+    fn script(&self, name: &str, words: &[&str]) -> Told {
+        let script = Path::new(ROOT).join("packaging/debian").join(name);
+        self.run(script.to_str().unwrap(), words, &[])
+    }
+
+    /// Installs this version, whose file is the module that is tested.
+    fn install(&self, version: &str) -> String {
+        let tree = tempfile::tempdir().unwrap();
+        let there = |name: &str| tree.path().join(name);
+        for folder in ["DEBIAN", "usr/lib/redis/modules", "usr/lib/valkey/modules"] {
+            fs::create_dir_all(there(folder)).unwrap();
+        }
+        fs::copy(module::path(), there(MODULE)).unwrap();
+        let link = there("usr/lib/valkey/modules/libleasehold.so");
+        symlink("../../redis/modules/libleasehold.so", link).unwrap();
+        let from = Path::new(ROOT).join("packaging/debian");
+        for script in ["config", "postinst", "postrm", "prerm", "templates"] {
+            fs::copy(from.join(script), there("DEBIAN").join(script)).unwrap();
+        }
+        let control = fs::read_to_string(from.join("control.in")).unwrap();
+        let control = control.replace("@VERSION@", version).replace("@ARCHITECTURE@", "all");
+        let control = control.replace("@SIZE@", "1").replace("@DEPENDS@", "libc6");
+        fs::write(there("DEBIAN/control"), control).unwrap();
+        let file = self.path(&format!("leasehold_{version}.deb"));
+        let words = ["--root-owner-group", "--build"].map(str::to_owned);
+        let built =
+            Command::new("dpkg-deb").args(words).args([tree.path(), &file]).output().unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let (worked, told) = self.dpkg(&["-i", file.to_str().unwrap()], &[]);
+        assert!(worked && self.has_module(), "{told}");
+        told
+    }
+
+    fn remove(&self, how: &str, variables: &[(&str, &str)]) -> Told {
+        self.dpkg(&[how, "leasehold"], variables)
+    }
+
+    fn has_module(&self) -> bool {
+        self.path(MODULE).exists()
+    }
+
+    fn has_debconf() -> bool {
+        Path::new("/usr/share/debconf/confmodule").exists()
+    }
+}
+
+#[test]
+fn the_package_says_which_line_to_add_and_leaves_nothing_behind() {
+    let Some(system) = System::new() else { return };
+    let told = system.install("1.0");
+    assert!(told.contains("leasehold:     loadmodule /usr/lib/redis/modules/libleasehold.so"));
+    // None of these loads what is removed.
+    system.write(
+        "etc/redis/redis.conf",
+        "# loadmodule /usr/lib/redis/modules/libleasehold.so\n\
+         loadmodule /usr/lib/redis/modules/other.so\n\
+         loadmodule /opt/libleasehold.so\n\
+         include /etc/redis/redis.conf\n",
+    );
+    let (worked, told) = system.remove("--purge", &[]);
+    assert!(worked && !system.has_module(), "{told}");
+    assert!(!told.contains("leasehold: "), "{told}");
+    let left = fs::read_dir(system.path("var/lib/dpkg/info")).unwrap();
+    let left = left.filter(|file| {
+        file.as_ref().unwrap().file_name().to_str().unwrap().starts_with("leasehold")
+    });
+    assert_eq!(left.count(), 0);
+    let answers = fs::read_to_string(system.path("answers.dat")).unwrap_or_default();
+    assert!(!answers.contains("leasehold"), "{answers}");
+}
+
+#[test]
+fn a_package_that_configuration_loads_is_not_removed_unless_told_otherwise() {
+    let Some(system) = System::new() else { return };
+    system.install("1.0");
+    for (name, text) in [
+        ("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so"),
+        (
+            "etc/redis/second.conf",
+            "\tLoadModule \"/usr/lib/redis/modules/libleasehold.so\" max-ttl 1",
+        ),
+        ("etc/valkey/valkey.conf", "loadmodule /usr/lib/valkey/modules/libleasehold.so max-ttl 1"),
+        (
+            "etc/redis/parts/a.conf",
+            "loadmodule '/usr/lib/redis/modules/../modules/libleasehold.so'",
+        ),
+        ("srv/locks.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so"),
+    ] {
+        system.write(name, &format!("port 1\n{text}\n"));
+        system.write("etc/redis/main.conf", "include parts/*.conf\ninclude /srv/locks.conf\n");
+        for how in ["--remove", "--purge"] {
+            let (worked, told) = system.remove(how, &[]);
+            assert!(!worked && system.has_module(), "{name}: {told}");
+            assert!(
+                told.lines().any(|line| line.ends_with(&format!(" /{name}"))),
+                "{name}: {told}"
+            );
+            assert!(told.contains("LEASEHOLD_REMOVE=yes"), "{told}");
+        }
+        // dpkg has it installed as ever.
+        let status = fs::read_to_string(system.path("var/lib/dpkg/status")).unwrap();
+        assert!(status.contains(" ok installed"), "{status}");
+        fs::remove_file(system.path(name)).unwrap();
+    }
+    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
+    // A frontend that cannot show itself asks nobody.
+    let (worked, told) = system.remove("--remove", &[("DEBIAN_FRONTEND", "dialog")]);
+    assert!(!worked && system.has_module(), "{told}");
+    let (worked, told) = system.remove("--remove", &[("LEASEHOLD_REMOVE", "yes")]);
+    assert!(worked && !system.has_module(), "{told}");
+    assert!(told.contains(" /etc/redis/redis.conf"), "it says so all the same: {told}");
+    let (worked, told) = system.remove("--purge", &[]);
+    assert!(worked, "what is removed already is purged: {told}");
+}
+
+#[test]
+fn an_answer_given_to_debconf_beforehand_holds_once() {
+    let Some(system) = System::new() else { return };
+    if !System::has_debconf() {
+        announce("skipped: there is no debconf");
+        return;
+    }
+    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
+    system.install("1.0");
+    system.write("answer", "leasehold leasehold/remove-in-use boolean true\n");
+    let answer = system.path("answer");
+    let (worked, told) = system.run("debconf-set-selections", &[answer.to_str().unwrap()], &[]);
+    assert!(worked, "{told}");
+    let (worked, told) = system.remove("--remove", &[]);
+    assert!(worked && !system.has_module(), "{told}");
+    system.install("1.0");
+    let (worked, told) = system.remove("--remove", &[]);
+    assert!(!worked && system.has_module(), "{told}");
+}
+
+#[test]
+fn only_a_removal_is_refused() {
+    let Some(system) = System::new() else { return };
+    system.write("etc/redis/redis.conf", "loadmodule /usr/lib/redis/modules/libleasehold.so\n");
+    let told = system.install("1.0");
+    assert!(!told.contains("restart needed"), "{told}");
+    let told = system.install("1.1");
+    assert!(!told.contains("in use") && !told.contains("restart needed"), "{told}");
+    for words in [
+        &["upgrade", "1.2"][..],
+        &["deconfigure", "in-favour", "other", "1.0"],
+        &["failed-upgrade", "1.0"],
+        &["remove", "in-favour", "other", "1.0"],
+    ] {
+        let (worked, told) = system.script("prerm", words);
+        assert!(worked, "{words:?}: {told}");
+    }
+    // What dpkg does when the removal is refused.
+    for words in [&["abort-remove"][..], &["abort-upgrade", "1.2"], &["abort-deconfigure"]] {
+        assert_eq!(system.script("postinst", words), (true, String::new()), "{words:?}");
+    }
+}
+
+#[test]
+fn an_upgrade_says_which_server_has_to_be_restarted_and_restarts_none() {
+    let Some(system) = System::new() else { return };
+    system.install("1.0");
+    symlink("/proc", system.path("proc")).unwrap();
+    let file = system.path(MODULE);
+    let server = Server::builder().without_module();
+    let server = server.config("loadmodule", file.to_str().unwrap()).start();
+    let pid = server.client().info_field("server", "process_id").unwrap();
+    let (worked, told) = system.remove("--remove", &[]);
+    assert!(!worked && told.contains(&format!("     process {pid}\n")), "{told}");
+
+    let told = system.install("1.1");
+    let line = format!("leasehold: restart needed: process {pid} has the former version loaded: ");
+    let line = told.lines().find(|said| said.starts_with(&line));
+    let line = line.unwrap_or_else(|| panic!("{told}"));
+    assert!(line.contains("-server"), "{line}");
+    server.client().grant("k", "alice", 60_000);
+    assert_eq!(server.client().info_field("server", "process_id").unwrap(), pid);
+}
