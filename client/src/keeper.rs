@@ -9,7 +9,7 @@ use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::{Hold, Slot};
 use crate::lease::{Lease, Next, released_in_time};
-use crate::node::Left;
+use crate::link::Left;
 use crate::orders::{Order, Reply};
 use crate::queue::Parked;
 use crate::releases::{Outcome, Releases};

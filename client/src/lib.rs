@@ -144,6 +144,7 @@ mod joining;
 mod keeper;
 mod lease;
 mod line;
+mod link;
 mod locks;
 mod measure;
 mod node;

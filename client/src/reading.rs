@@ -3,7 +3,8 @@
 use crate::Error;
 use crate::backoff::RETRY;
 use crate::dialect::Server;
-use crate::node::{Sent, within};
+use crate::link::Sent;
+use crate::node::within;
 use crate::validity::later;
 use crate::verdict::Verdict;
 use crate::wire::{Failure, Limits, Wire};

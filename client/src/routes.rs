@@ -1,7 +1,8 @@
 //! Which server a lock is on, and how that is found out anew when it has changed.
 
 use crate::features::Features;
-use crate::node::{Dialer, Link, Node, Purpose, locked, within};
+use crate::link::Link;
+use crate::node::{Dialer, Node, Purpose, locked, within};
 use crate::slots::{Slots, slot_of};
 use crate::socket::Encryption;
 use crate::verdict::Verdict;
