@@ -5,7 +5,7 @@ use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
 use crate::locks::{Inner, new_uuid};
-use crate::orders::Order;
+use crate::orders::Abandoned;
 use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
@@ -190,8 +190,7 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        // Without a keeper the lease ends by itself.
-        let _ = self.orders.send(Order::Abandon { key, owner, ttl, place: None, parked });
+        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
     }
 
     async fn wait(

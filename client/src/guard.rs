@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::keeper;
 use crate::lease::{Lease, checked};
-use crate::orders::{Order, Orders, Reply};
+use crate::orders::{Ordered, Orders, Reply};
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
@@ -41,21 +41,11 @@ impl Hold {
     }
 
     /// One guard fewer; the last one releases. Whether this one does.
-    fn leave(&self, reply: Option<Reply>) -> Result<bool, Error> {
+    fn leave(&self, reply: Option<Reply>) -> Result<Ordered, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
-            return Ok(false);
+            return Ok(Ordered::Nothing);
         }
-        self.lease.end(Loss::Released);
-        if self.lease.ended() == Some(Loss::Closed) {
-            return Err(Error::Closed);
-        }
-        if self.lease.is_kept() {
-            let ordered = self.orders.send(Order::Forget(self.lease.id));
-            return ordered.map(|()| false).map_err(|_| Error::Closed);
-        }
-        let (lease, slot) = (Arc::clone(&self.lease), self.slot.clone());
-        let ordered = self.orders.send(Order::Release { lease, slot, reply });
-        ordered.map(|()| true).map_err(|_| Error::Closed)
+        self.orders.leave(&self.lease, self.slot.clone(), reply)
     }
 }
 
@@ -216,8 +206,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.hold.lease.over.cancelled().await;
-        self.hold.lease.ended().unwrap_or(Loss::Expired)
+        self.hold.lease.lost().await
     }
 
     /// The same for whoever has no guard at hand; it also fires when the last guard is gone.
@@ -241,6 +230,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
+        self.hold.lease.watch_here();
         self.hold.lease.over.child_token()
     }
 
@@ -363,7 +353,7 @@ impl Guard {
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
         self.left = true;
-        if !self.hold.leave(Some(reply))? {
+        if self.hold.leave(Some(reply))? == Ordered::Nothing {
             return Ok(Released::StillHeld);
         }
         outcome.await.map_err(|_| Error::Closed)?
@@ -378,8 +368,7 @@ struct LookAgain<'a> {
 
 impl Drop for LookAgain<'_> {
     fn drop(&mut self) {
-        // Without a keeper there is nobody who would look.
-        let _ = self.orders.send(Order::LookAgain(self.id));
+        self.orders.look_again(self.id);
     }
 }
 

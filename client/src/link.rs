@@ -1,6 +1,7 @@
 //! A connection, and what is sent on it.
 
 use crate::dialect::{Question, Server, number};
+use crate::home::Home;
 use crate::socket::Seen;
 use crate::verdict::{Verdict, verdict};
 use redis::aio::{ConnectionLike, MultiplexedConnection};
@@ -20,6 +21,8 @@ pub(crate) enum Sent {
 #[derive(Clone)]
 pub(crate) struct Link {
     pub(crate) id: u64,
+    /// The runtime that drives it.
+    pub(crate) home: Home,
     pub(crate) connection: MultiplexedConnection,
     pub(crate) driver: Arc<Driver>,
     pub(crate) seen: Arc<Seen>,
@@ -46,6 +49,11 @@ pub(crate) enum Left {
 }
 
 impl Link {
+    /// Not if its runtime has ended.
+    pub(crate) fn is_driven(&self) -> bool {
+        !self.driver.0.is_finished()
+    }
+
     /// One answer to one question, about this lock.
     pub(crate) async fn ask(
         &self,

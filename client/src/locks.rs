@@ -4,10 +4,11 @@ use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
 use crate::guard::{Guard, Hold, Slot};
+use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
-use crate::orders::{Order, Orders};
+use crate::orders::{Abandoned, Orders};
 use crate::pending::Pending;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
@@ -240,11 +241,10 @@ impl Locks {
     }
 
     /// Releases in the background what may have been granted to this owner.
-    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration) {
+    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
         let (key, owner) = (self.key(name), owner.to_owned());
-        // Without a keeper the lease ends by itself.
-        let _ =
-            self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None, parked: None });
+        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        self.inner.orders.abandon(abandoned, home);
     }
 }
 
@@ -261,7 +261,7 @@ impl Inner {
     ) -> Result<Option<Guard>, Error> {
         if self.wire.routes.is_watched() {
             // From now on it looks who is the primary.
-            self.orders.send(Order::Begin).map_err(|_| Error::Closed)?;
+            self.orders.begin().map_err(|_| Error::Closed)?;
         }
         let (key, asked) = (self.key(name), Instant::now());
         let until = wanted.wait.map(|patience| later(asked, patience));
@@ -284,6 +284,7 @@ impl Inner {
         };
         let mut pending = Pending {
             orders: self.orders.clone(),
+            home: Home::here(),
             key,
             owner: owner.to_owned(),
             ttl: wanted.ttl,
@@ -308,7 +309,7 @@ impl Inner {
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);
-        self.orders.send(Order::Keep(Arc::clone(&lease))).map_err(|_| Error::Closed)?;
+        self.orders.keep(&lease).map_err(|_| Error::Closed)?;
         story::acquired(&lease, asked.elapsed());
         let hold = Arc::new(Hold {
             lease,

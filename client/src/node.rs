@@ -1,4 +1,5 @@
-//! One server, and the connections to it: one that all share, and those on which somebody waits.
+//! One server, and the connections to it: for each runtime one that all its requests share, and
+//! those on which somebody waits.
 //!
 //! RESP, pipelines and URLs are the redis crate's, and so are the connections once they are open.
 //! What it could do too and does not here, why, and the test that shows it:
@@ -16,15 +17,17 @@
 //! - Sentinel. A primary that was replaced and still answers is left: sentinels are asked every
 //!   second. `topology::a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels`
 
+use crate::connections::{Connections, Opening};
 use crate::dialect::{Compares, Server};
 use crate::features::{self, COMMANDS, Features, Info};
+use crate::home::Home;
 use crate::link::{Driver, Link};
 use crate::measure;
 use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
+use futures_util::future::BoxFuture;
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisConnectionInfo, RedisError, Value,
@@ -35,14 +38,6 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
-
-/// How many connections are kept for the next ones who wait.
-const MOST_IDLE: usize = 32;
-
-/// How many connections to wait on are opened at a time. A server that has little room left is found out before many
-/// of them are there.
-const MOST_OPENING: usize = 8;
 
 /// Waiting may fill a server up to this part of the clients that it takes, in percent. The rest is for those who hold
 /// locks, and for everybody else.
@@ -78,23 +73,11 @@ pub(crate) struct Node {
     at: ConnectionAddr,
     dialer: Dialer,
     purpose: Purpose,
-    shared: Mutex<Common>,
-    idle: Mutex<Vec<Link>>,
-    opening: Semaphore,
+    connections: Connections,
     /// The last connection to wait on that could not be opened.
     not_opened: Mutex<Option<Failed>>,
     /// It did not know a command of the module, and says nothing of what it knows.
     lacks_module: AtomicBool,
-}
-
-/// The connection that all share, and the task that opens it: whoever began that may be gone, or
-/// busy with something else.
-#[derive(Default)]
-struct Common {
-    link: Option<Link>,
-    opening: Option<Shared<BoxFuture<'static, Result<Link, RedisError>>>>,
-    /// There was one before.
-    was_open: bool,
 }
 
 /// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
@@ -122,62 +105,62 @@ impl Node {
             at,
             dialer,
             purpose,
-            shared: Default::default(),
-            idle: Mutex::default(),
-            opening: Semaphore::new(MOST_OPENING),
+            connections: Connections::default(),
             not_opened: Mutex::default(),
             lacks_module: AtomicBool::new(false),
         })
     }
 
-    /// The connection that all share; nothing that blocks goes over it.
+    /// The connection that all requests of this runtime share; nothing that blocks goes over it.
     pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
-        let opening = {
-            let mut shared = locked(&self.shared);
-            if let Some(link) = &shared.link {
-                return Ok(link.clone());
+        let home = Home::here();
+        let opening = self.connections.with(home, |ours| {
+            if let Some(link) = &ours.link {
+                return Err(link.clone());
             }
-            let opening = shared.opening.take().unwrap_or_else(|| self.open_shared(limit));
-            shared.opening.insert(opening).clone()
-        };
-        opening.await
+            let opening = ours.opening.get_or_insert_with(|| self.open_shared(home, limit));
+            Ok(opening.opened.clone())
+        });
+        match opening {
+            Ok(opening) => opening.await,
+            Err(link) => Ok(link),
+        }
     }
 
-    fn open_shared(
-        self: &Arc<Self>,
-        limit: Duration,
-    ) -> Shared<BoxFuture<'static, Result<Link, RedisError>>> {
+    fn open_shared(self: &Arc<Self>, home: Home, limit: Duration) -> Opening {
         let node = Arc::clone(self);
         let opening = tokio::spawn(async move {
             let opened = node.open(node.purpose, limit).await;
-            let mut shared = locked(&node.shared);
-            shared.opening = None;
-            if opened.is_ok() && std::mem::replace(&mut shared.was_open, true) {
-                measure::reconnected();
-            }
-            shared.link = opened.as_ref().ok().cloned();
+            node.connections.with(home, |ours| {
+                ours.opening = None;
+                if opened.is_ok() && std::mem::replace(&mut ours.was_open, true) {
+                    measure::reconnected();
+                }
+                ours.link = opened.as_ref().ok().cloned();
+            });
             opened
         });
-        let node = Arc::clone(self);
+        let (node, task) = (Arc::clone(self), opening.abort_handle());
         let opened = async move {
             // Its runtime may have ended.
             opening.await.unwrap_or_else(|_| {
-                locked(&node.shared).opening = None;
+                node.connections.with(home, |ours| ours.opening = None);
                 Err(RedisError::from(io::Error::from(io::ErrorKind::ConnectionAborted)))
             })
         };
         let opened: BoxFuture<'static, _> = Box::pin(opened);
-        opened.shared()
+        Opening { opened: opened.shared(), task }
     }
 
     /// A connection for whoever is about to wait.
     pub(crate) async fn own(&self, limit: Duration) -> Result<Link, RedisError> {
-        if let Some(link) = locked(&self.idle).pop() {
+        let home = Home::here();
+        if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }
-        let asked = Instant::now();
-        let _opening = self.opening.acquire().await;
-        if let Some(link) = locked(&self.idle).pop() {
+        let (asked, dialing) = (Instant::now(), self.connections.dialing(home));
+        let _dialing = dialing.acquire().await;
+        if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }
         if let Some(failed) = locked(&self.not_opened).as_ref()
@@ -193,17 +176,12 @@ impl Node {
 
     /// It waits no more.
     pub(crate) fn give_back(&self, link: Link) {
-        let mut idle = locked(&self.idle);
-        if idle.len() < MOST_IDLE {
-            idle.push(link);
-        }
+        self.connections.keep_idle(link);
     }
 
     /// This connection has failed: the next one who asks opens another.
     pub(crate) fn forget(&self, link: &Link) {
-        locked(&self.shared).link.take_if(|known| known.id == link.id);
-        // Those that were opened before it are no better.
-        locked(&self.idle).clear();
+        self.connections.forget(link);
     }
 
     /// The server did not know a command of the module.
@@ -220,6 +198,7 @@ impl Node {
         let (connection, driver, seen) = self.dial(&self.dialer.redis, config, limit).await?;
         let mut link = Link {
             id: NEXT.fetch_add(1, Relaxed),
+            home: Home::here(),
             connection,
             driver: Arc::new(driver),
             seen,

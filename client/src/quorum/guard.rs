@@ -22,7 +22,7 @@ pub struct QuorumGuard {
 pub(super) struct Held {
     servers: Arc<Servers>,
     subject: Arc<Subject>,
-    lease: Lease,
+    lease: Arc<Lease>,
     /// Its end may be another one now.
     changed: Notify,
 }
@@ -30,6 +30,7 @@ pub(super) struct Held {
 impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn keep(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
+        let lease = Arc::new(lease);
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
         tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
         Self { held, left: false }
@@ -185,8 +186,7 @@ impl QuorumGuard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.held.lease.over.cancelled().await;
-        self.held.lease.ended().unwrap_or(Loss::Expired)
+        self.held.lease.lost().await
     }
 
     /// The same for whoever has no guard at hand; it also fires when the guard is gone.
@@ -211,6 +211,7 @@ impl QuorumGuard {
     /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
+        self.held.lease.watch_here();
         self.held.lease.over.child_token()
     }
 
@@ -343,7 +344,7 @@ impl Held {
 
     async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let Self { servers, subject, lease, .. } = self;
-        let _extending = lease.extending.lock().await;
+        let _extending = lease.alone(lease.valid_until().as_instant()).await?;
         if self.loss().is_some() {
             return Ok(Extended::Lost);
         }

@@ -9,6 +9,7 @@
 use super::identity::{Identities, run_id};
 use crate::dialect::Question;
 use crate::gate::Gate;
+use crate::home::Home;
 use crate::reading::text;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
@@ -38,6 +39,8 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
+    /// Where it was asked for.
+    pub(crate) home: Home,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -170,7 +173,7 @@ impl Servers {
     /// Has this one release it in the background, until it is known to be released or over.
     pub(crate) fn abandon(&self, server: usize, subject: &Subject) {
         if let Some(locks) = self.all.get(server) {
-            locks.abandon(&subject.name, &subject.owner, subject.ttl);
+            locks.abandon(&subject.name, &subject.owner, subject.ttl, subject.home);
         }
     }
 
