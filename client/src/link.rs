@@ -1,5 +1,6 @@
 //! A connection, and what is sent on it.
 
+use crate::dialect::scripts::Scripts;
 use crate::dialect::{Question, Server, number};
 use crate::home::Home;
 use crate::socket::Seen;
@@ -28,6 +29,7 @@ pub(crate) struct Link {
     pub(crate) seen: Arc<Seen>,
     pub(crate) run_id: Option<String>,
     pub(crate) server: Server,
+    pub(crate) scripts: Arc<Scripts>,
 }
 
 /// The task that sends and receives. A connection that is dropped is closed at once, whatever is under way on it.
@@ -61,14 +63,19 @@ impl Link {
         question: Question<'_>,
         sent: Sent,
     ) -> Result<Option<u64>, RedisError> {
-        let answer = self.send(self.server.command(key, question), sent).await;
-        let answer = match answer {
-            Err(error) if verdict(&error) == Verdict::UnknownScript => {
-                self.send(self.server.command_in_full(key, question), sent).await
-            }
-            answer => answer,
+        let Some(script) = self.server.script(question) else {
+            return number(&self.send(self.server.command(key, question), sent).await?);
         };
-        number(&answer?)
+        if self.scripts.knows(script) {
+            let answer = self.send(self.server.command(key, question), sent).await;
+            match answer {
+                Err(error) if verdict(&error) == Verdict::UnknownScript => self.scripts.forget(),
+                answer => return number(&answer?),
+            }
+        }
+        let answer = self.send(self.server.command_in_full(key, question), sent).await?;
+        self.scripts.learn(script);
+        number(&answer)
     }
 
     /// Takes the lock, and says how many replicas have heard of it within so long. The first number is none if it is

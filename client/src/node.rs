@@ -204,6 +204,7 @@ impl Node {
             seen,
             run_id: None,
             server: Server::Plain(Compares::Scripts),
+            scripts: Arc::default(),
         };
         if purpose != Purpose::Sentinel {
             let introduced = within(limit, self.introduce(&mut link, purpose)).await;
@@ -266,6 +267,7 @@ impl Node {
         };
         if let Some(run_id) = &info.run_id {
             features.learn(run_id, link.server);
+            link.scripts = features.scripts(run_id);
         }
         link.run_id = info.run_id;
         match features::clients(&clients) {
