@@ -4,6 +4,8 @@
 use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
+use crate::guard::Slot;
+use crate::home::Home;
 use crate::locks::{Inner, new_uuid};
 use crate::orders::Abandoned;
 use crate::pending::Pending;
@@ -176,6 +178,25 @@ impl Inner {
             if self.is_given_up(key, begun) {
                 let reason = format!("no answer for {} ms", begun.elapsed().as_millis());
                 return Err(Error::Unreachable { reason });
+            }
+        }
+    }
+
+    /// Ends when the request that has the place is on a runtime that nobody has driven for as long
+    /// as a server may be silent.
+    pub(crate) async fn stands_still(&self, slot: &Slot) -> Error {
+        let mut since = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let home = slot.asked_on();
+            if home == Home::here() || self.orders.is_driven(home, LOOK_EVERY).await {
+                since = None;
+            } else if since.get_or_insert_with(Instant::now).elapsed()
+                >= self.settings.unreachable_after
+            {
+                let reason = "a request of the same owner is under way on a runtime that nobody \
+                              drives: drive it, or use another owner";
+                return Error::Unreachable { reason: reason.to_owned() };
             }
         }
     }

@@ -1,6 +1,7 @@
 //! A lock that is held, as long as the guard lives.
 
 use crate::clock::Moment;
+use crate::home::Home;
 use crate::keeper;
 use crate::lease::{Lease, checked};
 use crate::orders::{Ordered, Orders, Reply};
@@ -8,13 +9,36 @@ use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Where those meet who ask for one lock as one owner. Locked while one of them asks or releases.
-pub(crate) type Slot = tokio::sync::Mutex<Weak<Hold>>;
+pub(crate) struct Slot {
+    pub(crate) place: Arc<tokio::sync::Mutex<Weak<Hold>>>,
+    /// The runtime of the request that had the place last.
+    asked_on: Mutex<Home>,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        Self { place: Arc::default(), asked_on: Mutex::new(Home::here()) }
+    }
+
+    /// A request has the place, or waits for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        Arc::strong_count(&self.place) > 1
+    }
+
+    pub(crate) fn asked_on(&self) -> Home {
+        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask_on(&self, home: Home) {
+        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner) = home;
+    }
+}
 
 /// One grant, and how many guards share it.
 pub(crate) struct Hold {
@@ -301,6 +325,10 @@ impl Guard {
     /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the
     /// lock meanwhile, not even when this program has ended. Where other guards of the same owner
     /// share the lock, they go on holding it, and the last one does not release it either.
+    ///
+    /// The lock still belongs to its owner. If the caller [chose](crate::Options::owner) that
+    /// owner, a request of the same owner that comes when no guard is left joins the lock, and its
+    /// release ends it.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

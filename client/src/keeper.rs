@@ -130,6 +130,10 @@ impl Keeper {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Begin => {}
+            Order::Answer(reply) => {
+                // Nobody may wait for it any more.
+                let _ = reply.send(());
+            }
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
@@ -323,7 +327,11 @@ async fn released(
     let _place = match &slot {
         None => None,
         Some(slot) => {
-            let place = slot.lock().await;
+            // A request of the same owner has it for as long as it waits. What that one is granted
+            // after this lease is not to be released here.
+            let Some(place) = before_the_end(lease, slot.place.lock()).await else {
+                return Ok(Released::Late);
+            };
             // The same owner asked again, and the server gave it the same grant.
             if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
                 return Ok(Released::StillHeld);
@@ -350,6 +358,19 @@ async fn released(
         (true, None) => Released::Released,
         (true, Some(_)) => Released::Later,
     })
+}
+
+/// None when the lease is over, unless it comes at once.
+async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> Option<T> {
+    let end = match lease.ended() {
+        Some(Loss::Expired | Loss::Taken) => Moment::now(),
+        _ => lease.valid_until(),
+    };
+    tokio::select! {
+        biased;
+        came = expected => Some(came),
+        () = sleep_until(end) => None,
+    }
 }
 
 async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {

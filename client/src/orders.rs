@@ -19,6 +19,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{UnboundedSender, error::SendError, unbounded_channel};
 use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::time::timeout;
 
 pub(crate) enum Order {
     /// There is a request that may lead to more.
@@ -33,6 +34,8 @@ pub(crate) enum Order {
         number: u64,
         abandoned: Abandoned,
     },
+    /// Says that somebody drives the runtime.
+    Answer(oneshot::Sender<()>),
 }
 
 pub(crate) struct Release {
@@ -155,6 +158,13 @@ impl Orders {
     pub(crate) fn abandon(&self, abandoned: Abandoned, home: Home) {
         let number = self.desk.ledger.begin(abandoned.key.clone(), Home::here());
         let _ = self.release(number, Order::Abandon { number, abandoned }, &[home]);
+    }
+
+    /// Whether somebody drives this runtime: its keeper answers within this time.
+    pub(crate) async fn is_driven(&self, home: Home, within: Duration) -> bool {
+        let (reply, answer) = oneshot::channel();
+        let asked = self.send_to(home, Order::Answer(reply));
+        asked.is_ok() && timeout(within, answer).await.is_ok_and(|answer| answer.is_ok())
     }
 
     /// Releases all that is held, and whatever is granted from now on.

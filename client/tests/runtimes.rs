@@ -2,7 +2,7 @@
 
 use crate::scene::{LONG, both_kinds, eventually_free, held, millis, soon, url};
 use crate::support::Server;
-use leasehold_client::{Error, Guard, Locks, Loss, Released, Request};
+use leasehold_client::{Error, Guard, Locks, Loss, Released, Request, Settings};
 use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -158,6 +158,40 @@ fn a_request_does_not_stand_behind_one_that_nobody_drives() {
             assert_eq!(next.loss(), None);
             first.abort();
         });
+    }
+}
+
+#[test]
+fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
+    for server in both_kinds() {
+        let settings = Settings::default().unreachable_after(millis(1_000));
+        let locks = Locks::with_settings(url(server.port()), settings).unwrap();
+        let (idle, ours, holder) = (runtime(), runtime(), client(&server));
+        let guard = lock(&ours, holder.lock("printer").ttl(LONG));
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
+        let first = idle.spawn(alice());
+        idle.block_on(async { tokio::time::sleep(millis(200)).await });
+        ours.block_on(async {
+            let told = soon(alice()).await.unwrap_err();
+            assert!(matches!(told, Error::Unreachable { .. }), "{told}");
+            assert!(told.to_string().contains("a runtime that nobody drives"), "{told}");
+        });
+        // As long as somebody drives it, the others wait.
+        let (done, is_done) = std::sync::mpsc::channel::<()>();
+        let driven = thread::spawn(move || {
+            idle.block_on(async {
+                while is_done.try_recv().is_err() {
+                    tokio::time::sleep(millis(10)).await;
+                }
+                first.abort();
+            });
+        });
+        ours.block_on(async {
+            assert!(timeout(millis(3_000), alice()).await.is_err());
+            done.send(()).unwrap();
+            assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+        });
+        driven.join().unwrap();
     }
 }
 
