@@ -2,6 +2,7 @@
 
 use super::servers::{Ask, Servers, Subject};
 use crate::clock::{Moment, sleep_until};
+use crate::gate::Inside;
 use crate::lease::{Lease, Next, checked, released_in_time};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
@@ -32,7 +33,11 @@ impl QuorumGuard {
     pub(super) fn keep(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
         let lease = Arc::new(lease);
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
-        tokio::spawn(Kept(Arc::clone(&held)).run_until_closed());
+        let kept = Kept(Arc::clone(&held));
+        match held.servers.gate.enter() {
+            Some(inside) => drop(tokio::spawn(kept.run_until_closed(inside))),
+            None => kept.close(),
+        }
         Self { held, left: false }
     }
 
@@ -380,14 +385,15 @@ impl Held {
 struct Kept(Arc<Held>);
 
 impl Kept {
-    async fn run_until_closed(self) {
+    async fn run_until_closed(self, inside: Inside) {
+        self.0.servers.gate.stay(inside, self.run(), || self.close()).await;
+    }
+
+    fn close(&self) {
         let Held { servers, subject, lease, .. } = &*self.0;
-        let close = || {
-            if lease.end(Loss::Closed) {
-                servers.abandon_everywhere(subject);
-            }
-        };
-        servers.gate.stay(self.run(), close).await;
+        if lease.end(Loss::Closed) {
+            servers.abandon_everywhere(subject);
+        }
     }
 
     async fn run(&self) {
