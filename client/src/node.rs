@@ -27,7 +27,7 @@ use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, Either, ready};
 use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisConnectionInfo, RedisError, Value,
@@ -114,17 +114,14 @@ impl Node {
     /// The connection that all requests of this runtime share; nothing that blocks goes over it.
     pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
         let home = Home::here();
-        let opening = self.connections.with(home, |ours| {
-            if let Some(link) = &ours.link {
-                return Err(link.clone());
+        let link = self.connections.with(home, |ours| match &ours.link {
+            Some(link) => Either::Left(ready(Ok(link.clone()))),
+            None => {
+                let opening = ours.opening.get_or_insert_with(|| self.open_shared(home, limit));
+                Either::Right(opening.opened.clone())
             }
-            let opening = ours.opening.get_or_insert_with(|| self.open_shared(home, limit));
-            Ok(opening.opened.clone())
         });
-        match opening {
-            Ok(opening) => opening.await,
-            Err(link) => Ok(link),
-        }
+        link.await
     }
 
     fn open_shared(self: &Arc<Self>, home: Home, limit: Duration) -> Opening {

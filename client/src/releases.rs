@@ -69,8 +69,10 @@ impl Releases {
 
     /// Nobody does those of this keeper any more: their keys.
     pub(crate) fn give_up(&mut self, by: Home) -> Vec<String> {
-        let given_up = self.open.extract_if(.., |_, release| release.by == by);
-        let keys = given_up.map(|(_, release)| release.key).collect();
+        let all = std::mem::take(&mut self.open).into_iter();
+        let (given_up, open): (BTreeMap<_, _>, _) = all.partition(|(_, release)| release.by == by);
+        self.open = open;
+        let keys = given_up.into_values().map(|release| release.key).collect();
         self.tell();
         keys
     }
