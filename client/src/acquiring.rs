@@ -4,8 +4,10 @@
 use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
+use crate::guard::Slot;
+use crate::home::Home;
 use crate::locks::{Inner, new_uuid};
-use crate::orders::Order;
+use crate::orders::Abandoned;
 use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
@@ -180,6 +182,25 @@ impl Inner {
         }
     }
 
+    /// Ends when the request that has the place is on a runtime that nobody has driven for as long
+    /// as a server may be silent.
+    pub(crate) async fn stands_still(&self, slot: &Slot) -> Error {
+        let mut since = None;
+        loop {
+            sleep(LOOK_EVERY).await;
+            let home = slot.asked_on();
+            if home == Home::here() || self.orders.is_driven(home, LOOK_EVERY).await {
+                since = None;
+            } else if since.get_or_insert_with(Instant::now).elapsed()
+                >= self.settings.unreachable_after
+            {
+                let reason = "a request of the same owner is under way on a runtime that nobody \
+                              drives: drive it, or use another owner";
+                return Error::Unreachable { reason: reason.to_owned() };
+            }
+        }
+    }
+
     /// The server does not know of the request that was made on this connection, and it may still be
     /// on its way there. An owner that was made up is not used again, and is released behind it. One
     /// that was chosen asks again: it would be told the same grant twice.
@@ -190,8 +211,7 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        // Without a keeper the lease ends by itself.
-        let _ = self.orders.send(Order::Abandon { key, owner, ttl, place: None, parked });
+        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
     }
 
     async fn wait(

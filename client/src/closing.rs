@@ -1,16 +1,14 @@
 //! Leaving: what is held is given back, and what goes on in the background is waited for.
 
 use crate::Locks;
-use crate::orders::Order;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 /// How long `settle` waits for servers that do not answer.
 const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
-/// How long requests have to end that nobody looks at.
-pub(crate) const LEAVE_WITHIN: Duration = Duration::from_secs(1);
+/// How long is waited for what nobody may be looking at.
+const LEAVE_WITHIN: Duration = Duration::from_secs(1);
 
 impl Locks {
     /// Ends the use of all copies of this client, and returns the names of the locks that could not
@@ -18,7 +16,8 @@ impl Locks {
     ///
     /// Whoever waits for a lock gets [`Error::Closed`](crate::Error::Closed), and so does whoever
     /// asks later. Leases are no longer renewed. What guards hold is released, and they are told
-    /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. Locks that are
+    /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. That includes what was
+    /// granted, or dropped, on other runtimes, whether they are driven or not. Locks that are
     /// [kept](crate::Guard::keep) or [held at least](crate::Options::hold_at_least) for some time
     /// stay as they should.
     ///
@@ -44,24 +43,18 @@ impl Locks {
     #[must_use = "the locks that it names stay until their leases end"]
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         let begun = Instant::now();
+        let left = || limit.saturating_sub(begun.elapsed());
         // Those that do not end are released as soon as they are granted.
-        let _ = timeout(limit.min(LEAVE_WITHIN), self.gate().close()).await;
-        let (done, settled) = oneshot::channel();
-        let (reply, undone) = oneshot::channel();
-        let [close, settle] = [Order::Close, Order::Settle(done)];
-        if self.orders().send(close).and_then(|()| self.orders().send(settle)).is_err() {
-            return Vec::new();
+        let _ = timeout(at_most(limit, 4), self.gate().close()).await;
+        self.orders().close();
+        let mut settled = self.orders().settled();
+        if timeout(at_most(left(), 2), &mut settled).await.is_err() {
+            // Runtimes that nobody drives release nothing.
+            self.orders().take_over();
+            // Whoever has to wait for longer is told what is not done yet.
+            let _ = timeout(left(), settled).await;
         }
-        // Whoever has to wait for longer is told what is not done yet.
-        let _ = timeout(limit.saturating_sub(begun.elapsed()), settled).await;
-        let keys = match self.orders().send(Order::Undone(reply)) {
-            Ok(()) => match timeout(LEAVE_WITHIN, undone).await {
-                Ok(undone) => undone.unwrap_or_default(),
-                // Nobody drives the runtime that the keeper is on.
-                Err(_) => Vec::new(),
-            },
-            Err(_) => Vec::new(),
-        };
+        let keys = self.orders().undone();
         let prefix = self.settings().prefix.as_str();
         let name = |key: String| key.strip_prefix(prefix).map(str::to_owned).unwrap_or(key);
         let mut names: Vec<_> = keys.into_iter().map(name).collect();
@@ -90,10 +83,11 @@ impl Locks {
     /// # }
     /// ```
     pub async fn settle(&self) {
-        let (done, settled) = oneshot::channel();
-        if self.orders().send(Order::Settle(done)).is_ok() {
-            // It fails when the keeper ends, and then there is nothing to wait for.
-            let _ = timeout(SETTLES_WITHIN, settled).await;
-        }
+        let _ = timeout(SETTLES_WITHIN, self.orders().settled()).await;
     }
+}
+
+/// A part of the limit, for what may take for ever on a runtime that nobody drives.
+pub(crate) fn at_most(limit: Duration, parts: u32) -> Duration {
+    limit.checked_div(parts).unwrap_or_default().min(LEAVE_WITHIN)
 }

@@ -5,10 +5,11 @@
 //! the module may be loaded any time. Where a user may not use these commands, the module is taken to be there until the
 //! server says that it does not know a command.
 
+use crate::dialect::scripts::Scripts;
 use crate::dialect::{Compares, Server};
 use redis::Value;
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The commands that are asked for, in this order.
 pub(crate) const COMMANDS: [&str; 3] = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"];
@@ -17,6 +18,7 @@ pub(crate) const COMMANDS: [&str; 3] = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"];
 #[derive(Default)]
 pub(crate) struct Features {
     known: Mutex<HashMap<String, Server>>,
+    scripts: Mutex<HashMap<String, Arc<Scripts>>>,
 }
 
 impl Features {
@@ -35,6 +37,12 @@ impl Features {
     /// The server did not know a command that it was thought to have.
     pub(crate) fn forget(&self, run_id: &str) {
         self.known().remove(run_id);
+    }
+
+    /// Those that the server has run, as far as its connections have seen.
+    pub(crate) fn scripts(&self, run_id: &str) -> Arc<Scripts> {
+        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(scripts.entry(run_id.to_owned()).or_default())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Server>> {

@@ -1,20 +1,44 @@
 //! A lock that is held, as long as the guard lives.
 
 use crate::clock::Moment;
+use crate::home::Home;
 use crate::keeper;
 use crate::lease::{Lease, checked};
-use crate::orders::{Order, Orders, Reply};
+use crate::orders::{Ordered, Orders, Reply};
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 /// Where those meet who ask for one lock as one owner. Locked while one of them asks or releases.
-pub(crate) type Slot = tokio::sync::Mutex<Weak<Hold>>;
+pub(crate) struct Slot {
+    pub(crate) place: Arc<tokio::sync::Mutex<Weak<Hold>>>,
+    /// The runtime of the request that had the place last.
+    asked_on: Mutex<Home>,
+}
+
+impl Slot {
+    pub(crate) fn new() -> Self {
+        Self { place: Arc::default(), asked_on: Mutex::new(Home::here()) }
+    }
+
+    /// A request has the place, or waits for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        Arc::strong_count(&self.place) > 1
+    }
+
+    pub(crate) fn asked_on(&self) -> Home {
+        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn ask_on(&self, home: Home) {
+        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner) = home;
+    }
+}
 
 /// One grant, and how many guards share it.
 pub(crate) struct Hold {
@@ -41,21 +65,11 @@ impl Hold {
     }
 
     /// One guard fewer; the last one releases. Whether this one does.
-    fn leave(&self, reply: Option<Reply>) -> Result<bool, Error> {
+    fn leave(&self, reply: Option<Reply>) -> Result<Ordered, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
-            return Ok(false);
+            return Ok(Ordered::Nothing);
         }
-        self.lease.end(Loss::Released);
-        if self.lease.ended() == Some(Loss::Closed) {
-            return Err(Error::Closed);
-        }
-        if self.lease.is_kept() {
-            let ordered = self.orders.send(Order::Forget(self.lease.id));
-            return ordered.map(|()| false).map_err(|_| Error::Closed);
-        }
-        let (lease, slot) = (Arc::clone(&self.lease), self.slot.clone());
-        let ordered = self.orders.send(Order::Release { lease, slot, reply });
-        ordered.map(|()| true).map_err(|_| Error::Closed)
+        self.orders.leave(&self.lease, self.slot.clone(), reply)
     }
 }
 
@@ -216,8 +230,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.hold.lease.over.cancelled().await;
-        self.hold.lease.ended().unwrap_or(Loss::Expired)
+        self.hold.lease.lost().await
     }
 
     /// The same for whoever has no guard at hand; it also fires when the last guard is gone.
@@ -241,6 +254,7 @@ impl Guard {
     /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
+        self.hold.lease.watch_here();
         self.hold.lease.over.child_token()
     }
 
@@ -315,6 +329,10 @@ impl Guard {
     /// lock meanwhile, not even when this program has ended. Where other guards of the same owner
     /// share the lock, they go on holding it, and the last one does not release it either.
     ///
+    /// The lock still belongs to its owner. If the caller [chose](crate::Options::owner) that
+    /// owner, a request of the same owner that comes when no guard is left joins the lock, and its
+    /// release ends it.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks};
@@ -366,7 +384,7 @@ impl Guard {
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
         self.left = true;
-        if !self.hold.leave(Some(reply))? {
+        if self.hold.leave(Some(reply))? == Ordered::Nothing {
             return Ok(Released::StillHeld);
         }
         outcome.await.map_err(|_| Error::Closed)?
@@ -381,8 +399,7 @@ struct LookAgain<'a> {
 
 impl Drop for LookAgain<'_> {
     fn drop(&mut self) {
-        // Without a keeper there is nobody who would look.
-        let _ = self.orders.send(Order::LookAgain(self.id));
+        self.orders.look_again(self.id);
     }
 }
 

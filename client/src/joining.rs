@@ -4,7 +4,6 @@
 use crate::Error;
 use crate::clock::Moment;
 use crate::guard::{Guard, Hold};
-use crate::orders::Order;
 use crate::request::Wanted;
 use crate::validity::later;
 use std::sync::Weak;
@@ -42,7 +41,8 @@ pub(crate) async fn join(
     }
     lease.joined(wanted.ttl, wanted.renew, begun);
     wanted.hold(lease);
-    // Without a keeper nobody renews it, and it is lost already.
-    let _ = guard.hold.orders.send(Order::LookAgain(lease.id));
+    // It may have been granted on another runtime. Without a keeper nobody renews it, and it is lost
+    // already.
+    let _ = guard.hold.orders.keep(lease);
     Ok(Some(guard))
 }

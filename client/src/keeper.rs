@@ -1,18 +1,21 @@
-//! The one task of a client: it renews leases, sees them end, and releases what nobody waits for.
+//! The task of a client on one runtime: it renews leases, sees them end, and releases them.
 //!
 //! ```text
 //!   guards ──► orders ──► keeper ──► schedule: when to look at which lease next
 //!                           └──────► work: requests that are under way, any number of them
 //! ```
+//!
+//! What is held and what is being released is in the ledger, where all keepers of a client see it.
 
 use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
-use crate::guard::{Hold, Slot};
+use crate::guard::Slot;
+use crate::home::Home;
 use crate::lease::{Lease, Next, ONLY, released_in_time};
-use crate::node::Left;
-use crate::orders::{Order, Reply};
-use crate::queue::Parked;
-use crate::releases::{Outcome, Releases};
+use crate::ledger::Ledger;
+use crate::link::Left;
+use crate::orders::{Abandoned, Attempt, HoldOn, Order, Release};
+use crate::releases::Outcome;
 use crate::schedule::Schedule;
 use crate::unanswered::LONGEST_WAY;
 use crate::validity::later;
@@ -23,9 +26,8 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tokio::sync::OwnedMutexGuard;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
 
@@ -45,13 +47,13 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 struct Keeper {
     orders: UnboundedReceiver<Order>,
+    home: Home,
+    ledger: Arc<Ledger>,
     wire: Arc<Wire>,
     within: Duration,
     leases: HashMap<u64, Kept>,
     schedule: Schedule,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
-    releases: Releases,
-    closed: bool,
 }
 
 struct Kept {
@@ -61,26 +63,36 @@ struct Kept {
 }
 
 enum Done {
-    Renewed { id: u64, ttl: Duration, answer: Result<Answer, Error> },
-    Released { number: u64, outcome: Outcome },
+    /// None if a keeper of another runtime was first.
+    Renewed {
+        id: u64,
+        ttl: Duration,
+        answer: Result<Option<Answer>, Error>,
+    },
+    Released {
+        number: u64,
+        outcome: Outcome,
+    },
     Looked,
 }
 
 /// The keeper is there before it runs: a runtime may end before that.
 pub(crate) fn keep(
     orders: UnboundedReceiver<Order>,
+    home: Home,
+    ledger: Arc<Ledger>,
     wire: Arc<Wire>,
     within: Duration,
 ) -> impl Future<Output = ()> {
     let keeper = Keeper {
         orders,
+        home,
+        ledger,
         wire,
         within,
         leases: HashMap::new(),
         schedule: Schedule::default(),
         work: FuturesUnordered::new(),
-        releases: Releases::default(),
-        closed: false,
     };
     keeper.run()
 }
@@ -119,7 +131,10 @@ impl Keeper {
     fn obey(&mut self, order: Order) {
         match order {
             Order::Begin => {}
-            Order::Keep(lease) if self.closed => self.give_back(&lease),
+            Order::Answer(reply) => {
+                // Nobody may wait for it any more.
+                let _ = reply.send(());
+            }
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
@@ -130,41 +145,26 @@ impl Keeper {
                 }
             }
             Order::Forget(id) => self.forget(id),
-            Order::Release { lease, slot, reply } => {
-                self.forget(lease.id);
-                let number = self.releases.begin(lease.key.clone());
-                let released = release(Arc::clone(&self.wire), lease, slot, reply, self.within);
+            Order::Release(release) => {
+                self.forget(release.lease.id);
+                let number = release.number;
+                let released = carry_out(Arc::clone(&self.wire), release, self.within);
                 self.work.push(numbered(number, released));
             }
-            Order::Abandon { key, owner, ttl, place, parked } => {
-                let number = self.releases.begin(key.clone());
-                let abandoned = abandon(Arc::clone(&self.wire), key, owner, ttl, place, parked);
+            Order::Abandon { number, abandoned } => {
+                let abandoned = abandon(Arc::clone(&self.wire), abandoned);
                 self.work.push(numbered(number, abandoned));
             }
-            Order::HoldOn { key, owner, fence, until } => {
-                let number = self.releases.begin(key.clone());
-                let held_on =
-                    hold_on(Arc::clone(&self.wire), key, owner, fence, until, self.within);
+            Order::HoldOn { number, hold_on: held } => {
+                let held_on = hold_on(Arc::clone(&self.wire), held, self.within);
                 self.work.push(numbered(number, held_on));
-            }
-            Order::Settle(done) => self.releases.tell_when_done(done),
-            Order::Close => self.close(),
-            Order::Undone(reply) => {
-                // Nobody may wait for it any more.
-                let _ = reply.send(self.releases.undone());
             }
         }
     }
 
     fn finish(&mut self, done: Done) {
         let (id, ttl, answer) = match done {
-            Done::Released { number, outcome } => {
-                self.releases.end(number, outcome);
-                if !self.closed {
-                    self.releases.forget_failures();
-                }
-                return;
-            }
+            Done::Released { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
             Done::Renewed { id, ttl, answer } => (id, ttl, answer),
         };
@@ -172,7 +172,8 @@ impl Keeper {
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
         match answer {
-            Ok(answer) if answer.number == Some(1) => {
+            Ok(None) => self.schedule.set(id, lease.next().at()),
+            Ok(Some(answer)) if answer.number == Some(1) => {
                 if lease.extended(answer.asked, ttl, now) {
                     story::extended(&lease, now);
                     self.schedule.set(id, lease.next().at());
@@ -180,7 +181,7 @@ impl Keeper {
                     self.lose(&lease, Loss::Expired);
                 }
             }
-            Ok(_) => self.lose(&lease, Loss::Taken),
+            Ok(Some(_)) => self.lose(&lease, Loss::Taken),
             // There may be time for another try.
             Err(_) => {
                 let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
@@ -193,6 +194,9 @@ impl Keeper {
     fn look_at(&mut self, id: u64, now: Moment) {
         let Some(kept) = self.leases.get_mut(&id) else { return };
         let lease = Arc::clone(&kept.lease);
+        if lease.ended().is_some() {
+            return self.forget(id);
+        }
         if now >= lease.valid_until() {
             return self.lose(&lease, Loss::Expired);
         }
@@ -201,8 +205,7 @@ impl Keeper {
                 self.schedule.set(id, lease.valid_until());
                 if !kept.renewing {
                     kept.renewing = true;
-                    let ttl = lease.renewal_ttl(now);
-                    self.work.push(renew(Arc::clone(&self.wire), lease, ttl));
+                    self.work.push(renew(Arc::clone(&self.wire), lease));
                 }
             }
             next => self.schedule.set(id, next.at()),
@@ -216,24 +219,6 @@ impl Keeper {
         }
     }
 
-    fn close(&mut self) {
-        self.closed = true;
-        let leases: Vec<_> = self.leases.values().map(|kept| Arc::clone(&kept.lease)).collect();
-        for lease in leases {
-            self.give_back(&lease);
-        }
-    }
-
-    /// Whatever guards it has.
-    fn give_back(&mut self, lease: &Arc<Lease>) {
-        self.forget(lease.id);
-        if lease.end(Loss::Closed) && !lease.is_kept() {
-            let number = self.releases.begin(lease.key.clone());
-            let (wire, lease) = (Arc::clone(&self.wire), Arc::clone(lease));
-            self.work.push(numbered(number, release(wire, lease, None, None, self.within)));
-        }
-    }
-
     fn forget(&mut self, id: u64) {
         self.schedule.remove(id);
         self.leases.remove(&id);
@@ -241,33 +226,22 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// The runtime ends, and nobody renews any more.
+    /// The runtime ends.
     fn drop(&mut self) {
         self.orders.close();
-        let mut left = self.releases.undone();
         while let Ok(order) = self.orders.try_recv() {
-            match order {
-                Order::Keep(lease) => {
-                    self.leases.insert(lease.id, Kept { lease, renewing: false });
-                }
-                Order::Forget(id) => self.forget(id),
-                Order::Release { lease, .. } => {
-                    self.forget(lease.id);
-                    left.push(lease.key.clone());
-                }
-                Order::Abandon { key, .. } | Order::HoldOn { key, .. } => left.push(key),
-                Order::Begin
-                | Order::LookAgain(_)
-                | Order::Settle(_)
-                | Order::Close
-                | Order::Undone(_) => {}
+            if let Order::Keep(lease) = order {
+                self.leases.insert(lease.id, Kept { lease, renewing: false });
             }
         }
+        let mut left = self.ledger.give_up(self.home);
         for kept in std::mem::take(&mut self.leases).into_values() {
-            if !kept.lease.is_kept() {
-                left.push(kept.lease.key.clone());
+            let lease = kept.lease;
+            // Guards of other runtimes may share it.
+            if lease.ended().is_none() && self.ledger.is_orphaned(lease.id, self.home) {
+                left.push(lease.key.clone());
+                self.lose(&lease, Loss::Expired);
             }
-            self.lose(&kept.lease, Loss::Expired);
         }
         story::left_behind(left);
     }
@@ -282,11 +256,22 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
     })
 }
 
-fn renew(wire: Arc<Wire>, lease: Arc<Lease>, ttl: Duration) -> BoxFuture<'static, Done> {
+fn renew(wire: Arc<Wire>, lease: Arc<Lease>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let answer = extend(&wire, &lease, ttl, None, None).await;
+        let ttl = lease.renewal_ttl(Moment::now());
+        let answer = renewed(&wire, &lease, ttl).await;
         Done::Renewed { id: lease.id, ttl, answer }
     })
+}
+
+/// None if a keeper of another runtime was first.
+async fn renewed(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Option<Answer>, Error> {
+    let until = lease.valid_until().as_instant();
+    let _extending = lease.alone(until).await?;
+    if !matches!(lease.next(), Next::Renew { at } if at <= Moment::now()) {
+        return Ok(None);
+    }
+    extend_alone(wire, lease, ttl, None, until).await.map(Some)
 }
 
 /// Tries until the lease could have ended, or until then.
@@ -297,9 +282,20 @@ pub(crate) async fn extend(
     replicas: Option<Replicas>,
     until: Option<Instant>,
 ) -> Result<Answer, Error> {
-    let _extending = lease.extending.lock().await;
     let end = lease.valid_until().as_instant();
-    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
+    let until = until.map_or(end, |until| until.min(end));
+    let _extending = lease.alone(until).await?;
+    extend_alone(wire, lease, ttl, replicas, until).await
+}
+
+async fn extend_alone(
+    wire: &Wire,
+    lease: &Lease,
+    ttl: Duration,
+    replicas: Option<Replicas>,
+    until: Instant,
+) -> Result<Answer, Error> {
+    let limits = wire.limits(ttl, Some(until.min(lease.valid_until().as_instant())));
     let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
     let answer = wire.ask_heard(&lease.key, question, replicas, limits).await?;
@@ -317,14 +313,9 @@ fn numbered(
     Box::pin(release.map(move |outcome| Done::Released { number, outcome }))
 }
 
-async fn release(
-    wire: Arc<Wire>,
-    lease: Arc<Lease>,
-    slot: Option<Arc<Slot>>,
-    reply: Option<Reply>,
-    within: Duration,
-) -> Outcome {
-    let outcome = released(&wire, &lease, slot, within).await;
+async fn carry_out(wire: Arc<Wire>, release: Release, within: Duration) -> Outcome {
+    let Release { lease, slot, reply, attempt, .. } = release;
+    let outcome = released(&wire, &lease, slot, attempt, within).await;
     if let Ok(outcome) = &outcome {
         story::released(&lease, *outcome);
     }
@@ -340,12 +331,17 @@ async fn released(
     wire: &Wire,
     lease: &Lease,
     slot: Option<Arc<Slot>>,
+    attempt: Attempt,
     within: Duration,
 ) -> Result<Released, Error> {
     let _place = match &slot {
         None => None,
         Some(slot) => {
-            let place = slot.lock().await;
+            // A request of the same owner has it for as long as it waits. What that one is granted
+            // after this lease is not to be released here.
+            let Some(place) = before_the_end(lease, slot.place.lock()).await else {
+                return Ok(Released::Late);
+            };
             // The same owner asked again, and the server gave it the same grant.
             if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
                 return Ok(Released::StillHeld);
@@ -362,7 +358,11 @@ async fn released(
         Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
         None => Question::Release { owner, fence: *fence },
     };
+    if attempt == Attempt::Repeated {
+        lease.release_again();
+    }
     let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
+    let answer = Answer { repeated: answer.repeated || lease.is_released_again(), ..answer };
     Ok(match (released_in_time(answer, valid_until), hold_for) {
         (false, _) => Released::Late,
         (true, None) => Released::Released,
@@ -371,14 +371,8 @@ async fn released(
 }
 
 /// The server frees it then, also when this program has ended.
-async fn hold_on(
-    wire: Arc<Wire>,
-    key: String,
-    owner: String,
-    fence: u64,
-    until: Moment,
-    within: Duration,
-) -> Outcome {
+async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
+    let HoldOn { key, owner, fence, until } = hold_on;
     let ttl = until.since(Moment::now());
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
     let question = Question::Extend { owner: &owner, fence, ttl };
@@ -388,14 +382,21 @@ async fn hold_on(
     }
 }
 
-async fn abandon(
-    wire: Arc<Wire>,
-    key: String,
-    owner: String,
-    ttl: Duration,
-    place: Option<OwnedMutexGuard<Weak<Hold>>>,
-    parked: Option<Box<Parked>>,
-) -> Outcome {
+/// None when the lease is over, unless it comes at once.
+async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> Option<T> {
+    let end = match lease.ended() {
+        Some(Loss::Expired | Loss::Taken) => Moment::now(),
+        _ => lease.valid_until(),
+    };
+    tokio::select! {
+        biased;
+        came = expected => Some(came),
+        () = sleep_until(end) => None,
+    }
+}
+
+async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
+    let Abandoned { key, owner, ttl, place, parked } = abandoned;
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {

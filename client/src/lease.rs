@@ -1,16 +1,20 @@
 //! What a client knows of one grant. Moments are arguments. The one output is how long it was held,
 //! which is measured when it ends.
 
-use crate::clock::Moment;
+use crate::clock::{Moment, sleep_until};
+use crate::home::Home;
 use crate::measure;
 use crate::settings::Renew;
 use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
-use crate::{Error, Loss};
+use crate::{Error, Loss, story};
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Lease {
@@ -25,8 +29,10 @@ pub(crate) struct Lease {
     state: Mutex<State>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
+    /// It may end sooner than it would have.
+    sooner: Notify,
     /// One extension at a time: the last one that the server heard counts.
-    pub(crate) extending: tokio::sync::Mutex<()>,
+    extending: tokio::sync::Mutex<()>,
 }
 
 struct State {
@@ -48,7 +54,11 @@ struct State {
     held_until: Option<Moment>,
     /// It is not released at all.
     kept: bool,
+    /// Another keeper releases it too: either may be heard by the server first.
+    released_again: bool,
     ended: Option<Loss>,
+    /// The runtimes on which its end is seen.
+    watched_on: Vec<Home>,
 }
 
 /// The place of a server that is the only one.
@@ -121,7 +131,9 @@ impl Lease {
             renewed_until,
             held_until: None,
             kept: false,
+            released_again: false,
             ended: None,
+            watched_on: vec![Home::here()],
         };
         Self {
             id,
@@ -133,6 +145,7 @@ impl Lease {
             granted: asked,
             state: Mutex::new(state),
             over: CancellationToken::new(),
+            sooner: Notify::new(),
             extending: tokio::sync::Mutex::default(),
         }
     }
@@ -171,6 +184,52 @@ impl Lease {
         news
     }
 
+    /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end is
+    /// seen here, too.
+    pub(crate) async fn lost(&self) -> Loss {
+        let is_timed = Handle::try_current().is_ok();
+        loop {
+            let sooner = self.sooner.notified();
+            let end = self.valid_until();
+            tokio::select! {
+                biased;
+                () = self.over.cancelled() => return self.ended().unwrap_or(Loss::Expired),
+                () = sooner => {}
+                () = sleep_until(end), if is_timed => {
+                    if Moment::now() >= self.valid_until() && self.end(Loss::Expired) {
+                        story::lost(self, Loss::Expired);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Sees its end on this runtime, too.
+    pub(crate) fn watch_here(self: &Arc<Self>) {
+        let (Ok(runtime), here) = (Handle::try_current(), Home::here()) else { return };
+        let mut state = self.state();
+        if state.watched_on.contains(&here) {
+            return;
+        }
+        state.watched_on.push(here);
+        drop(state);
+        let lease = Arc::clone(self);
+        runtime.spawn(async move { lease.lost().await });
+    }
+
+    /// Waits until nobody else extends it.
+    pub(crate) async fn alone(
+        &self,
+        until: Instant,
+    ) -> Result<tokio::sync::MutexGuard<'_, ()>, Error> {
+        let alone = timeout_at(until.into(), self.extending.lock()).await;
+        alone.map_err(|_| Error::Unreachable {
+            reason: "another extension of this lease has not ended: the runtime that it was begun \
+                     on has to be driven"
+                .to_owned(),
+        })
+    }
+
     /// From now on these servers may have this ttl in force, which may be shorter than what is left.
     pub(crate) fn about_to_extend(
         &self,
@@ -181,6 +240,8 @@ impl Lease {
         let mut state = self.state();
         state.valid_until = state.valid_until.min(valid_until(now, ttl));
         state.last_asked = now;
+        drop(state);
+        self.sooner.notify_waiters();
         Asking { lease: self, ttl, silent: servers.into_iter().collect() }
     }
 
@@ -271,6 +332,14 @@ impl Lease {
 
     pub(crate) fn is_kept(&self) -> bool {
         self.state().kept
+    }
+
+    pub(crate) fn release_again(&self) {
+        self.state().released_again = true;
+    }
+
+    pub(crate) fn is_released_again(&self) -> bool {
+        self.state().released_again
     }
 
     /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.

@@ -87,13 +87,15 @@
 //! [`Election`] chooses one of several candidates for as long as it lives: a lock whose guard says
 //! when leadership is lost, and which everybody may look at.
 //!
-//! # One task
+//! # One task for each runtime
 //!
-//! A client renews and releases all its locks in one task. It is started by the first request, on the runtime of
-//! whoever makes that, and ends with the client and its guards. If that runtime ends, as with the tests of a program
-//! that share a client in a static, its guards are lost, and the next request starts the task anew. A program that ends
-//! without [`Locks::close`] cuts the task short: locks that it has not released by then stay until their leases end,
-//! and a warning names them.
+//! A client renews and releases its locks in one task on each runtime that uses it. The first
+//! request on a runtime starts the task. It ends with the client and its guards, or with the
+//! runtime: the guards of that runtime are lost then, and those of others are not. [`Locks`] says
+//! more about clients that several runtimes share.
+//!
+//! A program that ends without [`Locks::close`] cuts the task short: locks that it has not released
+//! by then stay until their leases end, and a warning names them.
 //!
 //! # Programs without a runtime
 //!
@@ -132,6 +134,7 @@ mod backoff;
 pub mod blocking;
 mod clock;
 mod closing;
+mod connections;
 mod dialect;
 mod election;
 mod error;
@@ -139,11 +142,14 @@ mod features;
 mod gate;
 mod guard;
 mod health;
+mod home;
 mod info;
 mod joining;
 mod keeper;
 mod lease;
+mod ledger;
 mod line;
+mod link;
 mod locks;
 mod measure;
 mod node;

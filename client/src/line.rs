@@ -1,60 +1,67 @@
 //! Who asks for a lock in this process, one behind the other: one of them waits in the server, the others wait here.
 //!
 //! So a thousand tasks that want one lock need one connection to wait on, and a process gets one turn in the
-//! server's queue, however many of its tasks wait.
+//! server's queue, however many of its tasks wait. Each runtime has its own line: whoever is first in that of
+//! another runtime may not be driven.
 
+use crate::home::Home;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::OwnedMutexGuard;
 
+/// That of a runtime for a key.
+type Line = (Home, String);
+
 #[derive(Default)]
 pub(crate) struct Lines {
-    /// By key. Those in which nobody stands are taken out.
-    lines: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    /// Those in which nobody stands are taken out.
+    lines: Mutex<HashMap<Line, Arc<tokio::sync::Mutex<()>>>>,
 }
 
 /// The first place of a line, until it is dropped.
 pub(crate) struct First {
     lines: Arc<Lines>,
-    key: String,
+    line: Line,
     place: Option<OwnedMutexGuard<()>>,
 }
 
 impl Lines {
     /// The first place, if nobody stands there.
     pub(crate) fn enter_at_once(self: &Arc<Self>, key: &str) -> Option<First> {
-        let place = self.line(key).try_lock_owned().ok()?;
-        Some(self.first(key, place))
+        let line = (Home::here(), key.to_owned());
+        let place = self.line(&line).try_lock_owned().ok()?;
+        Some(self.first(line, place))
     }
 
     /// Waits until everybody is gone who came before.
     pub(crate) async fn enter(self: &Arc<Self>, key: &str) -> First {
-        let _standing = Standing { lines: self, key };
-        let place = self.line(key).lock_owned().await;
-        self.first(key, place)
+        let line = (Home::here(), key.to_owned());
+        let _standing = Standing { lines: self, line: &line };
+        let place = self.line(&line).lock_owned().await;
+        self.first(line.clone(), place)
     }
 
-    fn first(self: &Arc<Self>, key: &str, place: OwnedMutexGuard<()>) -> First {
-        First { lines: Arc::clone(self), key: key.to_owned(), place: Some(place) }
+    fn first(self: &Arc<Self>, line: Line, place: OwnedMutexGuard<()>) -> First {
+        First { lines: Arc::clone(self), line, place: Some(place) }
     }
 
-    fn line(&self, key: &str) -> Arc<tokio::sync::Mutex<()>> {
+    fn line(&self, line: &Line) -> Arc<tokio::sync::Mutex<()>> {
         let mut lines = self.lines();
-        if let Some(line) = lines.get(key) {
-            return Arc::clone(line);
+        if let Some(known) = lines.get(line) {
+            return Arc::clone(known);
         }
-        Arc::clone(lines.entry(key.to_owned()).or_default())
+        Arc::clone(lines.entry(line.clone()).or_default())
     }
 
     /// Called by whoever has left: nobody may be there any more.
-    fn tidy(&self, key: &str) {
+    fn tidy(&self, line: &Line) {
         let mut lines = self.lines();
-        if lines.get(key).is_some_and(|line| Arc::strong_count(line) == 1) {
-            lines.remove(key);
+        if lines.get(line).is_some_and(|known| Arc::strong_count(known) == 1) {
+            lines.remove(line);
         }
     }
 
-    fn lines(&self) -> MutexGuard<'_, HashMap<String, Arc<tokio::sync::Mutex<()>>>> {
+    fn lines(&self) -> MutexGuard<'_, HashMap<Line, Arc<tokio::sync::Mutex<()>>>> {
         self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,19 +69,19 @@ impl Lines {
 /// Whoever stands in a line may leave before it is first.
 struct Standing<'l> {
     lines: &'l Lines,
-    key: &'l str,
+    line: &'l Line,
 }
 
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
-        self.lines.tidy(self.key);
+        self.lines.tidy(self.line);
     }
 }
 
 impl Drop for First {
     fn drop(&mut self) {
         self.place = None;
-        self.lines.tidy(&self.key);
+        self.lines.tidy(&self.line);
     }
 }
 

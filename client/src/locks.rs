@@ -4,10 +4,11 @@ use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
 use crate::guard::{Guard, Hold, Slot};
+use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
-use crate::orders::{Order, Orders};
+use crate::orders::{Abandoned, HoldOn, Orders};
 use crate::pending::Pending;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
@@ -23,6 +24,31 @@ use tracing::Instrument;
 use uuid::Uuid;
 
 /// Locks on one server, cluster, or group that sentinels watch. Copies share everything.
+///
+/// # Several runtimes
+///
+/// Several tokio runtimes may use one client, also at the same time, as the tests of a program do
+/// that share a client in a static. Each runtime has its own connections to the server, and its own
+/// task that renews what was granted to its requests. So no runtime waits for another one:
+///
+/// - A guard is renewed as long as the runtime of its request is driven. When that runtime ends,
+///   the guard is lost at once. A runtime stands still when nobody drives it, as a `current_thread`
+///   runtime between two calls of `block_on`: the guard is then lost when its lease ends.
+/// - A guard may be moved to another runtime, and released, extended and watched there.
+/// - Guards that share a grant, because their requests named the same [owner](Options::owner), are
+///   renewed by the runtimes of all these requests.
+/// - [`close`](Locks::close) releases what any of the runtimes holds. A request that is under way
+///   on a runtime that stands still ends when that runtime is driven again.
+///
+/// Runtimes share two things, and a runtime that stands still may hold up others there:
+///
+/// - Requests for the same lock with the same chosen owner take turns. If one was begun on a runtime
+///   that stands still, then those on others fail with [`Error::Unreachable`] after
+///   [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use
+///   an owner for each runtime.
+/// - Extensions of one lease take turns, too. If one was begun on a runtime that stands still, then
+///   [`Guard::extend`] on another one fails with [`Error::Unreachable`] when the lease ends. Drive
+///   the runtime, or extend the guard on its own runtime only.
 #[derive(Clone)]
 pub struct Locks {
     inner: Arc<Inner>,
@@ -240,18 +266,16 @@ impl Locks {
     }
 
     /// Releases in the background what may have been granted to this owner.
-    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration) {
+    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
         let (key, owner) = (self.key(name), owner.to_owned());
-        // Without a keeper the lease ends by itself.
-        let _ =
-            self.inner.orders.send(Order::Abandon { key, owner, ttl, place: None, parked: None });
+        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        self.inner.orders.abandon(abandoned, home);
     }
 
     /// Has the server free in the background at that moment what this owner was granted.
-    pub(crate) fn hold_on(&self, name: &str, owner: &str, fence: u64, until: Moment) {
+    pub(crate) fn hold_on(&self, name: &str, owner: &str, fence: u64, until: Moment, home: Home) {
         let (key, owner) = (self.key(name), owner.to_owned());
-        // Without a keeper the lease ends by itself.
-        let _ = self.inner.orders.send(Order::HoldOn { key, owner, fence, until });
+        self.inner.orders.hold_on(HoldOn { key, owner, fence, until }, home);
     }
 }
 
@@ -266,9 +290,10 @@ impl Inner {
         owner: &str,
         wanted: &Wanted,
     ) -> Result<Option<Guard>, Error> {
-        if self.wire.routes.is_watched() {
-            // From now on it looks who is the primary.
-            self.orders.send(Order::Begin).map_err(|_| Error::Closed)?;
+        if self.wire.routes.is_watched() || wanted.owner.is_some() {
+            // From now on it looks who is the primary, and tells others of the same owner that this
+            // runtime is driven.
+            self.orders.begin().map_err(|_| Error::Closed)?;
         }
         let (key, asked) = (self.key(name), Instant::now());
         let until = wanted.wait.map(|patience| later(asked, patience));
@@ -281,8 +306,14 @@ impl Inner {
                     Some(Duration::ZERO) => Some(later(asked, self.settings.response)),
                     _ => until,
                 };
-                let place = self.stand(until, &key, Arc::clone(slot).lock_owned()).await?;
+                let place = self.stand(until, &key, Arc::clone(&slot.place).lock_owned());
+                let place = tokio::select! {
+                    biased;
+                    place = place => place?,
+                    error = self.stands_still(slot) => return Err(error),
+                };
                 let Some(place) = place else { return Ok(None) };
+                slot.ask_on(Home::here());
                 if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
@@ -291,6 +322,7 @@ impl Inner {
         };
         let mut pending = Pending {
             orders: self.orders.clone(),
+            home: Home::here(),
             key,
             owner: owner.to_owned(),
             ttl: wanted.ttl,
@@ -315,7 +347,7 @@ impl Inner {
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);
-        self.orders.send(Order::Keep(Arc::clone(&lease))).map_err(|_| Error::Closed)?;
+        self.orders.keep(&lease).map_err(|_| Error::Closed)?;
         story::acquired(&lease, asked.elapsed());
         let hold = Arc::new(Hold {
             lease,
@@ -334,9 +366,10 @@ impl Inner {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1);
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_taken());
         }
-        Arc::clone(slots.entry((key.to_owned(), owner.to_owned())).or_default())
+        let slot = slots.entry((key.to_owned(), owner.to_owned()));
+        Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))
     }
 }
 

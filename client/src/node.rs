@@ -1,4 +1,5 @@
-//! One server, and the connections to it: one that all share, and those on which somebody waits.
+//! One server, and the connections to it: for each runtime one that all its requests share, and
+//! those on which somebody waits.
 //!
 //! RESP, pipelines and URLs are the redis crate's, and so are the connections once they are open.
 //! What it could do too and does not here, why, and the test that shows it:
@@ -16,33 +17,27 @@
 //! - Sentinel. A primary that was replaced and still answers is left: sentinels are asked every
 //!   second. `topology::a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels`
 
-use crate::dialect::{Compares, Question, Server, number};
+use crate::connections::{Connections, Opening};
+use crate::dialect::{Compares, Server};
 use crate::features::{self, COMMANDS, Features, Info};
+use crate::home::Home;
+use crate::link::{Driver, Link};
 use crate::measure;
 use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
-use futures_util::future::{BoxFuture, Shared};
-use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
+use futures_util::future::{BoxFuture, Either, ready};
+use redis::aio::{AsyncPushSender, MultiplexedConnection};
 use redis::{
-    AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, ProtocolVersion, RedisConnectionInfo,
-    RedisError, Value, cmd, make_extension_error, pipe,
+    AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisConnectionInfo, RedisError, Value,
+    cmd, make_extension_error, pipe,
 };
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-
-/// How many connections are kept for the next ones who wait.
-const MOST_IDLE: usize = 32;
-
-/// How many connections to wait on are opened at a time. A server that has little room left is found out before many
-/// of them are there.
-const MOST_OPENING: usize = 8;
 
 /// Waiting may fill a server up to this part of the clients that it takes, in percent. The rest is for those who hold
 /// locks, and for everybody else.
@@ -50,13 +45,6 @@ const MOST_PERCENT: u64 = 80;
 
 /// How long nobody tries to add a connection to a server that has little room left.
 const CROWD_LASTS: Duration = Duration::from_millis(250);
-
-/// Whether the server is to be told that the client was sent here by another node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
-    ByItself,
-    ByAnotherNode,
-}
 
 /// What a connection is for; a part of its name on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,23 +73,11 @@ pub(crate) struct Node {
     at: ConnectionAddr,
     dialer: Dialer,
     purpose: Purpose,
-    shared: Mutex<Common>,
-    idle: Mutex<Vec<Link>>,
-    opening: Semaphore,
+    connections: Connections,
     /// The last connection to wait on that could not be opened.
     not_opened: Mutex<Option<Failed>>,
     /// It did not know a command of the module, and says nothing of what it knows.
     lacks_module: AtomicBool,
-}
-
-/// The connection that all share, and the task that opens it: whoever began that may be gone, or
-/// busy with something else.
-#[derive(Default)]
-struct Common {
-    link: Option<Link>,
-    opening: Option<Shared<BoxFuture<'static, Result<Link, RedisError>>>>,
-    /// There was one before.
-    was_open: bool,
 }
 
 /// A try to connect that failed, and when: whoever queued up behind it need not repeat it.
@@ -117,35 +93,6 @@ impl Failed {
     }
 }
 
-/// A connection, and what was found out about the server. Closed when the last copy is dropped.
-#[derive(Clone)]
-pub(crate) struct Link {
-    id: u64,
-    connection: MultiplexedConnection,
-    driver: Arc<Driver>,
-    seen: Arc<Seen>,
-    run_id: Option<String>,
-    pub(crate) server: Server,
-}
-
-/// The task that sends and receives. A connection that is dropped is closed at once, whatever is under way on it.
-pub(crate) struct Driver(JoinHandle<()>);
-
-impl Drop for Driver {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-/// Whether something that was sent on a connection may still take effect.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use = "what may still be executed may still be granted"]
-pub(crate) enum Left {
-    /// The server has closed its side too, after it executed what had reached it.
-    NothingComes,
-    Unknown,
-}
-
 impl Node {
     pub(crate) fn new(
         address: String,
@@ -158,62 +105,59 @@ impl Node {
             at,
             dialer,
             purpose,
-            shared: Default::default(),
-            idle: Mutex::default(),
-            opening: Semaphore::new(MOST_OPENING),
+            connections: Connections::default(),
             not_opened: Mutex::default(),
             lacks_module: AtomicBool::new(false),
         })
     }
 
-    /// The connection that all share; nothing that blocks goes over it.
+    /// The connection that all requests of this runtime share; nothing that blocks goes over it.
     pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
-        let opening = {
-            let mut shared = locked(&self.shared);
-            if let Some(link) = &shared.link {
-                return Ok(link.clone());
+        let home = Home::here();
+        let link = self.connections.with(home, |ours| match &ours.link {
+            Some(link) => Either::Left(ready(Ok(link.clone()))),
+            None => {
+                let opening = ours.opening.get_or_insert_with(|| self.open_shared(home, limit));
+                Either::Right(opening.opened.clone())
             }
-            let opening = shared.opening.take().unwrap_or_else(|| self.open_shared(limit));
-            shared.opening.insert(opening).clone()
-        };
-        opening.await
+        });
+        link.await
     }
 
-    fn open_shared(
-        self: &Arc<Self>,
-        limit: Duration,
-    ) -> Shared<BoxFuture<'static, Result<Link, RedisError>>> {
+    fn open_shared(self: &Arc<Self>, home: Home, limit: Duration) -> Opening {
         let node = Arc::clone(self);
         let opening = tokio::spawn(async move {
             let opened = node.open(node.purpose, limit).await;
-            let mut shared = locked(&node.shared);
-            shared.opening = None;
-            if opened.is_ok() && std::mem::replace(&mut shared.was_open, true) {
-                measure::reconnected();
-            }
-            shared.link = opened.as_ref().ok().cloned();
+            node.connections.with(home, |ours| {
+                ours.opening = None;
+                if opened.is_ok() && std::mem::replace(&mut ours.was_open, true) {
+                    measure::reconnected();
+                }
+                ours.link = opened.as_ref().ok().cloned();
+            });
             opened
         });
-        let node = Arc::clone(self);
+        let (node, task) = (Arc::clone(self), opening.abort_handle());
         let opened = async move {
             // Its runtime may have ended.
             opening.await.unwrap_or_else(|_| {
-                locked(&node.shared).opening = None;
+                node.connections.with(home, |ours| ours.opening = None);
                 Err(RedisError::from(io::Error::from(io::ErrorKind::ConnectionAborted)))
             })
         };
         let opened: BoxFuture<'static, _> = Box::pin(opened);
-        opened.shared()
+        Opening { opened: opened.shared(), task }
     }
 
     /// A connection for whoever is about to wait.
     pub(crate) async fn own(&self, limit: Duration) -> Result<Link, RedisError> {
-        if let Some(link) = locked(&self.idle).pop() {
+        let home = Home::here();
+        if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }
-        let asked = Instant::now();
-        let _opening = self.opening.acquire().await;
-        if let Some(link) = locked(&self.idle).pop() {
+        let (asked, dialing) = (Instant::now(), self.connections.dialing(home));
+        let _dialing = dialing.acquire().await;
+        if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }
         if let Some(failed) = locked(&self.not_opened).as_ref()
@@ -229,17 +173,12 @@ impl Node {
 
     /// It waits no more.
     pub(crate) fn give_back(&self, link: Link) {
-        let mut idle = locked(&self.idle);
-        if idle.len() < MOST_IDLE {
-            idle.push(link);
-        }
+        self.connections.keep_idle(link);
     }
 
     /// This connection has failed: the next one who asks opens another.
     pub(crate) fn forget(&self, link: &Link) {
-        locked(&self.shared).link.take_if(|known| known.id == link.id);
-        // Those that were opened before it are no better.
-        locked(&self.idle).clear();
+        self.connections.forget(link);
     }
 
     /// The server did not know a command of the module.
@@ -256,11 +195,13 @@ impl Node {
         let (connection, driver, seen) = self.dial(&self.dialer.redis, config, limit).await?;
         let mut link = Link {
             id: NEXT.fetch_add(1, Relaxed),
+            home: Home::here(),
             connection,
             driver: Arc::new(driver),
             seen,
             run_id: None,
             server: Server::Plain(Compares::Scripts),
+            scripts: Arc::default(),
         };
         if purpose != Purpose::Sentinel {
             let introduced = within(limit, self.introduce(&mut link, purpose)).await;
@@ -323,6 +264,7 @@ impl Node {
         };
         if let Some(run_id) = &info.run_id {
             features.learn(run_id, link.server);
+            link.scripts = features.scripts(run_id);
         }
         link.run_id = info.run_id;
         match features::clients(&clients) {
@@ -355,104 +297,6 @@ impl Node {
         let lacks_module = self.lacks_module.load(Relaxed);
         let guess = if lacks_module { Server::Plain(Compares::Scripts) } else { Server::Native };
         Ok(known.unwrap_or(guess))
-    }
-}
-
-impl Link {
-    /// That of the process at the other end.
-    pub(crate) fn run_id(&self) -> Option<&str> {
-        self.run_id.as_deref()
-    }
-
-    /// One answer to one question, about this lock.
-    pub(crate) async fn ask(
-        &self,
-        key: &str,
-        question: Question<'_>,
-        sent: Sent,
-    ) -> Result<Option<u64>, RedisError> {
-        let answer = self.send(self.server.command(key, question), sent).await;
-        let answer = match answer {
-            Err(error) if verdict(&error) == Verdict::UnknownScript => {
-                self.send(self.server.command_in_full(key, question), sent).await
-            }
-            answer => answer,
-        };
-        number(&answer?)
-    }
-
-    /// Takes the lock, and says how many replicas have heard of it within so long. The first number is none if it is
-    /// not to be had.
-    pub(crate) async fn acquire_heard(
-        &self,
-        key: &str,
-        question: Question<'_>,
-        sent: Sent,
-        replicas: u64,
-        within: Duration,
-    ) -> Result<(Option<u64>, u64), RedisError> {
-        let mut pipeline = pipe();
-        if sent == Sent::ByAnotherNode {
-            pipeline.cmd("ASKING").ignore();
-        }
-        pipeline.add_command(self.server.command_in_full(key, question));
-        pipeline.cmd("WAIT").arg(replicas).arg(crate::dialect::millis(within));
-        let expected = if sent == Sent::ByAnotherNode { 3 } else { 2 };
-        let replies = self.all(&pipeline, expected).await?;
-        let mut replies = replies.into_iter().rev().map(Value::extract_error);
-        let heard = replies.next().unwrap_or(Ok(Value::Nil));
-        let fence = number(&replies.next().unwrap_or(Ok(Value::Nil))?)?;
-        if fence.is_none() {
-            return Ok((None, 0));
-        }
-        Ok((fence, number(&heard?)?.unwrap_or_default()))
-    }
-
-    pub(crate) async fn send(&self, command: Cmd, sent: Sent) -> Result<Value, RedisError> {
-        if sent == Sent::ByItself {
-            return self.one(&command).await;
-        }
-        let mut pipeline = pipe();
-        pipeline.cmd("ASKING").add_command(command);
-        let replies = self.all(&pipeline, 2).await?;
-        replies.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
-    }
-
-    pub(crate) async fn one(&self, command: &Cmd) -> Result<Value, RedisError> {
-        self.connection.clone().req_packed_command(command).await?.extract_error()
-    }
-
-    /// Nobody waits for the answers.
-    async fn introduce_library(&self) {
-        let (name, version) = (env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
-        for (field, value) in [("LIB-NAME", name), ("LIB-VER", version)] {
-            let mut command = cmd("CLIENT");
-            command.arg("SETINFO").arg(field).arg(value).set_no_response(true);
-            // A connection that has failed says so to whoever uses it.
-            let _ = self.connection.clone().send_packed_command(&command).await;
-        }
-    }
-
-    async fn all(&self, pipeline: &Pipeline, count: usize) -> Result<Vec<Value>, RedisError> {
-        self.connection.clone().req_packed_commands(pipeline, 0, count).await
-    }
-
-    /// Sends a last question, waits for no answer, and closes the connection. The server executes what was sent in
-    /// order, and then closes its side: nothing that was sent on this connection can take effect after that. Whoever
-    /// waits on it leaves the queue at once.
-    pub(crate) async fn leave(self, key: &str, last: Question<'_>, limit: Duration) -> Left {
-        let mut last = self.server.command_in_full(key, last);
-        let Self { mut connection, driver, seen, .. } = self;
-        let leaving = async {
-            // Once it is on its way the connection can be closed behind it.
-            let _ = connection.send_packed_command(last.set_no_response(true)).await;
-            drop(connection);
-            if let Some(mut driver) = Arc::into_inner(driver) {
-                let _ = (&mut driver.0).await;
-            }
-        };
-        let _ = tokio::time::timeout(limit, leaving).await;
-        if seen.the_end() { Left::NothingComes } else { Left::Unknown }
     }
 }
 

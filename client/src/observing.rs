@@ -4,7 +4,8 @@
 //! What is heard is a reason to look, and nothing more: it may be lost, and it may come for
 //! nothing.
 
-use crate::node::{Driver, Node, within};
+use crate::link::Driver;
+use crate::node::{Node, within};
 use crate::verdict::{Verdict, verdict};
 use crate::wire::Wire;
 use redis::aio::MultiplexedConnection;

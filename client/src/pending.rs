@@ -1,7 +1,8 @@
 //! A request that may have been heard: whoever drops it gives back what it may have been granted.
 
 use crate::guard::Hold;
-use crate::orders::{Order, Orders};
+use crate::home::Home;
+use crate::orders::{Abandoned, Orders};
 use crate::queue::Parked;
 use std::sync::Weak;
 use std::time::Duration;
@@ -9,6 +10,8 @@ use tokio::sync::OwnedMutexGuard;
 
 pub(crate) struct Pending {
     pub(crate) orders: Orders,
+    /// Where it was made.
+    pub(crate) home: Home,
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
@@ -33,8 +36,7 @@ impl Drop for Pending {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
             let (ttl, place, parked) =
                 (self.ttl, self.place.take(), self.parked.take().map(Box::new));
-            // Without a keeper the lease ends by itself.
-            let _ = self.orders.send(Order::Abandon { key, owner, ttl, place, parked });
+            self.orders.abandon(Abandoned { key, owner, ttl, place, parked }, self.home);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Which server a lock is on, and how that is found out anew when it has changed.
 
 use crate::features::Features;
-use crate::node::{Dialer, Link, Node, Purpose, locked, within};
+use crate::link::Link;
+use crate::node::{Dialer, Node, Purpose, locked, within};
 use crate::slots::{Slots, slot_of};
 use crate::socket::Encryption;
 use crate::verdict::Verdict;
@@ -15,6 +16,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tokio::time::timeout;
 
 pub(crate) struct Routes {
     kind: Kind,
@@ -103,7 +105,8 @@ impl Routes {
         if let Some(node) = self.known(key)? {
             return Ok(node);
         }
-        let _asking = self.asking.lock().await;
+        // Whoever finds out may be on a runtime that nobody drives.
+        let _asking = timeout(limit, self.asking.lock()).await;
         // Somebody else may just have found out.
         if let Some(node) = self.known(key)? {
             return Ok(node);

@@ -206,9 +206,17 @@ impl Settings {
         self
     }
 
-    /// On how many connections this client may wait at a time. Each serves one lock, however many tasks want it. Requests
-    /// for more locks than that queue in this process, and their patience counts; they look now and then whether
-    /// the lock is free.
+    /// On how many connections this client may wait at a time, 64 unless this is called. Each serves
+    /// one lock, however many tasks of a runtime want it.
+    ///
+    /// Requests for more locks than that queue in this process until one of the connections is
+    /// free, and their patience counts. Meanwhile each of them only tries, at intervals of up to
+    /// two seconds, and a try never overtakes the server's queue. A lock that others always queue
+    /// for is then out of reach for as long as the connections wait for other locks. So choose
+    /// more connections than there are locks that this client waits for at the same time, counted
+    /// once for each runtime, or give all requests a [patience](Settings::wait) that ends.
+    ///
+    /// A server without the module keeps no queue, and nothing waits there: requests poll.
     #[must_use]
     pub fn wait_connections(mut self, most: usize) -> Self {
         self.wait_connections = most;

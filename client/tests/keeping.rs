@@ -70,6 +70,22 @@ async fn a_lock_is_held_at_least_as_long_as_was_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_held_on_is_joined_by_its_owner_who_ends_it_by_a_release() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("nightly").owner("alice").ttl(LONG);
+        let first = alice().hold_at_least(LONG).await.unwrap();
+        let fence = first.fence();
+        assert_eq!(first.release().await.unwrap(), Released::Later);
+        let second = soon(alice().hold_at_least(millis(1))).await.unwrap();
+        assert_eq!(second.fence(), fence);
+        sleep(millis(5)).await;
+        assert_eq!(second.release().await.unwrap(), Released::Released);
+        assert_eq!(held(&server, "nightly"), None);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_guard_that_is_dropped_holds_its_lock_at_least_as_long_too() {
     let server = server();
     let locks = locks(&server).await;

@@ -71,6 +71,23 @@ async fn a_guard_whose_lock_somebody_else_has_is_lost_and_leaves_it_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_lost_guard_is_released_at_once_although_its_owner_waits_for_the_lock_again() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice").ttl(millis(TTL));
+        let guard = alice().await.unwrap();
+        server.cmd("SET printer somebody-else");
+        assert_eq!(soon(guard.lost()).await, Loss::Taken);
+        let mut next = std::pin::pin!(alice().into_future());
+        assert!(timeout(millis(300), &mut next).await.is_err(), "somebody else has it");
+        assert_eq!(soon(guard.release()).await.unwrap(), Released::Late);
+        server.cmd("DEL printer");
+        let next = soon(next).await.unwrap();
+        assert_eq!(soon(next.release()).await.unwrap(), Released::Released);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_lost_stays_lost_when_the_server_comes_back() {
     let mut server = server();
     let locks = locks(&server).await;

@@ -34,6 +34,7 @@ mod plain;
 mod quorum;
 mod quorum_storm;
 mod renewing;
+mod runtimes;
 mod scene;
 mod scope;
 mod several;

@@ -1,9 +1,10 @@
 //! Servers without the module, and groups of which only some have it.
 
-use crate::scene::{LONG, held, locks, millis, server, soon, without_module};
+use crate::scene::{LONG, held, locks, millis, server, soon, url, without_module};
 use crate::support::{Server, bulk_text, is_older_than, is_valkey_since};
-use leasehold_client::{Dialect, Released};
+use leasehold_client::{Dialect, Extended, Quorum, Released};
 use redis::Value;
+use tokio::time::timeout;
 
 /// How often the server was sent a script.
 fn scripts(server: &Server) -> u64 {
@@ -28,7 +29,7 @@ async fn what_the_server_can_compare_by_itself_needs_no_script() {
     let locks = locks(&server).await;
     let guard = locks.lock("printer").ttl(LONG).await.unwrap();
     let before = scripts(&server);
-    assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+    assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
     let extended = scripts(&server) - before;
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let released = scripts(&server) - before - extended;
@@ -44,9 +45,44 @@ async fn scripts_that_the_server_forgot_are_sent_again() {
     let locks = locks(&server).await;
     for _ in 0..2 {
         let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-        assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+        assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         server.cmd("SCRIPT FLUSH");
+    }
+}
+
+/// Whoever watches the errors of a server is to see none where nothing is wrong.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fresh_server_counts_no_errors_however_locks_are_asked_for() {
+    let mut servers: Vec<_> = (0..3).map(|_| without_module().start()).collect();
+    let quorum = Quorum::connect(servers.iter().map(|server| url(server.port()))).await.unwrap();
+    let locks = locks(&servers[0]).await;
+    let tasks = (0..20).map(|number| {
+        let (locks, quorum) = (locks.clone(), quorum.clone());
+        tokio::spawn(async move {
+            let guard = soon(locks.lock("printer").ttl(LONG)).await.unwrap();
+            assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+            assert_eq!(guard.release().await.unwrap(), Released::Released);
+            let alice = || locks.lock(number.to_string()).owner("alice").ttl(LONG);
+            let (outer, inner) = (alice().await.unwrap(), alice().await.unwrap());
+            assert!(locks.try_lock(&number.to_string()).await.unwrap().is_none());
+            let waiting = locks.lock(number.to_string()).ttl(LONG).into_future();
+            assert!(timeout(millis(50), waiting).await.is_err());
+            drop((outer, inner));
+            drop(locks.lock_all(["a", "b", "c"]).ttl(LONG).await.unwrap());
+            let most = soon(quorum.lock("most").ttl(LONG)).await.unwrap();
+            assert_eq!(most.extend(LONG).await.unwrap(), Extended::Extended);
+            assert_eq!(most.release().await.unwrap(), Released::Released);
+        })
+    });
+    for task in tasks.collect::<Vec<_>>() {
+        task.await.unwrap();
+    }
+    locks.settle().await;
+    quorum.settle().await;
+    for server in &mut servers {
+        let errors = server.client().info_text("errorstats");
+        assert!(!errors.contains("errorstat_"), "{errors}");
     }
 }
 

@@ -5,8 +5,10 @@
 
 pub(crate) mod native;
 pub(crate) mod plain;
+pub(crate) mod scripts;
 
 use redis::{Cmd, ErrorKind, RedisError, Value};
+use scripts::Script;
 use std::time::Duration;
 
 /// How a client speaks with the server that it is connected to.
@@ -102,7 +104,15 @@ impl Server {
         }
     }
 
-    /// The same where the server said that it does not know the script.
+    /// The script that this question takes, if it takes one.
+    pub(crate) fn script(self, question: Question<'_>) -> Option<Script> {
+        match self {
+            Self::Native => None,
+            Self::Plain(compares) => plain::script_for(compares, question),
+        }
+    }
+
+    /// The same with the script itself, for a server that may not know it.
     pub(crate) fn command_in_full(self, key: &str, question: Question<'_>) -> Cmd {
         match self {
             Self::Native => native::command(key, question),

@@ -5,8 +5,9 @@
 //! is that of the module, whose fences are ahead of the clock by as much after it has started: so fences grow when a
 //! server without the module takes over from one that has it, and when it is the other way round.
 
+use super::scripts::Script;
 use super::{Compares, Question, millis};
-use redis::{Cmd, Script, Value, cmd};
+use redis::{Cmd, Value, cmd};
 use std::sync::LazyLock;
 
 /// How long the last fence is remembered.
@@ -101,7 +102,7 @@ struct Lua {
 
 impl Lua {
     fn new(text: &'static str) -> Self {
-        Self { text, digest: Script::new(text).get_hash().to_owned() }
+        Self { text, digest: redis::Script::new(text).get_hash().to_owned() }
     }
 }
 
@@ -110,6 +111,18 @@ impl Lua {
 enum By {
     Digest,
     Text,
+}
+
+/// The script that this question takes, if the server has no command for it.
+pub(crate) fn script_for(compares: Compares, question: Question<'_>) -> Option<Script> {
+    match (question, compares) {
+        (Question::Acquire { .. } | Question::Wait { .. }, _) => Some(Script::Acquire),
+        (Question::Extend { .. }, Compares::Scripts) => Some(Script::Extend),
+        (Question::Release { .. }, Compares::Scripts | Compares::Set) => Some(Script::Release),
+        (Question::Extend { .. } | Question::Release { .. }, _) => None,
+        (Question::ReleaseAny { .. }, _) => Some(Script::ReleaseAny),
+        (Question::Raise { .. }, _) => Some(Script::Raise),
+    }
 }
 
 pub(crate) fn command(compares: Compares, key: &str, question: Question<'_>) -> Cmd {
@@ -253,6 +266,26 @@ mod tests {
         let set = format!("SET printer {value} IFEQ {value} PX 5000");
         assert_eq!(asked(Compares::Set, extend), set);
         assert!(asked(Compares::Scripts, extend).starts_with("EVALSHA "));
+    }
+
+    #[test]
+    fn each_question_that_takes_a_script_is_known_by_it() {
+        let owner = "alice";
+        let questions = [
+            Question::Acquire { owner, ttl: TTL },
+            Question::Extend { owner, fence: 7, ttl: TTL },
+            Question::Release { owner, fence: 7 },
+            Question::ReleaseAny { owner },
+            Question::Raise { owner, fence: 7 },
+        ];
+        use Compares::{Delex, Delifeq, Scripts, Set};
+        for compares in [Scripts, Set, Delex, Delifeq] {
+            for question in questions {
+                let sent = words(&command(compares, "printer", question));
+                let script = script_for(compares, question);
+                assert_eq!(script.is_some(), sent.starts_with("EVALSHA "), "{sent}");
+            }
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::servers::{Answers, Ask, Servers, Subject};
 use crate::Error;
 use crate::clock::Moment;
+use crate::home::Home;
 use crate::locks::new_uuid;
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,7 +30,7 @@ pub(crate) async fn attempt(
 ) -> Result<Option<Grant>, Error> {
     // A new owner each time: what is still to be released for an earlier try does not hit this one.
     let owner = new_uuid().to_string();
-    let subject = Arc::new(Subject { name: name.to_owned(), owner, ttl });
+    let subject = Arc::new(Subject { name: name.to_owned(), owner, ttl, home: Home::here() });
     let servers = Arc::clone(servers);
     let mut attempt = Attempt { servers, subject, open: true };
     let asked = Moment::now();

@@ -23,7 +23,7 @@ pub struct QuorumGuard {
 pub(super) struct Held {
     pub(super) servers: Arc<Servers>,
     subject: Arc<Subject>,
-    pub(super) lease: Lease,
+    pub(super) lease: Arc<Lease>,
     /// Its end may be another one now.
     pub(super) changed: Notify,
 }
@@ -31,6 +31,7 @@ pub(super) struct Held {
 impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn new(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
+        let lease = Arc::new(lease);
         let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
         // Before the task begins: it may do so after the client has been closed.
         let inside = held.servers.gate.enter();
@@ -188,8 +189,7 @@ impl QuorumGuard {
     /// # }
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.held.lease.over.cancelled().await;
-        self.held.lease.ended().unwrap_or(Loss::Expired)
+        self.held.lease.lost().await
     }
 
     /// The same for whoever has no guard at hand; it also fires when the guard is gone.
@@ -214,6 +214,7 @@ impl QuorumGuard {
     /// ```
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
+        self.held.lease.watch_here();
         self.held.lease.over.child_token()
     }
 
@@ -405,7 +406,7 @@ impl Held {
 
     pub(super) async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let Self { servers, subject, lease, .. } = self;
-        let _extending = lease.extending.lock().await;
+        let _extending = lease.alone(lease.valid_until().as_instant()).await?;
         if self.loss().is_some() {
             return Ok(Extended::Lost);
         }

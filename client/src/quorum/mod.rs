@@ -9,7 +9,7 @@ mod servers;
 pub use guard::QuorumGuard;
 
 use crate::clock::Moment;
-use crate::closing::LEAVE_WITHIN;
+use crate::closing::at_most;
 use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
@@ -279,7 +279,7 @@ impl Quorum {
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         let begun = Instant::now();
         // Those that do not end are released as soon as they are granted.
-        let _ = timeout(limit.min(LEAVE_WITHIN), self.servers.gate.close()).await;
+        let _ = timeout(at_most(limit, 4), self.servers.gate.close()).await;
         let left = self.servers.close(limit.saturating_sub(begun.elapsed())).await;
         let mut held_on = BTreeMap::<String, usize>::new();
         for name in left.into_iter().flatten() {

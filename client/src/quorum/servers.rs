@@ -10,7 +10,8 @@ use super::identity::Identities;
 use crate::clock::Moment;
 use crate::dialect::Question;
 use crate::gate::Gate;
-use crate::releases::{Outcome, Releases};
+use crate::home::Home;
+use crate::releases::Releases;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
@@ -55,6 +56,8 @@ pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
+    /// Where it was asked for.
+    pub(crate) home: Home,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -220,14 +223,14 @@ impl Servers {
     /// Has this one release it in the background, until it is known to be released or over.
     pub(crate) fn abandon(&self, server: usize, subject: &Subject) {
         if let Some(locks) = self.all.get(server) {
-            locks.abandon(&subject.name, &subject.owner, subject.ttl);
+            locks.abandon(&subject.name, &subject.owner, subject.ttl, subject.home);
         }
     }
 
     /// Has this one free it at that moment.
     pub(crate) fn hold_on(&self, server: usize, subject: &Subject, fence: u64, until: Moment) {
         if let Some(locks) = self.all.get(server) {
-            locks.hold_on(&subject.name, &subject.owner, fence, until);
+            locks.hold_on(&subject.name, &subject.owner, fence, until, subject.home);
         }
     }
 
@@ -253,7 +256,8 @@ impl Servers {
 
 impl Tasks {
     fn begin(tasks: &Arc<Self>, server: usize, name: &str) -> UnderWay {
-        let number = tasks.of(server).map(|mut open| open.begin(name.to_owned()));
+        let number =
+            tasks.of(server).map(|mut open| open.begin(name.to_owned(), None, Home::here()));
         UnderWay { tasks: Arc::clone(tasks), server, number: number.unwrap_or_default() }
     }
 
@@ -277,7 +281,7 @@ impl Tasks {
 impl Drop for UnderWay {
     fn drop(&mut self) {
         if let Some(mut open) = self.tasks.of(self.server) {
-            open.end(self.number, Outcome::Done);
+            let _ended = open.end(self.number);
         }
     }
 }
