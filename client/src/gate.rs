@@ -37,7 +37,8 @@ impl Gate {
         Arc::clone(&self.inside).try_read_owned().ok().filter(|_| !self.closing.is_cancelled())
     }
 
-    /// Works in the background: `leave` is what it has to do before it ends when the gate is closed.
+    /// Works in the background: `leave` is what it has to do before it ends when the gate is
+    /// closed.
     pub(crate) async fn stay(
         &self,
         _inside: Inside,
