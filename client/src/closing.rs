@@ -16,8 +16,8 @@ impl Locks {
     ///
     /// Whoever waits for a lock gets [`Error::Closed`](crate::Error::Closed), and so does whoever
     /// asks later. Leases are no longer renewed. What guards hold is released, and they are told
-    /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. That includes what was
-    /// granted, or dropped, on other runtimes, whether they are driven or not. Locks that are
+    /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. That includes what
+    /// was granted, or dropped, on other runtimes, whether they are driven or not. Locks that are
     /// [kept](crate::Guard::keep) or [held at least](crate::Options::hold_at_least) for some time
     /// stay as they should.
     ///

@@ -16,8 +16,8 @@ use tokio::task::AbortHandle;
 /// How many connections are kept for the next ones who wait.
 const MOST_IDLE: usize = 32;
 
-/// How many connections to wait on are opened at a time. A server that has little room left is found out before many
-/// of them are there.
+/// How many connections to wait on are opened at a time. A server that has little room left is
+/// found out before many of them are there.
 const MOST_DIALING: usize = 8;
 
 #[derive(Default)]

@@ -41,8 +41,8 @@ pub(crate) async fn join(
     }
     lease.joined(wanted.ttl, wanted.renew, begun);
     wanted.hold(lease);
-    // It may have been granted on another runtime. Without a keeper nobody renews it, and it is lost
-    // already.
+    // It may have been granted on another runtime. Without a keeper nobody renews it, and it is
+    // lost already.
     let _ = guard.hold.orders.keep(lease);
     Ok(Some(guard))
 }

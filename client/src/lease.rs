@@ -184,8 +184,8 @@ impl Lease {
         news
     }
 
-    /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end is
-    /// seen here, too.
+    /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end
+    /// is seen here, too.
     pub(crate) async fn lost(&self) -> Loss {
         let is_timed = Handle::try_current().is_ok();
         loop {

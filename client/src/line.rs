@@ -1,8 +1,8 @@
 //! Who asks for a lock in this process, one behind the other: one of them waits in the server, the others wait here.
 //!
 //! So a thousand tasks that want one lock need one connection to wait on, and a process gets one turn in the
-//! server's queue, however many of its tasks wait. Each runtime has its own line: whoever is first in that of
-//! another runtime may not be driven.
+//! server's queue, however many of its tasks wait. Each runtime has its own line: whoever is first
+//! in that of another runtime may not be driven.
 
 use crate::home::Home;
 use std::collections::HashMap;

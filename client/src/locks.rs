@@ -42,8 +42,8 @@ use uuid::Uuid;
 ///
 /// Runtimes share two things, and a runtime that stands still may hold up others there:
 ///
-/// - Requests for the same lock with the same chosen owner take turns. If one was begun on a runtime
-///   that stands still, then those on others fail with [`Error::Unreachable`] after
+/// - Requests for the same lock with the same chosen owner take turns. If one was begun on a
+///   runtime that stands still, then those on others fail with [`Error::Unreachable`] after
 ///   [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use
 ///   an owner for each runtime.
 /// - Extensions of one lease take turns, too. If one was begun on a runtime that stands still, then

@@ -128,9 +128,9 @@ impl Options {
     /// twice, is not enough.
     ///
     /// A lock that was [kept](Guard::keep), or is [held on](Options::hold_at_least) after its
-    /// release, still belongs to its owner. When no guard is left, a later request of the same owner
-    /// joins it: it gets the same fence at once, and its release ends the lock. Ask without an owner
-    /// where the time that is left has to pass.
+    /// release, still belongs to its owner. When no guard is left, a later request of the same
+    /// owner joins it: it gets the same fence at once, and its release ends the lock. Ask without
+    /// an owner where the time that is left has to pass.
     ///
     /// Requests of one client for the same lock and owner take turns, on whichever runtime they are
     /// made. One that waits keeps the others waiting, until their patience ends.
@@ -182,10 +182,10 @@ impl Options {
     /// If the program dies during the work, the lock is free at the end of its lease, which may be
     /// sooner: give it a [ttl](Options::ttl) that is no shorter.
     ///
-    /// While it is held on, the lock still belongs to its [owner](Options::owner). A later request of
-    /// the same owner gets it at once, and its release ends it: at once, or, if that request says
-    /// `hold_at_least` too, so long after its own grant. While guards share the lock, the latest of
-    /// their moments counts.
+    /// While it is held on, the lock still belongs to its [owner](Options::owner). A later request
+    /// of the same owner gets it at once, and its release ends it: at once, or, if that request
+    /// says `hold_at_least` too, so long after its own grant. While guards share the lock, the
+    /// latest of their moments counts.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

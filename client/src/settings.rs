@@ -206,8 +206,8 @@ impl Settings {
         self
     }
 
-    /// On how many connections this client may wait at a time, 64 unless this is called. Each serves
-    /// one lock, however many tasks of a runtime want it.
+    /// On how many connections this client may wait at a time, 64 unless this is called. Each
+    /// serves one lock, however many tasks of a runtime want it.
     ///
     /// Requests for more locks than that queue in this process until one of the connections is
     /// free, and their patience counts. Meanwhile each of them only tries, at intervals of up to
