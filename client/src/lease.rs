@@ -1,21 +1,21 @@
 //! What a client knows of one grant. Moments are arguments. The one output is how long it was held,
 //! which is measured when it ends.
 
-use crate::clock::{Moment, sleep_until};
+use crate::clock::Moment;
 use crate::home::Home;
 use crate::measure;
 use crate::settings::Renew;
 use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
-use crate::{Error, Loss, story};
+use crate::{Error, Loss};
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use tokio::sync::Notify;
-use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
+
+mod watching;
 
 pub(crate) struct Lease {
     pub(crate) id: u64,
@@ -182,52 +182,6 @@ impl Lease {
         }
         self.over.cancel();
         news
-    }
-
-    /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end
-    /// is seen here, too.
-    pub(crate) async fn lost(&self) -> Loss {
-        let is_timed = Handle::try_current().is_ok();
-        loop {
-            let sooner = self.sooner.notified();
-            let end = self.valid_until();
-            tokio::select! {
-                biased;
-                () = self.over.cancelled() => return self.ended().unwrap_or(Loss::Expired),
-                () = sooner => {}
-                () = sleep_until(end), if is_timed => {
-                    if Moment::now() >= self.valid_until() && self.end(Loss::Expired) {
-                        story::lost(self, Loss::Expired);
-                    }
-                }
-            }
-        }
-    }
-
-    /// Sees its end on this runtime, too.
-    pub(crate) fn watch_here(self: &Arc<Self>) {
-        let (Ok(runtime), here) = (Handle::try_current(), Home::here()) else { return };
-        let mut state = self.state();
-        if state.watched_on.contains(&here) {
-            return;
-        }
-        state.watched_on.push(here);
-        drop(state);
-        let lease = Arc::clone(self);
-        runtime.spawn(async move { lease.lost().await });
-    }
-
-    /// Waits until nobody else extends it.
-    pub(crate) async fn alone(
-        &self,
-        until: Instant,
-    ) -> Result<tokio::sync::MutexGuard<'_, ()>, Error> {
-        let alone = timeout_at(until.into(), self.extending.lock()).await;
-        alone.map_err(|_| Error::Unreachable {
-            reason: "another extension of this lease has not ended: the runtime that it was begun \
-                     on has to be driven"
-                .to_owned(),
-        })
     }
 
     /// From now on these servers may have this ttl in force, which may be shorter than what is left.

@@ -113,9 +113,9 @@ fn the_loss_of_a_guard_is_seen_although_nobody_drives_its_runtime() {
         let guards = ["a", "b"].map(|name| lock(&idle, locks.lock(name).ttl(millis(500))));
         let [awaited, watched] = &guards;
         ours.block_on(async {
-            let token = watched.cancellation();
+            let cancelled = watched.cancellation();
             assert_eq!(soon(awaited.lost()).await, Loss::Expired);
-            soon(token.cancelled()).await;
+            soon(cancelled.cancelled()).await;
             assert_eq!(watched.loss(), Some(Loss::Expired));
         });
     }

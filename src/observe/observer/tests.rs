@@ -347,6 +347,7 @@ fn what_others_count_is_shown_as_they_say() {
     let observer = Observer::new();
     let elsewhere = Elsewhere {
         version: 8,
+        effective_max_waiters: 9,
         evictions_pending: 7,
         quarantine_left_us: 6,
         waiters: 1,
@@ -361,6 +362,7 @@ fn what_others_count_is_shown_as_they_say() {
         [
             (c"version", 8),
             (c"waiters", 1),
+            (c"effective_max_waiters", 9),
             (c"longest_wait_us", 2),
             (c"evictions_pending", 7),
             (c"quarantine_left_us", 6),
