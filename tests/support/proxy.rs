@@ -8,17 +8,20 @@
 //!                                    │ hold: what comes for the server on the connections of now is kept, also when
 //!                                    │      the client has left
 //!                                    │ deliver: what was kept is sent on
+//!                                    │ idle limit: connections on which nothing passes for so long end
 //! ```
 //!
 //! Two threads a connection, each for one way.
 
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use super::Client;
+use std::io::ErrorKind::{TimedOut, WouldBlock};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -40,6 +43,8 @@ struct State {
     one_in: AtomicU64,
     accepted: AtomicU64,
     delay_micros: AtomicU64,
+    /// Connections on which nothing passes for so long end, as most proxies end them.
+    idle_limit: Option<Duration>,
     over: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
 }
@@ -61,11 +66,23 @@ struct Link {
     /// What comes for the server is kept until it is to be delivered.
     held: Mutex<bool>,
     delivered: Condvar,
+    /// When something last passed, either way.
+    used: Mutex<Instant>,
 }
 
 impl Proxy {
     /// In front of this port of this machine.
     pub(crate) fn to(server: u16) -> Self {
+        Self::start(server, None)
+    }
+
+    /// The same, and it ends connections on which nothing passes, either way, for this long.
+    #[allow(dead_code, reason = "those who share the harness do not all need it")]
+    pub(crate) fn with_idle_limit(server: u16, limit: Duration) -> Self {
+        Self::start(server, Some(limit))
+    }
+
+    fn start(server: u16, idle_limit: Option<Duration>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
         let state = Arc::new(State {
@@ -74,6 +91,7 @@ impl Proxy {
             one_in: AtomicU64::new(1),
             accepted: AtomicU64::new(0),
             delay_micros: AtomicU64::new(0),
+            idle_limit,
             over: AtomicBool::new(false),
             links: Mutex::default(),
         });
@@ -84,6 +102,12 @@ impl Proxy {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// A connection through it, speaking RESP2.
+    #[allow(dead_code, reason = "those who share the harness do not all need it")]
+    pub(crate) fn client(&self) -> Client {
+        Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port).unwrap()
     }
 
     /// Swallows what passes, both ways.
@@ -197,16 +221,39 @@ impl Link {
         }
     }
 
+    /// Waits for what comes, but no longer than the link may be idle.
+    fn read(&self, mut from: &TcpStream, bytes: &mut [u8], state: &State) -> io::Result<usize> {
+        loop {
+            let used = *self.used();
+            let left = state.idle_limit.map(|limit| limit.saturating_sub(used.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(0);
+            }
+            from.set_read_timeout(left)?;
+            match from.read(bytes) {
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {}
+                other => {
+                    *self.used() = Instant::now();
+                    return other;
+                }
+            }
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Instant> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Passes on what comes, this way, until one end closes.
     fn pass_on(&self, way: Way, state: &State) {
-        let (mut from, mut to) = match way {
+        let (from, mut to) = match way {
             Way::ToServer => (&self.client, &self.server),
             Way::FromServer => (&self.server, &self.client),
         };
         let torn = self.torn.of(way);
         let is_cut = || state.is_cut(self, way);
         let mut bytes = [0; 16_384];
-        while let Ok(count @ 1..) = from.read(&mut bytes) {
+        while let Ok(count @ 1..) = self.read(from, &mut bytes, state) {
             thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
             self.wait_to_deliver(way);
             torn.fetch_or(is_cut(), SeqCst);
@@ -240,7 +287,8 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
         let number = state.accepted.fetch_add(1, SeqCst);
         let (torn, held, delivered) = Default::default();
-        let link = Arc::new(Link { client, server, number, torn, held, delivered });
+        let used = Mutex::new(Instant::now());
+        let link = Arc::new(Link { client, server, number, torn, held, delivered, used });
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
             let (link, state) = (Arc::clone(&link), Arc::clone(state));

@@ -15,6 +15,7 @@ mod leaving;
 mod limits;
 mod named;
 mod pausing;
+mod proxied;
 mod queueing;
 mod quiet;
 mod replacing;
