@@ -1,0 +1,151 @@
+//! To another build of the module, or to a server without it, and back again: by a restart and by a
+//! promotion, while a lock is held and somebody waits for it.
+//!
+//! `LEASEHOLD_OTHER_MODULE` names the other build. Without it the other build is the same one.
+
+use crate::support::{
+    Client, Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync,
+};
+use redis::Value;
+use std::env;
+use std::path::PathBuf;
+
+const LONG: u64 = 60_000;
+
+/// What comes between two times of the build that is tested.
+#[derive(Clone, Copy)]
+enum Between {
+    AnotherBuild,
+    NoModule,
+}
+
+impl Between {
+    fn setup(self) -> Setup {
+        let setup = Server::builder().aof().tcp().without_module();
+        match self {
+            Self::NoModule => setup,
+            Self::AnotherBuild => {
+                let file = env::var_os("LEASEHOLD_OTHER_MODULE").map(PathBuf::from);
+                let file = file.as_deref().unwrap_or(module::path());
+                setup.config("loadmodule", file.to_str().unwrap())
+            }
+        }
+    }
+
+    /// The lock of alice is there, and bob waits for it if he can.
+    fn look(self, server: &Server, held: u64, last: &mut u64) -> Option<Waiter> {
+        let mut client = server.client();
+        match self {
+            Self::AnotherBuild => Some(still_held(server, held, last)),
+            Self::NoModule => {
+                let value = bulk_text(&client.cmd("GET held"));
+                assert_eq!(value, format!("{held}:alice"));
+                assert!(matches!(client.cmd("PTTL held"), Value::Int(1..)));
+                // Clients that know nothing but SET are kept out.
+                assert_eq!(client.cmd("SET held old-client NX PX 1000"), Value::Nil);
+                let unknown = client.cmd("LOCK.CHECK held alice");
+                assert!(matches!(unknown, Value::ServerError(_)), "{unknown:?}");
+                None
+            }
+        }
+    }
+}
+
+/// Alice holds the lock by the same fence, fences of other grants grow, and bob asks and waits.
+fn still_held(server: &Server, held: u64, last: &mut u64) -> Waiter {
+    let mut client = server.client();
+    assert_eq!(client.check("held", "alice"), Some(held));
+    assert_eq!(client.acquire("held", "carol", LONG), None);
+    *last = next_fence(&mut client, *last);
+    Waiter::of(server, "held", "bob")
+}
+
+/// Of a lock that is free in between. Larger than the last one.
+fn next_fence(client: &mut Client, last: u64) -> u64 {
+    let fence = client.grant("free", "dave", LONG);
+    assert!(client.release("free", "dave"));
+    assert!(fence > last, "{fence} after {last}");
+    fence
+}
+
+/// By an error that begins with one of these words, or by the end of the connection.
+#[track_caller]
+fn assert_sent_away(waiter: Option<Waiter>) {
+    let Some(mut waiter) = waiter else { return };
+    match waiter.client.try_receive() {
+        Err(_) => {}
+        Ok(Value::ServerError(told)) if ["UNBLOCKED", "TRYAGAIN"].contains(&told.code()) => {}
+        other => panic!("it was told {other:?}"),
+    }
+}
+
+/// Alice extends and releases, and bob has the lock.
+fn hands_on(server: &Server, mut bob: Waiter, held: u64) {
+    let mut client = server.client();
+    assert!(client.extend("held", "alice", LONG));
+    assert!(client.release("held", "alice"));
+    let fence = bob.fence();
+    assert!(fence > held);
+    assert_eq!(client.check("held", "bob"), Some(fence));
+}
+
+/// There and back by restarts.
+fn over_restarts(between: Between) {
+    let mut server = Server::builder().aof().tcp().start();
+    let held = server.client().grant("held", "alice", LONG);
+    let mut last = 0;
+    let bob = still_held(&server, held, &mut last);
+    server.stop();
+    assert_sent_away(Some(bob));
+
+    let mut other = between.setup().in_the_directory_of(&server).start();
+    let bob = between.look(&other, held, &mut last);
+    other.stop();
+    assert_sent_away(bob);
+
+    server.start_again();
+    let bob = still_held(&server, held, &mut last);
+    hands_on(&server, bob, held);
+}
+
+/// There and back by promotions of a replica.
+fn over_promotions(between: Between) {
+    let (one, other) = start_pair(Server::builder().aof(), between.setup());
+    let held = one.client().grant("held", "alice", LONG);
+    let mut last = 0;
+    let bob = still_held(&one, held, &mut last);
+    hand_over(&one, &other);
+    assert_sent_away(Some(bob));
+    let bob = between.look(&other, held, &mut last);
+    hand_over(&other, &one);
+    assert_sent_away(bob);
+    let bob = still_held(&one, held, &mut last);
+    hands_on(&one, bob, held);
+}
+
+fn hand_over(primary: &Server, replica: &Server) {
+    wait_until_in_sync(primary, replica);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    wait_until_in_sync(replica, primary);
+}
+
+#[test]
+fn a_restart_with_another_build_and_back_keeps_the_lock_and_its_fence() {
+    over_restarts(Between::AnotherBuild);
+}
+
+#[test]
+fn a_restart_without_the_module_and_back_keeps_the_lock_and_its_fence() {
+    over_restarts(Between::NoModule);
+}
+
+#[test]
+fn a_promotion_to_another_build_and_back_keeps_the_lock_and_its_fence() {
+    over_promotions(Between::AnotherBuild);
+}
+
+#[test]
+fn a_promotion_to_a_server_without_the_module_and_back_keeps_the_lock_and_its_fence() {
+    over_promotions(Between::NoModule);
+}
