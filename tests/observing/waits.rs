@@ -108,7 +108,7 @@ fn a_wait_that_ends_with_the_clients_connection() {
 #[test]
 fn a_wait_that_an_operator_ends() {
     let (server, mut client, mut bob, mut figures) = waited_for();
-    let unblocked = can_be_unblocked(&server);
+    let unblocked = can_be_unblocked();
     assert_eq!(client.cmd(format!("CLIENT UNBLOCK {}", bob.id)), int(i32::from(unblocked)));
     if !unblocked {
         return figures.moved(&[]);

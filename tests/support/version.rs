@@ -24,7 +24,8 @@ fn product() -> &'static Product {
         let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         let version =
             version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
-        Product { valkey: line.starts_with("Valkey"), binary, line, version }
+        // Valkey 7.2 says `Server v=7.2.7`, without a name.
+        Product { valkey: !line.starts_with("Redis"), binary, line, version }
     })
 }
 

@@ -134,7 +134,7 @@ fn client_unblock_ends_patience_where_that_is_safe_and_is_refused_elsewhere() {
     let server = Server::start();
     let mut client = server.client();
     client.grant("k", "alice", LONG);
-    let safe = can_be_unblocked(&server);
+    let safe = can_be_unblocked();
     let error = error("UNBLOCKED client unblocked via CLIENT UNBLOCK");
     for (word, told) in [("", Value::Nil), (" TIMEOUT", Value::Nil), (" ERROR", error)] {
         let mut bob = Waiter::of(&server, "k", "bob");
@@ -203,7 +203,7 @@ fn a_minted_owner_that_is_unblocked_gets_plain_nil() {
     let server = Server::start();
     let mut client = server.client();
     client.grant("k", "alice", LONG);
-    if !can_be_unblocked(&server) {
+    if !can_be_unblocked() {
         return;
     }
     let mut waiter = Waiter::of(&server, "k", "*");

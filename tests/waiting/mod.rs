@@ -28,7 +28,7 @@ mod talking;
 mod unheard;
 
 use crate::support::waiter::{id_of, is_parked, wait_until_parked};
-use crate::support::{Server, Waiter, field};
+use crate::support::{Server, Waiter, field, is_older_than};
 use redis::Value;
 
 pub(crate) const LONG: u64 = 60_000;
@@ -100,7 +100,7 @@ fn is_valkey(server: &Server) -> bool {
     server.client().info_field("server", "valkey_version").is_some()
 }
 
-/// Whether `CLIENT UNBLOCK` is safe for a client of a module here: since Redis 7.4, and on every Valkey.
-pub(crate) fn can_be_unblocked(server: &Server) -> bool {
-    is_valkey(server) || is_redis_since(server, (7, 4))
+/// Whether `CLIENT UNBLOCK` ends the wait of a client of a module here: since Redis 7.4 and Valkey 8.0.
+pub(crate) fn can_be_unblocked() -> bool {
+    !is_older_than((7, 4))
 }

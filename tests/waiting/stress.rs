@@ -4,7 +4,7 @@
 //! although not the timing of its threads.
 
 use super::history::{Event, Record, Span, check, now};
-use super::{LONG, Waiter, exact, is_redis_since, is_valkey, rows, waiters};
+use super::{LONG, Waiter, can_be_unblocked, exact, rows, waiters};
 use crate::support::{
     Client, Seed, Server, Snapshot, eventually, micros, start_pair, wait_until_in_sync,
 };
@@ -258,7 +258,7 @@ struct Lost;
 /// Takes locks and connections away and pauses the server, until it is over. How often it paused.
 fn disturb(stress: &Stress, mut seed: Seed) -> usize {
     let mut client = stress.server.client();
-    let can_unblock = is_valkey(stress.server) || is_redis_since(stress.server, (7, 4));
+    let can_unblock = can_be_unblocked();
     let mut pauses = 0;
     while stress.goes_on() {
         thread::sleep(Duration::from_micros(seed.below(6_000) as u64));
