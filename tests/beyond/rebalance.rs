@@ -227,13 +227,16 @@ fn while_a_cluster_is_rebalanced_no_lock_is_held_twice_and_everybody_is_answered
     for (index, node) in cluster.nodes().iter().enumerate() {
         assert_eq!(node.client().counter("waiters"), 0, "everybody of node {index} was answered");
     }
+    let mut compared = 0;
     for index in 0..3 {
         let (primary, replica) = (cluster.node(index), cluster.node(index + 3));
         wait_until_in_sync(primary, replica);
         let truth = Snapshot::of(primary);
-        assert!(truth.len() > WORKERS, "hardly anything to compare");
+        compared += truth.len();
         assert_eq!(Snapshot::of(replica), truth, "of node {index}");
     }
+    // Not for each: which slots come back, and so how many locks a node has, is up to the program.
+    assert!(compared > 3 * WORKERS, "hardly anything to compare: {compared}");
     let at_most = sent_away.iter().map(|sent| sent.at_most).max().unwrap();
     figure(&format!(
         "a cluster is rebalanced: {moved} slots moved while {WORKERS} clients made {} grants; {refused} waits were sent \
