@@ -74,7 +74,7 @@ fn locks_among_others_are_measured() {
 
 #[test]
 fn memory_is_measured() {
-    assert_eq!(rows("memory").len(), 7);
+    assert_eq!(rows("memory").len(), 9);
 }
 
 #[test]
