@@ -271,7 +271,12 @@ async fn renewed(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Option<Ans
     if !matches!(lease.next(), Next::Renew { at } if at <= Moment::now()) {
         return Ok(None);
     }
-    extend_alone(wire, lease, ttl, None, until).await.map(Some)
+    // The next lease of the same owner may have the same fence, and a late renewal would cut it.
+    tokio::select! {
+        biased;
+        () = lease.over.cancelled() => Ok(None),
+        answer = extend_alone(wire, lease, ttl, None, until) => answer.map(Some),
+    }
 }
 
 /// Tries until the lease could have ended, or until then.
@@ -346,6 +351,8 @@ async fn released(
             if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
                 return Ok(Released::StillHeld);
             }
+            // Whoever asks next for the same owner stands behind this.
+            slot.ask_on(Home::here());
             Some(place)
         }
     };

@@ -133,7 +133,7 @@ impl Lease {
             kept: false,
             released_again: false,
             ended: None,
-            watched_on: vec![Home::here()],
+            watched_on: Vec::new(),
         };
         Self {
             id,
@@ -192,7 +192,10 @@ impl Lease {
         now: Moment,
     ) -> Asking<'_> {
         let mut state = self.state();
-        state.valid_until = state.valid_until.min(valid_until(now, ttl));
+        // As if it were granted with this ttl: so it is renewed in time, whoever else hears of it.
+        if valid_until(now, ttl) < state.valid_until {
+            (state.valid_until, state.asked, state.counted) = (valid_until(now, ttl), now, ttl);
+        }
         state.last_asked = now;
         drop(state);
         self.sooner.notify_waiters();
