@@ -3,8 +3,7 @@
 //! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could connect to
 //! release its lock, and none of them would be served.
 
-use super::config;
-use super::{clock, log, product};
+use super::{clock, config, log, product};
 use crate::lock::{Monotonic, Room};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;

@@ -67,23 +67,38 @@ fn what_is_due_is_not_behind_what_is_suspected() {
     assert!(!queues.has_marks());
 }
 
-#[test]
-fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
+/// How often a lock is looked at that is held and named so often, and how often the clock is read for that.
+fn looks_and_readings(
+    suspicion: Suspicion,
+    held: Stored<'_>,
+    every_micros: usize,
+    for_micros: u64,
+) -> (u64, usize) {
     let (mut queues, _) = queue_of(&["bob"]);
     let mut fences = FenceClock::new();
-    let held = held_by("alice", Some(in_ms(60_000)));
-    let mut looks = 0;
-    for micros in (0..100_000).step_by(100) {
+    let (mut looks, readings) = (0_u64, Cell::new(0));
+    for micros in (0..for_micros).step_by(every_micros) {
         let now = NOW.plus_micros(micros);
-        touch(&mut queues, KEY, Suspicion::Freed, now);
+        let clock = || {
+            readings.set(usize::saturating_add(readings.get(), 1));
+            now
+        };
+        let _ = queues.touch([KEY].into_iter(), || Some(suspicion), clock);
         let _ = queues.wake(at(now), 9);
         while let Some(name) = take_marked(&mut queues) {
             let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
             assert_eq!(look, Look::Held { lost: None });
             queues.check();
-            looks += 1;
+            looks = looks.saturating_add(1);
         }
     }
+    (looks, readings.get())
+}
+
+#[test]
+fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
+    let held = held_by("alice", Some(in_ms(60_000)));
+    let (looks, _) = looks_and_readings(Suspicion::Freed, held, 100, 100_000);
     assert_eq!(looks, 100 / Suspicion::Freed.gap_millis(), "in 100 ms");
 }
 
@@ -122,29 +137,10 @@ fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
 
 #[test]
 fn a_lock_that_is_rewritten_all_the_time_is_looked_at_once_in_a_while() {
-    let (mut queues, _) = queue_of(&["bob"]);
-    let mut fences = FenceClock::new();
     let held = held_by("alice", None);
-    let mut looks = 0;
-    // The clock is read when a touch may bring a look forward, and else by the look itself.
-    let readings = Cell::new(0);
-    for micros in (0..1_000_000).step_by(1_000) {
-        let now = NOW.plus_micros(micros);
-        let clock = || {
-            readings.set(readings.get() + 1);
-            now
-        };
-        let _ = queues.touch([KEY].into_iter(), || Some(Suspicion::Rewritten), clock);
-        let _ = queues.wake(at(now), 9);
-        while let Some(name) = take_marked(&mut queues) {
-            let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
-            assert_eq!(look, Look::Held { lost: None });
-            queues.check();
-            looks += 1;
-        }
-    }
+    let (looks, readings) = looks_and_readings(Suspicion::Rewritten, held, 1_000, 1_000_000);
     assert_eq!(looks, 1_000 / Suspicion::Rewritten.gap_millis(), "in a second");
-    assert!(readings.get() <= 2, "{} readings", readings.get());
+    assert!(readings <= 2, "{readings} readings: else the looks themselves tell the time");
 }
 
 #[test]
