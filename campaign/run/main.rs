@@ -37,6 +37,7 @@ mod wire;
 
 use fight::Fought;
 use ledger::Run;
+use std::any::Any;
 use std::collections::HashMap;
 use std::env;
 use std::panic;
@@ -76,11 +77,13 @@ fn main() {
         eprintln!("no such scenario; there are {}", names.join(", "));
         exit(2);
     }
-    let mut broken = 0;
-    for scenario in all {
-        broken += u64::from(!holds(scenario, &options));
+    let broken: Vec<_> = all.into_iter().flat_map(|scenario| run(scenario, &options)).collect();
+    if !broken.is_empty() {
+        // Again, since of a long log often just the end is kept.
+        println!("violations:");
+        broken.iter().for_each(|line| println!("{line}"));
+        exit(1);
     }
-    exit(i32::from(broken > 0));
 }
 
 fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
@@ -106,17 +109,15 @@ fn number(text: String) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }
 
-/// Runs a scenario and says what came of it.
-fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
+/// Runs a scenario and says what came of it. What it returns are the violations, of each promise some.
+fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     let seed = options.seed.unwrap_or_else(fresh_seed);
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
     // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
-    let fought = panic::catch_unwind(|| (scenario.run)(seed, length)).unwrap_or_else(|end| {
-        let wrong = vec!["the scenario could not go on: see above".to_owned()];
-        end.downcast().map_or(Fought { wrong, ..Fought::default() }, |fought| *fought)
-    });
+    let fought = panic::catch_unwind(|| (scenario.run)(seed, length))
+        .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |fought| *fought));
     let took = begun.elapsed();
     let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
     let seconds = (*micros as f64 / 1e6).max(0.001);
@@ -127,20 +128,30 @@ fn holds(scenario: &scenarios::Scenario, options: &Options) -> bool {
         *faults as f64 * 60.0 / seconds,
         wrong.len(),
     );
-    // Of each promise some.
-    let mut shown: HashMap<&str, u32> = HashMap::new();
+    let mut of_promise: HashMap<&str, u32> = HashMap::new();
+    let mut shown = Vec::new();
     for one in wrong {
-        let count = shown.entry(one.get(..2).unwrap_or_default()).or_default();
+        let count = of_promise.entry(one.get(..2).unwrap_or_default()).or_default();
         *count += 1;
         if *count <= 3 {
             println!("seed={seed} {one}");
+            shown.push(format!("{}: seed={seed} {one}", scenario.name));
         }
     }
     if let Some(file) = &options.ledger {
         let (scenario, seconds) = (scenario.name, took.as_secs());
         ledger::add(file, &Run { scenario, seed, seconds, fought: &fought });
     }
-    wrong.is_empty()
+    shown
+}
+
+/// A panic of the harness, whose message is what is wrong.
+fn could_not_go_on(end: Box<dyn Any + Send>) -> Fought {
+    let message = match end.downcast::<String>() {
+        Ok(message) => *message,
+        Err(_) => "see above".to_owned(),
+    };
+    Fought { wrong: vec![format!("the scenario could not go on: {message}")], ..Fought::default() }
 }
 
 fn fresh_seed() -> u64 {

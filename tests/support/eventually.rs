@@ -5,7 +5,8 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 /// Longer than anything here takes on a loaded machine. Reaching it means "never".
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+/// On such a machine, Sentinels may need three attempts at a failover, ten seconds apart.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 const BETWEEN_LOOKS: Duration = Duration::from_millis(2);
 
