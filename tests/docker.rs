@@ -1,7 +1,7 @@
 //! The images and compose files: what they say fits the rest, and their scripts and commands do what they say, run as
 //! they stand, without containers.
 
-mod container;
+pub(crate) mod container;
 mod health;
 mod image;
 mod stack;
@@ -17,7 +17,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const IMAGES: [(&str, &str); 2] = [("redis", "Redis"), ("valkey", "Valkey")];
 
 /// Since when redis-cli knows all that is asked of it.
-const CLI_SINCE: (u32, u32) = (5, 0);
+pub(crate) const CLI_SINCE: (u32, u32) = (5, 0);
 
 fn text(name: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

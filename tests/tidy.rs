@@ -273,6 +273,7 @@ fn files(ending: &str) -> Vec<File> {
         "docs",
         "examples",
         "fuzz",
+        "kubernetes",
         "monitoring",
         "packaging",
         "scripts",
