@@ -140,6 +140,11 @@ impl Group {
         format!("{}{tens}{number}", self.network)
     }
 
+    /// Where its server listens.
+    pub(super) fn endpoint(&self, pod: &str) -> String {
+        format!("{}:{}", self.address(pod), self.ports[0])
+    }
+
     /// With the addresses and ports of this machine instead of those that the manifest has.
     fn here(&self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -193,10 +198,16 @@ impl Group {
         self.pods.get_mut(pod).unwrap().look();
     }
 
-    /// As a node does that ends a pod; what is said before the signal.
-    pub(super) fn stop(&mut self, pod: &str) -> String {
+    /// What a node runs before it ends a pod; what that says.
+    pub(super) fn hand_over(&self, pod: &str) -> String {
         let (success, told) = self.execute(pod, &["lifecycle", "preStop", "exec", "command"]);
         assert!(success, "{told}");
+        told
+    }
+
+    /// As a node ends a pod.
+    pub(super) fn stop(&mut self, pod: &str) -> String {
+        let told = self.hand_over(pod);
         self.pods.get_mut(pod).unwrap().stop();
         told
     }

@@ -1,8 +1,11 @@
 //! The group with sentinels: its pods start, die, are stopped, lose their volumes and come back, and locks survive.
 
-use super::group::Group;
+use super::group::{Group, PASSWORD};
 use crate::docker::CLI_SINCE;
 use crate::support::{eventually, find_cli};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
@@ -116,6 +119,53 @@ fn a_primary_that_is_stopped_hands_over_first() {
     assert_eq!(group.primary(), Ok(next));
 }
 
+/// One lock after the other, until the server does not answer any more; the fence of each.
+fn keep_locking(endpoint: &str) -> JoinHandle<Vec<u64>> {
+    let stream = TcpStream::connect(endpoint).unwrap();
+    thread::spawn(move || {
+        let mut replies = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut ask = move |request: String| {
+            (&stream).write_all(request.as_bytes()).ok()?;
+            replies.next()?.ok()
+        };
+        let auth = ask(format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len()));
+        assert_eq!(auth.as_deref(), Some("+OK"));
+        let grants = (0..).map_while(|number| {
+            let told = ask(format!("LOCK.ACQUIRE lock:{number} worker 600000\r\n"))?;
+            told.strip_prefix(':')?.parse().ok()
+        });
+        grants.collect()
+    })
+}
+
+#[test]
+fn no_grant_is_lost_while_a_primary_hands_over() {
+    let Some(mut group) = started() else { return };
+    let locking = keep_locking(&group.endpoint("leasehold-0"));
+    eventually("locks are granted", || {
+        let held = group.tell("leasehold-0", "DBSIZE");
+        if held.parse::<u64>().is_ok_and(|count| count > 100) { Ok(()) } else { Err(held) }
+    });
+    group.stop("leasehold-0");
+    let granted = locking.join().unwrap();
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    // All in one go would be longer than a command line may be.
+    let mut lost = Vec::new();
+    let numbered: Vec<_> = granted.iter().enumerate().collect();
+    for some in numbered.chunks(500) {
+        let keys: Vec<_> = some.iter().map(|(number, _)| format!("lock:{number}")).collect();
+        let told = group.tell(&next, &format!("EXISTS {}", keys.join(" ")));
+        if told != some.len().to_string() {
+            lost.push(format!("{} of {}, from {}", told, some.len(), keys[0]));
+        }
+    }
+    let (last, fence) = numbered.last().unwrap();
+    let told = group.tell(&next, &format!("LOCK.CHECK lock:{last} worker"));
+    assert_eq!(told, fence.to_string());
+    let lost_none: [String; 0] = [];
+    assert_eq!(lost, lost_none, "of {}", granted.len());
+}
+
 #[test]
 fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
     let Some(mut group) = started() else { return };
@@ -123,8 +173,16 @@ fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
         group.kill(pod);
     }
     let fence = grant(&group, "leasehold-0");
-    let told = group.stop("leasehold-0");
+    let told = group.hand_over("leasehold-0");
     assert!(told.ends_with("no replica could take over"), "{told}");
+    assert_eq!(group.tell("leasehold-0", "LOCK.EXTEND printer alice 600000"), "1");
+    group.stop("leasehold-0");
+    // Nobody to follow is no reason to be restarted.
+    eventually("the replica is not ready", || match group.probe("leasehold-1", "readinessProbe") {
+        Err(told) if told.starts_with("a replica that does not follow") => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(group.probe("leasehold-1", "livenessProbe"), Ok(()));
     for pod in SENTINELS {
         group.start(pod);
     }
