@@ -186,6 +186,12 @@ impl Group {
         if success { Ok(()) } else { Err(told) }
     }
 
+    /// Runs a file of the ConfigMap.
+    pub(super) fn run(&self, pod: &str, file: &str) -> (bool, String) {
+        let path = self.pods[pod].folder().join("etc").join(file);
+        self.pods[pod].call(path.to_str().unwrap(), &[])
+    }
+
     pub(super) fn wait_until_ready(&mut self, pod: &str) {
         eventually(&format!("{pod} is ready"), || {
             self.look(pod);
@@ -240,9 +246,10 @@ impl Group {
     pub(super) fn tell(&self, pod: &str, words: &str) -> String {
         let port = self.ports[usize::from(pod.contains("sentinel"))].to_string();
         let address = self.address(pod);
-        let place = ["cli", "-h", &address, "-p", &port];
+        // A server that does not answer is not waited for.
+        let place = ["10", "leasehold-entrypoint", "cli", "-h", &address, "-p", &port];
         let words: Vec<_> = words.split(' ').collect();
-        self.pods[pod].hear(&[&place, &words[..]].concat())
+        self.pods[pod].call("timeout", &[&place, &words[..]].concat()).1
     }
 
     /// The pod that all sentinels take for the primary.

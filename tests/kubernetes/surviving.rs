@@ -111,6 +111,10 @@ fn a_primary_that_is_stopped_hands_over_first() {
     assert_ne!(next, "leasehold-0");
     assert!(told.ends_with(&format!("the primary is {}", group.address(&next))), "{told}");
     assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    // Not because the primary was silent.
+    let logs = SENTINELS.map(|pod| group.log(pod));
+    let asked = logs.iter().filter(|log| log.contains("user requested FAILOVER of 'locks'"));
+    assert_eq!(asked.count(), 1, "{logs:?}");
     assert_held(&group, &next, &fence);
     group.start("leasehold-0");
     assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
@@ -146,7 +150,9 @@ fn no_grant_is_lost_while_a_primary_hands_over() {
         let held = group.tell("leasehold-0", "DBSIZE");
         if held.parse::<u64>().is_ok_and(|count| count > 100) { Ok(()) } else { Err(held) }
     });
-    group.stop("leasehold-0");
+    let told = group.stop("leasehold-0");
+    // Else nobody has taken over yet, and nothing is shown.
+    assert!(told.contains("the primary is"), "{told}");
     let granted = locking.join().unwrap();
     let next = group.wait_for_another_primary_than("leasehold-0");
     // All in one go would be longer than a command line may be.
@@ -160,6 +166,7 @@ fn no_grant_is_lost_while_a_primary_hands_over() {
         }
     }
     let (last, fence) = numbered.last().unwrap();
+    crate::support::announce(&format!("{} grants until the hand-over", granted.len()));
     let told = group.tell(&next, &format!("LOCK.CHECK lock:{last} worker"));
     assert_eq!(told, fence.to_string());
     let lost_none: [String; 0] = [];
@@ -228,6 +235,7 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     // One alone may be mistaken.
     group.start("leasehold-sentinel-0");
     group.wait_until_ready("leasehold-sentinel-0");
+    assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
     group.look("leasehold-0");
     assert!(group.probe("leasehold-0", "startupProbe").is_err());
     group.start("leasehold-sentinel-1");
