@@ -106,11 +106,15 @@ fn what_is_released_is_made_without_a_cache_and_signed_before_it_is_drafted() {
     assert!(needs("draft").contains(&"attest".into()), "{:?}", needs("draft"));
     assert!(needs("attest").contains(&"check".into()), "{:?}", needs("attest"));
     let signed = jobs["attest"]["steps"].as_vec().unwrap().iter();
-    let signed = signed.filter(|step| step["uses"].as_str().is_some_and(|it| it.contains("attest@")));
+    let signed =
+        signed.filter(|step| step["uses"].as_str().is_some_and(|it| it.contains("attest@")));
     let signed = signed.map(|step| step["with"]["subject-path"].as_str().unwrap());
     let signed: Vec<_> = signed.collect();
     for file in ["*.tar.gz", "*.deb", "*.cdx.json"] {
-        assert!(signed.iter().any(|paths| paths.contains(file)), "{file} is not signed: {signed:?}");
+        assert!(
+            signed.iter().any(|paths| paths.contains(file)),
+            "{file} is not signed: {signed:?}"
+        );
     }
     // Each target has its bill of materials, and dist makes no other.
     let dist = fs::read_to_string(Path::new(ROOT).join("scripts/dist")).unwrap();
