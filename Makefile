@@ -128,10 +128,10 @@ fix: setup ## Format and apply what clippy can fix; writes to the tree
 	cargo fmt --all
 	cargo clippy --locked --workspace --all-targets --fix --allow-dirty --allow-staged
 
-dist: setup ## Make what a release consists of, a tarball and a .deb, in target/dist/
-	@scripts/dist
+dist: setup ## Make what a release consists of, tarballs and .debs, in target/dist/ (TARGETS=all, or some)
+	@scripts/dist $(TARGETS)
 
-check-dist: ## Unpack and install these in clean systems, and have real servers load them (as root: in Debian's)
+check-dist: ## Unpack and install these in clean systems, and have real servers load them (as root: in old and new ones)
 	@scripts/check-dist
 
 export DESTDIR PREFIX MODULEDIR
