@@ -6,10 +6,6 @@ use yaml_rust2::{Yaml, YamlLoader};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The jobs that may do more than read, and what.
-const WRITERS: [(&str, &[&str]); 2] =
-    [("attest", &["attestations", "id-token"]), ("draft", &["contents"])];
-
 /// Names and texts.
 fn workflows() -> Vec<(String, String)> {
     let folder = Path::new(ROOT).join(".github/workflows");
