@@ -78,7 +78,11 @@ impl Slot {
     /// The release of this grant is about to be asked for, until then.
     pub(crate) fn about_to_release(&self, fence: u64, lease: Option<Arc<Lease>>, until: Moment) {
         let until = until.later(LONGEST_WAY);
-        self.past().unreleased = Some(Unreleased { fence, lease, until });
+        let mut past = self.past();
+        // Another keeper may help with the release of an earlier grant, which is over.
+        if past.unreleased.as_ref().is_none_or(|known| known.fence <= fence) {
+            past.unreleased = Some(Unreleased { fence, lease, until });
+        }
     }
 
     /// The server has answered it: nobody has this grant any more.
@@ -93,4 +97,34 @@ impl Slot {
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn the_release_that_was_not_answered_of_the_last_grant_is_known_until_it_is() {
+        let (slot, now) = (Slot::new(), Moment::now());
+        let known = || slot.unreleased().map(|known| known.fence);
+        slot.about_to_release(8, None, now);
+        slot.about_to_release(7, None, now);
+        slot.released(7);
+        assert_eq!(known(), Some(8));
+        assert!(slot.is_used());
+        slot.released(8);
+        assert_eq!(known(), None);
+        assert!(!slot.is_used());
+    }
+
+    #[test]
+    fn the_extensions_of_one_grant_bound_no_other_one() {
+        let (slot, now, second) = (Slot::new(), Moment::now(), Duration::from_secs(1));
+        locked(&slot.unanswered(7)).begin(0, second);
+        assert!(slot.is_used());
+        assert_eq!(locked(&slot.unanswered(7)).counted(2 * second, now, &[0], 1), second);
+        assert_eq!(locked(&slot.unanswered(8)).counted(2 * second, now, &[0], 1), 2 * second);
+        assert!(!slot.is_used());
+    }
 }
