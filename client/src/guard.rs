@@ -1,44 +1,20 @@
 //! A lock that is held, as long as the guard lives.
 
 use crate::clock::Moment;
-use crate::home::Home;
 use crate::keeper;
 use crate::lease::{Lease, checked};
 use crate::orders::{Ordered, Orders, Reply};
+use crate::same_owner::Slot;
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released, story};
+use futures_util::FutureExt;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-
-/// Where those meet who ask for one lock as one owner. Locked while one of them asks or releases.
-pub(crate) struct Slot {
-    pub(crate) place: Arc<tokio::sync::Mutex<Weak<Hold>>>,
-    /// The runtime of the request that had the place last.
-    asked_on: Mutex<Home>,
-}
-
-impl Slot {
-    pub(crate) fn new() -> Self {
-        Self { place: Arc::default(), asked_on: Mutex::new(Home::here()) }
-    }
-
-    /// A request has the place, or waits for it.
-    pub(crate) fn is_taken(&self) -> bool {
-        Arc::strong_count(&self.place) > 1
-    }
-
-    pub(crate) fn asked_on(&self) -> Home {
-        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn ask_on(&self, home: Home) {
-        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner) = home;
-    }
-}
 
 /// One grant, and how many guards share it.
 pub(crate) struct Hold {
@@ -362,6 +338,9 @@ impl Guard {
 
     /// Gives the lock back. It is released even if this future is dropped.
     ///
+    /// Awaited outside of any runtime, it starts a thread, which releases the lock if no runtime
+    /// that uses the client is driven.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks};
@@ -387,7 +366,11 @@ impl Guard {
         if self.hold.leave(Some(reply))? == Ordered::Nothing {
             return Ok(Released::StillHeld);
         }
-        outcome.await.map_err(|_| Error::Closed)?
+        let outcome = outcome.map(|outcome| outcome.map_err(|_| Error::Closed)?);
+        if Handle::try_current().is_ok() {
+            return outcome.await;
+        }
+        self.hold.orders.driven(outcome).await?
     }
 }
 

@@ -7,15 +7,16 @@
 //!
 //! What is held and what is being released is in the ledger, where all keepers of a client see it.
 
+use crate::calls::{Calls, Open};
 use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
-use crate::guard::Slot;
 use crate::home::Home;
 use crate::lease::{Lease, Next, ONLY, released_in_time};
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, Task};
 use crate::link::Left;
-use crate::orders::{Abandoned, Attempt, HoldOn, Order, Release};
+use crate::orders::{Abandoned, HoldOn, Order};
 use crate::releases::Outcome;
+use crate::same_owner::Slot;
 use crate::schedule::Schedule;
 use crate::unanswered::LONGEST_WAY;
 use crate::validity::later;
@@ -45,14 +46,17 @@ const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-struct Keeper {
+pub(crate) struct Keeper {
     orders: UnboundedReceiver<Order>,
+    calls: Arc<Calls>,
     home: Home,
     ledger: Arc<Ledger>,
     wire: Arc<Wire>,
     within: Duration,
     leases: HashMap<u64, Kept>,
     schedule: Schedule,
+    /// When to look whether others need help with their releases.
+    help_at: Option<Moment>,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -71,38 +75,48 @@ enum Done {
     },
     Released {
         number: u64,
+        came: Result<Released, Error>,
+    },
+    /// That of what may have been granted, or of a quorum.
+    Ended {
+        number: u64,
         outcome: Outcome,
     },
     Looked,
 }
 
-/// The keeper is there before it runs: a runtime may end before that.
-pub(crate) fn keep(
-    orders: UnboundedReceiver<Order>,
-    home: Home,
-    ledger: Arc<Ledger>,
-    wire: Arc<Wire>,
-    within: Duration,
-) -> impl Future<Output = ()> {
-    let keeper = Keeper {
-        orders,
-        home,
-        ledger,
-        wire,
-        within,
-        leases: HashMap::new(),
-        schedule: Schedule::default(),
-        work: FuturesUnordered::new(),
-    };
-    keeper.run()
-}
-
 impl Keeper {
-    async fn run(mut self) {
+    /// It is there before it runs: a runtime may end before that.
+    pub(crate) fn new(
+        orders: UnboundedReceiver<Order>,
+        home: Home,
+        ledger: Arc<Ledger>,
+        wire: Arc<Wire>,
+        within: Duration,
+    ) -> Self {
+        let calls = Arc::<Calls>::default();
+        ledger.introduce(home, Arc::clone(&calls));
+        Self {
+            orders,
+            calls,
+            home,
+            ledger,
+            wire,
+            within,
+            leases: HashMap::new(),
+            schedule: Schedule::default(),
+            // Runtimes that have ended may have left some.
+            help_at: Some(Moment::now()),
+            work: FuturesUnordered::new(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
         let mut open = true;
+        let calls = Arc::clone(&self.calls);
         let mut look_at = self.wire.routes.is_watched().then(Moment::now);
-        while open || !self.work.is_empty() {
-            let first = self.schedule.first().into_iter().chain(look_at).min();
+        while open || !self.work.is_empty() || self.help_at.is_some() {
+            let first = self.schedule.first().into_iter().chain(look_at).chain(self.help_at).min();
             let wake = async move {
                 match first {
                     Some(first) => sleep_until(first).await,
@@ -114,10 +128,12 @@ impl Keeper {
                     Some(order) => self.obey(order),
                     None => (open, look_at) = (false, None),
                 },
+                () = calls.heard() => {}
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 () = wake => {}
             }
             let now = Moment::now();
+            self.answer(calls.take(), now);
             if look_at.is_some_and(|look_at| now >= look_at) {
                 look_at = Some(now.later(LOOK_EVERY));
                 self.work.push(look_again(Arc::clone(&self.wire)));
@@ -128,28 +144,39 @@ impl Keeper {
         }
     }
 
+    fn answer(&mut self, called: Open, now: Moment) {
+        for id in called.look_again {
+            if let Some(kept) = self.leases.get(&id) {
+                self.schedule.set(id, kept.lease.next().at());
+            }
+        }
+        self.help_at = self.help_at.into_iter().chain(called.help_at).min();
+        if self.help_at.is_some_and(|help_at| now >= help_at) {
+            let (tasks, help_at) = self.ledger.take_of_others(self.home);
+            self.help_at = help_at;
+            tasks.into_iter().for_each(|task| self.release(task));
+        }
+    }
+
+    fn release(&mut self, task: Task) {
+        self.forget(task.lease.id);
+        let (wire, ledger) = (Arc::clone(&self.wire), Arc::clone(&self.ledger));
+        let (number, released) = (task.number, released(wire, ledger, task, self.within));
+        self.work.push(Box::pin(released.map(move |came| Done::Released { number, came })));
+    }
+
     fn obey(&mut self, order: Order) {
         match order {
             Order::Begin => {}
-            Order::Answer(reply) => {
-                // Nobody may wait for it any more.
-                let _ = reply.send(());
-            }
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
             }
-            Order::LookAgain(id) => {
-                if let Some(kept) = self.leases.get(&id) {
-                    self.schedule.set(id, kept.lease.next().at());
-                }
-            }
             Order::Forget(id) => self.forget(id),
-            Order::Release(release) => {
-                self.forget(release.lease.id);
-                let number = release.number;
-                let released = carry_out(Arc::clone(&self.wire), release, self.within);
-                self.work.push(numbered(number, released));
+            Order::Release(number) => {
+                if let Some(task) = self.ledger.take(number, self.home) {
+                    self.release(task);
+                }
             }
             Order::Abandon { number, abandoned } => {
                 let abandoned = abandon(Arc::clone(&self.wire), abandoned);
@@ -164,7 +191,8 @@ impl Keeper {
 
     fn finish(&mut self, done: Done) {
         let (id, ttl, answer) = match done {
-            Done::Released { number, outcome } => return self.ledger.end(number, outcome),
+            Done::Released { number, came } => return self.ledger.released(number, came),
+            Done::Ended { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
             Done::Renewed { id, ttl, answer } => (id, ttl, answer),
         };
@@ -229,19 +257,10 @@ impl Drop for Keeper {
     /// The runtime ends.
     fn drop(&mut self) {
         self.orders.close();
-        while let Ok(order) = self.orders.try_recv() {
-            if let Order::Keep(lease) = order {
-                self.leases.insert(lease.id, Kept { lease, renewing: false });
-            }
-        }
-        let mut left = self.ledger.give_up(self.home);
-        for kept in std::mem::take(&mut self.leases).into_values() {
-            let lease = kept.lease;
-            // Guards of other runtimes may share it.
-            if lease.ended().is_none() && self.ledger.is_orphaned(lease.id, self.home) {
-                left.push(lease.key.clone());
-                self.lose(&lease, Loss::Expired);
-            }
+        let (orphans, mut left) = self.ledger.keeper_has_ended(self.home);
+        for lease in orphans {
+            left.push(lease.key.clone());
+            self.lose(&lease, Loss::Expired);
         }
         story::left_behind(left);
     }
@@ -315,66 +334,58 @@ fn numbered(
     number: u64,
     release: impl Future<Output = Outcome> + Send + 'static,
 ) -> BoxFuture<'static, Done> {
-    Box::pin(release.map(move |outcome| Done::Released { number, outcome }))
-}
-
-async fn carry_out(wire: Arc<Wire>, release: Release, within: Duration) -> Outcome {
-    let Release { lease, slot, reply, attempt, .. } = release;
-    let outcome = released(&wire, &lease, slot, attempt, within).await;
-    if let Ok(outcome) = &outcome {
-        story::released(&lease, *outcome);
-    }
-    let done = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
-    if let Some(reply) = reply {
-        // Nobody may wait for it any more.
-        let _ = reply.send(outcome);
-    }
-    done
+    Box::pin(release.map(move |outcome| Done::Ended { number, outcome }))
 }
 
 async fn released(
-    wire: &Wire,
-    lease: &Lease,
-    slot: Option<Arc<Slot>>,
-    attempt: Attempt,
+    wire: Arc<Wire>,
+    ledger: Arc<Ledger>,
+    task: Task,
     within: Duration,
 ) -> Result<Released, Error> {
-    let _place = match &slot {
-        None => None,
-        Some(slot) => {
-            // A request of the same owner has it for as long as it waits. What that one is granted
-            // after this lease is not to be released here.
-            let Some(place) = before_the_end(lease, slot.place.lock()).await else {
-                return Ok(Released::Late);
-            };
-            // The same owner asked again, and the server gave it the same grant.
-            if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
-                return Ok(Released::StillHeld);
-            }
-            // Whoever asks next for the same owner stands behind this.
-            slot.ask_on(Home::here());
-            Some(place)
+    let Task { number, lease, slot } = task;
+    let mut place = None;
+    if let Some(slot) = &slot {
+        // A request of the same owner has it for as long as it waits. What that one is granted
+        // after this lease is not to be released here.
+        let Some(taken) = before_the_end(&lease, slot.place.lock()).await else {
+            return Ok(Released::Late);
+        };
+        // The same owner asked again, and the server gave it the same grant. Or another keeper was
+        // faster.
+        if taken.upgrade().is_some_and(|hold| hold.holds(lease.fence)) || !ledger.is_open(number) {
+            return Ok(Released::StillHeld);
         }
-    };
+        slot.ask_on(Home::here());
+        place = Some(taken);
+    }
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
-    let Lease { owner, fence, .. } = lease;
-    let hold_for = lease.hold_for(Moment::now());
+    let limits = wire.limits(within, Some(until));
     // The server frees it, also when this program has ended by then.
-    let question = match hold_for {
-        Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
-        None => Question::Release { owner, fence: *fence },
-    };
-    if attempt == Attempt::Repeated {
-        lease.release_again();
+    if let Some(ttl) = lease.hold_for(Moment::now()) {
+        let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
+        let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        let answer = wire.ask(&lease.key, question, limits).await?;
+        if !answer.repeated {
+            asking.answered(ONLY);
+        }
+        let is_in_time = released_in_time(answer, valid_until);
+        return Ok(if is_in_time { Released::Later } else { Released::Late });
     }
-    let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
-    let answer = Answer { repeated: answer.repeated || lease.is_released_again(), ..answer };
-    Ok(match (released_in_time(answer, valid_until), hold_for) {
-        (false, _) => Released::Late,
-        (true, None) => Released::Released,
-        (true, Some(_)) => Released::Later,
-    })
+    if let Some(slot) = &slot {
+        // Whoever asks next for the same owner need not wait for the answer: it asks for the
+        // release itself.
+        let until = Moment::now().later(within).max(valid_until);
+        slot.about_to_release(lease.fence, Some(Arc::clone(&lease)), until);
+        drop(place);
+    }
+    let answer = lease.release(&wire, limits).await?;
+    if let Some(slot) = &slot {
+        slot.released(lease.fence);
+    }
+    let is_in_time = released_in_time(answer, valid_until);
+    Ok(if is_in_time { Released::Released } else { Released::Late })
 }
 
 /// The server frees it then, also when this program has ended.
@@ -403,7 +414,7 @@ async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> 
 }
 
 async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, ttl, place, parked } = abandoned;
+    let Abandoned { key, owner, ttl, slot, place, parked } = abandoned;
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {
@@ -420,8 +431,8 @@ async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = match place {
-            Some(_) => release_by_fence(&wire, &key, &owner, limits).await,
+        let answer = match &slot {
+            Some(slot) => release_by_fence(&wire, &key, &owner, slot, limits).await,
             None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
         };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -439,12 +450,17 @@ async fn release_by_fence(
     wire: &Wire,
     key: &str,
     owner: &str,
+    slot: &Slot,
     limits: Limits,
 ) -> Result<Option<u64>, Error> {
-    let question = match wire.fence_of(key, owner, limits).await? {
-        Some(None) => return Ok(None),
-        Some(Some(fence)) => Question::Release { owner, fence },
-        None => Question::ReleaseAny { owner },
+    let Some(seen) = wire.fence_of(key, owner, limits).await? else {
+        let answer = wire.ask(key, Question::ReleaseAny { owner }, limits).await?;
+        return Ok(answer.number);
     };
-    wire.ask(key, question, limits).await.map(|answer| answer.number)
+    let Some(fence) = seen else { return Ok(None) };
+    let left = limits.until.map(|until| until.saturating_duration_since(Instant::now()));
+    slot.about_to_release(fence, None, Moment::now().later(left.unwrap_or_default()));
+    let answer = wire.ask(key, Question::Release { owner, fence }, limits).await?;
+    slot.released(fence);
+    Ok(answer.number)
 }

@@ -9,12 +9,13 @@ use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod asking;
+mod releasing;
 mod watching;
 
 pub(crate) struct Lease {
@@ -27,6 +28,8 @@ pub(crate) struct Lease {
     pub(crate) correlation: String,
     granted: Moment,
     state: Mutex<State>,
+    /// Later leases of the same owner share it if they are of the same grant.
+    unanswered: Arc<Mutex<Unanswered>>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
     /// It may end sooner than it would have.
@@ -45,7 +48,6 @@ struct State {
     valid_until: Moment,
     /// When an extension was asked for last, whatever became of it.
     last_asked: Moment,
-    unanswered: Unanswered,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -54,44 +56,19 @@ struct State {
     held_until: Option<Moment>,
     /// It is not released at all.
     kept: bool,
-    /// Another keeper releases it too: either may be heard by the server first.
-    released_again: bool,
+    /// How many requests to release it may have done that, and nobody knows.
+    releases: u32,
+    /// One of them has.
+    released: bool,
     ended: Option<Loss>,
+    /// Whoever waits for the end has been told.
+    told: bool,
     /// The runtimes on which its end is seen.
     watched_on: Vec<Home>,
 }
 
 /// The place of a server that is the only one.
 pub(crate) const ONLY: usize = 0;
-
-/// An extension that is being asked for. When this is dropped, those servers are noted that have
-/// not answered: it may still reach them.
-#[must_use = "dropped, it says that nobody has answered"]
-pub(crate) struct Asking<'l> {
-    lease: &'l Lease,
-    ttl: Duration,
-    silent: BTreeSet<usize>,
-}
-
-impl Asking<'_> {
-    /// Nothing more of it can reach this server.
-    pub(crate) fn answered(&mut self, server: usize) {
-        self.silent.remove(&server);
-    }
-
-    fn give_up(&mut self, now: Moment) {
-        let mut state = self.lease.state();
-        for server in std::mem::take(&mut self.silent) {
-            state.unanswered.add(server, self.ttl, now);
-        }
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.give_up(Moment::now());
-    }
-}
 
 /// What is to be done with it next, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,22 +94,35 @@ impl Lease {
         ttl: Duration,
         renew: Renew,
     ) -> Self {
+        Self::after(names, fence, asked, ttl, renew, Arc::default())
+    }
+
+    /// That of a grant for which others may have asked before, without an answer.
+    pub(crate) fn after(
+        names: Names,
+        fence: u64,
+        asked: Moment,
+        ttl: Duration,
+        renew: Renew,
+        unanswered: Arc<Mutex<Unanswered>>,
+    ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
-        let valid_until = valid_until(asked, ttl);
+        let counted = locked(&unanswered).counted(ttl, asked, &[ONLY], 1);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
             ttl,
             asked,
-            counted: ttl,
-            valid_until,
+            counted,
+            valid_until: valid_until(asked, counted),
             last_asked: asked,
-            unanswered: Unanswered::default(),
             renewal: ttl,
             renewed_until,
             held_until: None,
             kept: false,
-            released_again: false,
+            releases: 0,
+            released: false,
             ended: None,
+            told: false,
             watched_on: Vec::new(),
         };
         Self {
@@ -144,6 +134,7 @@ impl Lease {
             correlation,
             granted: asked,
             state: Mutex::new(state),
+            unanswered,
             over: CancellationToken::new(),
             sooner: Notify::new(),
             extending: tokio::sync::Mutex::default(),
@@ -173,33 +164,30 @@ impl Lease {
 
     /// It is held no more. Whether that is news.
     pub(crate) fn end(&self, loss: Loss) -> bool {
-        let mut state = self.state();
-        let news = state.ended.is_none();
-        state.ended.get_or_insert(loss);
-        drop(state);
-        if news {
-            measure::held(Moment::now().since(self.granted));
-        }
-        self.over.cancel();
-        news
+        let is_news = self.note_end(loss).is_none();
+        self.tell_end();
+        is_news
     }
 
-    /// From now on these servers may have this ttl in force, which may be shorter than what is left.
-    pub(crate) fn about_to_extend(
-        &self,
-        servers: impl IntoIterator<Item = usize>,
-        ttl: Duration,
-        now: Moment,
-    ) -> Asking<'_> {
+    /// The same, and nobody is told of it before [`Lease::tell_end`]. Why it had ended before.
+    pub(crate) fn note_end(&self, loss: Loss) -> Option<Loss> {
         let mut state = self.state();
-        // As if it were granted with this ttl: so it is renewed in time, whoever else hears of it.
-        if valid_until(now, ttl) < state.valid_until {
-            (state.valid_until, state.asked, state.counted) = (valid_until(now, ttl), now, ttl);
-        }
-        state.last_asked = now;
+        let before = state.ended;
+        state.ended.get_or_insert(loss);
+        before
+    }
+
+    /// Tells that it has ended, if it has, and nobody has told so. That runs wakers of the program:
+    /// no mutex may be held.
+    pub(crate) fn tell_end(&self) {
+        let mut state = self.state();
+        let is_ended = state.ended.is_some();
+        let is_news = is_ended && !std::mem::replace(&mut state.told, true);
         drop(state);
-        self.sooner.notify_waiters();
-        Asking { lease: self, ttl, silent: servers.into_iter().collect() }
+        if is_news {
+            measure::held(Moment::now().since(self.granted));
+            self.over.cancel();
+        }
     }
 
     /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
@@ -224,7 +212,7 @@ impl Lease {
         if asked < state.last_asked {
             return true;
         }
-        let counted = state.unanswered.counted(ttl, asked, agreed, needed);
+        let counted = self.unanswered().counted(ttl, asked, agreed, needed);
         let until = valid_until(asked, counted);
         if now >= until {
             return false;
@@ -291,14 +279,6 @@ impl Lease {
         self.state().kept
     }
 
-    pub(crate) fn release_again(&self) {
-        self.state().released_again = true;
-    }
-
-    pub(crate) fn is_released_again(&self) -> bool {
-        self.state().released_again
-    }
-
     /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.
     pub(crate) fn joined(&self, ttl: Duration, renew: Renew, now: Moment) {
         let mut state = self.state();
@@ -307,8 +287,16 @@ impl Lease {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
     }
+
+    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+        locked(&self.unanswered)
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

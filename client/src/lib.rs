@@ -132,6 +132,7 @@ mod acquiring;
 mod backoff;
 #[cfg(feature = "blocking")]
 pub mod blocking;
+mod calls;
 mod clock;
 mod closing;
 mod connections;
@@ -165,6 +166,7 @@ mod request;
 mod room;
 mod routes;
 mod run;
+mod same_owner;
 mod schedule;
 mod settings;
 mod several;

@@ -3,7 +3,7 @@
 use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
-use crate::guard::{Guard, Hold, Slot};
+use crate::guard::{Guard, Hold};
 use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
@@ -12,6 +12,7 @@ use crate::orders::{Abandoned, HoldOn, Orders};
 use crate::pending::Pending;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
+use crate::same_owner::Slot;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
@@ -35,6 +36,9 @@ use uuid::Uuid;
 ///   the guard is lost at once. A runtime stands still when nobody drives it, as a `current_thread`
 ///   runtime between two calls of `block_on`: the guard is then lost when its lease ends.
 /// - A guard may be moved to another runtime, and released, extended and watched there.
+/// - A guard is released by the runtime that it is dropped on. If that one stands still, another
+///   one that uses the client does so half a second later; if it has ended, at once. What no
+///   runtime is there for is released by the next one, or by [`close`](Locks::close).
 /// - Guards that share a grant, because their requests named the same [owner](Options::owner), are
 ///   renewed by the runtimes of all these requests.
 /// - [`close`](Locks::close) releases what any of the runtimes holds. A request that is under way
@@ -268,7 +272,7 @@ impl Locks {
     /// Releases in the background what may have been granted to this owner.
     pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
         let (key, owner) = (self.key(name), owner.to_owned());
-        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        let abandoned = Abandoned { key, owner, ttl, slot: None, place: None, parked: None };
         self.inner.orders.abandon(abandoned, home);
     }
 
@@ -317,6 +321,7 @@ impl Inner {
                 if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
+                self.release_the_last(slot, &key, owner, wanted, until).await?;
                 Some(place)
             }
         };
@@ -326,6 +331,7 @@ impl Inner {
             key,
             owner: owner.to_owned(),
             ttl: wanted.ttl,
+            slot: slot.clone(),
             place,
             unknown: false,
             parked: None,
@@ -341,7 +347,15 @@ impl Inner {
             owner,
             correlation: wanted.correlation.clone(),
         };
-        let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
+        let unanswered = slot.as_ref().map(|slot| slot.unanswered(granted.fence));
+        let lease = Lease::after(
+            names,
+            granted.fence,
+            granted.asked,
+            wanted.ttl,
+            wanted.renew,
+            unanswered.unwrap_or_default(),
+        );
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             return Err(Error::TooLate { name: name.to_owned() });
@@ -366,7 +380,7 @@ impl Inner {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_taken());
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_used());
         }
         let slot = slots.entry((key.to_owned(), owner.to_owned()));
         Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))

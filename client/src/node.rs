@@ -128,13 +128,14 @@ impl Node {
         let node = Arc::clone(self);
         let opening = tokio::spawn(async move {
             let opened = node.open(node.purpose, limit).await;
-            node.connections.with(home, |ours| {
+            let is_another = node.connections.with(home, |ours| {
                 ours.opening = None;
-                if opened.is_ok() && std::mem::replace(&mut ours.was_open, true) {
-                    measure::reconnected();
-                }
                 ours.link = opened.as_ref().ok().cloned();
+                opened.is_ok() && std::mem::replace(&mut ours.was_open, true)
             });
+            if is_another {
+                measure::reconnected();
+            }
             opened
         });
         let (node, task) = (Arc::clone(self), opening.abort_handle());

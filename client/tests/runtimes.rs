@@ -162,6 +162,24 @@ fn a_request_does_not_stand_behind_one_that_nobody_drives() {
 }
 
 #[test]
+fn a_request_does_not_stand_behind_a_release_that_nobody_drives() {
+    for mut server in both_kinds() {
+        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let guard = lock(&ours, alice());
+        server.freeze();
+        idle.block_on(async {
+            assert!(timeout(millis(50), guard.release()).await.is_err());
+        });
+        server.thaw();
+        let next = lock(&ours, alice());
+        ours.block_on(async {
+            assert_eq!(soon(next.release()).await.unwrap(), Released::Released);
+        });
+    }
+}
+
+#[test]
 fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
     for server in both_kinds() {
         let settings = Settings::default().unreachable_after(millis(1_000));

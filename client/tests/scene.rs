@@ -13,7 +13,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// Longer than anything here takes on a loaded machine. Reaching it means "never".
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn millis(count: u64) -> Duration {
+pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 

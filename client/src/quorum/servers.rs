@@ -11,7 +11,7 @@ use crate::clock::Moment;
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::home::Home;
-use crate::releases::Releases;
+use crate::releases::{Done, Releases};
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
@@ -41,7 +41,7 @@ pub(crate) struct Servers {
 
 /// The requests to each server that are under way, also those that nobody waits for any more.
 pub(crate) struct Tasks {
-    open: Vec<Mutex<Releases>>,
+    open: Vec<Mutex<Releases<String>>>,
 }
 
 /// One of them, until it is dropped.
@@ -256,8 +256,7 @@ impl Servers {
 
 impl Tasks {
     fn begin(tasks: &Arc<Self>, server: usize, name: &str) -> UnderWay {
-        let number =
-            tasks.of(server).map(|mut open| open.begin(name.to_owned(), None, Home::here()));
+        let number = tasks.of(server).map(|mut open| open.begin(name.to_owned()));
         UnderWay { tasks: Arc::clone(tasks), server, number: number.unwrap_or_default() }
     }
 
@@ -265,23 +264,23 @@ impl Tasks {
     /// the others are about.
     async fn done(&self, server: usize, limit: Duration) -> Vec<String> {
         let (done, ended) = oneshot::channel();
-        if let Some(mut open) = self.of(server) {
-            open.tell_when_done(done);
-        }
+        let all_done = self.of(server).map(|mut open| open.tell_when_done(done));
+        all_done.into_iter().for_each(Done::tell);
         // Whoever has not ended by then is named.
         let _ = timeout(limit, ended).await;
-        self.of(server).map(|open| open.undone()).unwrap_or_default()
+        self.of(server).map(|open| open.open().cloned().collect()).unwrap_or_default()
     }
 
-    fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases>> {
+    fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases<String>>> {
         Some(self.open.get(server)?.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(mut open) = self.tasks.of(self.server) {
-            let _ended = open.end(self.number);
+        let ended = self.tasks.of(self.server).map(|mut open| open.end(self.number));
+        if let Some((_, done)) = ended {
+            done.tell();
         }
     }
 }
