@@ -359,18 +359,17 @@ async fn released(
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
     let Lease { owner, fence, .. } = lease;
-    let hold_for = lease.hold_for(Moment::now());
     // The server frees it, also when this program has ended by then.
-    let question = match hold_for {
+    let question = |now| match lease.hold_for(now) {
         Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
         None => Question::Release { owner, fence: *fence },
     };
     if attempt == Attempt::Repeated {
         lease.release_again();
     }
-    let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
+    let answer = wire.ask_anew(&lease.key, question, wire.limits(within, Some(until))).await?;
     let answer = Answer { repeated: answer.repeated || lease.is_released_again(), ..answer };
-    Ok(match (released_in_time(answer, valid_until), hold_for) {
+    Ok(match (released_in_time(answer, valid_until), lease.hold_for(answer.asked)) {
         (false, _) => Released::Late,
         (true, None) => Released::Released,
         (true, Some(_)) => Released::Later,
@@ -380,10 +379,9 @@ async fn released(
 /// The server frees it then, also when this program has ended.
 async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
     let HoldOn { key, owner, fence, until } = hold_on;
-    let ttl = until.since(Moment::now());
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
-    let question = Question::Extend { owner: &owner, fence, ttl };
-    match wire.ask(&key, question, limits).await {
+    let question = |now| Question::Extend { owner: &owner, fence, ttl: until.since(now) };
+    match wire.ask_anew(&key, question, limits).await {
         Ok(_) => Outcome::Done,
         Err(_) => Outcome::Failed,
     }

@@ -196,23 +196,26 @@ impl Servers {
     ) -> Result<Answer, Error> {
         let locks = self.all.get(server).ok_or(Error::Closed)?;
         let owner = subject.owner.as_str();
-        let (question, until) = match ask {
-            Ask::Acquire => (Question::Acquire { owner, ttl: subject.ttl }, later(asked, limit)),
-            Ask::Raise { fence } => (Question::Raise { owner, fence }, later(asked, limit)),
-            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
-            Ask::Extend { fence, ttl } => (Question::Extend { owner, fence, ttl }, asked),
-            Ask::Release => (Question::ReleaseAny { owner }, later(asked, limit)),
+        let question = |now| match ask {
+            Ask::Acquire => Question::Acquire { owner, ttl: subject.ttl },
+            Ask::Raise { fence } => Question::Raise { owner, fence },
+            Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
+            Ask::Release => Question::ReleaseAny { owner },
             Ask::HoldOn { fence, until } => {
-                let ttl = until.since(Moment::now());
-                (Question::Extend { owner, fence, ttl }, later(asked, limit))
+                Question::Extend { owner, fence, ttl: until.since(now) }
             }
+        };
+        let until = match ask {
+            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
+            Ask::Extend { .. } => asked,
+            _ => later(asked, limit),
         };
         let limits = Limits { each: limit, until: Some(until) };
         let key = locks.key(&subject.name);
         if matches!(ask, Ask::Acquire) {
             self.identify(server, &key, limits).await?;
         }
-        let answer = locks.wire().ask(&key, question, limits).await;
+        let answer = locks.wire().ask_anew(&key, question, limits).await;
         // After a new connection there may be another server at this address.
         if answer.as_ref().map_or(true, |answer| answer.repeated) {
             self.identities.forget(server);
