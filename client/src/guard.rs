@@ -3,10 +3,10 @@
 use crate::clock::Moment;
 use crate::home::Home;
 use crate::keeper;
-use crate::lease::{Lease, checked};
+use crate::lease::{Counted, Effect, Lease, ONLY, checked};
 use crate::orders::{Ordered, Orders, Reply};
 use crate::wire::{Answer, Replicas, Wire};
-use crate::{Error, Extended, Loss, Released, story};
+use crate::{Error, Extended, Loss, Released};
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -300,26 +300,30 @@ impl Guard {
         replicas: Option<Replicas>,
         until: Option<Instant>,
     ) -> Result<Option<Answer>, Error> {
+        let first = self.extend_once(ttl, replicas, until).await?;
+        if let Some((_, Counted::Less)) = first
+            && let Ok(again) = self.extend_once(ttl, replicas, until).await
+        {
+            return Ok(again.map(|(answer, _)| answer));
+        }
+        Ok(first.map(|(answer, _)| answer))
+    }
+
+    async fn extend_once(
+        &self,
+        ttl: Duration,
+        replicas: Option<Replicas>,
+        until: Option<Instant>,
+    ) -> Result<Option<(Answer, Counted)>, Error> {
         let Hold { lease, wire, orders, .. } = &*self.hold;
         if self.loss().is_some() {
             return Ok(None);
         }
-        let look_again = LookAgain { orders, id: lease.id };
-        let answer = keeper::extend(wire, lease, ttl, replicas, until).await?;
-        let now = Moment::now();
-        let loss = match answer.number {
-            Some(1) if lease.extended(answer.asked, ttl, now) => {
-                story::extended(lease, now);
-                return Ok(Some(answer));
-            }
-            Some(1) => Loss::Expired,
-            _ => Loss::Taken,
-        };
-        drop(look_again);
-        if lease.end(loss) {
-            story::lost(lease, loss);
+        let asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        if asking.effect == Effect::Shortened {
+            orders.look_again(lease.id);
         }
-        Ok(None)
+        keeper::extend(wire, asking, replicas, until).await
     }
 
     /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be
@@ -352,9 +356,8 @@ impl Guard {
     /// # }
     /// ```
     pub fn keep(mut self) -> Duration {
-        let valid_for = self.valid_for();
+        let valid_for = self.hold.lease.keep(Moment::now());
         self.left = true;
-        self.hold.lease.keep();
         // Without a keeper nobody renews it either.
         let _ = self.hold.leave(None);
         valid_for
@@ -388,18 +391,6 @@ impl Guard {
             return Ok(Released::StillHeld);
         }
         outcome.await.map_err(|_| Error::Closed)?
-    }
-}
-
-/// The end of the lease may be another one, however the request ended.
-struct LookAgain<'a> {
-    orders: &'a Orders,
-    id: u64,
-}
-
-impl Drop for LookAgain<'_> {
-    fn drop(&mut self) {
-        self.orders.look_again(self.id);
     }
 }
 

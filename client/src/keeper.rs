@@ -11,7 +11,7 @@ use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::guard::Slot;
 use crate::home::Home;
-use crate::lease::{Lease, Next, ONLY, released_in_time};
+use crate::lease::{Asking, Counted, Lease, Next, ONLY, released_in_time};
 use crate::ledger::Ledger;
 use crate::link::Left;
 use crate::orders::{Abandoned, Attempt, HoldOn, Order, Release};
@@ -63,16 +63,8 @@ struct Kept {
 }
 
 enum Done {
-    /// None if a keeper of another runtime was first.
-    Renewed {
-        id: u64,
-        ttl: Duration,
-        answer: Result<Option<Answer>, Error>,
-    },
-    Released {
-        number: u64,
-        outcome: Outcome,
-    },
+    Renewed { id: u64, outcome: Result<(), Error> },
+    Released { number: u64, outcome: Outcome },
     Looked,
 }
 
@@ -163,25 +155,17 @@ impl Keeper {
     }
 
     fn finish(&mut self, done: Done) {
-        let (id, ttl, answer) = match done {
+        let (id, outcome) = match done {
             Done::Released { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
-            Done::Renewed { id, ttl, answer } => (id, ttl, answer),
+            Done::Renewed { id, outcome } => (id, outcome),
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
-        match answer {
-            Ok(None) => self.schedule.set(id, lease.next().at()),
-            Ok(Some(answer)) if answer.number == Some(1) => {
-                if lease.extended(answer.asked, ttl, now) {
-                    story::extended(&lease, now);
-                    self.schedule.set(id, lease.next().at());
-                } else {
-                    self.lose(&lease, Loss::Expired);
-                }
-            }
-            Ok(Some(_)) => self.lose(&lease, Loss::Taken),
+        match outcome {
+            Ok(()) if lease.ended().is_some() => self.forget(id),
+            Ok(()) => self.schedule.set(id, lease.next().at()),
             // There may be time for another try.
             Err(_) => {
                 let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
@@ -258,57 +242,49 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let ttl = lease.renewal_ttl(Moment::now());
-        let answer = renewed(&wire, &lease, ttl).await;
-        Done::Renewed { id: lease.id, ttl, answer }
+        let now = Moment::now();
+        let asking = lease.about_to_extend([ONLY], lease.renewal_ttl(now), now);
+        let outcome = extend(&wire, asking, None, None).await.map(drop);
+        Done::Renewed { id: lease.id, outcome }
     })
 }
 
-/// None if a keeper of another runtime was first.
-async fn renewed(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Option<Answer>, Error> {
-    let until = lease.valid_until().as_instant();
-    let _extending = lease.alone(until).await?;
-    if !matches!(lease.next(), Next::Renew { at } if at <= Moment::now()) {
-        return Ok(None);
-    }
-    // The next lease of the same owner may have the same fence, and a late renewal would cut it.
-    tokio::select! {
-        biased;
-        () = lease.over.cancelled() => Ok(None),
-        answer = extend_alone(wire, lease, ttl, None, until) => answer.map(Some),
-    }
-}
-
-/// Tries until the lease could have ended, or until then.
+/// Tries until the lease could have ended, or until then. None if the lease is over.
 pub(crate) async fn extend(
     wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
+    mut asking: Asking<'_>,
     replicas: Option<Replicas>,
     until: Option<Instant>,
-) -> Result<Answer, Error> {
+) -> Result<Option<(Answer, Counted)>, Error> {
+    let (lease, ttl) = (asking.lease, asking.ttl);
     let end = lease.valid_until().as_instant();
-    let until = until.map_or(end, |until| until.min(end));
-    let _extending = lease.alone(until).await?;
-    extend_alone(wire, lease, ttl, replicas, until).await
-}
-
-async fn extend_alone(
-    wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
-    replicas: Option<Replicas>,
-    until: Instant,
-) -> Result<Answer, Error> {
-    let limits = wire.limits(ttl, Some(until.min(lease.valid_until().as_instant())));
-    let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    let answer = wire.ask_heard(&lease.key, question, replicas, limits).await?;
+    let answer = tokio::select! {
+        biased;
+        // Another try would change for how long it is held on, and the next lease of the same
+        // owner may have the same fence.
+        () = lease.over.cancelled() => return Ok(None),
+        answer = wire.ask_heard(&lease.key, question, replicas, limits) => answer?,
+    };
+    let now = Moment::now();
     // An earlier try of it may still be on its way.
     if !answer.repeated {
-        asking.answered(ONLY);
+        asking.answered(ONLY, now);
     }
-    Ok(answer)
+    let counted = match answer.number {
+        Some(1) => asking.extended(answer.asked, now),
+        _ => Counted::Over,
+    };
+    if counted != Counted::Over {
+        story::extended(lease, now);
+        return Ok(Some((answer, counted)));
+    }
+    let loss = if answer.number == Some(1) { Loss::Expired } else { Loss::Taken };
+    if lease.end(loss) {
+        story::lost(lease, loss);
+    }
+    Ok(None)
 }
 
 fn numbered(
