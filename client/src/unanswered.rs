@@ -59,6 +59,17 @@ impl Unanswered {
         }
     }
 
+    /// Whether any shorter extension is waited for.
+    pub(crate) fn is_any_shorter(&self, ttl: Duration) -> bool {
+        self.asked.iter().any(|((_, of), asked)| *of < ttl && asked.waiting > 0)
+    }
+
+    /// The longest extension that is waited for.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        let waiting = self.asked.iter().filter(|(_, asked)| asked.waiting > 0);
+        waiting.map(|((_, ttl), _)| *ttl).max()
+    }
+
     /// For how much of its ttl an extension counts from the moment it was asked for, if these
     /// servers have agreed to it and so many of them are needed.
     pub(crate) fn counted(
@@ -134,9 +145,12 @@ mod tests {
         unanswered.begin(0, MINUTE, now + SECOND);
         unanswered.answered(0, SECOND, now + 2 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "one is waited for");
+        assert_eq!(unanswered.longest(), Some(MINUTE));
+        assert!(unanswered.is_any_shorter(MINUTE) && !unanswered.is_any_shorter(SECOND));
         unanswered.answered(0, SECOND, now + 4 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "it was answered later");
         assert_eq!(counted(&unanswered, now + 4 * SECOND), MINUTE);
+        assert!(!unanswered.is_any_shorter(MINUTE));
     }
 
     #[test]
