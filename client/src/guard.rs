@@ -2,11 +2,12 @@
 
 use crate::clock::Moment;
 use crate::keeper;
-use crate::lease::{Lease, checked};
+use crate::lease::{Counted, Effect, Lease, ONLY, checked};
 use crate::orders::{Ordered, Orders, Reply};
 use crate::same_owner::Slot;
+use crate::settings::Renew;
 use crate::wire::{Answer, Replicas, Wire};
-use crate::{Error, Extended, Loss, Released, story};
+use crate::{Error, Extended, Loss, Released};
 use futures_util::FutureExt;
 use std::fmt;
 use std::sync::Arc;
@@ -276,26 +277,31 @@ impl Guard {
         replicas: Option<Replicas>,
         until: Option<Instant>,
     ) -> Result<Option<Answer>, Error> {
+        let mut heard = self.extend_once(ttl, replicas, until).await?;
+        if let Some((_, Counted::Less)) = heard {
+            let limit = self.hold.wire.limits(ttl, None).each;
+            self.hold.lease.joined(ttl, Renew::Off, Moment::now());
+            self.hold.lease.until_shorter_are_heard(ttl, limit).await;
+            heard = self.extend_once(ttl, replicas, until).await.unwrap_or(heard);
+        }
+        Ok(heard.map(|(answer, _)| answer))
+    }
+
+    async fn extend_once(
+        &self,
+        ttl: Duration,
+        replicas: Option<Replicas>,
+        until: Option<Instant>,
+    ) -> Result<Option<(Answer, Counted)>, Error> {
         let Hold { lease, wire, orders, .. } = &*self.hold;
         if self.loss().is_some() {
             return Ok(None);
         }
-        let look_again = LookAgain { orders, id: lease.id };
-        let answer = keeper::extend(wire, lease, ttl, replicas, until).await?;
-        let now = Moment::now();
-        let loss = match answer.number {
-            Some(1) if lease.extended(answer.asked, ttl, now) => {
-                story::extended(lease, now);
-                return Ok(Some(answer));
-            }
-            Some(1) => Loss::Expired,
-            _ => Loss::Taken,
-        };
-        drop(look_again);
-        if lease.end(loss) {
-            story::lost(lease, loss);
+        let asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        if asking.effect == Effect::Shortened {
+            orders.look_again(lease.id);
         }
-        Ok(None)
+        keeper::extend(wire, asking, replicas, until).await
     }
 
     /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be
@@ -328,9 +334,8 @@ impl Guard {
     /// # }
     /// ```
     pub fn keep(mut self) -> Duration {
-        let valid_for = self.valid_for();
+        let valid_for = self.hold.lease.keep(Moment::now());
         self.left = true;
-        self.hold.lease.keep();
         // Without a keeper nobody renews it either.
         let _ = self.hold.leave(None);
         valid_for
@@ -371,18 +376,6 @@ impl Guard {
             return outcome.await;
         }
         self.hold.orders.driven(outcome).await?
-    }
-}
-
-/// The end of the lease may be another one, however the request ended.
-struct LookAgain<'a> {
-    orders: &'a Orders,
-    id: u64,
-}
-
-impl Drop for LookAgain<'_> {
-    fn drop(&mut self) {
-        self.orders.look_again(self.id);
     }
 }
 

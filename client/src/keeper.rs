@@ -11,7 +11,7 @@ use crate::calls::{Calls, Open};
 use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
 use crate::home::Home;
-use crate::lease::{Lease, Next, ONLY, released_in_time};
+use crate::lease::{Asking, Counted, Lease, Next, ONLY, released_in_time};
 use crate::ledger::{Ledger, Task};
 use crate::link::Left;
 use crate::orders::{Abandoned, HoldOn, Order};
@@ -67,11 +67,9 @@ struct Kept {
 }
 
 enum Done {
-    /// None if a keeper of another runtime was first.
     Renewed {
         id: u64,
-        ttl: Duration,
-        answer: Result<Option<Answer>, Error>,
+        outcome: Result<(), Error>,
     },
     Released {
         number: u64,
@@ -190,26 +188,18 @@ impl Keeper {
     }
 
     fn finish(&mut self, done: Done) {
-        let (id, ttl, answer) = match done {
+        let (id, outcome) = match done {
             Done::Released { number, came } => return self.ledger.released(number, came),
             Done::Ended { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
-            Done::Renewed { id, ttl, answer } => (id, ttl, answer),
+            Done::Renewed { id, outcome } => (id, outcome),
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
-        match answer {
-            Ok(None) => self.schedule.set(id, lease.next().at()),
-            Ok(Some(answer)) if answer.number == Some(1) => {
-                if lease.extended(answer.asked, ttl, now) {
-                    story::extended(&lease, now);
-                    self.schedule.set(id, lease.next().at());
-                } else {
-                    self.lose(&lease, Loss::Expired);
-                }
-            }
-            Ok(Some(_)) => self.lose(&lease, Loss::Taken),
+        match outcome {
+            Ok(()) if lease.ended().is_some() => self.forget(id),
+            Ok(()) => self.schedule.set(id, lease.next().at()),
             // There may be time for another try.
             Err(_) => {
                 let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
@@ -277,57 +267,51 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let ttl = lease.renewal_ttl(Moment::now());
-        let answer = renewed(&wire, &lease, ttl).await;
-        Done::Renewed { id: lease.id, ttl, answer }
+        let outcome = match lease.about_to_renew([ONLY], Moment::now()) {
+            Some(asking) => extend(&wire, asking, None, None).await.map(drop),
+            // Somebody else has extended it.
+            None => Ok(()),
+        };
+        Done::Renewed { id: lease.id, outcome }
     })
 }
 
-/// None if a keeper of another runtime was first.
-async fn renewed(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Option<Answer>, Error> {
-    let until = lease.valid_until().as_instant();
-    let _extending = lease.alone(until).await?;
-    if !matches!(lease.next(), Next::Renew { at } if at <= Moment::now()) {
-        return Ok(None);
-    }
-    // The next lease of the same owner may have the same fence, and a late renewal would cut it.
-    tokio::select! {
-        biased;
-        () = lease.over.cancelled() => Ok(None),
-        answer = extend_alone(wire, lease, ttl, None, until) => answer.map(Some),
-    }
-}
-
-/// Tries until the lease could have ended, or until then.
+/// Tries until the lease could have ended, or until then. None if the lease is over.
 pub(crate) async fn extend(
     wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
+    mut asking: Asking<'_>,
     replicas: Option<Replicas>,
     until: Option<Instant>,
-) -> Result<Answer, Error> {
+) -> Result<Option<(Answer, Counted)>, Error> {
+    let (lease, ttl) = (asking.lease, asking.ttl);
     let end = lease.valid_until().as_instant();
-    let until = until.map_or(end, |until| until.min(end));
-    let _extending = lease.alone(until).await?;
-    extend_alone(wire, lease, ttl, replicas, until).await
-}
-
-async fn extend_alone(
-    wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
-    replicas: Option<Replicas>,
-    until: Instant,
-) -> Result<Answer, Error> {
-    let limits = wire.limits(ttl, Some(until.min(lease.valid_until().as_instant())));
-    let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    let answer = wire.ask_heard(&lease.key, question, replicas, limits).await?;
+    let answer = tokio::select! {
+        biased;
+        // Another try would change for how long it is held on, and the next lease of the same
+        // owner may have the same fence.
+        () = lease.over.cancelled() => return Ok(None),
+        answer = wire.ask_heard(&lease.key, question, replicas, limits) => answer?,
+    };
+    let now = Moment::now();
     // An earlier try of it may still be on its way.
     if !answer.repeated {
-        asking.answered(ONLY);
+        asking.answered(ONLY, now);
     }
-    Ok(answer)
+    let counted = match answer.number {
+        Some(1) => asking.extended(answer.asked, now),
+        _ => Counted::Over,
+    };
+    if counted != Counted::Over {
+        story::extended(lease, now);
+        return Ok(Some((answer, counted)));
+    }
+    let loss = if answer.number == Some(1) { Loss::Expired } else { Loss::Taken };
+    if lease.end(loss) {
+        story::lost(lease, loss);
+    }
+    Ok(None)
 }
 
 fn numbered(
@@ -364,14 +348,21 @@ async fn released(
     let limits = wire.limits(within, Some(until));
     // The server frees it, also when this program has ended by then.
     if let Some(ttl) = lease.hold_for(Moment::now()) {
-        let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
         let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
-        let answer = wire.ask(&lease.key, question, limits).await?;
+        let Lease { owner, fence, .. } = &*lease;
+        let question = |now| match lease.hold_for(now) {
+            Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
+            None => Question::Release { owner, fence: *fence },
+        };
+        let answer = wire.ask_anew(&lease.key, question, limits).await?;
         if !answer.repeated {
-            asking.answered(ONLY);
+            asking.answered(ONLY, Moment::now());
         }
-        let is_in_time = released_in_time(answer, valid_until);
-        return Ok(if is_in_time { Released::Later } else { Released::Late });
+        return Ok(match (released_in_time(answer, valid_until), lease.hold_for(answer.asked)) {
+            (false, _) => Released::Late,
+            (true, None) => Released::Released,
+            (true, Some(_)) => Released::Later,
+        });
     }
     if let Some(slot) = &slot {
         // Whoever asks next for the same owner need not wait for the answer: it asks for the
@@ -391,10 +382,9 @@ async fn released(
 /// The server frees it then, also when this program has ended.
 async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
     let HoldOn { key, owner, fence, until } = hold_on;
-    let ttl = until.since(Moment::now());
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
-    let question = Question::Extend { owner: &owner, fence, ttl };
-    match wire.ask(&key, question, limits).await {
+    let question = |now| Question::Extend { owner: &owner, fence, ttl: until.since(now) };
+    match wire.ask_anew(&key, question, limits).await {
         Ok(_) => Outcome::Done,
         Err(_) => Outcome::Failed,
     }

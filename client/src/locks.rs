@@ -44,15 +44,15 @@ use uuid::Uuid;
 /// - [`close`](Locks::close) releases what any of the runtimes holds. A request that is under way
 ///   on a runtime that stands still ends when that runtime is driven again.
 ///
-/// Runtimes share two things, and a runtime that stands still may hold up others there:
+/// Runtimes share one thing, and a runtime that stands still may hold up others there: requests for
+/// the same lock with the same chosen owner take turns. If one was begun on a runtime that stands
+/// still, then those on others fail with [`Error::Unreachable`] after
+/// [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use an
+/// owner for each runtime.
 ///
-/// - Requests for the same lock with the same chosen owner take turns. If one was begun on a
-///   runtime that stands still, then those on others fail with [`Error::Unreachable`] after
-///   [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use
-///   an owner for each runtime.
-/// - Extensions of one lease take turns, too. If one was begun on a runtime that stands still, then
-///   [`Guard::extend`] on another one fails with [`Error::Unreachable`] when the lease ends. Drive
-///   the runtime, or extend the guard on its own runtime only.
+/// Extensions of one lease do not wait for each other. While an extension to a shorter ttl is not
+/// answered, or nobody polls it, the lease is counted on for no more than that ttl, and renewed as
+/// often as that takes.
 #[derive(Clone)]
 pub struct Locks {
     inner: Arc<Inner>,

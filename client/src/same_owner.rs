@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_extensions_of_one_grant_bound_no_other_one() {
         let (slot, now, second) = (Slot::new(), Moment::now(), Duration::from_secs(1));
-        locked(&slot.unanswered(7)).begin(0, second);
+        locked(&slot.unanswered(7)).begin(0, second, now);
         assert!(slot.is_used());
         assert_eq!(locked(&slot.unanswered(7)).counted(2 * second, now, &[0], 1), second);
         assert_eq!(locked(&slot.unanswered(8)).counted(2 * second, now, &[0], 1), 2 * second);

@@ -1,4 +1,4 @@
-//! Extensions that nobody answered. Pure: moments are arguments.
+//! Extensions that servers may carry out after others. Pure: moments are arguments.
 //!
 //! ```text
 //!   EXTEND 1 s  ──► proxy: no answer, the connection is given up
@@ -6,52 +6,73 @@
 //!                   proxy: EXTEND 1 s ─────────────► the lease ends a second from now
 //! ```
 //!
-//! A proxy may deliver late what a client sent before it gave the connection up. So a longer
-//! extension counts for no more than a shorter one that may still arrive after it.
+//! A proxy may deliver late what a client sent before it gave the connection up. Two connections
+//! may deliver in either order what was sent at the same time. So an extension counts for no more
+//! than a shorter one that the server may carry out after it.
 
 use crate::clock::Moment;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::time::Duration;
 
 /// How long bytes may be on their way after the client has given up their connection.
 pub(crate) const LONGEST_WAY: Duration = Duration::from_secs(60);
 
-/// Extensions of one grant, by server and ttl.
+/// By server and ttl.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
-    /// How many are being asked for.
-    open: BTreeMap<(usize, Duration), usize>,
-    /// Until when those may still arrive that were given up.
-    until: BTreeMap<(usize, Duration), Moment>,
+    asked: BTreeMap<(usize, Duration), Asked>,
+}
+
+#[derive(Debug, Default)]
+struct Asked {
+    /// How many are waited for.
+    waiting: usize,
+    /// Until when the others may be carried out.
+    until: Option<Moment>,
 }
 
 impl Unanswered {
-    /// This server is about to be asked for an extension of this ttl.
-    pub(crate) fn begin(&mut self, server: usize, ttl: Duration) {
-        let count = self.open.entry((server, ttl)).or_default();
-        *count = count.saturating_add(1);
+    /// This server is asked for an extension of this ttl.
+    pub(crate) fn begin(&mut self, server: usize, ttl: Duration, now: Moment) {
+        // An extension that is waited for may have been asked for at any time.
+        if self.asked.values().all(|asked| asked.waiting == 0) {
+            self.asked.retain(|_, asked| asked.until.is_some_and(|until| until > now));
+        }
+        let asked = self.asked.entry((server, ttl)).or_default();
+        asked.waiting = asked.waiting.saturating_add(1);
     }
 
-    /// It has answered, and nothing more of this extension can reach it.
-    pub(crate) fn answered(&mut self, server: usize, ttl: Duration) {
-        if let Entry::Occupied(mut count) = self.open.entry((server, ttl)) {
-            match count.get().checked_sub(1).filter(|count| *count > 0) {
-                Some(less) => *count.get_mut() = less,
-                None => drop(count.remove()),
-            }
+    /// The server has answered it now.
+    pub(crate) fn answered(&mut self, server: usize, ttl: Duration, now: Moment) {
+        self.end(server, ttl, now);
+    }
+
+    /// The server has not answered it, and it has been given up now.
+    pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, now: Moment) {
+        self.end(server, ttl, now.later(LONGEST_WAY));
+    }
+
+    fn end(&mut self, server: usize, ttl: Duration, until: Moment) {
+        if let Some(asked) = self.asked.get_mut(&(server, ttl)) {
+            asked.waiting = asked.waiting.saturating_sub(1);
+            asked.until = asked.until.max(Some(until));
         }
     }
 
-    /// It did not answer, and the extension has been given up now.
-    pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, now: Moment) {
-        self.answered(server, ttl);
-        self.until.retain(|_, until| *until > now);
-        self.until.insert((server, ttl), now.later(LONGEST_WAY));
+    /// Whether any shorter extension is waited for.
+    pub(crate) fn is_any_shorter(&self, ttl: Duration) -> bool {
+        self.asked.iter().any(|((_, of), asked)| *of < ttl && asked.waiting > 0)
     }
 
-    pub(crate) fn is_any(&self, now: Moment) -> bool {
-        !self.open.is_empty() || self.until.values().any(|until| *until > now)
+    /// Whether the server may carry out any after that moment.
+    pub(crate) fn is_any(&self, after: Moment) -> bool {
+        self.asked.values().any(|asked| asked.may_be_heard(after))
+    }
+
+    /// The longest extension that is waited for.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        let waiting = self.asked.iter().filter(|(_, asked)| asked.waiting > 0);
+        waiting.map(|((_, ttl), _)| *ttl).max()
     }
 
     /// For how much of its ttl an extension counts from the moment it was asked for, if these
@@ -69,11 +90,16 @@ impl Unanswered {
         each.into_iter().rev().nth(needed.saturating_sub(1)).unwrap_or_default()
     }
 
-    /// The shortest extension that may reach this server after that moment.
-    fn shortest(&self, server: usize, asked: Moment) -> Option<Duration> {
-        let given_up = self.until.iter().filter(|(_, until)| **until > asked).map(|(what, _)| what);
-        let of_server = self.open.keys().chain(given_up).filter(|(of, _)| *of == server);
-        of_server.map(|(_, ttl)| *ttl).min()
+    /// The shortest extension that this server may carry out after that moment.
+    fn shortest(&self, server: usize, after: Moment) -> Option<Duration> {
+        let mut of_server = self.asked.range((server, Duration::ZERO)..=(server, Duration::MAX));
+        of_server.find(|(_, asked)| asked.may_be_heard(after)).map(|((_, ttl), _)| *ttl)
+    }
+}
+
+impl Asked {
+    fn may_be_heard(&self, after: Moment) -> bool {
+        self.waiting > 0 || self.until.is_some_and(|until| until > after)
     }
 }
 
@@ -84,13 +110,18 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
     const MINUTE: Duration = Duration::from_secs(60);
 
+    fn give_up(unanswered: &mut Unanswered, server: usize, ttl: Duration, now: Moment) {
+        unanswered.begin(server, ttl, now);
+        unanswered.given_up(server, ttl, now);
+    }
+
     #[test]
     fn a_longer_extension_counts_for_no_more_than_a_shorter_one_that_may_still_arrive() {
         let (mut unanswered, now) = (Unanswered::default(), Moment::now());
         let counted = |unanswered: &Unanswered, ttl, asked| unanswered.counted(ttl, asked, &[0], 1);
         assert_eq!(counted(&unanswered, MINUTE, now), MINUTE);
-        unanswered.given_up(0, 2 * SECOND, now);
-        unanswered.given_up(0, 5 * SECOND, now + SECOND);
+        give_up(&mut unanswered, 0, 2 * SECOND, now);
+        give_up(&mut unanswered, 0, 5 * SECOND, now + SECOND);
         assert_eq!(counted(&unanswered, MINUTE, now + SECOND), 2 * SECOND);
         assert_eq!(counted(&unanswered, SECOND, now + SECOND), SECOND);
         assert_eq!(counted(&unanswered, MINUTE, now + LONGEST_WAY), 5 * SECOND);
@@ -100,35 +131,45 @@ mod tests {
     #[test]
     fn what_may_still_reach_a_minority_of_the_servers_shortens_nothing() {
         let (mut unanswered, now) = (Unanswered::default(), Moment::now());
-        unanswered.given_up(2, SECOND, now);
+        give_up(&mut unanswered, 2, SECOND, now);
         let counted =
             |unanswered: &Unanswered, agreed: &[usize]| unanswered.counted(MINUTE, now, agreed, 2);
         assert_eq!(counted(&unanswered, &[0, 1, 2]), MINUTE);
         assert_eq!(counted(&unanswered, &[0, 2]), SECOND);
-        unanswered.given_up(1, 2 * SECOND, now);
+        give_up(&mut unanswered, 1, 2 * SECOND, now);
         assert_eq!(counted(&unanswered, &[0, 1, 2]), 2 * SECOND);
     }
 
     #[test]
-    fn an_extension_counts_for_no_more_than_a_shorter_one_that_is_being_asked_for() {
+    fn an_extension_counts_for_no_more_than_a_shorter_one_that_was_asked_for_at_the_same_time() {
         let (mut unanswered, now) = (Unanswered::default(), Moment::now());
-        unanswered.begin(0, SECOND);
-        unanswered.begin(0, SECOND);
-        unanswered.answered(0, SECOND);
-        assert_eq!(unanswered.counted(MINUTE, now + 2 * LONGEST_WAY, &[0], 1), SECOND);
-        assert_eq!(unanswered.counted(MINUTE, now, &[1], 1), MINUTE);
-        unanswered.answered(0, SECOND);
-        assert_eq!(unanswered.counted(MINUTE, now, &[0], 1), MINUTE);
-        assert!(!unanswered.is_any(now));
+        let counted = |unanswered: &Unanswered, asked| unanswered.counted(MINUTE, asked, &[0], 1);
+        for _ in 0..2 {
+            unanswered.begin(0, SECOND, now);
+        }
+        unanswered.begin(0, MINUTE, now + SECOND);
+        unanswered.answered(0, SECOND, now + 2 * SECOND);
+        assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "one is waited for");
+        assert_eq!(unanswered.longest(), Some(MINUTE));
+        assert!(unanswered.is_any_shorter(MINUTE) && !unanswered.is_any_shorter(SECOND));
+        unanswered.answered(0, SECOND, now + 4 * SECOND);
+        assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "it was answered later");
+        assert_eq!(counted(&unanswered, now + 4 * SECOND), MINUTE);
+        assert!(!unanswered.is_any_shorter(MINUTE));
     }
 
     #[test]
-    fn what_can_arrive_no_more_is_forgotten() {
+    fn what_can_arrive_no_more_is_forgotten_when_nothing_is_waited_for_any_more() {
         let (mut unanswered, now) = (Unanswered::default(), Moment::now());
+        unanswered.begin(0, MINUTE, now);
         for millis in 0..100 {
-            unanswered.given_up(0, Duration::from_millis(millis), now);
+            give_up(&mut unanswered, 0, Duration::from_millis(millis), now);
         }
-        unanswered.given_up(0, SECOND, now + LONGEST_WAY);
-        assert_eq!(unanswered.until.len(), 1);
+        unanswered.begin(0, SECOND, now + 2 * LONGEST_WAY);
+        assert_eq!(unanswered.counted(MINUTE, now, &[0], 1), Duration::ZERO);
+        unanswered.answered(0, SECOND, now + 2 * LONGEST_WAY);
+        unanswered.answered(0, MINUTE, now + 2 * LONGEST_WAY);
+        unanswered.begin(0, SECOND, now + 3 * LONGEST_WAY);
+        assert_eq!(unanswered.asked.len(), 1);
     }
 }

@@ -1,14 +1,17 @@
 //! Leases are renewed while their guards live, and no longer.
 
 use crate::scene::{
-    LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon, url,
-    without_module,
+    LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
+    url, with_module, without_module,
 };
 use crate::support::{Proxy, Server, bulk_text, figure};
-use leasehold_client::{Locks, Loss, Released, Renew, Settings};
+use leasehold_client::{Extended, Locks, Loss, Released, Renew, Settings};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Instant;
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const SHORT: u64 = 300;
 
@@ -163,5 +166,104 @@ async fn a_server_that_hangs_for_less_than_the_lease_costs_nothing() {
     })
     .await;
     assert!(held(&server, "printer").is_some());
-    assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+    assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_renewed_before_the_end_of_a_shorter_one_whose_request_was_dropped() {
+    for mut server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        // The server carries it out when it goes on.
+        server.freeze();
+        assert!(timeout(millis(50), guard.extend(millis(900))).await.is_err());
+        server.thaw();
+        assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// Begins it, and leaves it there.
+async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
+    poll_fn(|context| {
+        assert!(begun.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_renewed_while_nobody_polls_an_extension_that_was_begun() {
+    for mut server in both_kinds() {
+        let locks = locks(&server).await;
+        for (name, ttl) in [("same", millis(900)), ("shorter", millis(600)), ("longer", LONG)] {
+            let guard = locks.lock(name).ttl(millis(900)).await.unwrap();
+            let mut begun = pin!(guard.extend(ttl));
+            // So that it is not answered in that moment.
+            server.freeze();
+            poll_once(begun.as_mut()).await;
+            server.thaw();
+            assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None, "{name}");
+            assert_eq!(soon(guard.extend(millis(900))).await.unwrap(), Extended::Extended);
+            assert_eq!(soon(begun).await.unwrap(), Extended::Extended, "{name}");
+            assert_eq!(guard.loss(), None, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_on_most_servers_is_renewed_while_nobody_polls_an_extension_that_was_begun() {
+    for setup in [with_module, without_module] {
+        let mut servers = [setup().start(), setup().start(), setup().start()];
+        let quorum = quorum(&servers).await;
+        for (name, ttl) in [("same", millis(1_500)), ("shorter", millis(900)), ("longer", LONG)] {
+            let guard = quorum.lock(name).ttl(millis(1_500)).await.unwrap();
+            let mut begun = pin!(guard.extend(ttl));
+            servers.iter_mut().for_each(Server::freeze);
+            poll_once(begun.as_mut()).await;
+            servers.iter_mut().for_each(Server::thaw);
+            assert_eq!(timeout(millis(3_500), guard.lost()).await.ok(), None, "{name}");
+            assert_eq!(soon(guard.extend(millis(1_500))).await.unwrap(), Extended::Extended);
+            assert_eq!(guard.loss(), None, "{name}");
+        }
+    }
+}
+
+/// Whichever of them the server hears last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_extended_by_many_at_a_time_counts_on_no_more_than_the_server_has() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").ttl(millis(900)).await.unwrap();
+        let extend = async |task: u64| {
+            for round in 0..30 {
+                let ttl = millis(600 + 100 * ((task + round) % 5));
+                assert_eq!(guard.extend(ttl).await.unwrap(), Extended::Extended);
+                let (looked, valid_for) = (Instant::now(), guard.valid_for());
+                let left = millis(ttl_of(&server, "printer").cast_unsigned() + 2);
+                assert!(valid_for <= left + looked.elapsed(), "{valid_for:?} of {left:?}");
+            }
+        };
+        soon(futures_util::future::join_all((0..8).map(extend))).await;
+        assert_eq!(soon(guard.extend(LONG)).await.unwrap(), Extended::Extended);
+        assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_that_meets_a_renewal_counts_for_all_of_its_ttl() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        for _ in 0..40 {
+            let guard = locks.lock("printer").ttl(millis(90)).await.unwrap();
+            // When it is renewed.
+            sleep(millis(30)).await;
+            // A machine that has other things to do may be late for so short a lease.
+            if guard.extend(LONG).await.unwrap() == Extended::Extended {
+                assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
+            }
+            drop(guard);
+            locks.settle().await;
+        }
+    }
 }
