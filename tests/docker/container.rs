@@ -13,6 +13,7 @@ const PROGRAMS: [&str; 9] = ["awk", "cat", "cp", "grep", "sed", "sh", "sort", "t
 pub(super) struct Container {
     dir: TempDir,
     process: Option<Child>,
+    variables: Vec<(&'static str, String)>,
 }
 
 impl Container {
@@ -34,7 +35,25 @@ impl Container {
         if let Some(cli) = find_cli(super::CLI_SINCE) {
             symlink(cli, bin.join(server_name().replace("server", "cli"))).unwrap();
         }
-        Self { dir, process: None }
+        Self { dir, process: None, variables: Vec::new() }
+    }
+
+    /// One more variable of the environment.
+    pub(super) fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.variables.push((name, value.to_owned()));
+        self
+    }
+
+    /// Takes the server's client away.
+    pub(super) fn without_client(self) -> Self {
+        let client = self.dir.path().join("bin").join(server_name().replace("server", "cli"));
+        fs::remove_file(client).unwrap();
+        self
+    }
+
+    /// The path of a program within.
+    pub(super) fn path_of(&self, program: &str) -> String {
+        self.dir.path().join("bin").join(program).to_str().unwrap().to_owned()
     }
 
     /// A file within; its path.
@@ -188,6 +207,7 @@ impl Container {
             .env("PATH", bin)
             .env("LEASEHOLD_MODULE", module::path())
             .env("LEASEHOLD_BUNDLED_MODULES", self.bundled())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(self.dir.path().join("data"))
             .stdin(Stdio::null());
         command
