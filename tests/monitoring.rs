@@ -210,9 +210,8 @@ fn the_maintainer_may_run_every_command_with_which_the_runbooks_mend() {
     server.client().grant("name", "alice", 60_000);
     let page = text("docs/runbooks.md");
     let quoted = page.split('`').skip(1).step_by(2);
-    let commands: BTreeSet<_> = quoted
-        .filter(|code| code.starts_with("CONFIG SET ") || code.starts_with("DEL "))
-        .collect();
+    let commands: BTreeSet<_> =
+        quoted.filter(|code| code.starts_with("CONFIG SET ") || code.starts_with("DEL ")).collect();
     assert!(commands.len() > 5, "this test no longer understands docs/runbooks.md: {commands:?}");
     for command in commands {
         if command.contains("leasehold.") && lacks((7, 0), "settings of a module") {
