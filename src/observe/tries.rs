@@ -1,8 +1,9 @@
-//! The tries that were refused of late, so that a wait that follows one can be told from a wait without a try. Clients
-//! that queue as they should try first and wait when they are refused; an operator wants to know of those who never wait.
+//! The tries that were refused of late, so that a wait that follows one can be told from a wait
+//! without a try. Clients that queue as they should try first, and wait when they are refused. An
+//! operator wants to know of those who never wait.
 //!
-//! A memory aid of fixed size: two tries that fall into the same entry push each other out, and then the wait behind the
-//! earlier one counts as one without a try.
+//! A memory aid of fixed size: a try that falls into the entry of an earlier one replaces it, and then
+//! the wait behind the earlier one counts as one without a try.
 
 use super::identity::{Lock, hash_of_owner};
 
@@ -53,8 +54,8 @@ impl Tries {
     }
 }
 
-/// Stands for both. The hash of an owner is only half as wide, so it goes into the lower half, and the leading bits are
-/// spread by both.
+/// Stands for both. The hash of an owner is only half as wide, so it goes into both halves: the leading
+/// bits find the entry.
 fn hash(lock: Lock<'_>, owner: &[u8]) -> u64 {
     let owner = u64::from(hash_of_owner(owner));
     (lock.hash() ^ owner ^ owner.rotate_left(32)).max(1)

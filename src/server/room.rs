@@ -1,8 +1,8 @@
 //! How many may wait: fewer than the server accepts clients, whatever the settings say.
 //!
-//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could connect to
-//! release its lock, and none of them would be served. Others may still take what waiters leave: only the server could
-//! prevent that.
+//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could
+//! connect to release its lock, and none of them would be served. Others may still take what waiters
+//! leave: only the server could prevent that.
 
 use super::{clock, config, log, product};
 use crate::lock::{Monotonic, Room};
@@ -13,7 +13,8 @@ use std::ffi::CStr;
 /// How long `maxclients` is taken to be what it was. Redis 6.2 does not tell when it is changed.
 const MILLIS_BETWEEN_LOOKS: u64 = 1_000;
 
-/// Fewer connections than this beside those who wait are hardly enough for holders, replicas, monitoring and an operator.
+/// Fewer connections than this beside those who wait are hardly enough for holders, replicas,
+/// monitoring and an operator.
 const RESERVE: u64 = 32;
 
 /// What limits how many wait on the server.

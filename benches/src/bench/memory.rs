@@ -69,7 +69,8 @@ fn settled(effort: Effort, client: &mut Client) -> f64 {
     fewest(effort.pick(3, 100, 150), client)
 }
 
-/// The fewest bytes that are used at any of so many looks, 20 ms apart: tables shrink, and buffers are freed, from time to time.
+/// The fewest bytes that are used at any of so many looks, 20 ms apart: tables shrink, and buffers
+/// are freed, from time to time.
 fn fewest(looks: usize, client: &mut Client) -> f64 {
     let look = |client: &mut Client| -> f64 {
         sleep(Duration::from_millis(20));
@@ -114,9 +115,9 @@ fn of_connections(effort: Effort, count: usize) -> f64 {
     (settled(effort, &mut client) - before) / count as f64
 }
 
-/// For each of so many who connect and ask at once, as after a failover: when the server has settled, and at the most.
-/// The peak is that of new connections. The server gives each a reply buffer of 16 kB, and shrinks it after some seconds:
-/// Redis 7.0 remembers for five what the largest reply was.
+/// For each of so many who connect and ask at once, as after a failover: when the server has settled,
+/// and at the most. The peak is that of new connections. The server gives each a reply buffer of
+/// 16 kB, and shrinks it after some seconds: Redis 7.0 remembers the largest reply for five.
 fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 2] {
     let server = roomy(count);
     let mut client = server.client();
