@@ -11,6 +11,7 @@ use super::histogram::Histogram;
 use super::identity::Lock;
 use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
+use super::tries::{Tried, Tries};
 use crate::lock::{Deadline, Fence, Grant, Moment, Proof, Stored};
 use std::ffi::CStr;
 
@@ -35,6 +36,7 @@ pub(crate) struct Observer {
     pub(super) log: Log,
     contention: Contention,
     recent: Recent,
+    tries: Tries,
     /// 0 for never.
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
@@ -92,6 +94,7 @@ impl Observer {
             log: Log::new(),
             contention: Contention::new(),
             recent: Recent::new(),
+            tries: Tries::new(),
             long_wait_millis: USUAL_LONG_WAIT_MILLIS,
             queue_full_noted: None,
             restored_noted: None,
@@ -139,15 +142,24 @@ impl Observer {
         self.lease_changed(lock, fence, longer);
     }
 
-    /// A try found the lock held, or wanted by others.
+    /// A try found the lock held, or wanted by others. Its owner may wait next.
+    pub(crate) fn try_refused(&mut self, lock: Lock<'_>, owner: &[u8]) {
+        self.refused(lock);
+        self.tries.refused(lock, owner);
+    }
+
+    /// A request to wait cannot wait where it came from.
     pub(crate) fn refused(&mut self, lock: Lock<'_>) {
         count(&mut self.counters.tries_refused);
         self.contention.refused(lock);
     }
 
     /// `waiters` counts all who wait on this server, this one included.
-    pub(crate) fn wait_started(&mut self, lock: Lock<'_>, waiters: usize) {
+    pub(crate) fn wait_started(&mut self, lock: Lock<'_>, owner: &[u8], waiters: usize) {
         count(&mut self.counters.waits_started);
+        if self.tries.wait_started(lock, owner) == Tried::Before {
+            count(&mut self.counters.waits_started_after_try);
+        }
         let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
         self.counters.waiters_most = self.counters.waiters_most.max(waiters);
         self.contention.wait_started(lock);

@@ -30,7 +30,7 @@ pub(super) extern "C" fn acquire(
             let happened = match (&change, &step) {
                 (Change::Grant(grant), _) => Happened::Granted(*grant),
                 (_, Step::Wait(_)) => Happened::Waits,
-                (_, Step::Reply(Reply::Nil)) => Happened::Refused,
+                (_, Step::Reply(Reply::Nil)) => Happened::Refused(request.owner()?),
                 (Change::Lease(longer), _) => Happened::Again { longer: Some(*longer) },
                 (_, _) => Happened::Again { longer: None },
             };

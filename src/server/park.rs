@@ -205,7 +205,7 @@ pub(super) fn park(
         }
     };
     let waiters = STATE.with_queues(|queues| queues.waiters());
-    STATE.with_observer(|observer| observer.wait_started(lock, waiters));
+    STATE.with_observer(|observer| observer.wait_started(lock, wait.owner.as_bytes(), waiters));
     STATE.with_parked(|parked| parked.insert(handle, id));
     lookout::post(ctx);
     eviction::somebody_waits(ctx);

@@ -7,7 +7,7 @@ use super::api::api;
 use super::clock;
 use super::state::STATE;
 use crate::lock::{
-    Deadline, Fence, Grant, Hold, LostBy, Moment, Monotonic, Now, Proof, Seen, Stored,
+    Deadline, Fence, Grant, Hold, LostBy, Moment, Monotonic, Now, Owner, Proof, Seen, Stored,
 };
 use crate::observe::{Event, Given, Lock, Loss, WaitEnd};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -20,8 +20,8 @@ pub(super) enum Happened<'r> {
     Again {
         longer: Option<Deadline>,
     },
-    /// Nothing, and nobody waits on.
-    Refused,
+    /// Nothing, and this owner does not wait on.
+    Refused(Owner<'r>),
     /// Nothing yet.
     Waits,
     Released,
@@ -59,8 +59,8 @@ impl Witness<'_> {
         let loss = STATE.with_observer(|observer| match happened {
             Happened::NotReleased(proof) => observer.release_refused(lock, proof, stored, now),
             Happened::NotExtended(proof) => observer.extend_refused(lock, proof, stored, now),
-            Happened::Refused => {
-                observer.refused(lock);
+            Happened::Refused(owner) => {
+                observer.try_refused(lock, owner.as_bytes());
                 None
             }
             _ => None,
@@ -90,7 +90,7 @@ impl Witness<'_> {
             Happened::Raised(raised) => {
                 STATE.with_observer(|observer| observer.raised(lock, fence, *raised));
             }
-            Happened::Refused
+            Happened::Refused(_)
             | Happened::Confirmed
             | Happened::NotRaised
             | Happened::Waits

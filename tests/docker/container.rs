@@ -50,6 +50,24 @@ impl Container {
         self.variables.push((name.to_owned(), value.to_owned()));
     }
 
+    /// With one more variable of the environment.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Takes the server's client away.
+    pub(super) fn without_client(self) -> Self {
+        let client = self.dir.path().join("bin").join(server_name().replace("server", "cli"));
+        fs::remove_file(client).unwrap();
+        self
+    }
+
+    /// The path of a program within.
+    pub(super) fn path_of(&self, program: &str) -> String {
+        self.dir.path().join("bin").join(program).to_str().unwrap().to_owned()
+    }
+
     /// A file within; its path.
     pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);
