@@ -260,14 +260,13 @@ async fn a_guard_that_is_extended_by_many_at_a_time_counts_on_no_more_than_the_s
 async fn an_extension_that_meets_a_renewal_counts_for_all_of_its_ttl() {
     for server in both_kinds() {
         let locks = locks(&server).await;
-        for _ in 0..40 {
-            let guard = locks.lock("printer").ttl(millis(90)).await.unwrap();
+        for _ in 0..12 {
+            // Long enough for each renewal to be answered in time on a busy machine.
+            let guard = locks.lock("printer").ttl(millis(600)).await.unwrap();
             // When it is renewed.
-            sleep(millis(30)).await;
-            // A machine that has other things to do may be late for so short a lease.
-            if guard.extend(LONG).await.unwrap() == Extended::Extended {
-                assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
-            }
+            sleep(millis(200)).await;
+            assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+            assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
             drop(guard);
             locks.settle().await;
         }

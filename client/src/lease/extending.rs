@@ -129,10 +129,8 @@ impl Asking<'_> {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
             state.ttl = self.ttl;
         }
-        let again = self.lease.unanswered().counted(self.ttl, now, agreed, needed);
-        let is_less = again > counted
-            || (counted < self.ttl && self.lease.unanswered().is_any_shorter(self.ttl));
-        if is_less { Counted::Less } else { Counted::Fully }
+        let alone = self.lease.unanswered().counted_alone(self.ttl, now, agreed, needed);
+        if alone > counted { Counted::Less } else { Counted::Fully }
     }
 
     fn give_up(&mut self, now: Moment) {
@@ -234,6 +232,8 @@ mod tests {
         assert_eq!(longer.extended(asked, half), Counted::Less, "nobody has answered the other");
         shorter.answered(ONLY, half);
         assert_eq!(longer.extended(asked, half), Counted::Less);
+        // Another task took this moment before the shorter one was answered.
+        assert_eq!(longer.extended(asked, asked), Counted::Less);
         longer.answered(ONLY, half);
         assert_eq!(longer.extended(half, half), Counted::Fully);
         assert_eq!(lease.valid_until(), valid_until(half, MINUTE));
