@@ -36,9 +36,9 @@ async fn what_watches_a_guard_is_told_in_time_when_a_shorter_extension_is_unansw
         let proxy = Proxy::to(server.port());
         let cut_off = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
         let guard = Arc::new(cut_off.lock("printer").ttl(LONG).await.unwrap());
-        let (others, token) = (locks(&server).await, guard.cancellation());
+        let (others, over) = (locks(&server).await, guard.cancellation());
         let told = tokio::spawn(async move {
-            token.cancelled().await;
+            over.cancelled().await;
             Instant::now()
         });
         proxy.cut_one_way(Way::FromServer);

@@ -253,9 +253,9 @@ async fn what_watches_a_guard_of_a_quorum_is_told_in_time_when_a_shorter_extensi
         let urls = proxies.iter().map(|proxy| url(proxy.port()));
         let cut_off = Quorum::connect(urls).await.unwrap().server_limit(Duration::from_secs(3));
         let guard = Arc::new(take(&cut_off).await);
-        let (others, token) = (quorum(&servers).await, guard.cancellation());
+        let (others, over) = (quorum(&servers).await, guard.cancellation());
         let told = tokio::spawn(async move {
-            token.cancelled().await;
+            over.cancelled().await;
             Instant::now()
         });
         proxies.iter().for_each(|proxy| proxy.cut_one_way(Way::FromServer));

@@ -47,8 +47,8 @@ fn with_two_guards(act: impl FnOnce(&Runtime, &Locks, Guard, Guard) + Send + 'st
 #[test]
 fn a_guard_may_be_dropped_by_whoever_is_told_that_another_one_is_gone() {
     with_two_guards(|_, _, one, other| {
-        let token = one.cancellation();
-        let mut gone = pin!(token.cancelled());
+        let over = one.cancellation();
+        let mut gone = pin!(over.cancelled());
         wait_with(&dropping(other), gone.as_mut());
         drop(one);
     });
@@ -57,8 +57,8 @@ fn a_guard_may_be_dropped_by_whoever_is_told_that_another_one_is_gone() {
 #[test]
 fn a_guard_may_be_dropped_by_whoever_is_told_that_the_client_is_closed() {
     with_two_guards(|runtime, locks, one, other| {
-        let token = one.cancellation();
-        let mut gone = pin!(token.cancelled());
+        let over = one.cancellation();
+        let mut gone = pin!(over.cancelled());
         wait_with(&dropping(other), gone.as_mut());
         assert!(runtime.block_on(locks.close(millis(5_000))).is_empty());
     });

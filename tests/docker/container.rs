@@ -2,6 +2,7 @@
 
 use crate::support::{announce, eventually, find_cli, is_older_than, module, server_binary};
 use std::fs::{self, File, Permissions};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -140,7 +141,7 @@ impl Container {
         let mut command = self.program(program);
         command.args(words).stdin(File::open(input).unwrap());
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        self.process = Some(command.spawn().unwrap());
+        self.process = Some(begun(|| command.spawn()));
     }
 
     /// Starts it with a socket, and waits until it grants locks.
@@ -245,7 +246,7 @@ impl Container {
     }
 
     fn finish(&self, command: &mut Command) -> (bool, String) {
-        let output = command.output().unwrap();
+        let output = begun(|| command.output());
         let told = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&told).trim_end().to_owned())
     }
@@ -273,4 +274,13 @@ pub(crate) fn at(address: &str) -> Vec<&str> {
         words.extend(["--bind-source-addr", address]);
     }
     words
+}
+
+/// A program that was written a moment ago. A test that starts another one just then has the file open for writing, too, until
+/// its program has begun.
+fn begun<T>(mut begin: impl FnMut() -> io::Result<T>) -> T {
+    eventually("the program begins", || match begin() {
+        Err(busy) if busy.kind() == io::ErrorKind::ExecutableFileBusy => Err(busy),
+        begun => Ok(begun.unwrap()),
+    })
 }
