@@ -5,9 +5,9 @@
 //!   EXTEND 1 s          ├─────────────────────────┤ answered
 //! ```
 //!
-//! None waits for another one: that one may be on a runtime that nobody drives, or its future may be
-//! one that nobody polls. Servers carry them out in any order, so each counts for no more than any
-//! that may be carried out after it.
+//! None waits for another one, which may be on a runtime that nobody drives, or may be a future that
+//! nobody polls. Servers carry them out in any order, so each counts for no more than any that may
+//! be carried out after it.
 
 use super::{Lease, Next, ONLY, State};
 use crate::clock::Moment;
@@ -47,7 +47,7 @@ pub(crate) enum Counted {
 }
 
 impl Lease {
-    /// From now on these servers may have this ttl in force, which may be shorter than what is left.
+    /// From now on these servers may have this ttl in force, which may be less than what is left.
     pub(crate) fn about_to_extend(
         &self,
         servers: impl IntoIterator<Item = usize>,
@@ -86,7 +86,7 @@ impl Lease {
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
-            // As if it were granted with this ttl: so it is renewed in time, whoever else hears of it.
+            // As if it were granted with this ttl, so that it is renewed in time.
             (state.valid_until, state.asked, state.counted) = (until, now, ttl);
         }
         drop(state);

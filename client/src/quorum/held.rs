@@ -147,10 +147,11 @@ impl Held {
         let Self { servers, subject, lease } = self;
         let (everybody, fence, ttl) = (servers.everybody(), lease.fence, asking.ttl);
         let agrees = |number: Option<u64>| number == Some(1);
+        let answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees);
         let answers = tokio::select! {
             biased;
             () = lease.over.cancelled() => return Ok(Counted::Over),
-            answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees) => answers,
+            answers = answers => answers,
         };
         let (mut agreed, now) = (Vec::new(), Moment::now());
         for (server, answer) in &answers {
