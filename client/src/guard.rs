@@ -5,6 +5,7 @@ use crate::home::Home;
 use crate::keeper;
 use crate::lease::{Counted, Effect, Lease, ONLY, checked};
 use crate::orders::{Ordered, Orders, Reply};
+use crate::settings::Renew;
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released};
 use std::fmt;
@@ -300,13 +301,14 @@ impl Guard {
         replicas: Option<Replicas>,
         until: Option<Instant>,
     ) -> Result<Option<Answer>, Error> {
-        let first = self.extend_once(ttl, replicas, until).await?;
-        if let Some((_, Counted::Less)) = first
-            && let Ok(again) = self.extend_once(ttl, replicas, until).await
-        {
-            return Ok(again.map(|(answer, _)| answer));
+        let mut heard = self.extend_once(ttl, replicas, until).await?;
+        if let Some((_, Counted::Less)) = heard {
+            let limit = self.hold.wire.limits(ttl, None).each;
+            self.hold.lease.joined(ttl, Renew::Off, Moment::now());
+            self.hold.lease.until_shorter_are_heard(ttl, limit).await;
+            heard = self.extend_once(ttl, replicas, until).await.unwrap_or(heard);
         }
-        Ok(first.map(|(answer, _)| answer))
+        Ok(heard.map(|(answer, _)| answer))
     }
 
     async fn extend_once(

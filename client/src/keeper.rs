@@ -242,9 +242,11 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let now = Moment::now();
-        let asking = lease.about_to_extend([ONLY], lease.renewal_ttl(now), now);
-        let outcome = extend(&wire, asking, None, None).await.map(drop);
+        let outcome = match lease.about_to_renew([ONLY], Moment::now()) {
+            Some(asking) => extend(&wire, asking, None, None).await.map(drop),
+            // Somebody else has extended it.
+            None => Ok(()),
+        };
         Done::Renewed { id: lease.id, outcome }
     })
 }

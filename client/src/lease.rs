@@ -33,6 +33,8 @@ pub(crate) struct Lease {
     pub(crate) over: CancellationToken,
     /// It may end sooner than it would have.
     sooner: Notify,
+    /// An extension is waited for no more.
+    heard: Notify,
 }
 
 struct State {
@@ -114,6 +116,7 @@ impl Lease {
             state: Mutex::new(state),
             over: CancellationToken::new(),
             sooner: Notify::new(),
+            heard: Notify::new(),
         }
     }
 
@@ -152,18 +155,7 @@ impl Lease {
     }
 
     pub(crate) fn next(&self) -> Next {
-        let state = self.state();
-        let end = Next::End { at: state.valid_until };
-        let at = renew_at(state.asked, state.counted);
-        let counted_until = state.asked.later(state.counted);
-        let more = state.renewed_until.is_some_and(|until| counted_until < until);
-        if more && at < state.valid_until { Next::Renew { at } } else { end }
-    }
-
-    /// The ttl to renew it with now.
-    pub(crate) fn renewal_ttl(&self, now: Moment) -> Duration {
-        let state = self.state();
-        state.renewed_until.map_or(state.renewal, |until| state.renewal.min(until.since(now)))
+        self.state().next()
     }
 
     /// From now on renewals ask for this ttl.
@@ -233,6 +225,19 @@ impl Lease {
 }
 
 impl State {
+    fn next(&self) -> Next {
+        let end = Next::End { at: self.valid_until };
+        let at = renew_at(self.asked, self.counted);
+        let counted_until = self.asked.later(self.counted);
+        let more = self.renewed_until.is_some_and(|until| counted_until < until);
+        if more && at < self.valid_until { Next::Renew { at } } else { end }
+    }
+
+    /// The ttl to renew it with now.
+    fn renewal_ttl(&self, now: Moment) -> Duration {
+        self.renewed_until.map_or(self.renewal, |until| self.renewal.min(until.since(now)))
+    }
+
     fn left(&self, now: Moment) -> Duration {
         self.asked.later(self.ttl).since(now)
     }
@@ -312,7 +317,7 @@ mod tests {
         let (lease, asked) = lease(Renew::AtMost(65 * SECOND));
         let at = asked + 20 * SECOND;
         assert_eq!(lease.next(), Next::Renew { at });
-        assert_eq!(lease.renewal_ttl(at), 45 * SECOND);
+        assert_eq!(lease.state().renewal_ttl(at), 45 * SECOND);
         assert_eq!(extend(&lease, at, 45 * SECOND), Counted::Fully);
         assert_eq!(lease.next(), Next::End { at: valid_until(at, 45 * SECOND) });
     }
@@ -327,10 +332,10 @@ mod tests {
         assert_eq!(lease.ttl_to_join(50 * SECOND, now), Some(50 * SECOND));
         lease.joined(40 * SECOND, Renew::AtMost(2 * MINUTE), now);
         assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
-        assert_eq!(lease.renewal_ttl(now), MINUTE);
-        assert_eq!(lease.renewal_ttl(now + 100 * SECOND), 20 * SECOND);
+        assert_eq!(lease.state().renewal_ttl(now), MINUTE);
+        assert_eq!(lease.state().renewal_ttl(now + 100 * SECOND), 20 * SECOND);
         lease.joined(2 * MINUTE, Renew::Off, now);
-        assert_eq!(lease.renewal_ttl(now), 2 * MINUTE);
+        assert_eq!(lease.state().renewal_ttl(now), 2 * MINUTE);
     }
 
     #[test]

@@ -27,8 +27,10 @@ pub(crate) struct Unanswered {
 struct Asked {
     /// How many are waited for.
     waiting: usize,
-    /// Until when the others may be carried out.
-    until: Option<Moment>,
+    /// When the last one was answered.
+    answered: Option<Moment>,
+    /// Until when those may arrive that were given up.
+    arrives_until: Option<Moment>,
 }
 
 impl Unanswered {
@@ -36,7 +38,7 @@ impl Unanswered {
     pub(crate) fn begin(&mut self, server: usize, ttl: Duration, now: Moment) {
         // An extension that is waited for may have been asked for at any time.
         if self.asked.values().all(|asked| asked.waiting == 0) {
-            self.asked.retain(|_, asked| asked.until.is_some_and(|until| until > now));
+            self.asked.retain(|_, asked| asked.may_be_heard(now));
         }
         let asked = self.asked.entry((server, ttl)).or_default();
         asked.waiting = asked.waiting.saturating_add(1);
@@ -44,19 +46,33 @@ impl Unanswered {
 
     /// The server has answered it now.
     pub(crate) fn answered(&mut self, server: usize, ttl: Duration, now: Moment) {
-        self.end(server, ttl, now);
+        if let Some(asked) = self.end(server, ttl) {
+            asked.answered = asked.answered.max(Some(now));
+        }
     }
 
     /// The server has not answered it, and it has been given up now.
     pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, now: Moment) {
-        self.end(server, ttl, now.later(LONGEST_WAY));
+        if let Some(asked) = self.end(server, ttl) {
+            asked.arrives_until = asked.arrives_until.max(Some(now.later(LONGEST_WAY)));
+        }
     }
 
-    fn end(&mut self, server: usize, ttl: Duration, until: Moment) {
-        if let Some(asked) = self.asked.get_mut(&(server, ttl)) {
-            asked.waiting = asked.waiting.saturating_sub(1);
-            asked.until = asked.until.max(Some(until));
-        }
+    fn end(&mut self, server: usize, ttl: Duration) -> Option<&mut Asked> {
+        let asked = self.asked.get_mut(&(server, ttl))?;
+        asked.waiting = asked.waiting.saturating_sub(1);
+        Some(asked)
+    }
+
+    /// Whether any shorter extension is waited for.
+    pub(crate) fn is_any_shorter(&self, ttl: Duration) -> bool {
+        self.asked.iter().any(|((_, of), asked)| *of < ttl && asked.waiting > 0)
+    }
+
+    /// The longest extension that is waited for.
+    pub(crate) fn longest(&self) -> Option<Duration> {
+        let waiting = self.asked.iter().filter(|(_, asked)| asked.waiting > 0);
+        waiting.map(|((_, ttl), _)| *ttl).max()
     }
 
     /// For how much of its ttl an extension counts from the moment it was asked for, if these
@@ -68,22 +84,47 @@ impl Unanswered {
         agreed: &[usize],
         needed: usize,
     ) -> Duration {
-        let on_each = |server: &usize| self.shortest(*server, asked).map_or(ttl, |it| it.min(ttl));
+        self.bounded(ttl, agreed, needed, |others| others.may_be_heard(asked))
+    }
+
+    /// For how much it would count if it were asked for when all that are waited for have been
+    /// answered.
+    pub(crate) fn counted_alone(
+        &self,
+        ttl: Duration,
+        now: Moment,
+        agreed: &[usize],
+        needed: usize,
+    ) -> Duration {
+        self.bounded(ttl, agreed, needed, |others| others.may_arrive(now))
+    }
+
+    /// By the shortest of those on each server.
+    fn bounded(
+        &self,
+        ttl: Duration,
+        agreed: &[usize],
+        needed: usize,
+        by: impl Fn(&Asked) -> bool,
+    ) -> Duration {
+        let on_each = |server: &usize| {
+            let mut all = self.asked.range((*server, Duration::ZERO)..=(*server, ttl));
+            all.find(|(_, asked)| by(asked)).map_or(ttl, |((_, shortest), _)| *shortest)
+        };
         let mut each: Vec<_> = agreed.iter().map(on_each).collect();
         each.sort_unstable();
         each.into_iter().rev().nth(needed.saturating_sub(1)).unwrap_or_default()
-    }
-
-    /// The shortest extension that this server may carry out after that moment.
-    fn shortest(&self, server: usize, after: Moment) -> Option<Duration> {
-        let mut of_server = self.asked.range((server, Duration::ZERO)..=(server, Duration::MAX));
-        of_server.find(|(_, asked)| asked.may_be_heard(after)).map(|((_, ttl), _)| *ttl)
     }
 }
 
 impl Asked {
     fn may_be_heard(&self, after: Moment) -> bool {
-        self.waiting > 0 || self.until.is_some_and(|until| until > after)
+        let was_answered_later = self.answered.is_some_and(|answered| answered > after);
+        self.waiting > 0 || was_answered_later || self.may_arrive(after)
+    }
+
+    fn may_arrive(&self, after: Moment) -> bool {
+        self.arrives_until.is_some_and(|until| until > after)
     }
 }
 
@@ -134,9 +175,13 @@ mod tests {
         unanswered.begin(0, MINUTE, now + SECOND);
         unanswered.answered(0, SECOND, now + 2 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "one is waited for");
+        assert_eq!(unanswered.counted_alone(MINUTE, now, &[0], 1), MINUTE);
+        assert_eq!(unanswered.longest(), Some(MINUTE));
+        assert!(unanswered.is_any_shorter(MINUTE) && !unanswered.is_any_shorter(SECOND));
         unanswered.answered(0, SECOND, now + 4 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "it was answered later");
         assert_eq!(counted(&unanswered, now + 4 * SECOND), MINUTE);
+        assert!(!unanswered.is_any_shorter(MINUTE));
     }
 
     #[test]

@@ -5,14 +5,15 @@
 //!   EXTEND 1 s          ├─────────────────────────┤ answered
 //! ```
 //!
-//! None waits for another one: that one may be on a runtime that nobody drives, or its future may be
-//! one that nobody polls. Servers carry them out in any order, so each counts for no more than any
-//! that may be carried out after it.
+//! None waits for another one, which may be on a runtime that nobody drives, or may be a future that
+//! nobody polls. Servers carry them out in any order, so each counts for no more than any that may
+//! be carried out after it.
 
-use super::{Lease, ONLY};
+use super::{Lease, Next, ONLY, State};
 use crate::clock::Moment;
 use crate::validity::valid_until;
 use std::collections::BTreeSet;
+use std::sync::MutexGuard;
 use std::time::Duration;
 
 /// An extension that is being asked for. When this is dropped, those servers are noted that have
@@ -38,30 +39,54 @@ pub(crate) enum Effect {
 pub(crate) enum Counted {
     /// As much as it could.
     Fully,
-    /// Others were carried out at the same time, and may have been carried out after it. Asked for
-    /// again, it would count for more.
+    /// Shorter ones were asked for at the same time, and may be carried out after it. Asked for
+    /// again once those are answered, it would count for more.
     Less,
     /// The lease is over: it cannot be counted on any more.
     Over,
 }
 
 impl Lease {
-    /// From now on these servers may have this ttl in force, which may be shorter than what is left.
+    /// From now on these servers may have this ttl in force, which may be less than what is left.
     pub(crate) fn about_to_extend(
         &self,
         servers: impl IntoIterator<Item = usize>,
         ttl: Duration,
         now: Moment,
     ) -> Asking<'_> {
+        self.ask(self.state(), servers, ttl, now)
+    }
+
+    /// The same to renew it, if that is due now. Whoever is extending it to a longer ttl is to have
+    /// that, whichever of the two the servers carry out last.
+    pub(crate) fn about_to_renew(
+        &self,
+        servers: impl IntoIterator<Item = usize>,
+        now: Moment,
+    ) -> Option<Asking<'_>> {
+        let state = self.state();
+        if !matches!(state.next(), Next::Renew { at } if at <= now) {
+            return None;
+        }
+        let ttl = state.renewal_ttl(now).max(state.unanswered.longest().unwrap_or_default());
+        Some(self.ask(state, servers, ttl, now))
+    }
+
+    fn ask(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        servers: impl IntoIterator<Item = usize>,
+        ttl: Duration,
+        now: Moment,
+    ) -> Asking<'_> {
         let silent: BTreeSet<_> = servers.into_iter().collect();
-        let mut state = self.state();
         for server in &silent {
             state.unanswered.begin(*server, ttl, now);
         }
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
-            // As if it were granted with this ttl: so it is renewed in time, whoever else hears of it.
+            // As if it were granted with this ttl, so that it is renewed in time.
             (state.valid_until, state.asked, state.counted) = (until, now, ttl);
         }
         drop(state);
@@ -104,8 +129,8 @@ impl Asking<'_> {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
             state.ttl = self.ttl;
         }
-        let again = state.unanswered.counted(self.ttl, now, agreed, needed);
-        if again > counted { Counted::Less } else { Counted::Fully }
+        let alone = state.unanswered.counted_alone(self.ttl, now, agreed, needed);
+        if alone > counted { Counted::Less } else { Counted::Fully }
     }
 
     fn give_up(&mut self, now: Moment) {
@@ -113,6 +138,8 @@ impl Asking<'_> {
         for server in std::mem::take(&mut self.silent) {
             state.unanswered.given_up(server, self.ttl, now);
         }
+        drop(state);
+        self.lease.heard.notify_waiters();
     }
 }
 
@@ -126,7 +153,6 @@ impl Drop for Asking<'_> {
 mod tests {
     use super::super::tests::{MINUTE, SECOND, extend, lease};
     use super::*;
-    use crate::lease::Next;
     use crate::settings::Renew;
     use crate::unanswered::LONGEST_WAY;
 
@@ -205,12 +231,27 @@ mod tests {
         let mut shorter = lease.about_to_extend([ONLY], SECOND, asked);
         let mut longer = lease.about_to_extend([ONLY], MINUTE, asked);
         let half = asked + SECOND / 2;
-        assert_eq!(longer.extended(asked, half), Counted::Fully, "nobody has answered the other");
+        assert_eq!(longer.extended(asked, half), Counted::Less, "nobody has answered the other");
         shorter.answered(ONLY, half);
         assert_eq!(longer.extended(asked, half), Counted::Less);
+        // Another task took this moment before the shorter one was answered.
+        assert_eq!(longer.extended(asked, asked), Counted::Less);
         longer.answered(ONLY, half);
         assert_eq!(longer.extended(half, half), Counted::Fully);
         assert_eq!(lease.valid_until(), valid_until(half, MINUTE));
+    }
+
+    #[test]
+    fn a_renewal_asks_for_no_less_than_whoever_extends_it_meanwhile() {
+        let (lease, asked) = lease(Renew::Every);
+        let due = asked + 20 * SECOND;
+        assert!(lease.about_to_renew([ONLY], asked).is_none(), "it is not due");
+        let longer = lease.about_to_extend([ONLY], 2 * MINUTE, due);
+        assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(2 * MINUTE));
+        drop(longer);
+        assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(MINUTE));
+        assert_eq!(extend(&lease, due, 2 * MINUTE), Counted::Fully);
+        assert!(lease.about_to_renew([ONLY], due).is_none(), "somebody has extended it");
     }
 
     #[test]
@@ -222,7 +263,7 @@ mod tests {
             let Next::Renew { at } = lease.next() else { panic!("it is not renewed") };
             assert!(at <= now + 2 * SECOND);
             now = at;
-            assert_eq!(extend(&lease, now, MINUTE), Counted::Fully);
+            assert_eq!(extend(&lease, now, MINUTE), Counted::Less);
             assert_eq!(lease.valid_until(), valid_until(now, 6 * SECOND));
         }
         // Looked at in the end, it changes nothing.

@@ -5,8 +5,10 @@ use crate::clock::{Moment, sleep_until};
 use crate::home::Home;
 use crate::{Loss, story};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::futures::Notified;
+use tokio::time::timeout;
 
 impl Lease {
     /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end
@@ -40,6 +42,21 @@ impl Lease {
         drop(state);
         let lease = Arc::clone(self);
         runtime.spawn(async move { lease.lost().await });
+    }
+
+    /// Waits until no shorter extension is waited for, and no longer than for one answer: somebody
+    /// may have begun one whose answer nobody reads.
+    pub(crate) async fn until_shorter_are_heard(&self, ttl: Duration, limit: Duration) {
+        let heard = async {
+            loop {
+                let heard = self.heard.notified();
+                if !self.state().unanswered.is_any_shorter(ttl) {
+                    return;
+                }
+                heard.await;
+            }
+        };
+        let _ = timeout(limit, heard).await;
     }
 
     /// Ends when it may end sooner than it would have, from the moment of this call on.

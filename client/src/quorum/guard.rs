@@ -5,6 +5,7 @@ use super::kept::Kept;
 use super::servers::{Ask, Servers, Subject};
 use crate::clock::Moment;
 use crate::lease::{Counted, Lease, checked, released_in_time};
+use crate::settings::Renew;
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::Arc;
@@ -235,6 +236,9 @@ impl QuorumGuard {
         let ttl = checked(ttl)?;
         let mut counted = self.held.extend(ttl).await?;
         if counted == Counted::Less {
+            let Held { servers, lease, .. } = &*self.held;
+            lease.joined(ttl, Renew::Off, Moment::now());
+            lease.until_shorter_are_heard(ttl, servers.limit(ttl)).await;
             counted = self.held.extend(ttl).await.unwrap_or(counted);
         }
         Ok(match counted {

@@ -5,7 +5,7 @@
 
 use super::servers::{Ask, Servers, Subject, UnderWay};
 use crate::clock::Moment;
-use crate::lease::{Counted, Lease};
+use crate::lease::{Asking, Counted, Lease};
 use crate::{Error, Loss, story};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -124,18 +124,34 @@ impl Held {
     }
 
     pub(super) async fn extend(&self, ttl: Duration) -> Result<Counted, Error> {
-        let Self { servers, subject, lease, .. } = self;
         if self.loss().is_some() {
             return Ok(Counted::Over);
         }
         let asked = Moment::now();
-        let (everybody, fence) = (servers.everybody(), lease.fence);
-        let mut asking = lease.about_to_extend(everybody.iter().copied(), ttl, asked);
+        self.ask(self.lease.about_to_extend(self.servers.everybody(), ttl, asked), asked).await
+    }
+
+    /// The same if it is due now.
+    pub(super) async fn renew(&self) -> Result<Counted, Error> {
+        if self.loss().is_some() {
+            return Ok(Counted::Over);
+        }
+        let asked = Moment::now();
+        match self.lease.about_to_renew(self.servers.everybody(), asked) {
+            Some(asking) => self.ask(asking, asked).await,
+            None => Ok(Counted::Fully),
+        }
+    }
+
+    async fn ask(&self, mut asking: Asking<'_>, asked: Moment) -> Result<Counted, Error> {
+        let Self { servers, subject, lease } = self;
+        let (everybody, fence, ttl) = (servers.everybody(), lease.fence, asking.ttl);
         let agrees = |number: Option<u64>| number == Some(1);
+        let answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees);
         let answers = tokio::select! {
             biased;
             () = lease.over.cancelled() => return Ok(Counted::Over),
-            answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees) => answers,
+            answers = answers => answers,
         };
         let (mut agreed, now) = (Vec::new(), Moment::now());
         for (server, answer) in &answers {

@@ -41,7 +41,7 @@ impl Kept {
                 () = sleep_until(at.max(not_before)) => {}
             }
             let now = Moment::now();
-            match self.held.extend(lease.renewal_ttl(now)).await {
+            match self.held.renew().await {
                 Ok(Counted::Over) => return,
                 Ok(Counted::Fully | Counted::Less) => {}
                 Err(_) => {

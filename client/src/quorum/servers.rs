@@ -138,7 +138,8 @@ impl Servers {
         (0..self.all.len()).collect()
     }
 
-    fn limit(&self, ttl: Duration) -> Duration {
+    /// For one answer.
+    pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         let tenth = ttl.checked_div(10).unwrap_or_default();
         self.limit.unwrap_or(tenth.min(LONGEST_LIMIT)).max(Duration::from_millis(1))
     }
