@@ -27,7 +27,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
@@ -45,6 +45,9 @@ const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// The shortest lease there is.
+const SHORTEST: Duration = Duration::from_millis(1);
 
 pub(crate) struct Keeper {
     orders: UnboundedReceiver<Order>,
@@ -335,9 +338,10 @@ async fn released(
         let Some(taken) = before_the_end(&lease, slot.place.lock()).await else {
             return Ok(Released::Late);
         };
-        // The same owner asked again, and the server gave it the same grant. Or another keeper was
-        // faster.
-        if taken.upgrade().is_some_and(|hold| hold.holds(lease.fence)) || !ledger.is_open(number) {
+        // The same owner asked again, and the server gave it the same grant, which may have been kept
+        // or released since. Or another keeper was faster.
+        let is_held = taken.upgrade().is_some_and(|hold| hold.holds(lease.fence));
+        if is_held || slot.is_superseded(&lease) || !ledger.is_open(number) {
             return Ok(Released::StillHeld);
         }
         slot.ask_on(Home::here());
@@ -346,23 +350,13 @@ async fn released(
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
     let limits = wire.limits(within, Some(until));
-    // The server frees it, also when this program has ended by then.
-    if let Some(ttl) = lease.hold_for(Moment::now()) {
-        let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
-        let Lease { owner, fence, .. } = &*lease;
-        let question = |now| match lease.hold_for(now) {
-            Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
-            None => Question::Release { owner, fence: *fence },
-        };
-        let answer = wire.ask_anew(&lease.key, question, limits).await?;
-        if !answer.repeated {
-            asking.answered(ONLY, Moment::now());
+    if let Some(rest) = lease.hold_for(Moment::now()) {
+        let until = until.min(later(Instant::now(), rest));
+        let limits = wire.limits(within, Some(until));
+        if let Some(answer) = hold_for_the_rest(&wire, &lease, limits).await? {
+            let is_in_time = released_in_time(answer, valid_until);
+            return Ok(if is_in_time { Released::Later } else { Released::Late });
         }
-        return Ok(match (released_in_time(answer, valid_until), lease.hold_for(answer.asked)) {
-            (false, _) => Released::Late,
-            (true, None) => Released::Released,
-            (true, Some(_)) => Released::Later,
-        });
     }
     if let Some(slot) = &slot {
         // Whoever asks next for the same owner need not wait for the answer: it asks for the
@@ -377,6 +371,35 @@ async fn released(
     }
     let is_in_time = released_in_time(answer, valid_until);
     Ok(if is_in_time { Released::Released } else { Released::Late })
+}
+
+/// Has the server free the lock when it need not be held on any longer, also if this program has
+/// ended by then. None if that has come before an answer.
+async fn hold_for_the_rest(
+    wire: &Wire,
+    lease: &Lease,
+    limits: Limits,
+) -> Result<Option<Answer>, Error> {
+    let tries = Mutex::new(Vec::new());
+    let question = |now| {
+        let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
+        // Each try is for another ttl, and each may be carried out whenever it arrives.
+        let asking = lease.about_to_extend([ONLY], ttl, now);
+        tries.lock().unwrap_or_else(PoisonError::into_inner).push(asking);
+        Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
+    };
+    let answered = wire.ask_anew(&lease.key, question, limits).await;
+    let mut tries = tries.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match (answered, tries.last_mut()) {
+        (Ok(answer), last) => {
+            if let Some(last) = last {
+                last.answered(ONLY, Moment::now());
+            }
+            Ok(Some(answer))
+        }
+        (Err(_), _) if lease.hold_for(Moment::now()).is_none() => Ok(None),
+        (Err(error), _) => Err(error),
+    }
 }
 
 /// The server frees it then, also when this program has ended.

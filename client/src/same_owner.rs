@@ -26,6 +26,8 @@ struct Past {
     /// The last fence that was granted, and its extensions.
     fence: u64,
     unanswered: Arc<Mutex<Unanswered>>,
+    /// The last lease, and its fence.
+    latest: Option<(u64, u64)>,
     unreleased: Option<Unreleased>,
 }
 
@@ -41,8 +43,13 @@ pub(crate) struct Unreleased {
 
 impl Slot {
     pub(crate) fn new() -> Self {
-        let past =
-            Past { asked_on: Home::here(), fence: 0, unanswered: Arc::default(), unreleased: None };
+        let past = Past {
+            asked_on: Home::here(),
+            fence: 0,
+            unanswered: Arc::default(),
+            latest: None,
+            unreleased: None,
+        };
         Self { place: Arc::default(), past: Mutex::new(past) }
     }
 
@@ -69,6 +76,16 @@ impl Slot {
             (past.fence, past.unanswered) = (fence, Arc::default());
         }
         Arc::clone(&past.unanswered)
+    }
+
+    /// This lease is held now.
+    pub(crate) fn hold(&self, lease: &Lease) {
+        self.past().latest = Some((lease.fence, lease.id));
+    }
+
+    /// Whether the server gave the same grant again to a later request, whose lease it is now.
+    pub(crate) fn is_superseded(&self, lease: &Lease) -> bool {
+        self.past().latest.is_some_and(|(fence, id)| fence == lease.fence && id != lease.id)
     }
 
     pub(crate) fn unreleased(&self) -> Option<Unreleased> {

@@ -44,6 +44,23 @@ async fn a_lock_that_is_kept_by_one_guard_is_not_released_by_another() {
     assert_eq!(alice().await.unwrap().release().await.unwrap(), Released::Released);
 }
 
+/// On one thread, so that the release of the first guard stands behind the request of the second.
+#[tokio::test]
+async fn a_lock_that_is_kept_is_not_released_by_an_earlier_guard_of_the_same_grant() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let first = alice().await.unwrap();
+        let fence = first.fence();
+        drop(first);
+        let second = alice().await.unwrap();
+        let is_the_same = second.fence() == fence;
+        assert!(second.keep() > LONG / 2);
+        locks.settle().await;
+        assert!(held(&server, "printer").is_some(), "the same grant: {is_the_same}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_held_at_least_as_long_as_was_asked_for() {
     for server in both_kinds() {
