@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// The programs that scripts and commands use.
-const PROGRAMS: [&str; 11] =
-    ["awk", "cat", "cp", "grep", "mv", "sed", "sh", "sleep", "sort", "timeout", "uname"];
+const PROGRAMS: [&str; 12] =
+    ["awk", "cat", "cp", "date", "grep", "mv", "sed", "sh", "sleep", "sort", "timeout", "uname"];
 
 pub(crate) struct Container {
     dir: TempDir,
