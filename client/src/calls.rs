@@ -2,8 +2,9 @@
 //! as on a runtime that nobody drives, there is only so much that it is told.
 
 use crate::clock::Moment;
+use crate::poison::locked;
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -65,7 +66,7 @@ impl Calls {
     }
 
     fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.open)
     }
 }
 

@@ -15,6 +15,7 @@ use crate::lease::{Asking, Counted, Lease, Next, ONLY, released_in_time};
 use crate::ledger::{Ledger, Task};
 use crate::link::Left;
 use crate::orders::{Abandoned, HoldOn, Order};
+use crate::poison::locked;
 use crate::releases::Outcome;
 use crate::same_owner::Slot;
 use crate::schedule::Schedule;
@@ -203,11 +204,9 @@ impl Keeper {
         match outcome {
             Ok(()) if lease.ended().is_some() => self.forget(id),
             Ok(()) => self.schedule.set(id, lease.next().at()),
-            // There may be time for another try.
             Err(_) => {
-                let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                let next = now.later(rest.max(Duration::from_millis(10)));
-                self.schedule.set(id, next.min(lease.valid_until()));
+                let next = now.later(lease.retry_after(now)).min(lease.valid_until());
+                self.schedule.set(id, next);
             }
         }
     }
@@ -235,9 +234,7 @@ impl Keeper {
 
     fn lose(&mut self, lease: &Lease, loss: Loss) {
         self.forget(lease.id);
-        if lease.end(loss) {
-            story::lost(lease, loss);
-        }
+        lease.lose(loss);
     }
 
     fn forget(&mut self, id: u64) {
@@ -311,9 +308,7 @@ pub(crate) async fn extend(
         return Ok(Some((answer, counted)));
     }
     let loss = if answer.number == Some(1) { Loss::Expired } else { Loss::Taken };
-    if lease.end(loss) {
-        story::lost(lease, loss);
-    }
+    lease.lose(loss);
     Ok(None)
 }
 
@@ -385,7 +380,7 @@ async fn hold_for_the_rest(
         let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
         // Each try is for another ttl, and each may be carried out whenever it arrives.
         let asking = lease.about_to_extend([ONLY], ttl, now);
-        tries.lock().unwrap_or_else(PoisonError::into_inner).push(asking);
+        locked(&tries).push(asking);
         Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
     };
     let answered = wire.ask_anew(&lease.key, question, limits).await;

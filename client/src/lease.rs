@@ -4,12 +4,13 @@
 use crate::clock::Moment;
 use crate::home::Home;
 use crate::measure;
+use crate::poison::locked;
 use crate::settings::Renew;
 use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -193,6 +194,12 @@ impl Lease {
         self.state().next()
     }
 
+    /// How long to wait after a renewal that failed: there may be time for another.
+    pub(crate) fn retry_after(&self, now: Moment) -> Duration {
+        let rest = self.valid_for(now).checked_div(3).unwrap_or_default();
+        rest.max(Duration::from_millis(10))
+    }
+
     /// From now on renewals ask for this ttl.
     pub(crate) fn renew_with(&self, ttl: Duration) {
         self.state().renewal = ttl;
@@ -253,10 +260,6 @@ impl Lease {
     fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
         locked(&self.unanswered)
     }
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {

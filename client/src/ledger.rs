@@ -12,11 +12,12 @@ use crate::clock::Moment;
 use crate::home::Home;
 use crate::lease::Lease;
 use crate::orders::Reply;
+use crate::poison::locked;
 use crate::releases::{Done, Outcome, Releases};
 use crate::same_owner::Slot;
 use crate::{Error, Loss, Released, story};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -328,7 +329,7 @@ impl Ledger {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.books)
     }
 }
 

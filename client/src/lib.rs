@@ -158,6 +158,7 @@ mod observing;
 mod orders;
 mod outcome;
 mod pending;
+mod poison;
 mod queue;
 mod quorum;
 mod reading;

@@ -10,6 +10,7 @@ use crate::lease::{Lease, Names};
 use crate::line::Lines;
 use crate::orders::{Abandoned, HoldOn, Orders};
 use crate::pending::Pending;
+use crate::poison::locked;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
 use crate::same_owner::Slot;
@@ -19,7 +20,7 @@ use crate::{Error, Settings, Target, story};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -380,7 +381,7 @@ impl Inner {
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = locked(&self.slots);
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_used());

@@ -11,12 +11,13 @@ use crate::home::Home;
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::ledger::{Keeping, Leaving, Ledger};
+use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::Slot;
 use crate::wire::Wire;
 use crate::{Error, Released};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::{UnboundedSender, error::SendError, unbounded_channel};
@@ -303,6 +304,6 @@ impl Orders {
     }
 
     fn keepers(&self) -> MutexGuard<'_, HashMap<Home, UnboundedSender<Order>>> {
-        self.desk.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.desk.keepers)
     }
 }

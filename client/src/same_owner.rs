@@ -11,8 +11,9 @@ use crate::clock::Moment;
 use crate::guard::Hold;
 use crate::home::Home;
 use crate::lease::Lease;
+use crate::poison::locked;
 use crate::unanswered::{LONGEST_WAY, Unanswered};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 /// Its place is locked while somebody asks as this owner.
 pub(crate) struct Slot {
@@ -110,10 +111,6 @@ impl Slot {
     fn past(&self) -> MutexGuard<'_, Past> {
         locked(&self.past)
     }
-}
-
-fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -11,6 +11,13 @@ use tokio::sync::futures::Notified;
 use tokio::time::timeout;
 
 impl Lease {
+    /// Ends it, and tells so unless it had ended before.
+    pub(crate) fn lose(&self, loss: Loss) {
+        if self.end(loss) {
+            story::lost(self, loss);
+        }
+    }
+
     /// Waits until it is over. Whoever renews it may be on a runtime that nobody drives, so its end
     /// is seen here, too.
     pub(crate) async fn lost(&self) -> Loss {
@@ -23,8 +30,8 @@ impl Lease {
                 () = self.over.cancelled() => return self.ended().unwrap_or(Loss::Expired),
                 () = sooner => {}
                 () = sleep_until(end), if is_timed => {
-                    if Moment::now() >= self.valid_until() && self.end(Loss::Expired) {
-                        story::lost(self, Loss::Expired);
+                    if Moment::now() >= self.valid_until() {
+                        self.lose(Loss::Expired);
                     }
                 }
             }

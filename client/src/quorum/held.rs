@@ -6,9 +6,10 @@
 use super::servers::{Ask, Servers, Subject, UnderWay};
 use crate::clock::Moment;
 use crate::lease::{Asking, Counted, Lease};
+use crate::poison::locked;
 use crate::{Error, Loss, story};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 pub(crate) struct Held {
@@ -65,7 +66,7 @@ impl Holdings {
     }
 
     fn books(&self) -> MutexGuard<'_, Books> {
-        self.books.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.books)
     }
 }
 
@@ -73,12 +74,6 @@ impl Held {
     pub(super) fn loss(&self) -> Option<Loss> {
         let is_over = || self.lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
         self.lease.ended().or_else(is_over)
-    }
-
-    pub(super) fn lose(&self, loss: Loss) {
-        if self.lease.end(loss) {
-            story::lost(&self.lease, loss);
-        }
     }
 
     /// The guard is about to give it back. None if the quorum was closed before, or the guard has
@@ -168,13 +163,13 @@ impl Held {
         if agreed.len() >= servers.majority() {
             let counted = asking.extended_by(&agreed, servers.majority(), asked, now);
             match counted {
-                Counted::Over => self.lose(Loss::Expired),
+                Counted::Over => self.lease.lose(Loss::Expired),
                 Counted::Fully | Counted::Less => story::extended(lease, now),
             }
             return Ok(counted);
         }
         if servers.all.len().saturating_sub(refused) < servers.majority() {
-            self.lose(Loss::Taken);
+            self.lease.lose(Loss::Taken);
             return Ok(Counted::Over);
         }
         servers.too_few(&answers)?;

@@ -5,7 +5,6 @@ use crate::Loss;
 use crate::clock::{Moment, sleep_until};
 use crate::lease::{Counted, Next};
 use std::sync::Arc;
-use std::time::Duration;
 
 pub(super) struct Kept {
     held: Arc<Held>,
@@ -44,10 +43,7 @@ impl Kept {
             match self.held.renew().await {
                 Ok(Counted::Over) => return,
                 Ok(Counted::Fully | Counted::Less) => {}
-                Err(_) => {
-                    let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                    not_before = Moment::now().later(rest.max(Duration::from_millis(10)));
-                }
+                Err(_) => not_before = Moment::now().later(lease.retry_after(now)),
             }
         }
     }
@@ -57,7 +53,7 @@ impl Drop for Kept {
     /// The runtime ends, and nobody renews any more.
     fn drop(&mut self) {
         if self.held.lease.ended().is_none() {
-            self.held.lose(Loss::Expired);
+            self.held.lease.lose(Loss::Expired);
         }
     }
 }

@@ -13,12 +13,13 @@ use crate::closing::at_most;
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::home::Home;
+use crate::poison::locked;
 use crate::releases::{Done, Releases};
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
 use futures_util::future::join_all;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
@@ -290,7 +291,7 @@ impl Tasks {
     }
 
     fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases<String>>> {
-        Some(self.open.get(server)?.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(locked(self.open.get(server)?))
     }
 }
 
