@@ -1,10 +1,9 @@
 //! A proxy that delivers late what a client sent before it gave the connection up.
 
-use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, soon, url};
+use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, soon, standing, ttl_of, url};
 use crate::support::{Proxy, Server};
 use leasehold_client::{Extended, Guard, Locks, Loss, Request, Settings};
 use std::time::{Duration, Instant};
-use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
 /// That of the extension which arrives late.
@@ -23,14 +22,7 @@ async fn extended_past_a_stuck_one(proxy: &Proxy, lock: impl Fn(&Locks) -> Reque
 
 /// What is left of the lease on the server, in milliseconds.
 fn left(server: &Server) -> i64 {
-    left_of(server, "printer")
-}
-
-fn left_of(server: &Server, key: &str) -> i64 {
-    match server.cmd(["PTTL", key]) {
-        redis::Value::Int(left) => left,
-        other => panic!("{other:?}"),
-    }
+    ttl_of(server, "printer")
 }
 
 async fn delivered(proxy: &Proxy, server: &Server) {
@@ -112,8 +104,7 @@ fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_o
         let proxy = Proxy::to(server.port());
         let locks = Locks::new(url(proxy.port())).unwrap();
         let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
-        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-        let (first, ours) = (runtime(), runtime());
+        let (first, ours) = (standing(), standing());
         first.block_on(async {
             let guard = soon(alice()).await.unwrap();
             proxy.hold();
@@ -123,15 +114,20 @@ fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_o
         ours.block_on(async {
             let guard = soon(alice()).await.unwrap();
             proxy.deliver();
-            let until = Instant::now() + millis(500);
-            while Instant::now() < until {
-                assert!(held(&server, "printer").is_some(), "{:?}", guard.valid_for());
-                sleep(millis(5)).await;
-            }
-            assert_eq!(guard.loss(), None);
+            stays_held(&server, &guard).await;
             assert!(soon(guard.release()).await.unwrap().in_time());
         });
     }
+}
+
+/// For long enough to see what is on its way.
+async fn stays_held(server: &Server, guard: &Guard) {
+    let until = Instant::now() + millis(500);
+    while Instant::now() < until {
+        assert!(held(server, "printer").is_some(), "{:?}", guard.valid_for());
+        sleep(millis(5)).await;
+    }
+    assert_eq!(guard.loss(), None);
 }
 
 /// Renewals that the server did not answer in time are tried again.
@@ -169,7 +165,7 @@ async fn a_renewal_of_a_guard_that_is_gone_does_not_cut_the_lease_of_the_next_on
         while Instant::now() < until {
             for (name, guard) in names.iter().zip(&guards) {
                 let valid = i64::try_from(guard.valid_for().as_millis()).unwrap();
-                let left = left_of(&server, name);
+                let left = ttl_of(&server, name);
                 assert!(
                     left + 100 > valid,
                     "{name}: {left} ms are left, {valid} ms are counted on"

@@ -1,9 +1,11 @@
 //! What runtimes leave behind that nobody drives any more, or that have ended.
 
-use crate::scene::{LONG, both_kinds, eventually, eventually_free, held, millis, soon, url};
-use crate::support::Server;
-use leasehold_client::{Guard, Locks, Options, Released, blocking};
-use std::future::{pending, poll_fn};
+use crate::scene::{
+    LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, soon,
+    standing, url,
+};
+use leasehold_client::{Locks, Options, Released, blocking};
+use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
@@ -16,20 +18,8 @@ const LIMIT: Duration = Duration::from_secs(5);
 /// What closing a client returns that has released all.
 const NOTHING: [String; 0] = [];
 
-fn standing() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
 fn driven() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
-fn client(server: &Server) -> Locks {
-    Locks::new(url(server.port())).unwrap()
-}
-
-fn lock(runtime: &Runtime, locks: &Locks, name: &str) -> Guard {
-    runtime.block_on(async { soon(locks.lock(name).ttl(LONG)).await.unwrap() })
 }
 
 /// The client has a keeper there.
@@ -45,12 +35,8 @@ async fn lock_and_release(locks: &Locks) {
 }
 
 /// Looks at it once, and goes on with whatever that has begun for a moment.
-async fn begun(what: &mut Pin<Box<impl Future>>) {
-    poll_fn(|context| {
-        assert!(what.as_mut().poll(context).is_pending());
-        Poll::Ready(())
-    })
-    .await;
+async fn begun(what: Pin<&mut impl Future>) {
+    poll_once(what).await;
     tokio::task::yield_now().await;
 }
 
@@ -58,13 +44,13 @@ async fn begun(what: &mut Pin<Box<impl Future>>) {
 fn a_guard_that_is_dropped_where_nobody_goes_on_is_released_by_a_runtime_that_does() {
     for server in both_kinds() {
         let (locks, idle, ours) = (client(&server), standing(), driven());
-        let guard = lock(&ours, &locks, "printer");
+        let guard = lock(&ours, locks.lock("printer").ttl(LONG));
         idle.block_on(async { drop(guard) });
         ours.block_on(eventually_free(&server, "printer"));
         // One that has begun the release is no different, nor one that has never seen the lock.
         used(&idle, &locks);
-        let guard = lock(&idle, &locks, "scanner");
-        idle.block_on(begun(&mut Box::pin(guard.release())));
+        let guard = lock(&idle, locks.lock("scanner").ttl(LONG));
+        idle.block_on(begun(pin!(guard.release())));
         ours.block_on(eventually_free(&server, "scanner"));
     }
 }
@@ -92,8 +78,11 @@ fn closing_releases_what_was_dropped_on_a_runtime_that_has_ended() {
     for server in both_kinds() {
         let (locks, first, ours) = (client(&server), standing(), standing());
         used(&ours, &locks);
-        let dropped = lock(&first, &locks, "dropped");
-        let (held_on, outside) = (lock(&first, &locks, "held on"), lock(&first, &locks, "outside"));
+        let dropped = lock(&first, locks.lock("dropped").ttl(LONG));
+        let (held_on, outside) = (
+            lock(&first, locks.lock("held on").ttl(LONG)),
+            lock(&first, locks.lock("outside").ttl(LONG)),
+        );
         first.block_on(async { drop(dropped) });
         drop(first);
         drop(outside);
@@ -110,7 +99,7 @@ fn closing_releases_what_was_dropped_on_a_runtime_that_has_ended() {
 fn closing_releases_what_was_dropped_when_there_was_no_runtime_left() {
     for server in both_kinds() {
         let (locks, first) = (client(&server), standing());
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         drop(first);
         drop(guard);
         let ours = standing();
@@ -125,7 +114,7 @@ fn what_is_dropped_on_a_thread_of_a_runtime_that_has_ended_is_waited_for() {
     for mut server in both_kinds() {
         let (locks, first, ours) = (client(&server), driven(), driven());
         used(&ours, &locks);
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         let (end, is_over) = mpsc::channel::<()>();
         let dropping = first.spawn_blocking(move || {
             is_over.recv().unwrap();
@@ -146,7 +135,7 @@ fn what_is_dropped_on_a_thread_of_a_runtime_that_has_ended_is_waited_for() {
 fn the_next_runtime_releases_what_the_last_one_left() {
     for server in both_kinds() {
         let (locks, first) = (client(&server), standing());
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         first.block_on(async { drop(guard) });
         drop(first);
         let ours = standing();
@@ -190,7 +179,7 @@ fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
         used(&ours, &locks);
         // It is sent, and not answered before nobody looks any more.
         let mut request = Box::pin(locks.lock("printer").ttl(LONG).into_future());
-        first.block_on(begun(&mut request));
+        first.block_on(begun(request.as_mut()));
         ours.block_on(eventually("it is granted", || held(&server, "printer").ok_or(())));
         first.block_on(async { drop(request) });
         drop(first);
@@ -204,7 +193,7 @@ fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
 fn a_release_outside_of_any_runtime_needs_none_that_is_driven() {
     for server in both_kinds() {
         let (locks, idle) = (client(&server), standing());
-        let guard = lock(&idle, &locks, "printer");
+        let guard = lock(&idle, locks.lock("printer").ttl(LONG));
         let (done, is_done) = mpsc::channel();
         thread::spawn(move || done.send(wait_for(guard.release())));
         let outcome = is_done.recv_timeout(LIMIT).expect("it hangs");

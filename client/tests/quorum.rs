@@ -1,11 +1,10 @@
 //! A lock on most of several servers that know nothing of each other.
 
-use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, url};
+use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, ttl_of, url};
 use crate::scene::{with_module, without_module};
 use crate::support::clock::HOUR;
 use crate::support::{Clock, Proxy, Server, Setup, Way};
 use leasehold_client::{Error, Extended, Loss, Quorum, QuorumGuard, Released, Settings};
-use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -204,7 +203,7 @@ async fn a_lease_is_extended_if_most_servers_extend_it() {
         assert_eq!(soon(guard.extend(2 * LONG)).await.unwrap(), Extended::Extended);
         assert!(guard.valid_for() > LONG);
         for server in &servers[1..] {
-            let Value::Int(left) = server.cmd("PTTL printer") else { panic!("no number") };
+            let left = ttl_of(server, "printer");
             assert!(left > 60_000, "{left}");
         }
         servers[1].kill();
