@@ -330,16 +330,15 @@ async fn released(
     if let Some(slot) = &slot {
         // A request of the same owner has it for as long as it waits. What that one is granted
         // after this lease is not to be released here.
-        let Some(taken) = before_the_end(&lease, slot.place.lock()).await else {
+        let Some(taken) = before_the_end(&lease, slot.take()).await else {
             return Ok(Released::Late);
         };
         // The same owner asked again, and the server gave it the same grant, which may have been kept
         // or released since. Or another keeper was faster.
-        let is_held = taken.upgrade().is_some_and(|hold| hold.holds(lease.fence));
+        let is_held = taken.hold().is_some_and(|hold| hold.holds(lease.fence));
         if is_held || slot.is_superseded(&lease) || !ledger.is_open(number) {
             return Ok(Released::StillHeld);
         }
-        slot.ask_on(Home::here());
         place = Some(taken);
     }
     let valid_until = lease.valid_until();
@@ -422,7 +421,7 @@ async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> 
 }
 
 async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, ttl, slot, place, parked } = abandoned;
+    let Abandoned { key, owner, ttl, place, parked } = abandoned;
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {
@@ -439,8 +438,8 @@ async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = match &slot {
-            Some(slot) => release_by_fence(&wire, &key, &owner, slot, limits).await,
+        let answer = match &place {
+            Some(place) => release_by_fence(&wire, &key, &owner, place.slot(), limits).await,
             None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
         };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };

@@ -205,6 +205,33 @@ fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
     }
 }
 
+/// It loses its turn, and nothing else stands behind it.
+#[test]
+fn whoever_waits_for_its_turn_on_a_runtime_that_nobody_drives_holds_up_nobody() {
+    for server in both_kinds() {
+        let (locks, idle, ours, holder) =
+            (client(&server), standing(), standing(), client(&server));
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
+        let guard = lock(&ours, holder.lock("printer").ttl(LONG));
+        let mut first = Box::pin(alice());
+        ours.block_on(poll_once(first.as_mut()));
+        let mut second = Box::pin(alice());
+        idle.block_on(poll_once(second.as_mut()));
+        ours.block_on(async {
+            drop(guard);
+            let guard = soon(first).await.unwrap();
+            assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+            let guard = soon(alice()).await.unwrap();
+            assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+        });
+        assert_eq!(held(&server, "printer"), None);
+        // Driven again, it has its turn.
+        let guard = idle.block_on(async { soon(second).await.unwrap() });
+        assert!(held(&server, "printer").unwrap().ends_with("alice"));
+        idle.block_on(async { assert!(guard.release().await.unwrap().in_time()) });
+    }
+}
+
 #[test]
 fn whoever_closes_a_client_releases_what_runtimes_hold_that_nobody_drives() {
     for server in both_kinds() {
