@@ -41,7 +41,7 @@ const RELEASES_AFTER: [Duration; 3] =
 /// How long a server may take at least to close a connection that is left.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// The same where the owner may come back: what is on its way would release a later grant.
+/// The same where the owner may come back: what is on its way may be granted after the release.
 const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 /// How often sentinels are asked again who is the primary.
@@ -425,8 +425,13 @@ async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {
-            let limit = if place.is_some() { LEAVING_FOR_GOOD } else { ttl.max(LEAVING) };
-            parked.link.leave(&key, question, limit).await
+            // An owner that may come back is released by its fence, and only then: what named the
+            // owner alone could release a later grant.
+            let (last, limit) = match &place {
+                Some(_) => (None, LEAVING_FOR_GOOD),
+                None => (Some(question), ttl.max(LEAVING)),
+            };
+            parked.link.leave(&key, last, limit).await
         }
         None => Left::Unknown,
     };

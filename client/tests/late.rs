@@ -1,6 +1,9 @@
 //! A proxy that delivers late what a client sent before it gave the connection up.
 
-use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, soon, standing, ttl_of, url};
+use crate::scene::{
+    LONG, both_kinds, client, eventually, held, lock, locks, millis, server, soon, standing,
+    ttl_of, url, waiters,
+};
 use crate::support::{Proxy, Server};
 use leasehold_client::{Extended, Guard, Locks, Loss, Request, Settings};
 use std::time::{Duration, Instant};
@@ -118,6 +121,35 @@ fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_o
             assert!(soon(guard.release()).await.unwrap().in_time());
         });
     }
+}
+
+/// The server has granted the lock on the connection that the request left, and the runtime of that
+/// request has ended.
+#[test]
+fn what_a_request_left_behind_does_not_free_the_lock_of_the_next_guard_of_its_owner() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let (locks, holder) = (Locks::new(url(proxy.port())).unwrap(), client(&server));
+    let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+    let (first, ours) = (standing(), standing());
+    let other = lock(&ours, holder.lock("printer").ttl(LONG));
+    first.block_on(async {
+        let mut request = Box::pin(alice().into_future());
+        while waiters(&server, "printer") == 0 {
+            let _ = timeout(millis(10), request.as_mut()).await;
+        }
+        proxy.hold();
+        drop(request);
+        sleep(millis(100)).await;
+    });
+    drop(first);
+    ours.block_on(async {
+        assert!(soon(other.release()).await.unwrap().in_time());
+        let guard = soon(alice()).await.unwrap();
+        proxy.deliver();
+        stays_held(&server, &guard).await;
+        assert!(soon(guard.release()).await.unwrap().in_time());
+    });
 }
 
 /// For long enough to see what is on its way.
