@@ -382,13 +382,15 @@ impl Inner {
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
-        let mut slots = locked(&self.slots);
+        let (mut slots, key) = (locked(&self.slots), (key.to_owned(), owner.to_owned()));
+        if let Some(known) = slots.get(&key) {
+            return Arc::clone(known);
+        }
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_used());
         }
-        let slot = slots.entry((key.to_owned(), owner.to_owned()));
-        Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))
+        Arc::clone(slots.entry(key).or_insert_with(|| Arc::new(Slot::new())))
     }
 }
 
