@@ -295,14 +295,14 @@ pub(crate) async fn extend(
         answer = wire.ask_heard(&lease.key, question, replicas, limits) => answer?,
     };
     let now = Moment::now();
-    // An earlier try of it may still be on its way.
-    if !answer.repeated {
-        asking.answered(ONLY, now);
-    }
     let counted = match answer.number {
         Some(1) => asking.extended(answer.asked, now),
         _ => Counted::Over,
     };
+    // An earlier try of it may still be on its way.
+    if !answer.repeated {
+        asking.answered(ONLY, now);
+    }
     if counted != Counted::Over {
         story::extended(lease, now);
         return Ok(Some((answer, counted)));

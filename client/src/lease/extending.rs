@@ -23,6 +23,7 @@ pub(crate) struct Asking<'l> {
     pub(crate) lease: &'l Lease,
     pub(crate) ttl: Duration,
     pub(crate) effect: Effect,
+    begun: Moment,
     silent: BTreeSet<usize>,
 }
 
@@ -68,7 +69,7 @@ impl Lease {
         if !matches!(state.next(), Next::Renew { at } if at <= now) {
             return None;
         }
-        let ttl = state.renewal_ttl(now).max(self.unanswered().longest().unwrap_or_default());
+        let ttl = state.renewal_ttl(now).max(self.unanswered().longest(now).unwrap_or_default());
         Some(self.ask(state, servers, ttl, now))
     }
 
@@ -93,15 +94,16 @@ impl Lease {
         if effect == Effect::Shortened {
             self.sooner.notify_waiters();
         }
-        Asking { lease: self, ttl, effect, silent }
+        Asking { lease: self, ttl, effect, begun: now, silent }
     }
 }
 
 impl Asking<'_> {
-    /// Nothing more of it can reach this server.
+    /// Nothing more of it can reach this server. What others were begun at the same time is known
+    /// until then: so it is counted before.
     pub(crate) fn answered(&mut self, server: usize, now: Moment) {
         if self.silent.remove(&server) {
-            self.lease.unanswered().answered(server, self.ttl, now);
+            self.lease.unanswered().answered(server, self.ttl, self.begun, now);
         }
     }
 
@@ -135,7 +137,7 @@ impl Asking<'_> {
 
     fn give_up(&mut self, now: Moment) {
         for server in std::mem::take(&mut self.silent) {
-            self.lease.unanswered().given_up(server, self.ttl, now);
+            self.lease.unanswered().given_up(server, self.ttl, self.begun, now);
         }
         self.lease.heard.notify_waiters();
     }

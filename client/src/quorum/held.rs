@@ -148,20 +148,22 @@ impl Held {
             () = lease.over.cancelled() => return Ok(Counted::Over),
             answers = answers => answers,
         };
-        let (mut agreed, now) = (Vec::new(), Moment::now());
+        let (mut agreed, mut said, now) = (Vec::new(), Vec::new(), Moment::now());
         for (server, answer) in &answers {
             let Ok(answer) = answer else { continue };
-            if !answer.repeated {
-                asking.answered(*server, now);
-            }
+            said.push((*server, answer.repeated));
             if agrees(answer.number) {
                 agreed.push(*server);
             }
         }
-        let said = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
-        let refused = said.saturating_sub(agreed.len());
-        if agreed.len() >= servers.majority() {
-            let counted = asking.extended_by(&agreed, servers.majority(), asked, now);
+        let refused = said.len().saturating_sub(agreed.len());
+        let is_extended = agreed.len() >= servers.majority();
+        let extended = || asking.extended_by(&agreed, servers.majority(), asked, now);
+        let counted = is_extended.then(extended);
+        for (server, _) in said.iter().filter(|(_, repeated)| !repeated) {
+            asking.answered(*server, now);
+        }
+        if let Some(counted) = counted {
             match counted {
                 Counted::Over => self.lease.lose(Loss::Expired),
                 Counted::Fully | Counted::Less => story::extended(lease, now),
