@@ -297,7 +297,9 @@ impl Guard {
         if self.loss().is_some() {
             return Ok(None);
         }
-        let asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        let Some(asking) = lease.about_to_extend([ONLY], ttl, Moment::now()) else {
+            return Ok(None);
+        };
         if asking.effect == Effect::Shortened {
             orders.look_again(lease.id);
         }

@@ -202,7 +202,7 @@ impl Keeper {
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
         match outcome {
-            Ok(()) if lease.ended().is_some() => self.forget(id),
+            Ok(()) if lease.ended().is_some() || lease.is_superseded() => self.forget(id),
             Ok(()) => self.schedule.set(id, lease.next().at()),
             Err(_) => {
                 let next = now.later(lease.retry_after(now)).min(lease.valid_until());
@@ -336,7 +336,7 @@ async fn released(
         // The same owner asked again, and the server gave it the same grant, which may have been kept
         // or released since. Or another keeper was faster.
         let is_held = taken.hold().is_some_and(|hold| hold.holds(lease.fence));
-        if is_held || slot.is_superseded(&lease) || !ledger.is_open(number) {
+        if is_held || lease.is_superseded() || !ledger.is_open(number) {
             return Ok(Released::StillHeld);
         }
         place = Some(taken);
@@ -378,8 +378,8 @@ async fn hold_for_the_rest(
     let question = |now| {
         let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
         // Each try is for another ttl, and each may be carried out whenever it arrives.
-        let asking = lease.about_to_extend([ONLY], ttl, now);
-        locked(&tries).push(asking);
+        // No later lease is of this grant: its place is taken.
+        locked(&tries).extend(lease.about_to_extend([ONLY], ttl, now));
         Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
     };
     let answered = wire.ask_anew(&lease.key, question, limits).await;

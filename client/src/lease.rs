@@ -108,7 +108,10 @@ impl Lease {
         unanswered: Arc<Mutex<Unanswered>>,
     ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
-        let counted = locked(&unanswered).counted(ttl, asked, &[ONLY], 1);
+        let mut others = locked(&unanswered);
+        others.pass_to(id);
+        let counted = others.counted(ttl, asked, &[ONLY], 1);
+        drop(others);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
             ttl,
@@ -139,6 +142,11 @@ impl Lease {
             sooner: Notify::new(),
             heard: Notify::new(),
         }
+    }
+
+    /// The server gave the same grant again to a later request, whose lease it is now.
+    pub(crate) fn is_superseded(&self) -> bool {
+        !self.unanswered().is_of(self.id)
     }
 
     pub(crate) fn valid_for(&self, now: Moment) -> Duration {
@@ -322,7 +330,7 @@ mod tests {
 
     /// Asked for, and answered at once.
     pub(super) fn extend(lease: &Lease, now: Moment, ttl: Duration) -> Counted {
-        let mut asking = lease.about_to_extend([ONLY], ttl, now);
+        let mut asking = lease.about_to_extend([ONLY], ttl, now).unwrap();
         asking.answered(ONLY, now);
         asking.extended(now, now)
     }
@@ -376,6 +384,30 @@ mod tests {
         assert_eq!(lease.state().renewal_ttl(now), 2 * MINUTE);
     }
 
+    /// Its guards are gone, and nobody has told its keeper.
+    #[test]
+    fn nothing_is_asked_for_a_lease_whose_grant_was_given_to_a_later_request() {
+        let (first, asked) = lease(Renew::Every);
+        let names = |id| {
+            let text = String::new;
+            Names { id, name: text(), key: text(), owner: text(), correlation: text() }
+        };
+        let unanswered = Arc::clone(&first.unanswered);
+        let next = Lease::after(names(2), 7, asked, MINUTE, Renew::Every, unanswered);
+        assert!(first.is_superseded() && !next.is_superseded());
+        let due = asked + 20 * SECOND;
+        assert!(first.about_to_renew([ONLY], due).is_none());
+        assert!(first.about_to_extend([ONLY], SECOND, due).is_none());
+        assert!(next.about_to_renew([ONLY], due).is_some());
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_is_not_renewed_before_that_is_told() {
+        let (lease, asked) = lease(Renew::Every);
+        assert_eq!(lease.note_end(Loss::Released), None);
+        assert!(lease.about_to_renew([ONLY], asked + 20 * SECOND).is_none());
+    }
+
     #[test]
     fn a_lease_is_held_on_until_the_latest_moment_that_was_asked_for() {
         let (lease, asked) = lease(Renew::Every);
@@ -389,7 +421,7 @@ mod tests {
     #[test]
     fn what_is_over_is_not_revived() {
         let (late, asked) = lease(Renew::Every);
-        let asking = late.about_to_extend([ONLY], MINUTE, asked + 59 * SECOND);
+        let asking = late.about_to_extend([ONLY], MINUTE, asked + 59 * SECOND).unwrap();
         assert_eq!(asking.extended(asked + 59 * SECOND, asked + MINUTE), Counted::Over);
         let (lost, asked) = lease(Renew::Every);
         assert!(lost.end(Loss::Taken));

@@ -364,9 +364,6 @@ impl Inner {
         }
         let lease = Arc::new(lease);
         self.orders.keep(&lease).map_err(|_| Error::Closed)?;
-        if let Some(slot) = &slot {
-            slot.hold(&lease);
-        }
         story::acquired(&lease, asked.elapsed());
         let hold = Arc::new(Hold {
             lease,

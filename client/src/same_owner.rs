@@ -49,8 +49,6 @@ struct Past {
     /// The last fence that was granted, and its extensions.
     fence: u64,
     unanswered: Arc<Mutex<Unanswered>>,
-    /// The last lease, and its fence.
-    latest: Option<(u64, u64)>,
     unreleased: Option<Unreleased>,
 }
 
@@ -74,7 +72,6 @@ impl Slot {
             hold: Weak::new(),
             fence: 0,
             unanswered: Arc::default(),
-            latest: None,
             unreleased: None,
         };
         Self { past: Mutex::new(past), freed: Notify::new() }
@@ -113,16 +110,6 @@ impl Slot {
             (past.fence, past.unanswered) = (fence, Arc::default());
         }
         Arc::clone(&past.unanswered)
-    }
-
-    /// This lease is held now.
-    pub(crate) fn hold(&self, lease: &Lease) {
-        self.past().latest = Some((lease.fence, lease.id));
-    }
-
-    /// Whether the server gave the same grant again to a later request, whose lease it is now.
-    pub(crate) fn is_superseded(&self, lease: &Lease) -> bool {
-        self.past().latest.is_some_and(|(fence, id)| fence == lease.fence && id != lease.id)
     }
 
     pub(crate) fn unreleased(&self) -> Option<Unreleased> {

@@ -25,6 +25,8 @@ const LATELY: Duration = Duration::from_secs(5);
 pub(crate) struct Unanswered {
     /// By server and ttl.
     asked: BTreeMap<(usize, Duration), Asked>,
+    /// The last lease of this grant.
+    lease: u64,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +47,15 @@ impl Unanswered {
         let since = since.min().unwrap_or(now);
         self.asked.retain(|_, asked| asked.may_be_heard(since));
         self.asked.entry((server, ttl)).or_default().waiting.push(now);
+    }
+
+    /// The server gave the grant once more: earlier leases of it are over.
+    pub(crate) fn pass_to(&mut self, lease: u64) {
+        self.lease = lease;
+    }
+
+    pub(crate) fn is_of(&self, lease: u64) -> bool {
+        self.lease == lease
     }
 
     /// The server has answered the one that was begun then.

@@ -49,16 +49,17 @@ pub(crate) enum Counted {
 
 impl Lease {
     /// From now on these servers may have this ttl in force, which may be less than what is left.
+    /// None if the grant is that of a later lease.
     pub(crate) fn about_to_extend(
         &self,
         servers: impl IntoIterator<Item = usize>,
         ttl: Duration,
         now: Moment,
-    ) -> Asking<'_> {
+    ) -> Option<Asking<'_>> {
         self.ask(self.state(), servers, ttl, now)
     }
 
-    /// The same to renew it, if that is due now. Whoever is extending it to a longer ttl is to have
+    /// The same to renew it, if it has not ended, and that is due now. Whoever is extending it to a longer ttl is to have
     /// that, whichever of the two the servers carry out last.
     pub(crate) fn about_to_renew(
         &self,
@@ -66,11 +67,12 @@ impl Lease {
         now: Moment,
     ) -> Option<Asking<'_>> {
         let state = self.state();
-        if !matches!(state.next(), Next::Renew { at } if at <= now) {
+        let is_due = matches!(state.next(), Next::Renew { at } if at <= now);
+        if state.ended.is_some() || !is_due {
             return None;
         }
         let ttl = state.renewal_ttl(now).max(self.unanswered().longest(now).unwrap_or_default());
-        Some(self.ask(state, servers, ttl, now))
+        self.ask(state, servers, ttl, now)
     }
 
     fn ask(
@@ -79,11 +81,15 @@ impl Lease {
         servers: impl IntoIterator<Item = usize>,
         ttl: Duration,
         now: Moment,
-    ) -> Asking<'_> {
+    ) -> Option<Asking<'_>> {
         let silent: BTreeSet<_> = servers.into_iter().collect();
-        for server in &silent {
-            self.unanswered().begin(*server, ttl, now);
+        let mut unanswered = self.unanswered();
+        // The later lease has counted what was asked for before it, and nothing after.
+        if !unanswered.is_of(self.id) {
+            return None;
         }
+        silent.iter().for_each(|server| unanswered.begin(*server, ttl, now));
+        drop(unanswered);
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
@@ -94,7 +100,7 @@ impl Lease {
         if effect == Effect::Shortened {
             self.sooner.notify_waiters();
         }
-        Asking { lease: self, ttl, effect, begun: now, silent }
+        Some(Asking { lease: self, ttl, effect, begun: now, silent })
     }
 }
 
@@ -124,14 +130,15 @@ impl Asking<'_> {
         if state.ended.is_some() || now >= state.valid_until {
             return Counted::Over;
         }
-        let counted = self.lease.unanswered().counted(self.ttl, asked, agreed, needed);
+        let others = self.lease.unanswered();
+        let counted = others.counted(self.ttl, asked, agreed, needed);
         let until = valid_until(asked, counted);
         // What was counted on before has allowed for this extension since it was begun.
         if until > state.valid_until {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
             state.ttl = self.ttl;
         }
-        let alone = self.lease.unanswered().counted_alone(self.ttl, now, agreed, needed);
+        let alone = others.counted_alone(self.ttl, now, agreed, needed);
         if alone > counted { Counted::Less } else { Counted::Fully }
     }
 
@@ -159,10 +166,10 @@ mod tests {
     #[test]
     fn a_shorter_ttl_counts_as_soon_as_it_may_be_in_force() {
         let (lease, asked) = lease(Renew::Every);
-        let shorter = lease.about_to_extend([ONLY], SECOND, asked);
+        let shorter = lease.about_to_extend([ONLY], SECOND, asked).unwrap();
         assert_eq!(shorter.effect, Effect::Shortened);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
-        let longer = lease.about_to_extend([ONLY], MINUTE, asked);
+        let longer = lease.about_to_extend([ONLY], MINUTE, asked).unwrap();
         assert_eq!(longer.effect, Effect::None);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
     }
@@ -170,7 +177,7 @@ mod tests {
     #[test]
     fn a_shorter_extension_that_nobody_answered_bounds_later_ones_for_a_minute() {
         let (lease, asked) = lease(Renew::Every);
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).unwrap().give_up(asked);
         let mut again = asked;
         for _ in 0..60 {
             again = again + SECOND;
@@ -187,7 +194,7 @@ mod tests {
     #[test]
     fn the_last_renewal_that_counts_for_less_is_followed_by_another() {
         let (lease, asked) = lease(Renew::AtMost(2 * MINUTE));
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).unwrap().give_up(asked);
         assert_eq!(extend(&lease, asked, 2 * MINUTE), Counted::Fully);
         assert_eq!(lease.next(), Next::Renew { at: asked + SECOND });
     }
@@ -199,8 +206,8 @@ mod tests {
             for is_first_answered_first in [true, false] {
                 let (lease, begun) = lease(Renew::Every);
                 let (early, late) = (begun + SECOND, begun + 2 * SECOND);
-                let mut first = lease.about_to_extend([ONLY], first, early);
-                let mut second = lease.about_to_extend([ONLY], second, late);
+                let mut first = lease.about_to_extend([ONLY], first, early).unwrap();
+                let mut second = lease.about_to_extend([ONLY], second, late).unwrap();
                 let answered = late + SECOND;
                 let look = |asking: &mut Asking<'_>, asked| {
                     asking.answered(ONLY, answered);
@@ -228,8 +235,8 @@ mod tests {
     #[test]
     fn whoever_was_extended_beside_a_shorter_one_knows_that_more_can_be_had() {
         let (lease, asked) = lease(Renew::Every);
-        let mut shorter = lease.about_to_extend([ONLY], SECOND, asked);
-        let mut longer = lease.about_to_extend([ONLY], MINUTE, asked);
+        let mut shorter = lease.about_to_extend([ONLY], SECOND, asked).unwrap();
+        let mut longer = lease.about_to_extend([ONLY], MINUTE, asked).unwrap();
         let half = asked + SECOND / 2;
         assert_eq!(longer.extended(asked, half), Counted::Less, "nobody has answered the other");
         shorter.answered(ONLY, half);
@@ -246,7 +253,7 @@ mod tests {
         let (lease, asked) = lease(Renew::Every);
         let due = asked + 20 * SECOND;
         assert!(lease.about_to_renew([ONLY], asked).is_none(), "it is not due");
-        let longer = lease.about_to_extend([ONLY], 2 * MINUTE, due);
+        let longer = lease.about_to_extend([ONLY], 2 * MINUTE, due).unwrap();
         assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(2 * MINUTE));
         drop(longer);
         assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(MINUTE));
@@ -257,7 +264,7 @@ mod tests {
     #[test]
     fn an_extension_that_nobody_looks_at_keeps_no_other_from_counting() {
         let (lease, asked) = lease(Renew::Every);
-        let left = lease.about_to_extend([ONLY], 6 * SECOND, asked);
+        let left = lease.about_to_extend([ONLY], 6 * SECOND, asked).unwrap();
         let mut now = asked;
         for _ in 0..100 {
             let Next::Renew { at } = lease.next() else { panic!("it is not renewed") };

@@ -123,7 +123,10 @@ impl Held {
             return Ok(Counted::Over);
         }
         let asked = Moment::now();
-        self.ask(self.lease.about_to_extend(self.servers.everybody(), ttl, asked), asked).await
+        match self.lease.about_to_extend(self.servers.everybody(), ttl, asked) {
+            Some(asking) => self.ask(asking, asked).await,
+            None => Ok(Counted::Over),
+        }
     }
 
     /// The same if it is due now.
