@@ -407,11 +407,12 @@ async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome 
     }
 }
 
-/// None when the lease is over, unless it comes at once.
+/// None when the lease is over on the server, unless it comes at once.
 async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> Option<T> {
+    let now = Moment::now();
     let end = match lease.ended() {
-        Some(Loss::Expired | Loss::Taken) => Moment::now(),
-        _ => lease.valid_until(),
+        Some(Loss::Taken) => now,
+        _ => now.later(lease.left(now)),
     };
     tokio::select! {
         biased;

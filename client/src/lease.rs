@@ -49,6 +49,8 @@ struct State {
     /// How much of that ttl can be counted on.
     counted: Duration,
     valid_until: Moment,
+    /// Until when the server may hold it, whatever it has carried out and not answered.
+    may_hold_until: Moment,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -111,6 +113,7 @@ impl Lease {
         let mut others = locked(&unanswered);
         others.pass_to(id);
         let counted = others.counted(ttl, asked, &[ONLY], 1);
+        let may_hold_until = may_hold_until(&others, ttl, asked);
         drop(others);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
@@ -118,6 +121,7 @@ impl Lease {
             asked,
             counted,
             valid_until: valid_until(asked, counted),
+            may_hold_until,
             renewal: ttl,
             renewed_until,
             held_until: None,
@@ -285,8 +289,13 @@ impl State {
     }
 
     fn left(&self, now: Moment) -> Duration {
-        self.asked.later(self.ttl).since(now)
+        self.may_hold_until.since(now)
     }
+}
+
+/// Until when the server may hold what it was asked for then, or what it may carry out after that.
+fn may_hold_until(others: &Unanswered, ttl: Duration, asked: Moment) -> Moment {
+    asked.later(ttl.max(others.longest_after(asked).unwrap_or_default()))
 }
 
 /// Until when a lease is renewed if that was asked for at this moment.
@@ -382,6 +391,23 @@ mod tests {
         assert_eq!(lease.state().renewal_ttl(now + 100 * SECOND), 20 * SECOND);
         lease.joined(2 * MINUTE, Renew::Off, now);
         assert_eq!(lease.state().renewal_ttl(now), 2 * MINUTE);
+    }
+
+    #[test]
+    fn the_server_may_hold_it_for_as_long_as_any_extension_may_be_in_force() {
+        let (lease, asked) = lease(Renew::Off);
+        assert_eq!(lease.left(asked), MINUTE);
+        let hour = lease.about_to_extend([ONLY], 60 * MINUTE, asked);
+        assert_eq!(lease.left(asked), 60 * MINUTE, "it may be carried out");
+        assert_eq!(lease.ttl_to_join(MINUTE, asked + SECOND), Some(60 * MINUTE - SECOND));
+        drop(hour);
+        assert_eq!(extend(&lease, asked + SECOND, SECOND), Counted::Fully);
+        assert_eq!(lease.left(asked + SECOND), 60 * MINUTE, "it may still arrive");
+        let later = asked + 2 * SECOND;
+        let (lease, _) = super::tests::lease(Renew::Off);
+        assert_eq!(extend(&lease, asked + SECOND, 60 * MINUTE), Counted::Fully);
+        assert_eq!(extend(&lease, later, SECOND), Counted::Fully);
+        assert_eq!(lease.left(later), SECOND, "the server has answered the shorter one last");
     }
 
     /// Its guards are gone, and nobody has told its keeper.

@@ -94,6 +94,11 @@ impl Unanswered {
         self.longest_of(|asked| asked.waiting.iter().any(|begun| begun.later(LATELY) > now))
     }
 
+    /// The longest extension that the server may carry out after that moment.
+    pub(crate) fn longest_after(&self, moment: Moment) -> Option<Duration> {
+        self.longest_of(|asked| asked.may_be_heard(moment))
+    }
+
     fn longest_of(&self, is_one: impl Fn(&Asked) -> bool) -> Option<Duration> {
         let those = self.asked.iter().filter(|(_, asked)| is_one(asked));
         those.map(|((_, ttl), _)| *ttl).max()

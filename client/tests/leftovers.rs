@@ -4,7 +4,8 @@ use crate::scene::{
     LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, soon,
     standing, url,
 };
-use leasehold_client::{Locks, Options, Released, blocking};
+use crate::support::Proxy;
+use leasehold_client::{Locks, Loss, Options, Released, blocking};
 use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, mpsc};
@@ -12,6 +13,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
@@ -186,6 +188,50 @@ fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
         let left = ours.block_on(locks.close(LIMIT));
         let is_held = held(&server, "printer").is_some();
         assert_eq!(left.iter().any(|name| name == "printer"), is_held, "{left:?}");
+    }
+}
+
+/// Its keeper has asked for a shorter lease, and nobody knows whether the server has heard of that.
+#[test]
+fn closing_releases_what_was_to_be_held_on_by_a_runtime_that_nobody_drives_any_more() {
+    for server in both_kinds() {
+        let proxy = Proxy::to(server.port());
+        let (locks, idle, ours) = (Locks::new(url(proxy.port())).unwrap(), standing(), driven());
+        let alice = locks.lock("printer").owner("alice").ttl(LONG).hold_at_least(millis(500));
+        let guard = lock(&idle, alice);
+        proxy.hold();
+        idle.block_on(async {
+            assert!(timeout(millis(50), guard.release()).await.is_err());
+        });
+        used(&ours, &locks);
+        // Long enough for another keeper to help, and for the shorter lease to be over.
+        thread::sleep(millis(1_500));
+        assert!(held(&server, "printer").is_some());
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// The server has carried it out, and the guard is lost before that is known.
+#[test]
+fn closing_releases_what_an_extension_holds_that_nobody_has_heard_of() {
+    for mut server in both_kinds() {
+        let (locks, ours) = (client(&server), driven());
+        let [guard, dropped] =
+            ["held", "dropped"].map(|name| lock(&ours, locks.lock(name).fixed_ttl(millis(1_000))));
+        server.freeze();
+        ours.block_on(async {
+            for guard in [&guard, &dropped] {
+                assert!(timeout(millis(20), guard.extend(LONG)).await.is_err());
+            }
+            assert_eq!(soon(guard.lost()).await, Loss::Expired);
+            // It fails once there is no more time for it.
+            assert!(soon(dropped.release()).await.is_err());
+            assert_eq!(locks.close(millis(200)).await, ["dropped", "held"]);
+        });
+        server.thaw();
+        assert_eq!(ours.block_on(locks.close(LIMIT)), ["dropped"]);
+        assert_eq!(held(&server, "held"), None);
     }
 }
 

@@ -9,7 +9,7 @@
 //! nobody polls. Servers carry them out in any order, so each counts for no more than any that may
 //! be carried out after it.
 
-use super::{Lease, Next, ONLY, State};
+use super::{Lease, Next, ONLY, State, may_hold_until};
 use crate::clock::Moment;
 use crate::validity::valid_until;
 use std::collections::BTreeSet;
@@ -90,6 +90,7 @@ impl Lease {
         }
         silent.iter().for_each(|server| unanswered.begin(*server, ttl, now));
         drop(unanswered);
+        state.may_hold_until = state.may_hold_until.max(now.later(ttl));
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
@@ -134,9 +135,10 @@ impl Asking<'_> {
         let counted = others.counted(self.ttl, asked, agreed, needed);
         let until = valid_until(asked, counted);
         // What was counted on before has allowed for this extension since it was begun.
-        if until > state.valid_until {
+        if until >= state.valid_until {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
-            state.ttl = self.ttl;
+            (state.ttl, state.may_hold_until) =
+                (self.ttl, may_hold_until(&others, self.ttl, asked));
         }
         let alone = others.counted_alone(self.ttl, now, agreed, needed);
         if alone > counted { Counted::Less } else { Counted::Fully }
