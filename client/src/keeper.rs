@@ -398,7 +398,7 @@ async fn hold_for_the_rest(
 
 /// The server frees it then, also when this program has ended.
 async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
-    let HoldOn { key, owner, fence, until } = hold_on;
+    let HoldOn { key, owner, fence, until, .. } = hold_on;
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
     let question = |now| Question::Extend { owner: &owner, fence, ttl: until.since(now) };
     match wire.ask_anew(&key, question, limits).await {

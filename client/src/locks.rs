@@ -8,7 +8,7 @@ use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
-use crate::orders::{Abandoned, HoldOn, Orders};
+use crate::orders::Orders;
 use crate::pending::Pending;
 use crate::poison::locked;
 use crate::request::{Options, Request, Wanted};
@@ -271,19 +271,6 @@ impl Locks {
     pub(crate) async fn find_out(&self) -> Result<(), Error> {
         let Settings { response, within, .. } = self.inner.settings;
         self.inner.wire.find_out(response, later(Instant::now(), within)).await
-    }
-
-    /// Releases in the background what may have been granted to this owner.
-    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
-        let (key, owner) = (self.key(name), owner.to_owned());
-        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
-        self.inner.orders.abandon(abandoned, home);
-    }
-
-    /// Has the server free in the background at that moment what this owner was granted.
-    pub(crate) fn hold_on(&self, name: &str, owner: &str, fence: u64, until: Moment, home: Home) {
-        let (key, owner) = (self.key(name), owner.to_owned());
-        self.inner.orders.hold_on(HoldOn { key, owner, fence, until }, home);
     }
 }
 

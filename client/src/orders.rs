@@ -46,6 +46,8 @@ pub(crate) struct HoldOn {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) until: Moment,
+    /// For how long it may be held if the server does not hear of that.
+    pub(crate) left: Duration,
 }
 
 /// Nobody waits any more for a grant that may have been made.
@@ -160,7 +162,7 @@ impl Orders {
 
     /// Without a keeper the lease ends by itself.
     pub(crate) fn hold_on(&self, hold_on: HoldOn, home: Home) {
-        let (key, left) = (hold_on.key.clone(), hold_on.until.since(Moment::now()));
+        let (key, left) = (hold_on.key.clone(), hold_on.left);
         let number = self.desk.ledger.begin(key, left, Home::here());
         let _ = self.release(number, Order::HoldOn { number, hold_on }, &[home]);
     }

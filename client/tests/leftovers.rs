@@ -1,8 +1,8 @@
 //! What runtimes leave behind that nobody drives any more, or that have ended.
 
 use crate::scene::{
-    LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, soon,
-    standing, url,
+    LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, quorum,
+    soon, standing, url, with_module, without_module,
 };
 use crate::support::Proxy;
 use leasehold_client::{Locks, Loss, Options, Released, blocking};
@@ -232,6 +232,24 @@ fn closing_releases_what_an_extension_holds_that_nobody_has_heard_of() {
         server.thaw();
         assert_eq!(ours.block_on(locks.close(LIMIT)), ["dropped"]);
         assert_eq!(held(&server, "held"), None);
+    }
+}
+
+/// With a quorum, each of whose tasks belongs to the runtime that it was begun on.
+#[test]
+fn closing_a_quorum_names_what_a_runtime_has_not_released_before_it_ended() {
+    for setup in [with_module, without_module] {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let (first, ours) = (standing(), standing());
+        let quorum = first.block_on(quorum(&servers));
+        let guard = first.block_on(async { soon(quorum.lock("printer").ttl(LONG)).await.unwrap() });
+        let mut release = Box::pin(guard.release());
+        first.block_on(poll_once(release.as_mut()));
+        drop(first);
+        let _ = ours.block_on(async { soon(release).await });
+        let left = ours.block_on(quorum.close(LIMIT));
+        let is_held = servers.iter().filter(|server| held(server, "printer").is_some()).count() > 1;
+        assert_eq!(!left.is_empty(), is_held, "{left:?}");
     }
 }
 

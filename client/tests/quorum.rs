@@ -214,6 +214,23 @@ async fn a_lease_is_extended_if_most_servers_extend_it() {
     }
 }
 
+/// For longer than requests go on that were made for the first ttl.
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_names_what_servers_hold_for_as_long_as_they_may() {
+    for setup in KINDS {
+        let mut servers = start(3, setup);
+        let quorum = quorum(&servers).await.server_limit(millis(400));
+        let extended = quorum.lock("extended").fixed_ttl(millis(1_000)).await.unwrap();
+        assert_eq!(soon(extended.extend(LONG)).await.unwrap(), Extended::Extended);
+        let least = quorum.lock("least").fixed_ttl(LONG).hold_at_least(millis(500));
+        let least = least.await.unwrap();
+        servers.iter_mut().for_each(Server::freeze);
+        drop((extended, least));
+        let _ = timeout(millis(5_000), quorum.settle()).await;
+        assert_eq!(quorum.close(millis(200)).await, ["extended", "least"]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_guard_is_renewed_while_most_servers_are_up_and_lost_when_they_are_not() {
     let mut servers = start(3, with_module);

@@ -97,25 +97,15 @@ impl Held {
     /// What servers are asked when it is held no more.
     pub(super) fn leaving(&self) -> Ask {
         let (fence, now) = (self.lease.fence, Moment::now());
+        let left = self.lease.left(now);
         match self.lease.hold_for(now) {
-            Some(left) => Ask::HoldOn { fence, until: now.later(left) },
-            None => Ask::Release,
-        }
-    }
-
-    /// Has this one asked in the background.
-    pub(super) fn leave(&self, server: usize, leaving: Ask) {
-        match leaving {
-            Ask::HoldOn { fence, until } => {
-                self.servers.hold_on(server, &self.subject, fence, until);
-            }
-            _ => self.servers.abandon(server, &self.subject),
+            Some(rest) => Ask::HoldOn { fence, until: now.later(rest), left },
+            None => Ask::Release { left },
         }
     }
 
     fn leave_everywhere(&self) {
-        let leaving = self.leaving();
-        self.servers.everybody().into_iter().for_each(|server| self.leave(server, leaving));
+        self.servers.leave_everywhere(&self.subject, self.leaving());
     }
 
     pub(super) async fn extend(&self, ttl: Duration) -> Result<Counted, Error> {
