@@ -120,10 +120,16 @@ impl Slot {
     pub(crate) fn about_to_release(&self, fence: u64, lease: Option<Arc<Lease>>, until: Moment) {
         let until = until.later(LONGEST_WAY);
         let mut past = self.past();
-        // Another keeper may help with the release of an earlier grant, which is over.
-        if past.unreleased.as_ref().is_none_or(|known| known.fence <= fence) {
-            past.unreleased = Some(Unreleased { fence, lease, until });
-        }
+        past.unreleased = match past.unreleased.take() {
+            // Another keeper may help with the release of an earlier grant, which is over.
+            Some(known) if known.fence > fence => Some(known),
+            // An earlier try of the same may be on its way for longer.
+            Some(known) if known.fence == fence => {
+                let (lease, until) = (lease.or(known.lease), until.max(known.until));
+                Some(Unreleased { fence, lease, until })
+            }
+            _ => Some(Unreleased { fence, lease, until }),
+        };
     }
 
     /// The server has answered it: nobody has this grant any more.
@@ -211,6 +217,40 @@ mod tests {
         slot.released(8);
         assert_eq!(known(), None);
         assert!(!slot.is_used());
+    }
+
+    #[test]
+    fn an_earlier_release_of_the_same_grant_may_be_on_its_way_for_longer() {
+        let (slot, now) = (Slot::new(), Moment::now());
+        let later = now.later(LONGEST_WAY);
+        slot.about_to_release(8, None, later);
+        slot.about_to_release(8, None, now);
+        let until = slot.unreleased().map(|known| known.until);
+        assert_eq!(until, Some(later.later(LONGEST_WAY)));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_has_its_turn_in_the_order_of_coming() {
+        let slot = Arc::new(Slot::new());
+        let first = slot.take().await;
+        let order = Arc::<Mutex<Vec<u32>>>::default();
+        let mut tasks = Vec::new();
+        for number in 0..10 {
+            let (slot, order) = (Arc::clone(&slot), Arc::clone(&order));
+            tasks.push(tokio::spawn(async move {
+                let _place = slot.take().await;
+                locked(&order).push(number);
+                tokio::task::yield_now().await;
+            }));
+            tokio::task::yield_now().await;
+        }
+        // Some leave, and whoever comes at that moment is not served before them.
+        tasks.remove(3).abort();
+        drop(first);
+        drop(slot.take().await);
+        assert_eq!(*locked(&order), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert!(slot.past().line.is_empty());
+        assert_eq!(slot.taken_on(), None);
     }
 
     #[test]
