@@ -5,7 +5,7 @@ use crate::scene::{
     ttl_of, url, waiters,
 };
 use crate::support::{Proxy, Server};
-use leasehold_client::{Extended, Guard, Locks, Loss, Request, Settings};
+use leasehold_client::{Extended, Guard, Locks, Loss, Released, Request, Settings};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
@@ -97,6 +97,32 @@ async fn the_next_guard_of_an_owner_allows_for_an_extension_of_the_last_one_that
         let next = soon(next).await.unwrap().unwrap();
         assert_eq!((guard.loss(), guard.valid_for()), (Some(Loss::Expired), millis(0)));
         assert!(next.fence() > guard.fence());
+    }
+}
+
+/// Each try asks for what is left of that time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_guard_of_an_owner_allows_for_each_try_to_hold_the_lock_on_that_arrives_late() {
+    const LEAST: Duration = millis(15_000);
+    for server in both_kinds() {
+        let proxy = Proxy::to(server.port());
+        let ours = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
+        let alice = || ours.lock("printer").owner("alice").fixed_ttl(LONG);
+        let last = alice().hold_at_least(LEAST).await.unwrap();
+        let fence = last.fence();
+        proxy.hold();
+        // Its first try goes unanswered, and the next one takes another connection.
+        assert_eq!(soon(last.release()).await.unwrap(), Released::Later);
+        let guard = soon(alice()).await.unwrap();
+        assert_eq!(guard.fence(), fence, "the server knows the owner");
+        assert!(guard.valid_for() <= LEAST, "{:?}", guard.valid_for());
+        assert!(ttl_of(&server, "printer") > LEAST.as_millis().try_into().unwrap());
+        proxy.deliver();
+        let left = eventually("the lease is cut on the server", || {
+            let left = millis(ttl_of(&server, "printer").cast_unsigned());
+            if left <= LEAST { Ok(left) } else { Err(left) }
+        });
+        assert!(guard.valid_for() <= left.await);
     }
 }
 
