@@ -168,9 +168,12 @@ fn what_a_request_left_behind_does_not_free_the_lock_of_the_next_guard_of_its_ow
         drop(request);
         sleep(millis(100)).await;
     });
+    ours.block_on(async { assert!(soon(other.release()).await.unwrap().in_time()) });
+    assert!(held(&server, "printer").unwrap().ends_with("alice"));
+    // The answer is read before the connection ends.
+    first.block_on(async { sleep(millis(100)).await });
     drop(first);
     ours.block_on(async {
-        assert!(soon(other.release()).await.unwrap().in_time());
         let guard = soon(alice()).await.unwrap();
         proxy.deliver();
         stays_held(&server, &guard).await;
