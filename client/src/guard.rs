@@ -37,10 +37,6 @@ impl Hold {
         Some(Guard { hold: self, left: false })
     }
 
-    pub(crate) fn holds(&self, fence: u64) -> bool {
-        self.guards.load(SeqCst) > 0 && self.lease.fence == fence
-    }
-
     /// One guard fewer; the last one releases. Whether this one does.
     fn leave(&self, reply: Option<Reply>) -> Result<Ordered, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {

@@ -333,13 +333,16 @@ async fn released(
         let Some(taken) = before_the_end(&lease, slot.take()).await else {
             return Ok(Released::Late);
         };
-        // The same owner asked again, and the server gave it the same grant, which may have been kept
-        // or released since. Or another keeper was faster.
-        let is_held = taken.hold().is_some_and(|hold| hold.holds(lease.fence));
-        if is_held || lease.is_superseded() || !ledger.is_open(number) {
+        // Another keeper was faster.
+        if !ledger.is_open(number) {
             return Ok(Released::StillHeld);
         }
         place = Some(taken);
+    }
+    // The same owner asked again, and the server gave it the same grant, which may have been kept or
+    // released since.
+    if lease.is_superseded() {
+        return Ok(Released::StillHeld);
     }
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
@@ -378,7 +381,7 @@ async fn hold_for_the_rest(
     let question = |now| {
         let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
         // Each try is for another ttl, and each may be carried out whenever it arrives.
-        // No later lease is of this grant: its place is taken.
+        // No later lease is of this grant: its owner's place is taken, or the client is closed.
         locked(&tries).extend(lease.about_to_extend([ONLY], ttl, now));
         Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
     };

@@ -212,6 +212,26 @@ fn closing_releases_what_was_to_be_held_on_by_a_runtime_that_nobody_drives_any_m
     }
 }
 
+/// The earlier guard was dropped where nobody releases it, and the place of their owner is taken by a
+/// request that nobody drives.
+#[test]
+fn closing_leaves_alone_what_a_later_guard_of_the_same_grant_has_kept() {
+    for server in both_kinds() {
+        let (locks, idle, still, ours) = (client(&server), standing(), standing(), driven());
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let guard = lock(&idle, alice());
+        let fence = guard.fence();
+        idle.block_on(async { drop(guard) });
+        let next = lock(&ours, alice());
+        assert_eq!(next.fence(), fence, "the server knows the owner");
+        next.keep();
+        let mut third = Box::pin(alice().into_future());
+        still.block_on(poll_once(third.as_mut()));
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert!(held(&server, "printer").is_some(), "it is to stay");
+    }
+}
+
 /// The server has carried it out, and the guard is lost before that is known.
 #[test]
 fn closing_releases_what_an_extension_holds_that_nobody_has_heard_of() {

@@ -59,8 +59,8 @@ impl Lease {
         self.ask(self.state(), servers, ttl, now)
     }
 
-    /// The same to renew it, if it has not ended, and that is due now. Whoever is extending it to a longer ttl is to have
-    /// that, whichever of the two the servers carry out last.
+    /// The same to renew it, if it has not ended and that is due now. Whoever is extending it to a
+    /// longer ttl is to have that, whichever of the two the servers carry out last.
     pub(crate) fn about_to_renew(
         &self,
         servers: impl IntoIterator<Item = usize>,
