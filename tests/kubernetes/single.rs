@@ -9,14 +9,18 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-#[test]
-fn the_only_server_comes_back_with_its_locks_and_its_password() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
+/// The only server, ready.
+fn started() -> Option<Group> {
+    find_cli(CLI_SINCE)?;
     let mut group = Group::single();
     group.start("leasehold-0");
     group.wait_until_ready("leasehold-0");
+    Some(group)
+}
+
+#[test]
+fn the_only_server_comes_back_with_its_locks_and_its_password() {
+    let Some(mut group) = started() else { return };
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(group.probe("leasehold-0", probe), Ok(()), "{probe}");
     }
@@ -35,12 +39,7 @@ fn the_only_server_comes_back_with_its_locks_and_its_password() {
 /// What a restart cannot mend ends in no restart.
 #[test]
 fn a_server_that_grants_nothing_is_not_ready_but_not_restarted_either() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let mut group = Group::single();
-    group.start("leasehold-0");
-    group.wait_until_ready("leasehold-0");
+    let Some(group) = started() else { return };
     assert_eq!(group.tell("leasehold-0", "CONFIG SET maxmemory 1"), "OK");
     let told = group.probe("leasehold-0", "readinessProbe").unwrap_err();
     assert!(told.contains("OOM"), "{told}");
@@ -77,13 +76,19 @@ fn a_stock_image_serves_with_what_the_init_container_brings() {
     assert!(brings.len() > 4, "{brings:?}");
     let same = brings.iter().all(|command| *command == brings[0]);
     assert!(same, "{brings:?}");
+    let files = image.folder().join("lib");
+    fs::create_dir_all(files.join("musl")).unwrap();
+    fs::copy(module::path(), files.join("libleasehold.so")).unwrap();
+    fs::write(files.join("musl/libleasehold.so"), "that for musl").unwrap();
     // What these paths are in the image, and in the pod.
     let script = brings[0]
-        .replace("/usr/lib/leasehold/libleasehold.so", module::path().to_str().unwrap())
+        .replace("/usr/lib/leasehold/", &format!("{}/", files.display()))
         .replace("/usr/local/bin/", &format!("{}/bin/", image.folder().display()))
         .replace(" /leasehold/", &format!(" {folder}/"));
     let (success, told) = image.call("sh", &["-c", &script]);
     assert!(success, "{told}");
+    let musl = fs::read_to_string(format!("{folder}/musl/libleasehold.so"));
+    assert_eq!(musl.unwrap(), "that for musl");
     // As the patch sets them.
     let patch = text("kubernetes/stock/server.yaml");
     for said in ["value: /leasehold:/usr/", "value: /leasehold/libleasehold.so"] {
