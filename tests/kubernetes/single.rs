@@ -5,9 +5,11 @@ use super::{ROOT, text};
 use crate::docker::CLI_SINCE;
 use crate::docker::container::Container;
 use crate::support::{find_cli, module};
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
 /// The only server, ready.
 fn started() -> Option<Group> {
@@ -44,6 +46,39 @@ fn a_server_that_grants_nothing_is_not_ready_but_not_restarted_either() {
     let told = group.probe("leasehold-0", "readinessProbe").unwrap_err();
     assert!(told.contains("OOM"), "{told}");
     assert_eq!(group.probe("leasehold-0", "livenessProbe"), Ok(()));
+}
+
+/// A script of the ConfigMap with this password, which has nothing else.
+fn started_with(password: Option<&str>, script: &str) -> (bool, String) {
+    let etc = tempfile::tempdir().unwrap();
+    for file in BTreeSet::from([script, "kubernetes/base/password"]) {
+        let file = Path::new(ROOT).join(file);
+        symlink(&file, etc.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let program = etc.path().join(Path::new(script).file_name().unwrap());
+    let mut command = Command::new(program);
+    command.current_dir(etc.path()).env_remove("REDISCLI_AUTH");
+    command.envs(password.map(|password| ("REDISCLI_AUTH", password)));
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(told).unwrap())
+}
+
+#[test]
+fn nothing_starts_with_a_password_that_no_client_could_give() {
+    let said = "the password in the secret is empty, or has a control character";
+    assert!(text("docs/kubernetes.md").contains(said));
+    let scripts =
+        ["base/password", "base/start-server", "sentinel/start-server", "sentinel/start-sentinel"];
+    for script in scripts {
+        for password in ["", "secret\n", "sec\nret", "sec\tret"] {
+            let (success, told) = started_with(Some(password), &format!("kubernetes/{script}"));
+            assert!(!success && told.starts_with(said), "{script}, {password:?}: {told}");
+        }
+    }
+    let quoted = |password| started_with(password, "kubernetes/base/password");
+    assert_eq!(quoted(Some(PASSWORD)), (true, r#"a \"b\" \\c"#.to_owned()));
+    assert_eq!(quoted(None), (true, String::new()));
 }
 
 /// What the init containers of the manifests and of the values for charts run.
