@@ -60,12 +60,13 @@ fn assert_held(group: &Group, primary: &str, fence: &str) {
 
 /// It follows the primary, and never was one itself since it was started.
 #[track_caller]
-fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, log: usize) {
+fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, primary: &str, log: usize) {
     group.wait_until_ready(pod);
-    assert!(group.tell(pod, "ROLE").starts_with("slave\n"));
+    let primary = group.address(primary);
+    let role = group.tell(pod, "ROLE");
+    assert!(role.starts_with(&format!("slave\n{primary}\n")), "{role}");
     let log = group.log(pod).split_off(log);
-    let primary = group.primary().unwrap();
-    assert!(log.contains(&format!("the primary is {}", group.address(&primary))), "{log}");
+    assert!(log.contains(&format!("the primary is {primary}")), "{log}");
     assert!(group.kept(pod, "server.conf").contains("\nreplicaof "), "{log}");
 }
 
@@ -94,7 +95,7 @@ fn a_primary_that_is_killed_comes_back_as_a_replica_and_its_lock_survives() {
     for _ in 0..2 {
         let log = group.log("leasehold-0").len();
         group.start("leasehold-0");
-        assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+        assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
         group.kill("leasehold-0");
     }
     assert_eq!(group.primary(), Ok(next.clone()));
@@ -118,7 +119,7 @@ fn a_primary_that_is_stopped_hands_over_first() {
     assert_eq!(asked.count(), 1, "{logs:?}");
     assert_held(&group, &next, &fence);
     group.start("leasehold-0");
-    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     // A replica has nothing to hand over.
     assert_eq!(group.stop("leasehold-0"), "");
     assert_eq!(group.primary(), Ok(next));
@@ -208,7 +209,7 @@ fn a_primary_that_has_lost_its_data_waits_until_a_replica_is_promoted() {
     group.start("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
-    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     let log = group.log("leasehold-0").split_off(log);
     assert!(log.contains("has lost its data"), "{log}");
     assert_held(&group, &next, &fence);
@@ -239,16 +240,13 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
     group.look("leasehold-0");
     assert!(group.probe("leasehold-0", "startupProbe").is_err());
+    // There is nothing to hand over, and nobody to wait for.
+    let begun = Instant::now();
+    group.hand_over("leasehold-0");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     group.start("leasehold-sentinel-1");
-    assert_came_back_as_a_replica_of(&mut group, "leasehold-0", &next);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     assert_held(&group, &next, &fence);
-}
-
-#[track_caller]
-fn assert_came_back_as_a_replica_of(group: &mut Group, pod: &str, primary: &str) {
-    group.wait_until_ready(pod);
-    let role = group.tell(pod, "ROLE");
-    assert!(role.starts_with(&format!("slave\n{}\n", group.address(primary))), "{role}");
 }
 
 #[test]
@@ -279,4 +277,56 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
         assert!(named.contains(&line), "{named}");
     }
     assert_eq!(group.primary(), Ok(next));
+}
+
+/// They name the first server then, and it would have the others delete what it has not.
+#[test]
+fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that() {
+    let Some(mut group) = started() else { return };
+    group.stop("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    let log = group.log("leasehold-0").len();
+    group.start("leasehold-0");
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
+    group.kill("leasehold-0");
+    let fence = grant(&group, &next);
+    for pod in SERVERS.into_iter().chain(SENTINELS).filter(|pod| *pod != "leasehold-0") {
+        group.kill(pod);
+    }
+    let log = group.log("leasehold-0").len();
+    for pod in SENTINELS {
+        group.lose(pod);
+        group.start(pod);
+    }
+    for pod in SERVERS {
+        group.start(pod);
+    }
+    let waits = format!("it followed {} ", group.address(&next));
+    eventually("it waits", || {
+        group.look("leasehold-0");
+        let log = group.log("leasehold-0").split_off(log);
+        if log.contains(&waits) { Ok(()) } else { Err(log) }
+    });
+    // The words of docs/kubernetes.md, by a person who has read them.
+    let last = SERVERS.into_iter().find(|pod| *pod != "leasehold-0" && *pod != next).unwrap();
+    let address = group.endpoint(&next).replace(':', " ");
+    for (pod, words) in [(&*next, "REPLICAOF NO ONE"), (last, &format!("REPLICAOF {address}"))] {
+        eventually("the server is told", || match group.tell(pod, words) {
+            told if told.starts_with("OK") => Ok(()),
+            told => Err(told),
+        });
+    }
+    group.wait_until_ready(last);
+    for pod in SENTINELS {
+        assert_eq!(group.tell(pod, "SENTINEL REMOVE locks"), "OK");
+    }
+    for pod in SENTINELS {
+        group.kill(pod);
+    }
+    for pod in SENTINELS {
+        group.start(pod);
+    }
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
+    assert_eq!(group.primary(), Ok(next.clone()));
+    assert_held(&group, &next, &fence);
 }
