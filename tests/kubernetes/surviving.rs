@@ -279,6 +279,35 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
     assert_eq!(group.primary(), Ok(next));
 }
 
+/// It was promoted, and its file says so. So it waits for nobody.
+#[test]
+fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
+    let Some(mut group) = started() else { return };
+    group.stop("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    group.start("leasehold-0");
+    group.wait_until_ready("leasehold-0");
+    let fence = grant(&group, &next);
+    eventually("both replicas have heard", || match group.tell(&next, "WAIT 2 100") {
+        heard if heard == "2" => Ok(()),
+        heard => Err(heard),
+    });
+    let log = group.log(&next).len();
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.kill(pod);
+    }
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.start(pod);
+    }
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.wait_until_ready(pod);
+    }
+    let primary = eventually("the sentinels agree", || group.primary());
+    assert_held(&group, &primary, &fence);
+    let log = group.log(&next).split_off(log);
+    assert!(!log.contains("waiting for a person"), "{log}");
+}
+
 /// They name the first server then, and it would have the others delete what it has not.
 #[test]
 fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that() {
