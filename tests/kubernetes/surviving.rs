@@ -8,12 +8,12 @@ use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
-const SENTINELS: [&str; 3] =
+pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
+pub(super) const SENTINELS: [&str; 3] =
     ["leasehold-sentinel-0", "leasehold-sentinel-1", "leasehold-sentinel-2"];
 
 /// All pods, started at once, and ready.
-fn started() -> Option<Group> {
+pub(super) fn started() -> Option<Group> {
     find_cli(CLI_SINCE)?;
     let mut group = Group::with_sentinels();
     for pod in SERVERS.into_iter().chain(SENTINELS) {
@@ -34,7 +34,7 @@ fn started() -> Option<Group> {
 }
 
 /// Alice's lock, which both replicas have heard of; its fence.
-fn grant(group: &Group, primary: &str) -> String {
+pub(super) fn grant(group: &Group, primary: &str) -> String {
     let fence = eventually("the lock is granted", || {
         let told = group.tell(primary, "LOCK.ACQUIRE printer alice 600000");
         if told.parse::<u64>().is_ok() { Ok(told) } else { Err(told) }
@@ -48,7 +48,7 @@ fn grant(group: &Group, primary: &str) -> String {
 
 /// That it is still hers, and nobody else's.
 #[track_caller]
-fn assert_held(group: &Group, primary: &str, fence: &str) {
+pub(super) fn assert_held(group: &Group, primary: &str, fence: &str) {
     assert_eq!(group.tell(primary, "LOCK.CHECK printer alice"), fence);
     let told = eventually("a replica follows", || {
         let told = group.tell(primary, "LOCK.ACQUIRE printer bob 600000");
@@ -80,7 +80,7 @@ fn the_first_server_becomes_the_primary_and_every_probe_passes() {
         }
     }
     // The password counts.
-    let told = group.tell("leasehold-1", "--user default --pass wrong --no-auth-warning PING");
+    let told = group.tell_by("leasehold-1", "wrong", "PING");
     assert!(told.contains("WRONGPASS"), "{told}");
     grant(&group, "leasehold-0");
 }
