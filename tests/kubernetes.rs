@@ -3,6 +3,7 @@
 
 mod group;
 mod manifests;
+mod secret;
 mod single;
 mod surviving;
 

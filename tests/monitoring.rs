@@ -25,8 +25,9 @@ fn fields() -> BTreeSet<String> {
     told.lines().filter_map(|line| Some(line.split_once(':')?.0.to_owned())).collect()
 }
 
-/// Metrics that alerts ask for and that neither the module nor a setting of it gives: Prometheus's own, and redis_exporter's.
-const OF_OTHERS: [&str; 7] = [
+/// Metrics that alerts ask for and that neither the module nor a setting of it gives: Prometheus's own, redis_exporter's, and
+/// those of kube-state-metrics.
+const OF_OTHERS: [&str; 9] = [
     "up",
     "redis_up",
     "redis_connected_clients",
@@ -34,10 +35,12 @@ const OF_OTHERS: [&str; 7] = [
     "redis_uptime_in_seconds",
     "redis_evicted_keys_total",
     "redis_instance_info",
+    "kube_statefulset_replicas",
+    "kube_statefulset_status_replicas_ready",
 ];
 
 /// What is no metric in an expression.
-const WORDS: [&str; 15] = [
+const WORDS: [&str; 17] = [
     "increase",
     "resets",
     "min_over_time",
@@ -53,6 +56,8 @@ const WORDS: [&str; 15] = [
     "leasehold",
     "redis_version",
     "e6",
+    "statefulset",
+    "sentinel",
 ];
 
 /// The names of metrics in a query.
@@ -80,8 +85,8 @@ fn panels() -> Vec<(String, Vec<String>)> {
 }
 
 fn rules() -> Vec<Yaml> {
-    let rules = parsed("monitoring/leasehold.rules.yml");
-    rules["groups"][0]["rules"].as_vec().unwrap().clone()
+    let files = ["monitoring/leasehold.rules.yml", "monitoring/kubernetes.rules.yml"];
+    files.map(|file| parsed(file)["groups"][0]["rules"].as_vec().unwrap().clone()).concat()
 }
 
 fn alerts() -> Vec<(String, String)> {

@@ -5,6 +5,7 @@ use super::CLI_SINCE;
 use super::container::{Container, server_name};
 use crate::support::{caller_library, find_cli, lacks, module};
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn the_entrypoint_loads_the_module_whatever_else_it_is_told() {
@@ -251,6 +252,29 @@ fn the_flags_in_the_environment_of_valkeys_image_may_load_the_module() {
         let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
         assert_eq!(told, "leasehold.max-ttl\n5000");
     }
+}
+
+/// As an init container brings the files for both C libraries.
+#[test]
+fn a_server_that_was_linked_with_musl_gets_the_file_for_musl() {
+    let mut container = Container::new();
+    let folder = container.folder().join("brought");
+    fs::create_dir_all(folder.join("musl")).unwrap();
+    let (usual, musl) = (folder.join("libleasehold.so"), folder.join("musl/libleasehold.so"));
+    container.set("LEASEHOLD_MODULE", usual.to_str().unwrap());
+    // What loads the server is named in its file.
+    fs::remove_file(container.path_of(server_name())).unwrap();
+    let told_by_one_linked_with = |loader: &str| {
+        let program = format!("#!/bin/sh\n# {loader}\necho \"$@\"\n");
+        container.write_program(server_name(), &program);
+        container.run(&[])
+    };
+    let loaded = |file: &Path| format!("--loadmodule {}", file.display());
+    // An image that was built from source has no other file.
+    assert_eq!(told_by_one_linked_with("/lib/ld-musl-x86_64.so.1"), loaded(&usual));
+    fs::write(&musl, "").unwrap();
+    assert_eq!(told_by_one_linked_with("/lib/ld-musl-x86_64.so.1"), loaded(&musl));
+    assert_eq!(told_by_one_linked_with("/lib64/ld-linux-x86-64.so.2"), loaded(&usual));
 }
 
 /// As the image of Redis 8 has them, and its entrypoint.

@@ -242,14 +242,28 @@ impl Group {
         self.pods[pod].folder().join("data").join(name)
     }
 
+    /// The secret has this password by now; the pod does not run.
+    pub(super) fn give_secret(&mut self, pod: &str, password: &str) {
+        self.pods.get_mut(pod).unwrap().set("REDISCLI_AUTH", password);
+    }
+
     /// Tells the server or the sentinel of the pod something.
     pub(super) fn tell(&self, pod: &str, words: &str) -> String {
+        self.say(pod, &[], words)
+    }
+
+    /// The same with a password that is not that of the pod's secret.
+    pub(super) fn tell_by(&self, pod: &str, password: &str, words: &str) -> String {
+        self.say(pod, &["--user", "default", "--pass", password, "--no-auth-warning"], words)
+    }
+
+    fn say(&self, pod: &str, options: &[&str], words: &str) -> String {
         let port = self.ports[usize::from(pod.contains("sentinel"))].to_string();
         let address = self.address(pod);
         // A server that does not answer is not waited for.
         let place = ["10", "leasehold-entrypoint", "cli", "-h", &address, "-p", &port];
         let words: Vec<_> = words.split(' ').collect();
-        self.pods[pod].call("timeout", &[&place, &words[..]].concat()).1
+        self.pods[pod].call("timeout", &[&place, options, &words].concat()).1
     }
 
     /// The pod that all sentinels take for the primary.

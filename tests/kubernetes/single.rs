@@ -5,18 +5,24 @@ use super::{ROOT, text};
 use crate::docker::CLI_SINCE;
 use crate::docker::container::Container;
 use crate::support::{find_cli, module};
+use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 
-#[test]
-fn the_only_server_comes_back_with_its_locks_and_its_password() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
+/// The only server, ready.
+fn started() -> Option<Group> {
+    find_cli(CLI_SINCE)?;
     let mut group = Group::single();
     group.start("leasehold-0");
     group.wait_until_ready("leasehold-0");
+    Some(group)
+}
+
+#[test]
+fn the_only_server_comes_back_with_its_locks_and_its_password() {
+    let Some(mut group) = started() else { return };
     for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
         assert_eq!(group.probe("leasehold-0", probe), Ok(()), "{probe}");
     }
@@ -35,16 +41,44 @@ fn the_only_server_comes_back_with_its_locks_and_its_password() {
 /// What a restart cannot mend ends in no restart.
 #[test]
 fn a_server_that_grants_nothing_is_not_ready_but_not_restarted_either() {
-    if find_cli(CLI_SINCE).is_none() {
-        return;
-    }
-    let mut group = Group::single();
-    group.start("leasehold-0");
-    group.wait_until_ready("leasehold-0");
+    let Some(group) = started() else { return };
     assert_eq!(group.tell("leasehold-0", "CONFIG SET maxmemory 1"), "OK");
     let told = group.probe("leasehold-0", "readinessProbe").unwrap_err();
     assert!(told.contains("OOM"), "{told}");
     assert_eq!(group.probe("leasehold-0", "livenessProbe"), Ok(()));
+}
+
+/// A script of the ConfigMap with this password, which has nothing else.
+fn started_with(password: Option<&str>, script: &str) -> (bool, String) {
+    let etc = tempfile::tempdir().unwrap();
+    for file in BTreeSet::from([script, "kubernetes/base/password"]) {
+        let file = Path::new(ROOT).join(file);
+        symlink(&file, etc.path().join(file.file_name().unwrap())).unwrap();
+    }
+    let program = etc.path().join(Path::new(script).file_name().unwrap());
+    let mut command = Command::new(program);
+    command.current_dir(etc.path()).env_remove("REDISCLI_AUTH");
+    command.envs(password.map(|password| ("REDISCLI_AUTH", password)));
+    let output = command.output().unwrap();
+    let told = [output.stdout, output.stderr].concat();
+    (output.status.success(), String::from_utf8(told).unwrap())
+}
+
+#[test]
+fn nothing_starts_with_a_password_that_no_client_could_give() {
+    let said = "the password in the secret is empty, or has a control character";
+    assert!(text("docs/kubernetes.md").contains(said));
+    let scripts =
+        ["base/password", "base/start-server", "sentinel/start-server", "sentinel/start-sentinel"];
+    for script in scripts {
+        for password in ["", "secret\n", "sec\nret", "sec\tret"] {
+            let (success, told) = started_with(Some(password), &format!("kubernetes/{script}"));
+            assert!(!success && told.starts_with(said), "{script}, {password:?}: {told}");
+        }
+    }
+    let quoted = |password| started_with(password, "kubernetes/base/password");
+    assert_eq!(quoted(Some(PASSWORD)), (true, r#"a \"b\" \\c"#.to_owned()));
+    assert_eq!(quoted(None), (true, String::new()));
 }
 
 /// What the init containers of the manifests and of the values for charts run.
@@ -77,13 +111,19 @@ fn a_stock_image_serves_with_what_the_init_container_brings() {
     assert!(brings.len() > 4, "{brings:?}");
     let same = brings.iter().all(|command| *command == brings[0]);
     assert!(same, "{brings:?}");
+    let files = image.folder().join("lib");
+    fs::create_dir_all(files.join("musl")).unwrap();
+    fs::copy(module::path(), files.join("libleasehold.so")).unwrap();
+    fs::write(files.join("musl/libleasehold.so"), "that for musl").unwrap();
     // What these paths are in the image, and in the pod.
     let script = brings[0]
-        .replace("/usr/lib/leasehold/libleasehold.so", module::path().to_str().unwrap())
+        .replace("/usr/lib/leasehold/", &format!("{}/", files.display()))
         .replace("/usr/local/bin/", &format!("{}/bin/", image.folder().display()))
         .replace(" /leasehold/", &format!(" {folder}/"));
     let (success, told) = image.call("sh", &["-c", &script]);
     assert!(success, "{told}");
+    let musl = fs::read_to_string(format!("{folder}/musl/libleasehold.so"));
+    assert_eq!(musl.unwrap(), "that for musl");
     // As the patch sets them.
     let patch = text("kubernetes/stock/server.yaml");
     for said in ["value: /leasehold:/usr/", "value: /leasehold/libleasehold.so"] {

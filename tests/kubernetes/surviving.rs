@@ -8,12 +8,12 @@ use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
-const SENTINELS: [&str; 3] =
+pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
+pub(super) const SENTINELS: [&str; 3] =
     ["leasehold-sentinel-0", "leasehold-sentinel-1", "leasehold-sentinel-2"];
 
 /// All pods, started at once, and ready.
-fn started() -> Option<Group> {
+pub(super) fn started() -> Option<Group> {
     find_cli(CLI_SINCE)?;
     let mut group = Group::with_sentinels();
     for pod in SERVERS.into_iter().chain(SENTINELS) {
@@ -34,7 +34,7 @@ fn started() -> Option<Group> {
 }
 
 /// Alice's lock, which both replicas have heard of; its fence.
-fn grant(group: &Group, primary: &str) -> String {
+pub(super) fn grant(group: &Group, primary: &str) -> String {
     let fence = eventually("the lock is granted", || {
         let told = group.tell(primary, "LOCK.ACQUIRE printer alice 600000");
         if told.parse::<u64>().is_ok() { Ok(told) } else { Err(told) }
@@ -48,7 +48,7 @@ fn grant(group: &Group, primary: &str) -> String {
 
 /// That it is still hers, and nobody else's.
 #[track_caller]
-fn assert_held(group: &Group, primary: &str, fence: &str) {
+pub(super) fn assert_held(group: &Group, primary: &str, fence: &str) {
     assert_eq!(group.tell(primary, "LOCK.CHECK printer alice"), fence);
     let told = eventually("a replica follows", || {
         let told = group.tell(primary, "LOCK.ACQUIRE printer bob 600000");
@@ -60,12 +60,13 @@ fn assert_held(group: &Group, primary: &str, fence: &str) {
 
 /// It follows the primary, and never was one itself since it was started.
 #[track_caller]
-fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, log: usize) {
+fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, primary: &str, log: usize) {
     group.wait_until_ready(pod);
-    assert!(group.tell(pod, "ROLE").starts_with("slave\n"));
+    let primary = group.address(primary);
+    let role = group.tell(pod, "ROLE");
+    assert!(role.starts_with(&format!("slave\n{primary}\n")), "{role}");
     let log = group.log(pod).split_off(log);
-    let primary = group.primary().unwrap();
-    assert!(log.contains(&format!("the primary is {}", group.address(&primary))), "{log}");
+    assert!(log.contains(&format!("the primary is {primary}")), "{log}");
     assert!(group.kept(pod, "server.conf").contains("\nreplicaof "), "{log}");
 }
 
@@ -79,7 +80,7 @@ fn the_first_server_becomes_the_primary_and_every_probe_passes() {
         }
     }
     // The password counts.
-    let told = group.tell("leasehold-1", "--user default --pass wrong --no-auth-warning PING");
+    let told = group.tell_by("leasehold-1", "wrong", "PING");
     assert!(told.contains("WRONGPASS"), "{told}");
     grant(&group, "leasehold-0");
 }
@@ -94,7 +95,7 @@ fn a_primary_that_is_killed_comes_back_as_a_replica_and_its_lock_survives() {
     for _ in 0..2 {
         let log = group.log("leasehold-0").len();
         group.start("leasehold-0");
-        assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+        assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
         group.kill("leasehold-0");
     }
     assert_eq!(group.primary(), Ok(next.clone()));
@@ -118,7 +119,7 @@ fn a_primary_that_is_stopped_hands_over_first() {
     assert_eq!(asked.count(), 1, "{logs:?}");
     assert_held(&group, &next, &fence);
     group.start("leasehold-0");
-    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     // A replica has nothing to hand over.
     assert_eq!(group.stop("leasehold-0"), "");
     assert_eq!(group.primary(), Ok(next));
@@ -208,7 +209,7 @@ fn a_primary_that_has_lost_its_data_waits_until_a_replica_is_promoted() {
     group.start("leasehold-0");
     let next = group.wait_for_another_primary_than("leasehold-0");
     assert_held(&group, &next, &fence);
-    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     let log = group.log("leasehold-0").split_off(log);
     assert!(log.contains("has lost its data"), "{log}");
     assert_held(&group, &next, &fence);
@@ -239,16 +240,13 @@ fn a_server_starts_only_when_sentinels_say_as_what() {
     assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
     group.look("leasehold-0");
     assert!(group.probe("leasehold-0", "startupProbe").is_err());
+    // There is nothing to hand over, and nobody to wait for.
+    let begun = Instant::now();
+    group.hand_over("leasehold-0");
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     group.start("leasehold-sentinel-1");
-    assert_came_back_as_a_replica_of(&mut group, "leasehold-0", &next);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
     assert_held(&group, &next, &fence);
-}
-
-#[track_caller]
-fn assert_came_back_as_a_replica_of(group: &mut Group, pod: &str, primary: &str) {
-    group.wait_until_ready(pod);
-    let role = group.tell(pod, "ROLE");
-    assert!(role.starts_with(&format!("slave\n{}\n", group.address(primary))), "{role}");
 }
 
 #[test]
@@ -279,4 +277,85 @@ fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
         assert!(named.contains(&line), "{named}");
     }
     assert_eq!(group.primary(), Ok(next));
+}
+
+/// It was promoted, and its file says so. So it waits for nobody.
+#[test]
+fn a_group_that_was_killed_as_a_whole_comes_back_with_its_lock() {
+    let Some(mut group) = started() else { return };
+    group.stop("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    group.start("leasehold-0");
+    group.wait_until_ready("leasehold-0");
+    let fence = grant(&group, &next);
+    eventually("both replicas have heard", || match group.tell(&next, "WAIT 2 100") {
+        heard if heard == "2" => Ok(()),
+        heard => Err(heard),
+    });
+    let log = group.log(&next).len();
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.kill(pod);
+    }
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.start(pod);
+    }
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.wait_until_ready(pod);
+    }
+    let primary = eventually("the sentinels agree", || group.primary());
+    assert_held(&group, &primary, &fence);
+    let log = group.log(&next).split_off(log);
+    assert!(!log.contains("waiting for a person"), "{log}");
+}
+
+/// They name the first server then, and it would have the others delete what it has not.
+#[test]
+fn a_server_that_followed_another_one_waits_if_all_sentinels_have_forgotten_that() {
+    let Some(mut group) = started() else { return };
+    group.stop("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    let log = group.log("leasehold-0").len();
+    group.start("leasehold-0");
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
+    group.kill("leasehold-0");
+    let fence = grant(&group, &next);
+    for pod in SERVERS.into_iter().chain(SENTINELS).filter(|pod| *pod != "leasehold-0") {
+        group.kill(pod);
+    }
+    let log = group.log("leasehold-0").len();
+    for pod in SENTINELS {
+        group.lose(pod);
+        group.start(pod);
+    }
+    for pod in SERVERS {
+        group.start(pod);
+    }
+    let waits = format!("it followed {} ", group.address(&next));
+    eventually("it waits", || {
+        group.look("leasehold-0");
+        let log = group.log("leasehold-0").split_off(log);
+        if log.contains(&waits) { Ok(()) } else { Err(log) }
+    });
+    // The words of docs/kubernetes.md, by a person who has read them.
+    let last = SERVERS.into_iter().find(|pod| *pod != "leasehold-0" && *pod != next).unwrap();
+    let address = group.endpoint(&next).replace(':', " ");
+    for (pod, words) in [(&*next, "REPLICAOF NO ONE"), (last, &format!("REPLICAOF {address}"))] {
+        eventually("the server is told", || match group.tell(pod, words) {
+            told if told.starts_with("OK") => Ok(()),
+            told => Err(told),
+        });
+    }
+    group.wait_until_ready(last);
+    for pod in SENTINELS {
+        assert_eq!(group.tell(pod, "SENTINEL REMOVE locks"), "OK");
+    }
+    for pod in SENTINELS {
+        group.kill(pod);
+    }
+    for pod in SENTINELS {
+        group.start(pod);
+    }
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", &next, log);
+    assert_eq!(group.primary(), Ok(next.clone()));
+    assert_held(&group, &next, &fence);
 }
