@@ -5,8 +5,8 @@
 use super::api::api;
 use super::state::STATE;
 use super::{authority, clock, eviction, guard, handoff, lookout, subscription};
-use crate::lock::{Moment, Monotonic, Now};
-use crate::plant::{Bug, planted};
+use leasehold_core::lock::{Moment, Monotonic, Now};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
 use std::ptr;

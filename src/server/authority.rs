@@ -8,7 +8,7 @@
 use super::api::{api, optional};
 use super::product;
 use super::reply::Reply;
-use crate::plant::{Bug, planted};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
 

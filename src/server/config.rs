@@ -4,9 +4,9 @@
 use super::api::optional;
 use super::state::STATE;
 use super::{clock, events, guard};
-use crate::command::{Limits, parse_integer};
-use crate::lock::{Patience, Ttl};
-use crate::observe::USUAL_LONG_WAIT_MILLIS;
+use leasehold_core::command::{Limits, parse_integer};
+use leasehold_core::lock::{Patience, Ttl};
+use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::ops::RangeInclusive;
@@ -215,7 +215,7 @@ pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::Log;
+    use leasehold_core::observe::Log;
 
     #[test]
     fn the_log_may_be_as_long_as_it_can_be_and_is_as_long_as_usual() {

@@ -5,8 +5,8 @@ use super::park::Wait;
 use super::state::STATE;
 use super::witness::Happened;
 use super::{clock, config, entropy, guard};
-use crate::command::acquire::{self, Step};
-use crate::command::{
+use leasehold_core::command::acquire::{self, Step};
+use leasehold_core::command::{
     Answer, Change, Reply, check, extend, help, info, log, raise, release, top, waiters,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};

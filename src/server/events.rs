@@ -9,7 +9,7 @@
 
 use super::state::STATE;
 use super::{alarm, guard, handoff, subscription};
-use crate::plant::{Bug, planted};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 

@@ -11,7 +11,7 @@
 //!
 //! The key cannot be written inside the event. It is written in the module's timer right after, or,
 //! if that comes first, by the next command of the module that names it. See
-//! [`Evicted`](crate::lock::Evicted) for how many are written at once.
+//! [`Evicted`](leasehold_core::lock::Evicted) for how many are written at once.
 
 use super::api::{api, optional};
 use super::authority::{self, Account, Authority};
@@ -21,9 +21,9 @@ use super::state::STATE;
 use super::subscription::{ServerSubscription, Subscription};
 use super::witness::Witness;
 use super::{alarm, clock, guard, handoff, log};
-use crate::command::Error;
-use crate::lock::{Moment, Seen, Stored, Value};
-use crate::observe::Lock;
+use leasehold_core::command::Error;
+use leasehold_core::lock::{Moment, Seen, Stored, Value};
+use leasehold_core::observe::Lock;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
 use std::ffi::{c_char, c_int, c_void};
 

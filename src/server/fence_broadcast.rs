@@ -30,8 +30,8 @@ use super::authority::{self, Authority};
 use super::key::OwnedString;
 use super::state::STATE;
 use super::{alarm, clock, guard, product, replicate, subscription};
-use crate::lock::{Deadline, Fence, Owner, Ttl, Value};
-use crate::plant::{Bug, planted};
+use leasehold_core::lock::{Deadline, Fence, Owner, Ttl, Value};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 

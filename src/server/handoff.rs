@@ -13,13 +13,13 @@ use super::park::{self, Outcome};
 use super::state::STATE;
 use super::witness::{Happened, Witness};
 use super::{alarm, clock, config, eviction, fence_broadcast, slots};
-use crate::command::{Change, Error};
-use crate::lock::{
+use leasehold_core::command::{Change, Error};
+use leasehold_core::lock::{
     self, Cause, Fence, Grant, KeptOwner, Left, Look, Lost, Marked, Moment, Monotonic, Name, Next,
     Ownership, Proof, Released, Settled,
 };
-use crate::observe::{Given, Lock};
-use crate::plant::{Bug, planted};
+use leasehold_core::observe::{Given, Lock};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::RedisModuleCtx;
 
 /// A grant that nobody heard of.

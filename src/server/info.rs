@@ -3,8 +3,8 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard, load};
-use crate::lock::Now;
-use crate::observe::Elsewhere;
+use leasehold_core::lock::Now;
+use leasehold_core::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 

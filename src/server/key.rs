@@ -9,8 +9,8 @@
 
 use super::api::api;
 use super::{guard, replicate};
-use crate::command::{Change, Error};
-use crate::lock::{Deadline, Grant, Stored, Value};
+use leasehold_core::command::{Change, Error};
+use leasehold_core::lock::{Deadline, Grant, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;

@@ -29,8 +29,8 @@ use super::reply::Reply;
 use super::state::STATE;
 use super::subscription::Subscription;
 use super::{authority, clock, guard, product};
-use crate::lock::{Hold, Stored, Value};
-use crate::plant::{Bug, planted};
+use leasehold_core::lock::{Hold, Stored, Value};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
 

@@ -2,9 +2,9 @@
 
 use super::learn::{self, Loading};
 use super::{alarm, clock, config, events, fence_broadcast, guard, handoff, slots, subscription};
-use crate::observe::Observer;
-use crate::plant::{Bug, planted};
 use crate::server::state::STATE;
+use leasehold_core::observe::Observer;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 

@@ -14,7 +14,7 @@
 //! Whether the command is allowed to is not known yet: a touch makes the module look at the key, no more, and not
 //! again for a moment. A command that only reads frees no lock: it may make the server notice that a lease is over,
 //! but that moment is known. A command that is queued in a transaction passes here when it is queued and
-//! not when it is executed, which is why [`Queues::touch`](crate::lock::Queues::touch) goes on looking for a
+//! not when it is executed, which is why [`Queues::touch`](leasehold_core::lock::Queues::touch) goes on looking for a
 //! while. What has no name in it comes as an event of its own (a flush, a swap, an eviction), or is noticed by the
 //! look each second.
 
@@ -23,8 +23,8 @@ use super::call::bytes_of;
 use super::effect::Readers;
 use super::state::STATE;
 use super::{alarm, authority, clock, guard, slots};
-use crate::lock::Suspicion;
-use crate::plant::{Bug, planted};
+use leasehold_core::lock::Suspicion;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::c_int;

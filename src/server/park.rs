@@ -26,13 +26,13 @@ use super::respond::respond;
 use super::room::Limit;
 use super::state::STATE;
 use super::{alarm, clock, eviction, guard, lookout, witness};
-use crate::command::{Error, Reply, acquire};
-use crate::lock::{
+use leasehold_core::command::{Error, Reply, acquire};
+use leasehold_core::lock::{
     self, Checked, Deadline, Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Proof, Ttl,
     Waiter, WaiterId,
 };
-use crate::observe::{Lock, WaitEnd};
-use crate::plant::{Bug, planted};
+use leasehold_core::observe::{Lock, WaitEnd};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

@@ -4,7 +4,7 @@
 //! release its lock, and none of them would be served.
 
 use super::{clock, config, log, product};
-use crate::lock::{Monotonic, Room};
+use leasehold_core::lock::{Monotonic, Room};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 use std::ffi::CStr;

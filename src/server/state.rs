@@ -13,8 +13,8 @@ use super::slots::Movements;
 use super::soon::Soon;
 use super::subscription::{ServerSubscription, Subscription};
 use super::{clock, eviction, learn};
-use crate::lock::{Evicted, Fence, FenceClock, Moment, Monotonic, Queues};
-use crate::observe::Observer;
+use leasehold_core::lock::{Evicted, Fence, FenceClock, Moment, Monotonic, Queues};
+use leasehold_core::observe::Observer;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 

@@ -6,10 +6,10 @@
 use super::api::api;
 use super::clock;
 use super::state::STATE;
-use crate::lock::{
+use leasehold_core::lock::{
     Deadline, Fence, Grant, Hold, LostBy, Moment, Monotonic, Now, Proof, Seen, Stored,
 };
-use crate::observe::{Event, Given, Lock, Loss, WaitEnd};
+use leasehold_core::observe::{Event, Given, Lock, Loss, WaitEnd};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 /// What a request came to.
