@@ -18,6 +18,9 @@
 
 pub mod cluster;
 pub mod command;
+pub mod engine;
 pub mod lock;
 pub mod observe;
 pub mod plant;
+#[cfg(test)]
+mod simulation;

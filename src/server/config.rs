@@ -3,7 +3,7 @@
 
 use super::api::optional;
 use super::state::STATE;
-use super::{clock, events, guard};
+use super::{alarm, clock, guard};
 use leasehold_core::command::{Limits, parse_integer};
 use leasehold_core::lock::{Patience, Ttl};
 use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
@@ -77,7 +77,7 @@ pub(super) fn limits() -> Limits {
 /// Tells the observer, which keeps a copy.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
-    STATE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
+    STATE.locks.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many may wait on the server, if it accepts enough clients: see [`super::room`].
@@ -208,7 +208,8 @@ pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
     if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
         // An operator who knows that no unknown grant is left need not wait for the end of this one.
         STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        events::mark_all(ctx, &[None]);
+        STATE.locks.mark_all(None);
+        alarm::set(ctx);
     }
 }
 

@@ -89,7 +89,7 @@ pub(super) fn context() -> Option<*mut RedisModuleCtx> {
 
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
 pub(super) fn withdraw_if_idle(ctx: *mut RedisModuleCtx) {
-    if !STATE.with_queues(|queues| queues.is_empty()) {
+    if !STATE.locks.with_queues(|queues| queues.is_empty()) {
         return;
     }
     STATE.evictions_heard.cancel(ctx);
@@ -124,13 +124,10 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
 
 /// Touches the contended locks that the command names; whether any of them is to be looked at sooner than before.
 fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    STATE.with_queues(|queues| {
-        // In a cluster the lookout is posted also while nobody waits.
-        if queues.is_empty() || planted(Bug::DeletionUnnoticed) {
-            return false;
-        }
-        queues.touch(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
-    })
+    if planted(Bug::DeletionUnnoticed) {
+        return false;
+    }
+    STATE.locks.named(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
 }
 
 /// The module's own commands settle what they change themselves.

@@ -41,8 +41,7 @@ use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
 use leasehold_core::cluster::{self, Said, Slot, SlotSet};
-use leasehold_core::lock::{Evicted, Monotonic, Queues};
-use leasehold_core::observe::Observer;
+use leasehold_core::lock::Monotonic;
 use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
@@ -112,8 +111,7 @@ impl Movements {
             self.read();
         }
         if self.looks.take(clock::monotonic()) {
-            STATE.with_observer(Observer::doubt_grants);
-            STATE.with_queues(Queues::doubt_all_slots);
+            STATE.locks.slots_moved();
         }
     }
 
@@ -266,7 +264,7 @@ fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
     match step {
         // What is evicted does not go with them, unless it is put back before they are copied, which
         // the server does a little later.
-        Step::BeginToGo => STATE.with_evicted(Evicted::hurry),
+        Step::BeginToGo => STATE.locks.slots_begin_to_go(),
         // Until then the node grants nothing.
         Step::HaveCome => lift(),
         Step::Other => {}

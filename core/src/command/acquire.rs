@@ -1,7 +1,7 @@
 //! `LOCK.ACQUIRE key owner ttl [BLOCK ms]`: the lock, now or as soon as it is free.
 
-use super::{Access, Arg, Change, Error, Limits, Reply, Spec, args};
-use crate::lock::{self, Acquired, FenceClock, Moment, Owner, Patience, Stored, Ttl};
+use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
+use crate::lock::{self, Acquired, FenceClock, Hold, Moment, Outcome, Owner, Patience, Ttl};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.acquire",
@@ -26,15 +26,6 @@ pub struct Request<'a> {
     owner: Asked<'a>,
     ttl: Ttl,
     patience: Option<Patience>,
-}
-
-/// What a request comes to.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Step<'r> {
-    Reply(Reply<'r>),
-    /// The lock is not to be had now, and the client is ready to wait this long.
-    Wait(Patience),
 }
 
 #[derive(Debug)]
@@ -79,29 +70,32 @@ impl<'a> Request<'a> {
         matches!(self.owner, Asked::Minted(_))
     }
 
-    pub fn answer(
+    /// What the client is told, unless it waits.
+    pub fn reply(&self, outcome: &Outcome<'_>) -> Result<Reply<'_>, Error> {
+        let fence_number = match outcome {
+            Outcome::Acquire(Acquired::Granted(grant)) => grant.fence.number(),
+            Outcome::Acquire(Acquired::Again { fence_number, .. }) => *fence_number,
+            _ => return Ok(Reply::Nil),
+        };
+        Ok(reply(self.owner()?, self.is_minted(), fence_number))
+    }
+}
+
+impl Decide for Request<'_> {
+    fn decide(
         &self,
-        stored: Stored<'_>,
-        others: usize,
+        current: Option<&Hold<'_>>,
+        waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<(Change<'_>, Step<'_>), Error> {
-        let current = stored.hold(now, fences)?;
-        let owner = self.owner()?;
-        let acquired = lock::acquire(current.as_ref(), others, owner, self.ttl, now, fences);
-        let reply = |fence_number| self::reply(owner, self.is_minted(), fence_number);
-        Ok(match acquired {
-            Acquired::Granted(grant) => {
-                (Change::Grant(grant), Step::Reply(reply(grant.fence.number())))
-            }
-            Acquired::Again { fence_number, longer } => {
-                (longer.map_or(Change::Nothing, Change::Lease), Step::Reply(reply(fence_number)))
-            }
+    ) -> Result<Outcome<'_>, Error> {
+        match lock::acquire(current, waiters, self.owner()?, self.ttl, now, fences) {
+            Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
             Acquired::Busy => {
-                (Change::Nothing, self.patience.map_or(Step::Reply(Reply::Nil), Step::Wait))
+                Ok(self.patience.map_or(Outcome::Acquire(Acquired::Busy), Outcome::Wait))
             }
-            Acquired::NoFenceLeft => return Err(Error::NoFenceLeft),
-        })
+            acquired => Ok(Outcome::Acquire(acquired)),
+        }
     }
 }
 
@@ -113,10 +107,9 @@ pub fn reply(owner: Owner<'_>, minted: bool, fence_number: u64) -> Reply<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Answer;
     use super::super::testing::*;
     use super::*;
-    use crate::lock::Deadline;
+    use crate::lock::{Deadline, Stored, Write};
 
     const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
 
@@ -126,10 +119,8 @@ mod tests {
 
     #[track_caller]
     fn done<'r>(request: &'r Request<'_>, stored: Stored<'_>) -> Answer<'r> {
-        match request.answer(stored, 0, NOW, &mut FenceClock::new()) {
-            Ok((change, Step::Reply(reply))) => Answer { change, reply },
-            other => panic!("not done: {other:?}"),
-        }
+        let outcome = decide(request, stored, 0, &mut FenceClock::new()).unwrap();
+        Answer { write: outcome.write(), reply: request.reply(&outcome).unwrap() }
     }
 
     #[test]
@@ -149,39 +140,41 @@ mod tests {
     #[test]
     fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
         let patient = parse("lock.acquire k b 5000 block 70").unwrap();
-        let wait = Step::Wait(Patience::from_millis(70).unwrap());
+        let wait = Outcome::Wait(Patience::from_millis(70).unwrap());
         let held = Held::by("a", 5_000);
-        let outcome = patient.answer(held.stored(), 0, NOW, &mut FenceClock::new());
-        assert_eq!(outcome, Ok((Change::Nothing, wait)));
-        let outcome = patient.answer(Stored::Nothing, 1, NOW, &mut FenceClock::new());
-        assert!(matches!(outcome, Ok((Change::Nothing, Step::Wait(_)))));
-        assert!(matches!(done(&patient, Stored::Nothing).change, Change::Grant(_)));
+        let outcome = decide(&patient, held.stored(), 0, &mut FenceClock::new());
+        assert_eq!(outcome, Ok(wait));
+        let outcome = decide(&patient, Stored::Nothing, 1, &mut FenceClock::new());
+        assert!(matches!(outcome, Ok(Outcome::Wait(_))));
+        assert!(matches!(done(&patient, Stored::Nothing).write, Write::Hold { .. }));
     }
 
     #[test]
     fn a_try_does_not_overtake_a_queue() {
         let request = parse("lock.acquire k b 5000").unwrap();
-        let outcome = request.answer(Stored::Nothing, 1, NOW, &mut FenceClock::new());
-        assert_eq!(outcome, Ok((Change::Nothing, Step::Reply(Reply::Nil))));
+        let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
+        assert_eq!(outcome, Ok(Outcome::Acquire(Acquired::Busy)));
     }
 
     #[test]
     fn a_free_lock_is_granted_and_the_fence_is_the_reply() {
         let request = parse("lock.acquire k a 5000").unwrap();
         let answer = done(&request, Stored::Nothing);
-        let Change::Grant(grant) = answer.change else { panic!("no grant: {answer:?}") };
-        assert_eq!(grant.owner.as_bytes(), b"a");
-        assert_eq!(grant.deadline.millis(), NOW.millis() + 5_000);
-        assert_eq!(answer.reply, Reply::number(grant.fence.number()));
+        let Write::Hold { owner, fence, deadline } = answer.write else {
+            panic!("no grant: {answer:?}")
+        };
+        assert_eq!(owner.as_bytes(), b"a");
+        assert_eq!(deadline.unwrap().millis(), NOW.millis() + 5_000);
+        assert_eq!(answer.reply, Reply::number(fence.number()));
     }
 
     #[test]
     fn a_minted_owner_comes_back_with_the_fence() {
         let request = parse("lock.acquire k * 5000").unwrap();
         let answer = done(&request, Stored::Nothing);
-        let Change::Grant(grant) = answer.change else { panic!("no grant: {answer:?}") };
-        assert_eq!(grant.owner.as_bytes(), UUID);
-        let fence = Reply::number(grant.fence.number());
+        let Write::Hold { owner, fence, .. } = answer.write else { panic!("no grant: {answer:?}") };
+        assert_eq!(owner.as_bytes(), UUID);
+        let fence = Reply::number(fence.number());
         assert_eq!(answer.reply, Reply::Array(vec![Reply::Bytes(&UUID), fence]));
     }
 
@@ -205,7 +198,7 @@ mod tests {
         let longer = parse("lock.acquire k a 6000").unwrap();
         let answer = done(&longer, held.stored());
         let end = Deadline::from_millis(NOW.millis() + 6_000);
-        assert_eq!(answer, Answer { change: Change::Lease(end), reply: reply() });
+        assert_eq!(answer, Answer { write: Write::Expire(end), reply: reply() });
     }
 
     #[test]
@@ -218,7 +211,7 @@ mod tests {
     #[test]
     fn another_type_of_key_is_refused() {
         let request = parse("lock.acquire k a 5000").unwrap();
-        let outcome = request.answer(Stored::OtherType, 0, NOW, &mut FenceClock::new());
+        let outcome = decide(&request, Stored::OtherType, 0, &mut FenceClock::new());
         assert_eq!(outcome, Err(Error::WrongType));
     }
 }

@@ -1,7 +1,7 @@
 //! `LOCK.CHECK key owner [fence]`: whether that owner holds the lock now.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
-use crate::lock::{self, Checked, FenceClock, Moment, Proof, Stored};
+use crate::lock::{Checked, Proof};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.check",
@@ -25,17 +25,15 @@ impl<'a> Request<'a> {
         Ok(Self { proof: args::proof(words)? })
     }
 
-    pub fn answer(
-        &self,
-        stored: Stored<'_>,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Reply<'static>, Error> {
-        let current = stored.hold(now, fences)?;
-        Ok(match lock::check(current.as_ref(), &self.proof) {
-            Checked::Holds { fence_number } => Reply::number(fence_number),
-            Checked::NotHolder => Reply::Nil,
-        })
+    pub fn proof(&self) -> &Proof<'a> {
+        &self.proof
+    }
+}
+
+pub fn reply(checked: Checked) -> Reply<'static> {
+    match checked {
+        Checked::Holds { fence_number } => Reply::number(fence_number),
+        Checked::NotHolder => Reply::Nil,
     }
 }
 
@@ -43,9 +41,12 @@ impl<'a> Request<'a> {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::lock::{self, FenceClock, Stored};
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Reply<'static>, Error> {
-        Request::parse(&words(line))?.answer(stored, NOW, &mut FenceClock::new())
+        let request = Request::parse(&words(line))?;
+        let current = stored.hold(NOW, &mut FenceClock::new())?;
+        Ok(reply(lock::check(current.as_ref(), request.proof())))
     }
 
     #[test]

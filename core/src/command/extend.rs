@@ -1,7 +1,7 @@
 //! `LOCK.EXTEND key owner ttl [fence]`: a new end for the holder's lease.
 
-use super::{Access, Answer, Arg, Change, Error, Limits, Reply, Spec, args};
-use crate::lock::{self, Extended, FenceClock, Moment, Proof, Stored, Ttl};
+use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
+use crate::lock::{self, Extended, FenceClock, Hold, Moment, Outcome, Proof, Ttl};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.extend",
@@ -33,24 +33,24 @@ impl<'a> Request<'a> {
         let fence = fence.map(args::fence).transpose()?;
         Ok(Self { proof: Proof { owner, fence }, ttl })
     }
+}
 
-    pub fn proof(&self) -> Proof<'a> {
-        self.proof
-    }
-
-    pub fn answer(
+impl Decide for Request<'_> {
+    fn decide(
         &self,
-        stored: Stored<'_>,
+        current: Option<&Hold<'_>>,
+        _waiters: usize,
         now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Answer<'static>, Error> {
-        let current = stored.hold(now, fences)?;
-        Ok(match lock::extend(current.as_ref(), &self.proof, self.ttl, now) {
-            Extended::Until(deadline) => {
-                Answer { change: Change::Lease(deadline), reply: Reply::DONE }
-            }
-            Extended::NotHolder => Answer::unchanged(Reply::NOT_HOLDER),
-        })
+        _fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        Ok(Outcome::Extend(lock::extend(current, &self.proof, self.ttl, now)))
+    }
+}
+
+pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
+    match outcome {
+        Outcome::Extend(Extended::Until { .. }) => Reply::DONE,
+        _ => Reply::NOT_HOLDER,
     }
 }
 
@@ -59,9 +59,18 @@ mod tests {
     use super::super::testing::*;
     use super::*;
     use crate::lock::Deadline;
+    use crate::lock::{Stored, Write};
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
-        Request::parse(&words(line), &LIMITS)?.answer(stored, NOW, &mut FenceClock::new())
+        let request = Request::parse(&words(line), &LIMITS)?;
+        let outcome = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let write = match outcome.write() {
+            Write::Keep => Write::Keep,
+            Write::Expire(deadline) => Write::Expire(deadline),
+            Write::Delete => Write::Delete,
+            other => panic!("{other:?}"),
+        };
+        Ok(Answer { write, reply: reply(&outcome) })
     }
 
     #[test]
@@ -80,7 +89,7 @@ mod tests {
         let held = Held::by("a", 5_000);
         for ttl in [9_000, 1_000] {
             let end = Deadline::from_millis(NOW.millis() + ttl);
-            let extended = Answer { change: Change::Lease(end), reply: Reply::Integer(1) };
+            let extended = Answer { write: Write::Expire(end), reply: Reply::Integer(1) };
             let line = format!("lock.extend k a {ttl} {}", held.fence_number);
             assert_eq!(answer(&line, held.stored()).unwrap(), extended);
         }

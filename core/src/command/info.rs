@@ -1,7 +1,7 @@
 //! `LOCK.INFO key`: who holds the lock, by which grant, for how long, and how many wait.
 
 use super::{Access, Arg, Error, Reply, Spec};
-use crate::lock::{FenceClock, Moment, Stored};
+use crate::lock::{Hold, Moment};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.info",
@@ -23,27 +23,21 @@ impl Request {
         if let [_, _] = words { Ok(Self) } else { Err(Error::WrongArity) }
     }
 
-    pub fn answer<'v>(
-        &self,
-        stored: Stored<'v>,
-        waiters: usize,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Reply<'v>, Error> {
-        let Some(hold) = stored.hold(now, fences)? else { return Ok(Reply::Nil) };
+    pub fn answer<'v>(&self, current: Option<&Hold<'v>>, waiters: usize, now: Moment) -> Reply<'v> {
+        let Some(hold) = current else { return Reply::Nil };
         let (ttl, deadline) = match hold.deadline {
             Some(deadline) => {
                 (Reply::number(deadline.millis_left(now)), Reply::number(deadline.millis()))
             }
             None => (Reply::FOREVER, Reply::FOREVER),
         };
-        Ok(Reply::Map(vec![
+        Reply::Map(vec![
             ("owner", Reply::Bytes(hold.owner)),
             ("fence", Reply::number(hold.fence_number())),
             ("ttl", ttl),
             ("deadline", deadline),
             ("waiters", Reply::count(waiters)),
-        ]))
+        ])
     }
 }
 
@@ -51,9 +45,12 @@ impl Request {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::lock::{FenceClock, Stored};
 
     fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
-        Request::parse(&words(line))?.answer(stored, 3, NOW, &mut FenceClock::new())
+        let request = Request::parse(&words(line))?;
+        let current = stored.hold(NOW, &mut FenceClock::new())?;
+        Ok(request.answer(current.as_ref(), 3, NOW))
     }
 
     #[test]

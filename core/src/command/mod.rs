@@ -1,8 +1,8 @@
 //! The commands: bytes in, a decision of [`crate::lock`], a reply out. Nothing here knows a server.
 //!
 //! One page per command, each with the same parts: its [`Spec`], what a request is, how it is parsed,
-//! and how it is answered. A page that changes a lock returns an [`Answer`]: the reply and the
-//! [`Change`] that the server makes before it sends it. A page that only reads returns the reply.
+//! and how it is answered. A page that may change a lock [decides](Decide), and makes the reply from the
+//! [`Outcome`]. A page that only reads returns the reply.
 //!
 //! A mistake is found in this order: number of arguments, then the arguments from left to right, then
 //! the type of the key.
@@ -22,7 +22,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{Deadline, Fence, Grant, Owner, Ttl};
+use crate::lock::{FenceClock, Hold, Moment, Outcome, Ttl};
 
 pub use args::parse_integer;
 pub use error::Error;
@@ -49,35 +49,16 @@ pub struct Limits {
     pub max_ttl: Ttl,
 }
 
-/// What is to be done to the key, and told to replicas and the append-only file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub enum Change<'r> {
-    Nothing,
-    Grant(Grant<'r>),
-    /// The value stays, the lease ends here.
-    Lease(Deadline),
-    /// The grant has another fence from now on, and stays the owner's until the same end.
-    Raise {
-        owner: Owner<'r>,
-        fence: Fence,
-        deadline: Option<Deadline>,
-    },
-    Free,
-}
-
-/// What a command that may change the lock comes to.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use]
-pub struct Answer<'r> {
-    pub change: Change<'r>,
-    pub reply: Reply<'r>,
-}
-
-impl<'r> Answer<'r> {
-    const fn unchanged(reply: Reply<'r>) -> Self {
-        Self { change: Change::Nothing, reply }
-    }
+/// A request that may change a lock.
+pub trait Decide {
+    /// What it comes to, if this is the hold in force and so many wait for the lock.
+    fn decide(
+        &self,
+        current: Option<&Hold<'_>>,
+        waiters: usize,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error>;
 }
 
 #[cfg(test)]
@@ -85,7 +66,7 @@ mod testing {
     //! What the pages' tests share: a server's key, without the server.
 
     use super::*;
-    use crate::lock::{FenceClock, Moment, Owner, Stored, Value};
+    use crate::lock::{Deadline, Owner, Stored, Value, Write};
 
     pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
     pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
@@ -114,6 +95,30 @@ mod testing {
 
     pub(super) fn foreign(value: &str) -> Stored<'_> {
         Stored::Text { value: value.as_bytes(), deadline: None }
+    }
+
+    /// What a request that may change a lock comes to, if this is what the key holds.
+    pub(super) fn decide<'r>(
+        request: &'r impl Decide,
+        stored: Stored<'_>,
+        waiters: usize,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'r>, Error> {
+        let current = stored.hold(NOW, fences)?;
+        request.decide(current.as_ref(), waiters, NOW, fences)
+    }
+
+    /// What such a request writes, and what the client is told.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Answer<'r> {
+        pub(super) write: Write<'r>,
+        pub(super) reply: Reply<'r>,
+    }
+
+    impl<'r> Answer<'r> {
+        pub(super) fn unchanged(reply: Reply<'r>) -> Self {
+            Self { write: Write::Keep, reply }
+        }
     }
 
     /// A request as a client sends it, split at spaces.

@@ -1,7 +1,7 @@
 //! `LOCK.RAISE key owner fence`: a larger fence for the holder's grant.
 
-use super::{Access, Answer, Arg, Change, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Moment, Owner, Raised, Stored};
+use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{self, FenceClock, Hold, Moment, Outcome, Owner, Raised};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.raise",
@@ -27,23 +27,28 @@ impl<'a> Request<'a> {
         let [_, _, owner, fence] = *words else { return Err(Error::WrongArity) };
         Ok(Self { owner: args::owner(owner)?, fence_number: args::fence(fence)? })
     }
+}
 
-    pub fn answer(
+impl Decide for Request<'_> {
+    fn decide(
         &self,
-        stored: Stored<'_>,
+        current: Option<&Hold<'_>>,
+        _waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
-    ) -> Result<Answer<'a>, Error> {
-        let current = stored.hold(now, fences)?;
-        Ok(match lock::raise(current.as_ref(), self.owner, self.fence_number, now, fences) {
-            Raised::To { fence, deadline } => Answer {
-                change: Change::Raise { owner: self.owner, fence, deadline },
-                reply: Reply::number(fence.number()),
-            },
-            Raised::Already { fence_number } => Answer::unchanged(Reply::number(fence_number)),
-            Raised::NotHolder => Answer::unchanged(Reply::Nil),
-            Raised::TooFarAhead => return Err(Error::FenceTooFarAhead),
-        })
+    ) -> Result<Outcome<'_>, Error> {
+        match lock::raise(current, self.owner, self.fence_number, now, fences) {
+            Raised::TooFarAhead => Err(Error::FenceTooFarAhead),
+            raised => Ok(Outcome::Raise(raised)),
+        }
+    }
+}
+
+pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
+    match *outcome {
+        Outcome::Raise(Raised::To { fence, .. }) => Reply::number(fence.number()),
+        Outcome::Raise(Raised::Already { fence_number }) => Reply::number(fence_number),
+        _ => Reply::Nil,
     }
 }
 
@@ -51,14 +56,23 @@ impl<'a> Request<'a> {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{Deadline, Fence};
+    use crate::lock::{Deadline, Fence, Stored, Write};
 
     fn answer_of<'l>(
         line: &'l str,
         stored: Stored<'_>,
         fences: &mut FenceClock,
     ) -> Result<Answer<'l>, Error> {
-        Request::parse(&words(line))?.answer(stored, NOW, fences)
+        let request = Request::parse(&words(line))?;
+        let outcome = decide(&request, stored, 0, fences)?;
+        let write = match outcome.write() {
+            Write::Keep => Write::Keep,
+            Write::Hold { fence, deadline, .. } => {
+                Write::Hold { owner: request.owner, fence, deadline }
+            }
+            other => panic!("{other:?}"),
+        };
+        Ok(Answer { write, reply: reply(&outcome) })
     }
 
     fn answer<'l>(line: &'l str, stored: Stored<'_>) -> Result<Answer<'l>, Error> {
@@ -82,7 +96,7 @@ mod tests {
         let line = format!("lock.raise k a {}", fence.number());
         let raised = answer_of(&line, held.stored(), &mut fences).unwrap();
         assert_eq!(raised.reply, Reply::number(fence.number()));
-        let Change::Raise { owner, fence: now_in_force, deadline } = raised.change else {
+        let Write::Hold { owner, fence: now_in_force, deadline } = raised.write else {
             panic!("{raised:?}")
         };
         assert_eq!((owner.as_bytes(), now_in_force), (&b"a"[..], fence));

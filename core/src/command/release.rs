@@ -1,7 +1,7 @@
 //! `LOCK.RELEASE key owner [fence]`: the lock given back by its holder.
 
-use super::{Access, Answer, Arg, Change, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Moment, Proof, Released, Stored};
+use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{self, FenceClock, Hold, Moment, Outcome, Proof, Released};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.release",
@@ -24,22 +24,24 @@ impl<'a> Request<'a> {
     pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
         Ok(Self { proof: args::proof(words)? })
     }
+}
 
-    pub fn proof(&self) -> Proof<'a> {
-        self.proof
-    }
-
-    pub fn answer(
+impl Decide for Request<'_> {
+    fn decide(
         &self,
-        stored: Stored<'_>,
-        now: Moment,
-        fences: &mut FenceClock,
-    ) -> Result<Answer<'static>, Error> {
-        let current = stored.hold(now, fences)?;
-        Ok(match lock::release(current.as_ref(), &self.proof) {
-            Released::Released => Answer { change: Change::Free, reply: Reply::DONE },
-            Released::NotHolder => Answer::unchanged(Reply::NOT_HOLDER),
-        })
+        current: Option<&Hold<'_>>,
+        _waiters: usize,
+        _now: Moment,
+        _fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        Ok(Outcome::Release(lock::release(current, &self.proof)))
+    }
+}
+
+pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
+    match outcome {
+        Outcome::Release(Released::Released { .. }) => Reply::DONE,
+        _ => Reply::NOT_HOLDER,
     }
 }
 
@@ -47,9 +49,18 @@ impl<'a> Request<'a> {
 mod tests {
     use super::super::testing::*;
     use super::*;
+    use crate::lock::{Stored, Write};
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
-        Request::parse(&words(line))?.answer(stored, NOW, &mut FenceClock::new())
+        let request = Request::parse(&words(line))?;
+        let outcome = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let write = match outcome.write() {
+            Write::Keep => Write::Keep,
+            Write::Expire(deadline) => Write::Expire(deadline),
+            Write::Delete => Write::Delete,
+            other => panic!("{other:?}"),
+        };
+        Ok(Answer { write, reply: reply(&outcome) })
     }
 
     #[test]
@@ -62,7 +73,7 @@ mod tests {
     #[test]
     fn the_holder_frees_the_lock() {
         let held = Held::by("a", 5_000);
-        let freed = Answer { change: Change::Free, reply: Reply::Integer(1) };
+        let freed = Answer { write: Write::Delete, reply: Reply::Integer(1) };
         assert_eq!(answer("lock.release k a", held.stored()).unwrap(), freed);
         let line = format!("lock.release k a {}", held.fence_number);
         assert_eq!(answer(&line, held.stored()).unwrap(), freed);

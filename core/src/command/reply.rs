@@ -19,7 +19,7 @@ pub enum Reply<'a> {
 
 impl Reply<'_> {
     /// 1 done, 0 not the holder.
-    pub(super) const DONE: Self = Self::Integer(1);
+    pub(crate) const DONE: Self = Self::Integer(1);
     pub(super) const NOT_HOLDER: Self = Self::Integer(0);
 
     /// No end, as in the server's own PTTL and PEXPIRETIME.

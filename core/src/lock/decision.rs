@@ -63,34 +63,57 @@ pub fn acquire<'r>(
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Released {
-    /// The lock is free.
-    Released,
-    /// The proof is of no hold in force; nothing changes (L3).
-    NotHolder,
+pub enum Released<'r> {
+    /// The lock is free, and this grant is over; a foreign lock has no fence.
+    Released {
+        fence: Option<Fence>,
+    },
+    NotHolder(NotHolder<'r>),
 }
 
-pub fn release(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Released {
+/// The proof is of no hold in force; nothing changes (L3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotHolder<'r> {
+    pub proof: Proof<'r>,
+    /// Whether somebody else holds the lock.
+    pub is_held: bool,
+}
+
+impl<'r> NotHolder<'r> {
+    const fn new(current: Option<&Hold<'_>>, proof: &Proof<'r>) -> Self {
+        Self { proof: *proof, is_held: current.is_some() }
+    }
+}
+
+pub fn release<'r>(current: Option<&Hold<'_>>, proof: &Proof<'r>) -> Released<'r> {
     match current {
-        Some(hold) if hold.matches(proof) => Released::Released,
-        _ => Released::NotHolder,
+        Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
+        _ => Released::NotHolder(NotHolder::new(current, proof)),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Extended {
-    /// The lease now ends here: earlier than before, if that was asked.
-    Until(Deadline),
-    /// The proof is of no hold in force; nothing changes (L3).
-    NotHolder,
+pub enum Extended<'r> {
+    /// The lease of this grant now ends here: earlier than before, if that was asked.
+    Until {
+        fence: Option<Fence>,
+        deadline: Deadline,
+    },
+    NotHolder(NotHolder<'r>),
 }
 
-pub fn extend(current: Option<&Hold<'_>>, proof: &Proof<'_>, ttl: Ttl, now: Moment) -> Extended {
+pub fn extend<'r>(
+    current: Option<&Hold<'_>>,
+    proof: &Proof<'r>,
+    ttl: Ttl,
+    now: Moment,
+) -> Extended<'r> {
+    let deadline = Deadline::after(now, ttl);
     match current {
-        Some(hold) if hold.matches(proof) => Extended::Until(Deadline::after(now, ttl)),
-        None if planted(Bug::ExtendRevives) => Extended::Until(Deadline::after(now, ttl)),
-        _ => Extended::NotHolder,
+        Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
+        None if planted(Bug::ExtendRevives) => Extended::Until { fence: None, deadline },
+        _ => Extended::NotHolder(NotHolder::new(current, proof)),
     }
 }
 
@@ -112,9 +135,9 @@ pub fn check(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Checked {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Raised {
+pub enum Raised<'r> {
     /// The hold has this fence from now on.
-    To { fence: Fence, deadline: Option<Deadline> },
+    To { owner: Owner<'r>, former: Fence, fence: Fence, deadline: Option<Deadline> },
     /// It has this one already, which is no smaller. A foreign lock has none, and keeps none.
     Already { fence_number: u64 },
     /// The owner does not hold the lock; nothing changes (L3).
@@ -125,13 +148,13 @@ pub enum Raised {
 
 /// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
 /// any lock here later has a larger one (L2).
-pub fn raise(
+pub fn raise<'r>(
     current: Option<&Hold<'_>>,
-    owner: Owner<'_>,
+    owner: Owner<'r>,
     number: u64,
     now: Moment,
     fences: &mut FenceClock,
-) -> Raised {
+) -> Raised<'r> {
     let fence = Fence::new(number);
     if fence.is_some_and(|fence| !FenceClock::is_credible(fence, now)) {
         return Raised::TooFarAhead;
@@ -142,7 +165,7 @@ pub fn raise(
             if !planted(Bug::RaiseDoesNotLift) {
                 fences.observe(fence, now);
             }
-            Raised::To { fence, deadline: *deadline }
+            Raised::To { owner, former: *former, fence, deadline: *deadline }
         }
         (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },
         (None, _) => Raised::NotHolder,
@@ -170,6 +193,12 @@ mod tests {
 
     fn held_by(owner: &str, deadline: Option<Deadline>) -> Hold<'_> {
         Hold { owner: owner.as_bytes(), fence: Some(Fence::FIRST), deadline }
+    }
+
+    const RELEASED: Released<'static> = Released::Released { fence: Some(Fence::FIRST) };
+
+    fn until(deadline: Deadline) -> Extended<'static> {
+        Extended::Until { fence: Some(Fence::FIRST), deadline }
     }
 
     fn proof(name: &str) -> Proof<'_> {
@@ -233,8 +262,8 @@ mod tests {
         let hold = held_by("a", Some(in_ms(5)));
         let again = acquire(Some(&hold), 0, owner("a"), ttl(9), NOW, &mut fences);
         assert!(matches!(again, Acquired::Again { longer: Some(_), .. }));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(9), NOW), Extended::Until(in_ms(9)));
-        assert_eq!(release(Some(&hold), &proof("a")), Released::Released);
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(9), NOW), until(in_ms(9)));
+        assert_eq!(release(Some(&hold), &proof("a")), RELEASED);
     }
 
     #[test]
@@ -247,18 +276,18 @@ mod tests {
     #[test]
     fn only_the_holder_releases() {
         let hold = held_by("a", None);
-        assert_eq!(release(Some(&hold), &proof("a")), Released::Released);
-        assert_eq!(release(Some(&hold), &proof("b")), Released::NotHolder);
-        assert_eq!(release(None, &proof("a")), Released::NotHolder);
+        assert_eq!(release(Some(&hold), &proof("a")), RELEASED);
+        assert!(matches!(release(Some(&hold), &proof("b")), Released::NotHolder(_)));
+        assert!(matches!(release(None, &proof("a")), Released::NotHolder(_)));
     }
 
     #[test]
     fn only_the_holder_extends_and_may_shorten() {
         let hold = held_by("a", Some(in_ms(9)));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(20), NOW), Extended::Until(in_ms(20)));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(2), NOW), Extended::Until(in_ms(2)));
-        assert_eq!(extend(Some(&hold), &proof("b"), ttl(20), NOW), Extended::NotHolder);
-        assert_eq!(extend(None, &proof("a"), ttl(20), NOW), Extended::NotHolder);
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(20), NOW), until(in_ms(20)));
+        assert_eq!(extend(Some(&hold), &proof("a"), ttl(2), NOW), until(in_ms(2)));
+        assert!(matches!(extend(Some(&hold), &proof("b"), ttl(20), NOW), Extended::NotHolder(_)));
+        assert!(matches!(extend(None, &proof("a"), ttl(20), NOW), Extended::NotHolder(_)));
     }
 
     #[test]

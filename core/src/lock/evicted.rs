@@ -11,7 +11,8 @@
 
 use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment};
-use super::queue::{Name, Seen};
+use super::name::{KeptName, Name};
+use super::queue::Seen;
 use crate::plant::{Bug, planted};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -29,7 +30,7 @@ const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 pub struct Evicted {
     dbs: BTreeMap<i32, BTreeMap<Rc<[u8]>, Kept>>,
     /// Every lock that is kept, the one evicted first first.
-    order: BTreeMap<u64, Name>,
+    order: BTreeMap<u64, KeptName>,
     evictions: u64,
     /// How many may be put back now: one more each millisecond since `counted`.
     allowance: u64,
@@ -68,42 +69,42 @@ impl Evicted {
     /// string.
     pub fn keep(
         &mut self,
-        db: i32,
-        key: &[u8],
+        name: Name<'_>,
         stored: Stored<'_>,
         is_contended: bool,
         now: Moment,
     ) -> bool {
         // Whatever was evicted before has been replaced since.
-        self.remove(db, key);
+        self.remove(name);
         let Some((value, deadline)) = stored.seen() else { return false };
         let is_a_lock = is_contended || Hold::read(value, deadline).fence.is_some();
         let seen = Seen { value: value.into(), deadline };
         if !is_a_lock || !lasts(&seen, now) || planted(Bug::EvictedGivenAway) {
             return false;
         }
-        let key: Rc<[u8]> = key.into();
+        let name = KeptName::from(name);
         let place = self.evictions;
         self.evictions = place.saturating_add(1);
-        self.order.insert(place, Name { db, key: Rc::clone(&key) });
-        self.dbs.entry(db).or_default().insert(key, Kept { seen, place });
+        self.dbs.entry(name.db).or_default().insert(Rc::clone(&name.key), Kept { seen, place });
+        self.order.insert(place, name);
         true
     }
 
     /// What this key held when it was evicted.
-    pub fn get(&self, db: i32, key: &[u8]) -> Option<&Seen> {
-        self.dbs.get(&db)?.get(key).map(|kept| &kept.seen)
+    pub fn get(&self, name: Name<'_>) -> Option<&Seen> {
+        self.dbs.get(&name.db)?.get(name.key).map(|kept| &kept.seen)
     }
 
     /// Keeps the lock no longer. Returns what is to be written, if the key still holds nothing and
     /// the lease lasts.
-    pub fn take(&mut self, db: i32, key: &[u8], stored: Stored<'_>, now: Moment) -> Option<Seen> {
-        let seen = self.remove(db, key)?;
+    pub fn take(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> Option<Seen> {
+        let seen = self.remove(name)?;
         (matches!(stored, Stored::Nothing) && lasts(&seen, now)).then_some(seen)
     }
 
     /// Keeps the lock no longer, whatever it was.
-    pub fn remove(&mut self, db: i32, key: &[u8]) -> Option<Seen> {
+    pub fn remove(&mut self, name: Name<'_>) -> Option<Seen> {
+        let Name { db, key } = name;
         let keys = self.dbs.get_mut(&db)?;
         let Kept { seen, place } = keys.remove(key)?;
         if keys.is_empty() {
@@ -144,7 +145,7 @@ impl Evicted {
 
     /// A lock to put back now, the one that was evicted first: the caller takes it or removes it,
     /// or waits.
-    pub fn next(&mut self, now: Moment) -> Option<Name> {
+    pub fn next(&mut self, now: Moment) -> Option<KeptName> {
         let (_, name) = self.order.first_key_value()?;
         if now.millis_since(self.counted) > 0 || now < self.counted {
             (self.allowance, self.counted) = (self.allowance_at(now), now);

@@ -33,19 +33,19 @@ mod evicted;
 mod fence;
 mod hold;
 mod lease;
-#[cfg(test)]
-mod model;
+mod name;
+mod outcome;
 mod owner;
 mod queue;
-#[cfg(test)]
-mod simulation;
 
-pub use decision::{Acquired, Checked, Extended, Grant, Raised, Released};
+pub use decision::{Acquired, Checked, Extended, Grant, NotHolder, Raised, Released};
 pub use decision::{acquire, check, extend, raise, release};
 pub use evicted::Evicted;
 pub use fence::{Fence, FenceClock};
 pub use hold::{Hold, NotALock, Proof, Stored, Value};
 pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
+pub use name::{KeptName, Name};
+pub use outcome::{Outcome, Write};
 pub use owner::{KeptOwner, Owner};
-pub use queue::{Cause, Joined, Left, Look, Lost, LostBy, Marked, Name, Next, Queues};
+pub use queue::{Cause, Joined, Left, Look, Lost, LostBy, Marked, Next, Queues};
 pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};

@@ -38,6 +38,7 @@ use super::decision::{self, Acquired};
 use super::fence::FenceClock;
 use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
+use super::name::{KeptName, Name};
 use super::owner::{KeptOwner, Owner};
 use crate::plant::{Bug, planted, planted_once_in};
 use contended::Queue;
@@ -50,13 +51,6 @@ use std::rc::Rc;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Joined, Left, Look, Lost, LostBy, Next, Seen, Settled};
-
-/// A lock's key, and the database it is in.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Name {
-    pub db: i32,
-    pub key: Rc<[u8]>,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaiterId(usize);
@@ -134,21 +128,21 @@ impl<P> Queues<P> {
     }
 
     /// How many wait for this lock.
-    pub fn waiters_for(&self, db: i32, key: &[u8]) -> usize {
-        self.queue_named(db, key).map_or(0, |(_, queue)| queue.owners.len())
+    pub fn waiters_for(&self, name: Name<'_>) -> usize {
+        self.queue_named(name).map_or(0, |(_, queue)| queue.owners.len())
     }
 
     /// Those who wait for this lock, oldest first.
-    pub fn queue(&self, db: i32, key: &[u8]) -> impl Iterator<Item = &Waiter<P>> {
-        let head = self.queue_named(db, key).and_then(|(_, queue)| queue.head);
+    pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = &Waiter<P>> {
+        let head = self.queue_named(name).and_then(|(_, queue)| queue.head);
         let place = |id: Option<WaiterId>| id.and_then(|WaiterId(index)| self.waiters.get(index));
         std::iter::successors(place(head), move |last| place(last.behind))
             .map(|place| &place.waiter)
     }
 
     /// Whether `owner` may join without exceeding a limit. One that waits already takes its own place.
-    pub fn has_room(&self, db: i32, key: &[u8], owner: Owner<'_>, room: Room) -> bool {
-        match self.queue_named(db, key) {
+    pub fn has_room(&self, name: Name<'_>, owner: Owner<'_>, room: Room) -> bool {
+        match self.queue_named(name) {
             _ if planted(Bug::LimitsIgnored) => true,
             Some((_, queue)) if queue.owners.contains_key(owner.as_bytes()) => true,
             Some((_, queue)) => {
@@ -162,8 +156,8 @@ impl<P> Queues<P> {
     ///
     /// An owner waits once: a second request takes over the place of the first. Whoever lost its connection
     /// and asks again must neither queue up behind its own former self nor be granted the lock twice.
-    pub fn join(&mut self, db: i32, key: &[u8], waiter: Waiter<P>) -> Joined<P> {
-        let id = self.id_of(db, key).unwrap_or_else(|| self.open(db, key));
+    pub fn join(&mut self, name: Name<'_>, waiter: Waiter<P>) -> Joined<P> {
+        let id = self.id_of(name).unwrap_or_else(|| self.open(name));
         if let Some(former) = self.waiting_as(id, waiter.owner.as_owner().as_bytes())
             && !planted(Bug::OwnerWaitsTwice)
             && let Some(place) = self.waiters.get_mut(former.0)
@@ -185,26 +179,26 @@ impl<P> Queues<P> {
     }
 
     /// The module itself has freed the lock or given it another fence: it was not taken from its holder.
-    pub fn changed(&mut self, db: i32, key: &[u8]) {
-        if let Some(id) = self.id_of(db, key) {
+    pub fn changed(&mut self, name: Name<'_>) {
+        if let Some(id) = self.id_of(name) {
             self.with_queue(id, |queue| queue.seen = None);
         }
     }
 
     /// What the key of a lock that somebody waits for held when it was last looked at.
-    pub fn seen(&self, db: i32, key: &[u8]) -> Option<&Seen> {
-        self.queue_named(db, key)?.1.seen.as_ref()
+    pub fn seen(&self, name: Name<'_>) -> Option<&Seen> {
+        self.queue_named(name)?.1.seen.as_ref()
     }
 
     /// Whether the lock is to be settled before anybody looks at it. That is so when it is marked, and while a command
     /// that touched it may still be queued in the transaction that is being executed.
-    pub fn may_have_changed(&self, db: i32, key: &[u8]) -> bool {
-        self.is_marked(db, key)
-            || self.queue_named(db, key).is_some_and(|(_, queue)| queue.touched.is_some())
+    pub fn may_have_changed(&self, name: Name<'_>) -> bool {
+        self.is_marked(name)
+            || self.queue_named(name).is_some_and(|(_, queue)| queue.touched.is_some())
     }
 
-    pub(super) fn is_marked(&self, db: i32, key: &[u8]) -> bool {
-        self.queue_named(db, key).is_some_and(|(_, queue)| queue.mark.is_some())
+    pub(crate) fn is_marked(&self, name: Name<'_>) -> bool {
+        self.queue_named(name).is_some_and(|(_, queue)| queue.mark.is_some())
     }
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
@@ -238,8 +232,8 @@ impl<P> Queues<P> {
 
     /// Looks at the lock again after so long, and not before: it cannot be settled now. What keeps it from being settled
     /// may also hold back the command that touched it, so the touch counts from now on.
-    pub fn postpone(&mut self, db: i32, key: &[u8], now: Moment, millis: u64) {
-        if let Some(id) = self.id_of(db, key) {
+    pub fn postpone(&mut self, name: Name<'_>, now: Moment, millis: u64) {
+        if let Some(id) = self.id_of(name) {
             self.unmark(id);
             self.look_at(id, Some(now.plus_millis(millis)));
             self.with_queue(id, |queue| queue.touch_again(now));
@@ -250,13 +244,12 @@ impl<P> Queues<P> {
     /// are held as before, and then nobody needs to be asked whether the module may write.
     pub fn look(
         &mut self,
-        db: i32,
-        key: &[u8],
+        name: Name<'_>,
         stored: Stored<'_>,
         now: Now,
         fences: &mut FenceClock,
     ) -> Look {
-        let Some(id) = self.id_of(db, key) else { return Look::Held { lost: None } };
+        let Some(id) = self.id_of(name) else { return Look::Held { lost: None } };
         let Now { wall, .. } = now;
         let hold = stored.hold(wall, fences);
         let quarantine = fences.quarantine_ends(wall);
@@ -283,14 +276,13 @@ impl<P> Queues<P> {
     /// lowered while the waiter waited.
     pub fn settle(
         &mut self,
-        db: i32,
-        key: &[u8],
+        name: Name<'_>,
         stored: Stored<'_>,
         now: Now,
         max_ttl: Ttl,
         fences: &mut FenceClock,
     ) -> Settled<P> {
-        let Some(id) = self.id_of(db, key) else {
+        let Some(id) = self.id_of(name) else {
             return Settled { lost: None, next: Next::Nobody };
         };
         self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
@@ -419,9 +411,10 @@ impl<P> Queues<P> {
     }
 
     /// A new queue is marked: nobody has looked at the key on its behalf yet.
-    fn open(&mut self, db: i32, key: &[u8]) -> QueueId {
-        let key: Rc<[u8]> = key.into();
-        let id = QueueId(self.queues.insert(Queue::new(Name { db, key: Rc::clone(&key) })));
+    fn open(&mut self, name: Name<'_>) -> QueueId {
+        let name = KeptName::from(name);
+        let (db, key) = (name.db, Rc::clone(&name.key));
+        let id = QueueId(self.queues.insert(Queue::new(name)));
         self.names.insert(db, key, id);
         self.mark_queue(id, Cause::Due);
         id
@@ -431,7 +424,7 @@ impl<P> Queues<P> {
         self.look_at(id, None);
         self.unmark(id);
         let Some(queue) = self.queues.try_remove(id.0) else { return };
-        self.names.remove(queue.name.db, &queue.name.key);
+        self.names.remove(queue.name.as_name());
         if self.queues.is_empty() {
             self.queues.shrink_to_fit();
             self.waiters.shrink_to_fit();
@@ -456,12 +449,12 @@ impl<P> Queues<P> {
         }
     }
 
-    fn id_of(&self, db: i32, key: &[u8]) -> Option<QueueId> {
-        self.names.get(db, key)
+    fn id_of(&self, name: Name<'_>) -> Option<QueueId> {
+        self.names.get(name)
     }
 
-    fn queue_named(&self, db: i32, key: &[u8]) -> Option<(QueueId, &Queue)> {
-        let id = self.id_of(db, key)?;
+    fn queue_named(&self, name: Name<'_>) -> Option<(QueueId, &Queue)> {
+        let id = self.id_of(name)?;
         Some((id, self.queues.get(id.0)?))
     }
 

@@ -9,8 +9,8 @@
 //!
 //! Until somebody is refused or waits, this is two empty lists.
 
-use super::identity::Lock;
 use super::shown::Shown;
+use crate::lock::Name;
 use std::cmp::Reverse;
 
 /// How many locks are counted.
@@ -41,7 +41,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    fn new(lock: Lock<'_>, missed: u64) -> Self {
+    fn new(lock: Name<'_>, missed: u64) -> Self {
         Self {
             db: lock.db,
             key: Shown::new(lock.key),
@@ -67,20 +67,20 @@ impl Contention {
         Self { hashes: Vec::new(), entries: Vec::new() }
     }
 
-    pub(super) fn refused(&mut self, lock: Lock<'_>) {
+    pub(super) fn refused(&mut self, lock: Name<'_>) {
         if let Some(entry) = self.counted(lock) {
             entry.refused = entry.refused.saturating_add(1);
         }
     }
 
-    pub(super) fn wait_started(&mut self, lock: Lock<'_>) {
+    pub(super) fn wait_started(&mut self, lock: Name<'_>) {
         if let Some(entry) = self.counted(lock) {
             entry.waits = entry.waits.saturating_add(1);
         }
     }
 
     /// Adds nothing if the lock has lost its counters since the wait began.
-    pub(super) fn wait_ended(&mut self, lock: Lock<'_>, us: u64) {
+    pub(super) fn wait_ended(&mut self, lock: Name<'_>, us: u64) {
         if let Some(entry) = self.position(lock.hash()).and_then(|at| self.entries.get_mut(at)) {
             entry.total_wait_us = entry.total_wait_us.saturating_add(us);
             entry.longest_wait_us = entry.longest_wait_us.max(us);
@@ -97,7 +97,7 @@ impl Contention {
     }
 
     /// The entry of this lock, which takes that of the least contended one if it has none.
-    fn counted(&mut self, lock: Lock<'_>) -> Option<&mut Entry> {
+    fn counted(&mut self, lock: Name<'_>) -> Option<&mut Entry> {
         let hash = lock.hash();
         if let Some(at) = self.position(hash) {
             return self.entries.get_mut(at);
@@ -129,8 +129,8 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::HashMap;
 
-    fn lock(key: &str) -> Lock<'_> {
-        Lock { db: 0, key: key.as_bytes() }
+    fn lock(key: &str) -> Name<'_> {
+        Name { db: 0, key: key.as_bytes() }
     }
 
     fn names(entries: &[&Entry]) -> Vec<String> {
@@ -181,8 +181,8 @@ mod tests {
     #[test]
     fn one_name_in_two_databases_is_two_locks() {
         let mut contention = Contention::new();
-        contention.refused(Lock { db: 3, key: b"k" });
-        contention.refused(Lock { db: 4, key: b"k" });
+        contention.refused(Name { db: 3, key: b"k" });
+        contention.refused(Name { db: 4, key: b"k" });
         let mut dbs: Vec<_> = contention.top(9).iter().map(|entry| entry.db).collect();
         dbs.sort_unstable();
         assert_eq!(dbs, [3, 4]);

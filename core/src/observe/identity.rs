@@ -1,13 +1,8 @@
 //! Which lock something happened to, and 64 bits that stand for it in tables of fixed size.
 
-/// A lock's database and its key.
-#[derive(Clone, Copy, Debug)]
-pub struct Lock<'k> {
-    pub db: i32,
-    pub key: &'k [u8],
-}
+use crate::lock::Name;
 
-impl Lock<'_> {
+impl Name<'_> {
     /// Stands for the lock. Computed once for each happening.
     pub(super) fn hash(self) -> u64 {
         hash(self.key, u64::from(self.db.cast_unsigned()).wrapping_add(1))
@@ -75,7 +70,7 @@ mod tests {
             (0..5_000).flat_map(move |number| {
                 ["lock:{}", "orders:{}:payment", "{}"].map(|pattern| {
                     let key = pattern.replace("{}", &number.to_string());
-                    Lock { db, key: key.as_bytes() }.hash()
+                    Name { db, key: key.as_bytes() }.hash()
                 })
             })
         })
@@ -99,11 +94,11 @@ mod tests {
         let mut all = HashSet::new();
         for len in 0..70 {
             let mut key = vec![0; len];
-            assert!(all.insert(Lock { db: 0, key: &key }.hash()), "{len} zeros");
+            assert!(all.insert(Name { db: 0, key: &key }.hash()), "{len} zeros");
             for position in 0..len {
                 for bit in 0..8 {
                     key[position] = 1 << bit;
-                    let hash = Lock { db: 0, key: &key }.hash();
+                    let hash = Name { db: 0, key: &key }.hash();
                     assert!(all.insert(hash), "bit {bit} of byte {position} of {len}");
                 }
                 key[position] = 0;

@@ -1,8 +1,7 @@
 //! The last noteworthy events, as SLOWLOG keeps the last slow commands.
 
-use super::identity::Lock;
 use super::shown::Shown;
-use crate::lock::Moment;
+use crate::lock::{Moment, Name};
 use std::collections::VecDeque;
 
 /// What is worth a line.
@@ -96,7 +95,7 @@ impl Log {
         &mut self,
         at: Moment,
         event: Noted,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         owner: &[u8],
         millis: Option<u64>,
     ) {
@@ -132,7 +131,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-    const LOCK: Lock<'static> = Lock { db: 2, key: b"k" };
+    const LOCK: Name<'static> = Name { db: 2, key: b"k" };
 
     fn note(log: &mut Log, times: usize) {
         for _ in 0..times {

@@ -25,6 +25,5 @@ mod shown;
 
 pub use event::Event;
 pub use figures::Elsewhere;
-pub use identity::Lock;
 pub use log::Log;
 pub use observer::{Given, Loss, Observer, USUAL_LONG_WAIT_MILLIS, WaitEnd};

@@ -6,12 +6,15 @@
 
 use super::contention::{self, Contention};
 use super::counters::{Counters, count};
+use super::event::Event;
 use super::figures::{Elsewhere, Glance};
 use super::histogram::Histogram;
-use super::identity::Lock;
 use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
-use crate::lock::{Deadline, Fence, Grant, Moment, Proof, Stored};
+use crate::lock::{
+    Acquired, Deadline, Extended, Fence, Grant, Hold, Lost, LostBy, Moment, Name, NotHolder,
+    Outcome, Raised, Released, Seen,
+};
 use std::ffi::CStr;
 
 /// What a wait must last to be noted, unless an operator says otherwise.
@@ -106,10 +109,89 @@ impl Observer {
         self.long_wait_millis = long_wait_millis;
     }
 
+    /// Takes note of what a command that may change a lock came to, and of a grant to a waiter. Returns what is to be
+    /// published, in this order.
+    pub fn note(
+        &mut self,
+        name: Name<'_>,
+        outcome: &Outcome<'_>,
+        given: Given,
+        now: Moment,
+    ) -> [Option<Event>; 2] {
+        let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
+        match outcome {
+            Outcome::Acquire(Acquired::Granted(grant)) => {
+                let event = match given {
+                    Given::Asked => Event::Acquired,
+                    Given::HandedOff => Event::HandedOff,
+                };
+                [lost(self.granted(name, grant, given, now)), Some(event)]
+            }
+            Outcome::Acquire(Acquired::Again { fence_number, longer }) => {
+                self.retried(name, Fence::new(*fence_number), *longer);
+                [longer.map(|_| Event::Extended), None]
+            }
+            Outcome::Acquire(Acquired::Busy) => {
+                self.refused(name);
+                [None, None]
+            }
+            Outcome::Release(Released::Released { fence }) => {
+                self.released(name, *fence, now);
+                [Some(Event::Released), None]
+            }
+            Outcome::Release(Released::NotHolder(not_holder)) => {
+                [lost(self.refusal(Refused::Release, name, not_holder, now)), None]
+            }
+            Outcome::Extend(Extended::Until { fence, deadline }) => {
+                self.extended(name, *fence, *deadline);
+                [Some(Event::Extended), None]
+            }
+            Outcome::Extend(Extended::NotHolder(not_holder)) => {
+                [lost(self.refusal(Refused::Extend, name, not_holder, now)), None]
+            }
+            Outcome::Raise(Raised::To { former, fence, .. }) => {
+                self.raised(name, Some(*former), *fence);
+                [None, None]
+            }
+            Outcome::Acquire(Acquired::NoFenceLeft)
+            | Outcome::Wait(_)
+            | Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
+                [None, None]
+            }
+        }
+    }
+
+    /// Takes note of a hold that is over, and that nobody released while somebody waited for it.
+    pub fn note_lost(&mut self, name: Name<'_>, lost: &Lost, now: Moment) -> Option<Event> {
+        let Lost { seen, by } = lost;
+        let Hold { owner, fence, deadline } = Hold::read(&seen.value, seen.deadline);
+        // Older clients release their locks by deleting them, and nobody can tell.
+        if fence.is_none() && *by != LostBy::RunningOut {
+            return None;
+        }
+        match by {
+            LostBy::RunningOut => self.expired_with_waiters(name, fence),
+            LostBy::Deletion => self.deleted(name, owner, deadline, now),
+            LostBy::Overwriting => self.overwritten(name, owner, deadline, now),
+        }
+        Some(Event::Lost)
+    }
+
+    /// Takes note of an evicted lock that was put back.
+    pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
+        self.restored(name, Hold::read(&seen.value, None).owner, now);
+    }
+
+    /// The module itself took back a grant that nobody had heard of.
+    pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) -> Event {
+        self.recent.released(name.hash(), fence);
+        Event::Released
+    }
+
     /// A lock was granted, and the key written. Tells if that shows that the grant before it was lost.
     pub fn granted(
         &mut self,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         grant: &Grant<'_>,
         given: Given,
         now: Moment,
@@ -129,19 +211,19 @@ impl Observer {
     }
 
     /// The holder asked again, and was told its fence. `longer` is the new end of the lease, if it has one.
-    pub fn retried(&mut self, lock: Lock<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
+    pub fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
         count(&mut self.counters.retries);
         self.lease_changed(lock, fence, longer);
     }
 
     /// A try found the lock held, or wanted by others.
-    pub fn refused(&mut self, lock: Lock<'_>) {
+    pub fn refused(&mut self, lock: Name<'_>) {
         count(&mut self.counters.tries_refused);
         self.contention.refused(lock);
     }
 
     /// `waiters` counts all who wait on this server, this one included.
-    pub fn wait_started(&mut self, lock: Lock<'_>, waiters: usize) {
+    pub fn wait_started(&mut self, lock: Name<'_>, waiters: usize) {
         count(&mut self.counters.waits_started);
         let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
         self.counters.waiters_most = self.counters.waiters_most.max(waiters);
@@ -150,7 +232,7 @@ impl Observer {
 
     pub fn wait_ended(
         &mut self,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         owner: &[u8],
         waited_us: u64,
         end: WaitEnd,
@@ -175,7 +257,7 @@ impl Observer {
     }
 
     /// There was no room for a request to wait.
-    pub fn queue_full(&mut self, lock: Lock<'_>, owner: &[u8], now: Moment) {
+    pub fn queue_full(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.queue_full);
         self.contention.refused(lock);
         if is_seldom(&mut self.queue_full_noted, now) {
@@ -184,7 +266,7 @@ impl Observer {
     }
 
     /// The holder released the lock. A foreign lock has no fence, and nothing is known of it.
-    pub fn released(&mut self, lock: Lock<'_>, fence: Option<Fence>, now: Moment) {
+    pub fn released(&mut self, lock: Name<'_>, fence: Option<Fence>, now: Moment) {
         count(&mut self.counters.releases);
         let Some(fence) = fence else { return };
         self.recent.released(lock.hash(), fence);
@@ -196,41 +278,13 @@ impl Observer {
         }
     }
 
-    /// The module itself took back a grant that nobody had heard of.
-    pub fn taken_back(&mut self, lock: Lock<'_>, fence: Fence) {
-        self.recent.released(lock.hash(), fence);
-    }
-
-    pub fn extended(&mut self, lock: Lock<'_>, fence: Option<Fence>, deadline: Deadline) {
+    pub fn extended(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Deadline) {
         count(&mut self.counters.extends);
         self.lease_changed(lock, fence, Some(deadline));
     }
 
-    /// A release by somebody who does not hold the lock. Tells of the loss of a lock if nobody knew of that
-    /// until now. `stored` is what the key holds.
-    pub fn release_refused(
-        &mut self,
-        lock: Lock<'_>,
-        proof: &Proof<'_>,
-        stored: Stored<'_>,
-        now: Moment,
-    ) -> Option<Loss> {
-        self.refusal(Refused::Release, lock, proof, stored, now)
-    }
-
-    /// The same, of an extension.
-    pub fn extend_refused(
-        &mut self,
-        lock: Lock<'_>,
-        proof: &Proof<'_>,
-        stored: Stored<'_>,
-        now: Moment,
-    ) -> Option<Loss> {
-        self.refusal(Refused::Extend, lock, proof, stored, now)
-    }
-
     /// A lease ran out, and somebody waited for that; `fence` is that of the grant, if it had one.
-    pub fn expired_with_waiters(&mut self, lock: Lock<'_>, fence: Option<Fence>) {
+    pub fn expired_with_waiters(&mut self, lock: Name<'_>, fence: Option<Fence>) {
         count(&mut self.counters.expiries_with_waiters);
         if let Some(fence) = fence {
             self.recent.ran_out(lock.hash(), fence);
@@ -238,7 +292,7 @@ impl Observer {
     }
 
     /// A lock that was evicted was put back.
-    pub fn restored(&mut self, lock: Lock<'_>, owner: &[u8], now: Moment) {
+    pub fn restored(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
         count(&mut self.counters.evictions_restored);
         if is_seldom(&mut self.restored_noted, now) {
             self.log.note(now, Noted::Restored, lock, owner, Some(0));
@@ -248,7 +302,7 @@ impl Observer {
     /// A lock was seen to be deleted by hand; `deadline` is when its lease would have ended.
     pub fn deleted(
         &mut self,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         owner: &[u8],
         deadline: Option<Deadline>,
         now: Moment,
@@ -259,7 +313,7 @@ impl Observer {
     /// A lock was seen to be overwritten by hand; `deadline` is when its lease would have ended.
     pub fn overwritten(
         &mut self,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         owner: &[u8],
         deadline: Option<Deadline>,
         now: Moment,
@@ -310,7 +364,7 @@ impl Observer {
     }
 
     /// The holder has this fence from now on.
-    pub fn raised(&mut self, lock: Lock<'_>, former: Option<Fence>, fence: Fence) {
+    pub fn raised(&mut self, lock: Name<'_>, former: Option<Fence>, fence: Fence) {
         count(&mut self.counters.raises);
         self.untimely = self.untimely.max(fence.number());
         if let Some(former) = former {
@@ -318,7 +372,7 @@ impl Observer {
         }
     }
 
-    fn lease_changed(&mut self, lock: Lock<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {
+    fn lease_changed(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {
         if let (Some(fence), Some(deadline)) = (fence, deadline) {
             self.recent.extended(lock.hash(), fence, deadline);
         }
@@ -327,9 +381,8 @@ impl Observer {
     fn refusal(
         &mut self,
         refused: Refused,
-        lock: Lock<'_>,
-        proof: &Proof<'_>,
-        stored: Stored<'_>,
+        lock: Name<'_>,
+        NotHolder { proof, is_held }: &NotHolder<'_>,
         now: Moment,
     ) -> Option<Loss> {
         let counters = &mut self.counters;
@@ -348,7 +401,7 @@ impl Observer {
                 count(late);
                 (Loss::RanOut { by_ms }, noted, by_ms)
             }
-            Lateness::Vanished { left_ms } if is_in_force(stored, now) => {
+            Lateness::Vanished { left_ms } if *is_held => {
                 (Loss::Overwritten { left_ms }, Noted::Overwritten, left_ms)
             }
             Lateness::Vanished { left_ms } => (Loss::Deleted { left_ms }, Noted::Deleted, left_ms),
@@ -363,7 +416,7 @@ impl Observer {
     fn lost(
         &mut self,
         noted: Noted,
-        lock: Lock<'_>,
+        lock: Name<'_>,
         owner: &[u8],
         deadline: Option<Deadline>,
         now: Moment,
@@ -371,15 +424,6 @@ impl Observer {
         self.recent.lost(lock.hash());
         let left = deadline.map(|deadline| deadline.millis_left(now));
         self.log.note(now, noted, lock, owner, left);
-    }
-}
-
-/// Whether the key holds anything that counts.
-fn is_in_force(stored: Stored<'_>, now: Moment) -> bool {
-    match stored {
-        Stored::Nothing => false,
-        Stored::OtherType => true,
-        Stored::Text { deadline, .. } => deadline.is_none_or(|deadline| !deadline.has_passed(now)),
     }
 }
 

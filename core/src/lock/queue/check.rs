@@ -7,12 +7,12 @@ use super::{QueueId, Queues};
 impl<P> Queues<P> {
     /// Whether everything points at what it should.
     #[track_caller]
-    pub(in crate::lock) fn check(&self) {
+    pub(crate) fn check(&self) {
         let mut waiters = 0;
         let (mut looks, mut marks, mut patience) = (0, 0, 0);
         for (index, queue) in &self.queues {
             let id = QueueId(index);
-            assert_eq!(self.id_of(queue.name.db, &queue.name.key), Some(id), "found by its name");
+            assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
             assert!(queue.look.is_some() || queue.mark.is_some(), "never forgotten: {queue:?}");
             looks += queue.look.into_iter().count();
             assert!(queue.look.is_none_or(|look| self.looks.contains(id, look)));

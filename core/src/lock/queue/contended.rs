@@ -1,16 +1,17 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
 use super::marking::{Mark, Suspicion};
-use super::{Lost, LostBy, Name, Ownership, RECHECK_MILLIS, Seen, WaiterId};
+use super::{Lost, LostBy, Ownership, RECHECK_MILLIS, Seen, WaiterId};
 use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
+use crate::lock::name::KeptName;
 use crate::lock::owner::KeptOwner;
 use crate::plant::{Bug, planted};
 use std::collections::HashMap;
 
 #[derive(Debug)]
 pub(super) struct Queue {
-    pub(super) name: Name,
+    pub(super) name: KeptName,
     pub(super) head: Option<WaiterId>,
     pub(super) tail: Option<WaiterId>,
     /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
@@ -41,7 +42,7 @@ enum Repeats {
 }
 
 impl Queue {
-    pub(super) fn new(name: Name) -> Self {
+    pub(super) fn new(name: KeptName) -> Self {
         Self {
             name,
             head: None,

@@ -1,6 +1,7 @@
 //! The ways out of a queue. Whoever takes one waits no more, and is the caller's to tell.
 
 use super::{Left, Place, Queues, WaiterId};
+use crate::lock::name::Name;
 
 impl<P> Queues<P> {
     /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
@@ -35,8 +36,8 @@ impl<P> Queues<P> {
     }
 
     /// Takes the one at the head of this queue out.
-    pub fn leave_first(&mut self, db: i32, key: &[u8]) -> Option<Left<P>> {
-        let (_, queue) = self.queue_named(db, key)?;
+    pub fn leave_first(&mut self, name: Name<'_>) -> Option<Left<P>> {
+        let (_, queue) = self.queue_named(name)?;
         self.leave(queue.head?)
     }
 }

@@ -16,7 +16,8 @@
 //! look at the key, and there is a least time between two looks at one lock: see [`Suspicion`].
 
 use super::super::lease::Moment;
-use super::{Name, QueueId, Queues, RECHECK_MILLIS};
+use super::super::name::{KeptName, Name};
+use super::{QueueId, Queues, RECHECK_MILLIS};
 use std::collections::BTreeSet;
 
 /// What a command may do that names a lock.
@@ -30,7 +31,7 @@ pub enum Suspicion {
 
 impl Suspicion {
     /// The least time between two looks at one lock for this suspicion.
-    pub(in crate::lock) const fn gap_millis(self) -> u64 {
+    pub(crate) const fn gap_millis(self) -> u64 {
         match self {
             Self::Freed => 2,
             Self::Rewritten => 100,
@@ -55,7 +56,7 @@ pub(super) struct Mark {
 /// A lock to look at.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Marked {
-    pub name: Name,
+    pub name: KeptName,
     pub ownership: Ownership,
 }
 
@@ -162,8 +163,8 @@ impl<P> Queues<P> {
     }
 
     /// The lock may have become free. True if anyone waits for it.
-    pub fn mark(&mut self, db: i32, key: &[u8]) -> bool {
-        self.id_of(db, key).is_some_and(|id| {
+    pub fn mark(&mut self, name: Name<'_>) -> bool {
+        self.id_of(name).is_some_and(|id| {
             self.mark_queue(id, Cause::Due);
             true
         })

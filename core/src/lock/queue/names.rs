@@ -1,6 +1,7 @@
 //! The names of contended locks: to which queue each belongs, and whether a word is any of them.
 
 use super::QueueId;
+use crate::lock::name::Name;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -16,8 +17,8 @@ pub(super) struct Names {
 type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
 
 impl Names {
-    pub(super) fn get(&self, db: i32, key: &[u8]) -> Option<QueueId> {
-        self.keys(db)?.get(key).copied()
+    pub(super) fn get(&self, name: Name<'_>) -> Option<QueueId> {
+        self.keys(name.db)?.get(name.key).copied()
     }
 
     fn keys(&self, db: i32) -> Option<&Keys> {
@@ -32,7 +33,8 @@ impl Names {
         }
     }
 
-    pub(super) fn remove(&mut self, db: i32, key: &[u8]) {
+    pub(super) fn remove(&mut self, name: Name<'_>) {
+        let Name { db, key } = name;
         let Some((_, keys)) = self.dbs.iter_mut().find(|(known, _)| *known == db) else { return };
         if keys.remove(key).is_some() {
             self.sieve.take(key);
@@ -126,8 +128,8 @@ mod tests {
         let mut found: Vec<_> = names.in_any_db(b"k").collect();
         found.sort_unstable();
         assert_eq!(found, [QueueId(1), QueueId(2)]);
-        assert_eq!(names.get(9, b"k"), Some(QueueId(2)));
-        assert_eq!(names.get(1, b"k"), None);
+        assert_eq!(names.get(Name::new(9, b"k")), Some(QueueId(2)));
+        assert_eq!(names.get(Name::new(1, b"k")), None);
         assert_eq!(names.in_any_db(b"a-much-longer-name-that-the-sieve-looks-at").count(), 0);
     }
 
@@ -136,7 +138,7 @@ mod tests {
         let mut names = Names::default();
         insert(&mut names, 0, "orders:1", 1);
         insert(&mut names, 0, "orders:2", 2);
-        names.remove(0, b"orders:1");
+        names.remove(Name::new(0, b"orders:1"));
         assert!(!names.sieve.may_have(b"orders:1") && names.sieve.may_have(b"orders:2"));
     }
 
@@ -165,9 +167,9 @@ mod tests {
             insert(&mut names, 1, key, id);
         }
         for key in &keys {
-            names.remove(0, key.as_bytes());
+            names.remove(Name::new(0, key.as_bytes()));
             assert_eq!(names.in_any_db(key.as_bytes()).count(), 1, "{key}");
-            names.remove(1, key.as_bytes());
+            names.remove(Name::new(1, key.as_bytes()));
             assert_eq!(names.in_any_db(key.as_bytes()).count(), 0, "{key}");
         }
         assert!(names.sieve.holes.is_empty(), "an empty sieve keeps no memory");

@@ -1,9 +1,11 @@
 //! What may come of a request to wait, and of a lock for which somebody waits.
 
-use super::{Name, Waiter, WaiterId};
+use super::{Waiter, WaiterId};
 use crate::lock::fence::Fence;
 use crate::lock::hold::Stored;
 use crate::lock::lease::Deadline;
+use crate::lock::name::KeptName;
+use crate::lock::outcome::Write;
 
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
@@ -17,7 +19,7 @@ pub enum Joined<P> {
 /// One who waits no more.
 #[derive(Debug)]
 pub struct Left<P> {
-    pub name: Name,
+    pub name: KeptName,
     pub waiter: Waiter<P>,
 }
 
@@ -77,6 +79,25 @@ pub enum Next<P> {
     Held,
     /// Nobody waits.
     Nobody,
+}
+
+impl<P> Next<P> {
+    /// What is to be written.
+    pub fn write(&self) -> Write<'_> {
+        match self {
+            Self::Grant { waiter, fence, deadline } => Write::Hold {
+                owner: waiter.owner.as_owner(),
+                fence: *fence,
+                deadline: Some(*deadline),
+            },
+            Self::Again { longer: Some(deadline), .. } => Write::Expire(*deadline),
+            Self::Again { longer: None, .. }
+            | Self::GaveUp(_)
+            | Self::NoFenceLeft(_)
+            | Self::Held
+            | Self::Nobody => Write::Keep,
+        }
+    }
 }
 
 /// A value and its expiry, kept.

@@ -34,7 +34,7 @@ fn settle_with(
     now: Moment,
     fences: &mut FenceClock,
 ) -> Settled<Connection> {
-    queues.settle(0, KEY, stored, at(now), Ttl::LONGEST, fences)
+    queues.settle(Name::new(0, KEY), stored, at(now), Ttl::LONGEST, fences)
 }
 
 fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now: Moment) {
@@ -42,7 +42,7 @@ fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now:
 }
 
 /// Any lock that is to be looked at.
-fn take_marked(queues: &mut Queues<Connection>) -> Option<Name> {
+fn take_marked(queues: &mut Queues<Connection>) -> Option<KeptName> {
     let due = queues.take_marked(Cause::Due).or_else(|| queues.take_marked(Cause::Suspected))?;
     Some(due.name)
 }
@@ -63,7 +63,7 @@ fn with_patience(millis: u64, waiter: Waiter<Connection>) -> Waiter<Connection> 
 
 #[track_caller]
 fn join(queues: &mut Queues<Connection>, waiter: Waiter<Connection>) -> WaiterId {
-    match queues.join(0, KEY, waiter) {
+    match queues.join(Name::new(0, KEY), waiter) {
         Joined::Queued(id) => id,
         Joined::InPlaceOf(..) => panic!("nobody of this owner waited"),
     }
@@ -81,9 +81,9 @@ fn queue_of(owners: &[&str]) -> (Queues<Connection>, Vec<WaiterId>) {
 #[track_caller]
 fn assert_queue(queues: &Queues<Connection>, connections: &[Connection]) {
     queues.check();
-    let waiting: Vec<_> = queues.queue(0, KEY).map(|waiter| waiter.parked).collect();
+    let waiting: Vec<_> = queues.queue(Name::new(0, KEY)).map(|waiter| waiter.parked).collect();
     assert_eq!(waiting, connections);
-    assert_eq!(queues.waiters_for(0, KEY), connections.len());
+    assert_eq!(queues.waiters_for(Name::new(0, KEY)), connections.len());
 }
 
 fn held_by(owner: &str, deadline: Option<Moment>) -> Stored<'_> {
@@ -172,15 +172,15 @@ fn whoever_leaves_from_wherever_leaves_no_gap() {
 #[test]
 fn sent_away_they_leave_from_the_head_on() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_eq!(queues.leave_first(0, KEY).unwrap().waiter.parked, 1);
-    assert_eq!(queues.leave_first(0, KEY).unwrap().waiter.parked, 2);
-    assert!(queues.leave_first(0, KEY).is_none());
+    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.parked, 1);
+    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.parked, 2);
+    assert!(queues.leave_first(Name::new(0, KEY)).is_none());
 }
 
 #[test]
 fn all_leave_one_by_one_from_all_queues() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    let _ = queues.join(1, KEY, waiter("a", 3));
+    let _ = queues.join(Name::new(1, KEY), waiter("a", 3));
     let mut gone: Vec<_> =
         queues.leave_all().into_iter().map(|waiter| waiter.waiter.parked).collect();
     gone.sort_unstable();
@@ -196,9 +196,9 @@ fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
     join(&mut queues, waiter("b", 2));
     let ttl = Ttl::from_millis(99).unwrap();
     let again = Waiter { ttl, since: after_ms(5), ..with_patience(20, waiter("a", 3)) };
-    assert_eq!(queues.join(0, KEY, again), Joined::InPlaceOf(former, 1));
+    assert_eq!(queues.join(Name::new(0, KEY), again), Joined::InPlaceOf(former, 1));
     assert_queue(&queues, &[3, 2]);
-    let first = queues.queue(0, KEY).next().unwrap();
+    let first = queues.queue(Name::new(0, KEY)).next().unwrap();
     assert_eq!((first.ttl, first.since, first.gives_up), (ttl, START, Some(after_ms(20))));
     assert!(
         queues.wake(at(in_ms(19)), usize::MAX).is_empty(),
@@ -211,7 +211,7 @@ fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
 fn the_same_owner_may_wait_for_several_locks() {
     let (mut queues, _) = queue_of(&["a"]);
     for (db, key) in [(1, KEY), (0, b"another")] {
-        assert!(matches!(queues.join(db, key, waiter("a", 2)), Joined::Queued(_)));
+        assert!(matches!(queues.join(Name::new(db, key), waiter("a", 2)), Joined::Queued(_)));
     }
     assert_queue(&queues, &[1]);
     assert_eq!(queues.waiters(), 3);
@@ -222,7 +222,7 @@ fn there_is_room_up_to_either_limit() {
     let (queues, _) = queue_of(&["a", "b"]);
     let has_room = |key, for_all, per_lock| {
         let owner = Owner::new(b"c").unwrap();
-        queues.has_room(0, key, owner, Room { for_all, per_lock })
+        queues.has_room(Name::new(0, key), owner, Room { for_all, per_lock })
     };
     assert!(has_room(KEY, 3, 3));
     assert!(!has_room(KEY, 2, 3));
@@ -236,17 +236,17 @@ fn there_is_room_up_to_either_limit() {
 fn who_waits_already_needs_no_room() {
     let (queues, _) = queue_of(&["a", "b"]);
     let none = Room { for_all: 0, per_lock: 0 };
-    assert!(queues.has_room(0, KEY, Owner::new(b"a").unwrap(), none));
-    assert!(!queues.has_room(1, KEY, Owner::new(b"a").unwrap(), none));
-    assert!(queues.has_room(1, KEY, Owner::new(b"a").unwrap(), ROOMY));
+    assert!(queues.has_room(Name::new(0, KEY), Owner::new(b"a").unwrap(), none));
+    assert!(!queues.has_room(Name::new(1, KEY), Owner::new(b"a").unwrap(), none));
+    assert!(queues.has_room(Name::new(1, KEY), Owner::new(b"a").unwrap(), ROOMY));
 }
 
 #[test]
 fn a_lock_somebody_begins_to_wait_for_is_marked_until_it_was_looked_at() {
     let (mut queues, _) = queue_of(&["a"]);
-    assert!(queues.is_marked(0, KEY));
+    assert!(queues.is_marked(Name::new(0, KEY)));
     assert_held(&mut queues, held_by("x", None));
-    assert!(!queues.is_marked(0, KEY));
+    assert!(!queues.is_marked(Name::new(0, KEY)));
     join(&mut queues, waiter("b", 2));
     assert!(!queues.has_marks(), "whoever joins a queue changes nothing about the lock");
 }
@@ -255,9 +255,13 @@ fn a_lock_somebody_begins_to_wait_for_is_marked_until_it_was_looked_at() {
 fn a_mark_is_for_a_lock_that_somebody_waits_for() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", None));
-    assert!(!queues.mark(1, KEY) && !queues.mark(0, b"another") && !queues.has_marks());
-    assert!(queues.mark(0, KEY) && queues.is_marked(0, KEY));
-    assert!(!queues.is_marked(1, KEY));
+    assert!(
+        !queues.mark(Name::new(1, KEY))
+            && !queues.mark(Name::new(0, b"another"))
+            && !queues.has_marks()
+    );
+    assert!(queues.mark(Name::new(0, KEY)) && queues.is_marked(Name::new(0, KEY)));
+    assert!(!queues.is_marked(Name::new(1, KEY)));
     let name = take_marked(&mut queues).unwrap();
     assert_eq!((name.db, &*name.key), (0, KEY));
     assert!(take_marked(&mut queues).is_none() && !queues.has_marks());
@@ -266,7 +270,7 @@ fn a_mark_is_for_a_lock_that_somebody_waits_for() {
 #[test]
 fn the_longest_wait_is_that_of_the_oldest_at_the_head_of_any_queue() {
     let (mut queues, ids) = queue_of(&["a"]);
-    let _ = queues.join(0, b"another", Waiter { since: after_ms(5), ..waiter("b", 2) });
+    let _ = queues.join(Name::new(0, b"another"), Waiter { since: after_ms(5), ..waiter("b", 2) });
     assert_eq!(queues.longest_since(), Some(START));
     assert_eq!(&*queues.leave(ids[0]).unwrap().name.key, KEY);
     assert_eq!(queues.longest_since(), Some(after_ms(5)));
@@ -277,8 +281,8 @@ fn the_longest_wait_is_that_of_the_oldest_at_the_head_of_any_queue() {
 #[test]
 fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let (mut queues, _) = queue_of(&["a"]);
-    let _ = queues.join(1, KEY, waiter("a", 2));
-    let _ = queues.join(0, b"another", waiter("a", 3));
+    let _ = queues.join(Name::new(1, KEY), waiter("a", 2));
+    let _ = queues.join(Name::new(0, b"another"), waiter("a", 3));
     while take_marked(&mut queues).is_some() {}
     let words = [&b"orders:43"[..], b"SET"];
     assert!(!queues.touch(words.into_iter(), || panic!("nobody waits for any of these"), || NOW));
@@ -288,7 +292,9 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     assert!(!queues.has_marks());
     touch(&mut queues, KEY, Suspicion::Freed, NOW);
     assert!(
-        queues.is_marked(0, KEY) && queues.is_marked(1, KEY) && !queues.is_marked(0, b"another")
+        queues.is_marked(Name::new(0, KEY))
+            && queues.is_marked(Name::new(1, KEY))
+            && !queues.is_marked(Name::new(0, b"another"))
     );
 }
 
@@ -301,13 +307,16 @@ fn what_a_touch_is_about_is_noticed_after_twice_the_time_that_it_took() {
     for after in [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024] {
         assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
         queues.check();
-        assert!(queues.may_have_changed(0, KEY), "a command does not overtake what was touched");
+        assert!(
+            queues.may_have_changed(Name::new(0, KEY)),
+            "a command does not overtake what was touched"
+        );
         assert_eq!(queues.next_due(at(NOW)), Some(in_ms(after)));
         now = in_ms(after);
         assert!(queues.wake(at(now), 9).is_empty());
     }
     assert!(matches!(settle_at(&mut queues, held, now), Next::Held));
-    assert!(!queues.may_have_changed(0, KEY), "after a second it is forgotten");
+    assert!(!queues.may_have_changed(Name::new(0, KEY)), "after a second it is forgotten");
     assert_eq!(queues.next_due(at(NOW)), Some(now.plus_millis(RECHECK_MILLIS)));
 }
 
@@ -326,11 +335,11 @@ fn a_touch_is_forgotten_when_the_clock_is_set_back() {
 #[test]
 fn a_flush_marks_every_lock_of_its_database_or_of_all() {
     let (mut queues, _) = queue_of(&["a"]);
-    let _ = queues.join(1, KEY, waiter("a", 2));
+    let _ = queues.join(Name::new(1, KEY), waiter("a", 2));
     let mut dirty_after = |db| {
         while take_marked(&mut queues).is_some() {}
         queues.mark_all(db);
-        [queues.is_marked(0, KEY), queues.is_marked(1, KEY)]
+        [queues.is_marked(Name::new(0, KEY)), queues.is_marked(Name::new(1, KEY))]
     };
     assert_eq!(dirty_after(Some(0)), [true, false]);
     assert_eq!(dirty_after(Some(1)), [false, true]);
@@ -366,7 +375,7 @@ fn a_held_lock_is_looked_at_when_its_lease_is_over_and_not_before() {
     let _ = queues.wake(at(in_ms(50)), usize::MAX);
     assert!(!queues.has_marks());
     let _ = queues.wake(at(in_ms(51)), usize::MAX);
-    assert!(queues.is_marked(0, KEY));
+    assert!(queues.is_marked(Name::new(0, KEY)));
 }
 
 #[test]
@@ -384,7 +393,7 @@ fn a_clock_set_back_makes_every_lock_be_looked_at() {
     let _ = queues.wake(at(in_ms(3_600_000)), usize::MAX);
     let _ = settle_at(&mut queues, held_by("x", None), in_ms(3_600_000));
     let _ = queues.wake(at(NOW), usize::MAX);
-    assert!(queues.is_marked(0, KEY));
+    assert!(queues.is_marked(Name::new(0, KEY)));
     assert_held(&mut queues, held_by("x", None));
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(1_000)));
 }
@@ -392,21 +401,21 @@ fn a_clock_set_back_makes_every_lock_be_looked_at() {
 #[test]
 fn what_is_postponed_is_left_alone_until_then() {
     let (mut queues, _) = queue_of(&["a"]);
-    assert!(queues.mark(0, KEY));
-    queues.postpone(0, KEY, NOW, 10);
+    assert!(queues.mark(Name::new(0, KEY)));
+    queues.postpone(Name::new(0, KEY), NOW, 10);
     queues.check();
     assert!(!queues.has_marks());
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(10)));
     let _ = queues.wake(at(in_ms(10)), usize::MAX);
     assert_eq!(take_marked(&mut queues).unwrap().db, 0);
-    queues.postpone(0, b"another", NOW, 10);
+    queues.postpone(Name::new(0, b"another"), NOW, 10);
 }
 
 #[test]
 fn a_lock_that_was_deleted_is_free() {
     let (mut queues, _) = queue_of(&["a"]);
     assert_held(&mut queues, held_by("x", None));
-    queues.mark(0, KEY);
+    queues.mark(Name::new(0, KEY));
     assert_granted(settle(&mut queues, Stored::Nothing), 1);
 }
 
@@ -477,7 +486,7 @@ fn nothing_is_kept_when_everybody_is_gone() {
     let patient = |number: Connection| with_patience(10, waiter(&number.to_string(), number));
     let ids: Vec<_> = (1..=1_000).map(|number| join(&mut queues, patient(number))).collect();
     assert_held(&mut queues, held_by("x", Some(in_ms(5))));
-    queues.mark(0, KEY);
+    queues.mark(Name::new(0, KEY));
     for id in ids {
         assert!(queues.leave(id).is_some());
     }

@@ -3,11 +3,11 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::*;
-use crate::lock::Owner;
+use crate::lock::{Owner, Proof, Stored};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-const LOCK: Lock<'static> = Lock { db: 0, key: b"k" };
-const OTHER: Lock<'static> = Lock { db: 0, key: b"other" };
+const LOCK: Name<'static> = Name { db: 0, key: b"k" };
+const OTHER: Name<'static> = Name { db: 0, key: b"other" };
 
 fn at(millis: u64) -> Moment {
     NOW.plus_millis(millis)
@@ -22,8 +22,18 @@ fn in_ms(millis: u64) -> Deadline {
     Deadline::from_millis(at(millis).millis())
 }
 
-fn proof(owner: &str) -> Proof<'_> {
-    Proof { owner: Owner::new(owner.as_bytes()).unwrap(), fence: None }
+/// A release or an extension by this owner, who does not hold the lock.
+fn refused(
+    observer: &mut Observer,
+    refused: Refused,
+    lock: Name<'_>,
+    owner: &str,
+    stored: Stored<'_>,
+    now: Moment,
+) -> Option<Loss> {
+    let proof = Proof { owner: Owner::new(owner.as_bytes()).unwrap(), fence: None };
+    let is_held = matches!(stored, Stored::OtherType) || !stored.is_free(now);
+    observer.refusal(refused, lock, &NotHolder { proof, is_held }, now)
 }
 
 /// A grant of `LOCK` that begins and ends so many milliseconds after `NOW`.
@@ -68,7 +78,7 @@ fn a_grant_and_its_release_are_counted_and_timed() {
 #[test]
 fn a_fence_that_was_ahead_of_the_clock_times_no_hold() {
     let mut observer = Observer::new();
-    let owner = proof("a").owner;
+    let owner = Owner::new(b"a").unwrap();
     let ahead = Grant { owner, fence: fence(5_000), deadline: in_ms(60_000) };
     let _ = observer.granted(LOCK, &ahead, Given::Asked, NOW);
     observer.released(LOCK, Some(ahead.fence), at(9_000));
@@ -81,7 +91,7 @@ fn a_fence_that_was_ahead_of_the_clock_times_no_hold() {
 #[test]
 fn a_hold_that_was_shorter_than_the_clock_can_tell_took_no_time() {
     let mut observer = Observer::new();
-    let owner = proof("a").owner;
+    let owner = Owner::new(b"a").unwrap();
     for number in 0..5 {
         // Many grants in one tick of the clock.
         let fence = Fence::new(NOW.micros() + number).unwrap();
@@ -107,7 +117,7 @@ fn a_foreign_lock_is_counted_and_not_timed() {
 #[test]
 fn a_hand_off_is_a_grant_too() {
     let mut observer = Observer::new();
-    let owner = proof("a").owner;
+    let owner = Owner::new(b"a").unwrap();
     let grant = Grant { owner, fence: fence(0), deadline: in_ms(9) };
     let _ = observer.granted(LOCK, &grant, Given::HandedOff, NOW);
     assert_eq!(rows(&observer, NOW), [("held", 1), ("grants", 1), ("hand_offs", 1)]);
@@ -200,11 +210,11 @@ fn a_full_queue_is_noted_once_a_second_and_counted_each_time() {
 fn a_late_release_is_noted_once_and_counted_each_time() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
-    let late = observer.release_refused(LOCK, &proof("a"), Stored::Nothing, at(57));
+    let late = refused(&mut observer, Refused::Release, LOCK, "a", Stored::Nothing, at(57));
     assert_eq!(late, Some(Loss::RanOut { by_ms: 7 }));
-    let again = observer.release_refused(LOCK, &proof("a"), Stored::Nothing, at(90));
+    let again = refused(&mut observer, Refused::Release, LOCK, "a", Stored::Nothing, at(90));
     assert_eq!(again, None);
-    let stranger = observer.release_refused(LOCK, &proof("b"), Stored::Nothing, at(90));
+    let stranger = refused(&mut observer, Refused::Release, LOCK, "b", Stored::Nothing, at(90));
     assert_eq!(stranger, None);
     assert_eq!(noted(&observer), [(Noted::LateRelease, "a", Some(7))]);
     let expected = [("grants", 1), ("releases_refused", 3), ("releases_late", 2)];
@@ -215,7 +225,7 @@ fn a_late_release_is_noted_once_and_counted_each_time() {
 fn a_late_extension_is_told_apart_from_a_late_release() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
-    let late = observer.extend_refused(LOCK, &proof("a"), Stored::Nothing, at(57));
+    let late = refused(&mut observer, Refused::Extend, LOCK, "a", Stored::Nothing, at(57));
     assert_eq!(late, Some(Loss::RanOut { by_ms: 7 }));
     assert_eq!(noted(&observer), [(Noted::LateExtend, "a", Some(7))]);
     let counters = observer.counters;
@@ -236,7 +246,7 @@ fn a_holder_that_comes_back_tells_what_became_of_its_lock() {
     ] {
         let mut observer = Observer::new();
         let _ = grant(&mut observer, "a", 0, 50);
-        let told = observer.release_refused(LOCK, &proof("a"), stored, at(20));
+        let told = refused(&mut observer, Refused::Release, LOCK, "a", stored, at(20));
         assert_eq!(told, Some(loss), "{stored:?}");
         assert_eq!(noted(&observer), [(event, "a", Some(30))], "{stored:?}");
         assert_eq!(observer.counters.releases_late, 0);
@@ -249,7 +259,8 @@ fn a_lock_that_is_free_before_its_time_was_deleted() {
     let _ = grant(&mut observer, "a", 0, 50);
     assert_eq!(grant(&mut observer, "b", 20, 90), Some(Loss::Deleted { left_ms: 30 }));
     assert_eq!(noted(&observer), [(Noted::Deleted, "", Some(30))]);
-    let told = observer.release_refused(LOCK, &proof("a"), text("b", Some(in_ms(90))), at(21));
+    let told =
+        refused(&mut observer, Refused::Release, LOCK, "a", text("b", Some(in_ms(90))), at(21));
     assert_eq!(told, None, "once is enough");
     assert_eq!(noted(&observer).len(), 1);
 }
@@ -283,7 +294,7 @@ fn a_loss_that_a_waiter_was_there_to_see_is_told_once_and_that_its_holder_was_la
     assert_eq!(grant(&mut observer, "b", 51, 90), None);
     for _ in 0..2 {
         let stored = text("b", Some(in_ms(90)));
-        assert_eq!(observer.release_refused(LOCK, &proof("a"), stored, at(60)), None);
+        assert_eq!(refused(&mut observer, Refused::Release, LOCK, "a", stored, at(60)), None);
     }
     assert_eq!(noted(&observer), [(Noted::LateRelease, "a", Some(10))]);
     assert_eq!(observer.counters.releases_late, 2);
@@ -296,7 +307,7 @@ fn a_loss_that_a_waiter_was_there_to_see_is_told_once_and_that_its_holder_was_la
 fn a_grant_that_the_module_took_back_was_not_deleted() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
-    observer.taken_back(LOCK, fence(0));
+    let _event = observer.note_taken_back(LOCK, fence(0));
     assert_eq!(grant(&mut observer, "b", 1, 60), None);
     assert_eq!(rows(&observer, at(1)), [("held", 1), ("grants", 2)]);
 }
@@ -308,7 +319,7 @@ fn nothing_is_said_of_grants_from_before_a_change_of_roles() {
     observer.forget_grants();
     assert_eq!(observer.held(NOW), 0);
     assert_eq!(grant(&mut observer, "b", 20, 90), None);
-    assert_eq!(observer.release_refused(LOCK, &proof("a"), Stored::Nothing, at(60)), None);
+    assert_eq!(refused(&mut observer, Refused::Release, LOCK, "a", Stored::Nothing, at(60)), None);
 }
 
 #[test]
@@ -383,7 +394,10 @@ fn locks_are_not_mixed_up() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
     observer.released(OTHER, Some(fence(0)), at(1));
-    let elsewhere = Lock { db: 1, ..LOCK };
-    assert_eq!(observer.release_refused(elsewhere, &proof("a"), Stored::Nothing, at(60)), None);
+    let elsewhere = Name { db: 1, ..LOCK };
+    assert_eq!(
+        refused(&mut observer, Refused::Release, elsewhere, "a", Stored::Nothing, at(60)),
+        None
+    );
     assert_eq!(observer.held(at(1)), 1);
 }

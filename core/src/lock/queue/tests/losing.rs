@@ -36,22 +36,22 @@ fn how_a_hold_ended_that_nobody_released_is_told_once() {
 fn a_hold_that_was_released_is_not_lost() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    queues.changed(0, KEY);
+    queues.changed(Name::new(0, KEY));
     assert_eq!(lost(&mut queues, Stored::Nothing, NOW), None);
 }
 
 #[test]
 fn what_a_key_held_when_last_looked_at_is_known_while_somebody_waits() {
     let (mut queues, ids) = queue_of(&["a"]);
-    assert_eq!(queues.seen(0, KEY), None);
+    assert_eq!(queues.seen(Name::new(0, KEY)), None);
     assert_held(&mut queues, held_by("x", Some(in_ms(50))));
     assert_held(&mut queues, held_by("x", Some(in_ms(60))));
-    let seen = queues.seen(0, KEY).unwrap();
+    let seen = queues.seen(Name::new(0, KEY)).unwrap();
     assert_eq!(&*seen.value, b"x");
     assert_eq!(seen.deadline, Some(Deadline::from_millis(in_ms(60).millis())));
-    assert_eq!(queues.seen(1, KEY), None);
+    assert_eq!(queues.seen(Name::new(1, KEY)), None);
     assert_held(&mut queues, held_by("y", None));
-    assert_eq!(&*queues.seen(0, KEY).unwrap().value, b"y");
+    assert_eq!(&*queues.seen(Name::new(0, KEY)).unwrap().value, b"y");
     assert!(queues.leave(ids[0]).is_some());
-    assert_eq!(queues.seen(0, KEY), None);
+    assert_eq!(queues.seen(Name::new(0, KEY)), None);
 }

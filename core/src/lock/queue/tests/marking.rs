@@ -8,7 +8,7 @@ use std::collections::HashSet;
 fn three_locks() -> Queues<Connection> {
     let mut queues = Queues::new();
     for key in [b"a", b"b", b"c"] {
-        let _ = queues.join(0, key, waiter("bob", 1));
+        let _ = queues.join(Name::new(0, key), waiter("bob", 1));
     }
     while take_marked(&mut queues).is_some() {}
     queues
@@ -59,7 +59,7 @@ fn what_is_due_is_not_behind_what_is_suspected() {
     let mut queues = three_locks();
     touch(&mut queues, b"a", Suspicion::Freed, NOW);
     touch(&mut queues, b"b", Suspicion::Freed, NOW);
-    assert!(queues.mark(0, b"b") && queues.mark(0, b"c"));
+    assert!(queues.mark(Name::new(0, b"b")) && queues.mark(Name::new(0, b"c")));
     touch(&mut queues, b"c", Suspicion::Freed, NOW);
     queues.check();
     assert_eq!(marked(&mut queues, Cause::Due), *b"bc");
@@ -86,7 +86,7 @@ fn looks_and_readings(
         let _ = queues.touch([KEY].into_iter(), || Some(suspicion), clock);
         let _ = queues.wake(at(now), 9);
         while let Some(name) = take_marked(&mut queues) {
-            let look = queues.look(name.db, &name.key, held, at(now), &mut fences);
+            let look = queues.look(name.as_name(), held, at(now), &mut fences);
             assert_eq!(look, Look::Held { lost: None });
             queues.check();
             looks = looks.saturating_add(1);
@@ -110,7 +110,7 @@ fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
     assert!(queues.has_marks(), "nobody has looked because of a touch before");
     assert_held(&mut queues, held_by("alice", None));
     touch(&mut queues, KEY, Suspicion::Freed, NOW.plus_micros(1));
-    assert!(!queues.has_marks() && queues.may_have_changed(0, KEY));
+    assert!(!queues.has_marks() && queues.may_have_changed(Name::new(0, KEY)));
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(Suspicion::Freed.gap_millis())));
     touch(&mut queues, KEY, Suspicion::Freed, in_ms(Suspicion::Freed.gap_millis()));
     assert!(queues.has_marks());
@@ -160,7 +160,7 @@ fn touches_between_two_looks_count_from_the_second_look() {
         assert!(matches!(settle_at(&mut queues, held, due), Next::Held));
         queues.check();
     }
-    assert!(queues.may_have_changed(0, KEY));
+    assert!(queues.may_have_changed(Name::new(0, KEY)));
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(8 * gap + 1));
     assert_eq!(queues.next_due(at(due)), Some(in_ms(9 * gap)), "not as late as it would be");
 }
@@ -169,9 +169,9 @@ fn touches_between_two_looks_count_from_the_second_look() {
 fn a_look_finds_out_whether_there_is_anything_to_do() {
     let look = |stored, fences: &mut FenceClock| {
         let (mut queues, _) = queue_of(&["bob"]);
-        let look = queues.look(0, KEY, stored, at(in_ms(10)), fences);
+        let look = queues.look(Name::new(0, KEY), stored, at(in_ms(10)), fences);
         queues.check();
-        assert_eq!(queues.is_marked(0, KEY), look == Look::ToSettle, "{stored:?}");
+        assert_eq!(queues.is_marked(Name::new(0, KEY)), look == Look::ToSettle, "{stored:?}");
         look
     };
     let mut fences = FenceClock::new();
@@ -191,7 +191,7 @@ fn a_look_tells_of_a_hold_that_somebody_overwrote() {
     assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
     let (look, mut fences) = (
         |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
-            queues.look(0, KEY, stored, at(in_ms(1)), fences)
+            queues.look(Name::new(0, KEY), stored, at(in_ms(1)), fences)
         },
         FenceClock::new(),
     );
@@ -232,7 +232,8 @@ fn no_lease_is_longer_than_what_may_be_asked_for_now() {
     let max_ttl = Ttl::from_millis(7).unwrap();
     let (mut queues, _) = queue_of(&["bob"]);
     let mut fences = FenceClock::new();
-    let next = queues.settle(0, KEY, Stored::Nothing, at(NOW), max_ttl, &mut fences).next;
+    let next =
+        queues.settle(Name::new(0, KEY), Stored::Nothing, at(NOW), max_ttl, &mut fences).next;
     let Next::Grant { deadline, .. } = next else { panic!("not granted: {next:?}") };
     assert_eq!(deadline, Deadline::from_millis(in_ms(7).millis()));
 }
@@ -243,7 +244,7 @@ fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
     assert_held(&mut queues, held_by("alice", None));
     touch(&mut queues, KEY, Suspicion::Freed, NOW);
     for millis in (0..2_500).step_by(10) {
-        queues.postpone(0, KEY, in_ms(millis), 10);
+        queues.postpone(Name::new(0, KEY), in_ms(millis), 10);
         assert!(!queues.has_marks());
         let _ = queues.wake(at(in_ms(millis + 10)), 9);
         assert!(queues.has_marks());
@@ -256,6 +257,6 @@ fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
 #[test]
 fn a_pause_touches_nothing() {
     let (mut queues, _) = queue_of(&["bob"]);
-    queues.postpone(0, KEY, NOW, 10);
-    assert!(!queues.may_have_changed(0, KEY));
+    queues.postpone(Name::new(0, KEY), NOW, 10);
+    assert!(!queues.may_have_changed(Name::new(0, KEY)));
 }

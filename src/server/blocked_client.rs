@@ -20,137 +20,102 @@
 
 use super::api::{api, optional};
 use super::authority;
-use super::delivery::{self, Granted, User};
-use super::key::{Key, Mode, OwnedString};
+use super::delivery::{self, User};
+use super::host::{LockKey, Server};
 use super::respond::respond;
 use super::room::Limit;
 use super::state::STATE;
-use super::{alarm, clock, eviction, guard, lookout, witness};
+use super::{alarm, clock, eviction, guard, lookout};
 use leasehold_core::command::{Error, Reply, acquire};
-use leasehold_core::lock::{
-    self, Checked, Deadline, Fence, Joined, KeptOwner, Left, Name, Owner, Patience, Proof, Ttl,
-    Waiter, WaiterId,
-};
-use leasehold_core::observe::{Lock, WaitEnd};
+use leasehold_core::engine::{Answer, Granted, NoRoom, Site};
+use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter, WaiterId};
 use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::ptr::{self, NonNull};
 
-/// How to find the connection of a waiter.
+/// The connection of a waiter.
 #[derive(Debug)]
-pub(super) struct Parked {
+pub(super) struct BlockedClient {
     handle: Handle,
-    pub(super) client: u64,
+    pub(super) id: u64,
     user: User,
     /// It asked for an owner to be made up, and does not know it yet.
     minted: bool,
 }
 
-/// The server's handle of a blocked client.
+/// The server's handle of a blocked client, by address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Handle(NonNull<RedisModuleBlockedClient>);
 
-/// What a waiter is told in the end.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// The lock is its own, by a new grant.
-    Granted {
-        name: Name,
-        fence: Fence,
-        deadline: Deadline,
-    },
-    /// The lock was its own already.
-    Again {
-        name: Name,
-        fence_number: u64,
-        deadline: Option<Deadline>,
-    },
-    /// Its patience ended.
-    GaveUp,
-    Refused(Error),
-}
-
-impl Outcome {
-    const fn ends_a_wait(&self) -> WaitEnd {
-        match self {
-            Self::Granted { .. } | Self::Again { .. } => WaitEnd::Granted,
-            Self::GaveUp => WaitEnd::TimedOut,
-            Self::Refused(_) => WaitEnd::Refused,
+impl BlockedClient {
+    /// Tells the client, who has left its queue, what became of its wait.
+    pub(super) fn unblock(self, owner: KeptOwner, answer: Answer) {
+        let was_parked = take_out(&self.handle).is_some();
+        if planted(Bug::GrantToTheGone) && !was_parked {
+            return;
         }
+        let Self { handle, user, minted, .. } = self;
+        let reply = PendingReply { answer: Cell::new(Some(answer)), owner, user, minted };
+        unblock(handle, Box::into_raw(Box::new(reply)).cast());
     }
 }
 
-struct Told {
+/// What a client that was unblocked is about to be sent.
+struct PendingReply {
     /// Taken by whoever comes first: the reply, or the end of the connection.
-    outcome: Cell<Option<Outcome>>,
+    answer: Cell<Option<Answer>>,
     owner: KeptOwner,
     user: User,
     minted: bool,
 }
 
-impl Told {
-    /// What `tell` gave to the server with the handle of this callback's client, if it did.
+impl PendingReply {
+    /// What [`BlockedClient::unblock`] gave to the server with the handle of this callback's client, if it did.
     ///
     /// # Safety
     /// The context is that of a callback for a blocked client, and the reference does not outlive it.
     unsafe fn of<'c>(ctx: *mut RedisModuleCtx) -> Option<&'c Self> {
-        // SAFETY: null, or what `tell` made, which lives until `free`, the last callback of all.
+        // SAFETY: null, or what `BlockedClient::unblock` made, which lives until `free`, the last callback of all.
         unsafe { api!(RedisModule_GetBlockedClientPrivateData)(ctx).cast::<Self>().as_ref() }
     }
 
     /// The client has not been sent it, and is not going to be.
-    fn goes_unheard(&self, ctx: *mut RedisModuleCtx) {
-        if let Some(Outcome::Granted { name, fence, .. }) = self.outcome.take() {
-            delivery::failed(ctx, Granted { name, owner: self.owner.clone(), fence });
+    fn is_undeliverable(&self, ctx: *mut RedisModuleCtx) {
+        if let Some(Answer::Granted { name, fence, .. }) = self.answer.take() {
+            let owner = self.owner.clone();
+            STATE.locks.undeliverable(&Server { ctx }, Granted { name, owner, fence });
+            alarm::set(ctx);
         }
     }
 
     /// What the client is sent now.
-    fn reply(&self, ctx: *mut RedisModuleCtx, outcome: Outcome) -> Reply<'_> {
+    fn reply(&self, ctx: *mut RedisModuleCtx, answer: Answer) -> Reply<'_> {
+        let (server, locks) = (Server { ctx }, &STATE.locks);
         let owner = self.owner.as_owner();
-        match outcome {
-            Outcome::Granted { name, fence, deadline } => {
+        match answer {
+            Answer::Granted { name, fence, deadline } => {
                 let number = fence.number();
-                if self.is_over(ctx, &name, number, Some(deadline)) {
-                    STATE.heard(number);
+                let key = || LockKey::selected(ctx, name.as_name());
+                if locks.is_over(&server, &self.owner, number, Some(deadline), key) {
+                    locks.delivered(number);
                     return Reply::Nil;
                 }
                 let granted = Granted { name, owner: self.owner.clone(), fence };
                 delivery::sent(ctx, granted, self.user);
                 acquire::reply(owner, self.minted, number)
             }
-            Outcome::Again { name, fence_number, deadline } => {
-                if self.is_over(ctx, &name, fence_number, deadline) {
+            Answer::Again { name, fence_number, deadline } => {
+                let key = || LockKey::selected(ctx, name.as_name());
+                if locks.is_over(&server, &self.owner, fence_number, deadline, key) {
                     return Reply::Nil;
                 }
                 acquire::reply(owner, self.minted, fence_number)
             }
-            Outcome::GaveUp => Reply::Nil,
-            Outcome::Refused(error) => Reply::Error(error),
+            Answer::GaveUp => Reply::Nil,
+            Answer::Refused(error) => Reply::Error(error),
         }
-    }
-
-    /// Whether the lease ended before the client could be told of it, as when a script took longer than the lease. The
-    /// deadline says so unless the owner extended the lease meanwhile on another connection, so the key has the
-    /// last word. The selected database is that of the lock: it is the client's.
-    fn is_over(
-        &self,
-        ctx: *mut RedisModuleCtx,
-        name: &Name,
-        fence_number: u64,
-        deadline: Option<Deadline>,
-    ) -> bool {
-        let now = clock::now();
-        if deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
-            return false;
-        }
-        let name = OwnedString::new(ctx, &name.key);
-        let opened = Key::open(ctx, name.string(), Mode::Read);
-        let hold = STATE.with_fences(|fences| opened.stored().hold(now, fences)).ok().flatten();
-        let proof = Proof { owner: self.owner.as_owner(), fence: Some(fence_number) };
-        lock::check(hold.as_ref(), &proof) == Checked::NotHolder
     }
 }
 
@@ -162,60 +127,52 @@ pub(super) struct Wait<'r> {
     pub(super) patience: Patience,
 }
 
-/// Parks the client of the command being executed in the queue of the lock. `Ok(false)` where nothing ever waits, as in
-/// a transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
+/// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
+/// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
 /// error: a client that got nil would ask again at once, and again.
-pub(super) fn park(
+pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
-    db: i32,
-    key: &[u8],
+    key: &LockKey<'_>,
     wait: &Wait<'_>,
 ) -> Result<bool, Error> {
+    let (server, locks, name) = (Server { ctx }, &STATE.locks, key.name());
     if authority::denies_blocking(ctx) {
+        locks.cannot_wait(name);
         return Ok(false);
     }
-    let lock = Lock { db, key };
     if authority::is_replica(ctx) {
-        return Err(refused(lock, Error::NobodyWaitsOnReplicas));
+        locks.cannot_wait(name);
+        return Err(Error::NobodyWaitsOnReplicas);
     }
     STATE.max_clients.look_again(ctx);
-    has_room(lock, wait.owner).inspect_err(|_| {
-        let owner = wait.owner.as_bytes();
-        STATE.with_observer(|observer| observer.queue_full(lock, owner, clock::now()));
-    })?;
+    locks.has_room(&server, name, wait.owner, STATE.max_clients.room()).map_err(
+        |no_room| match (no_room, STATE.max_clients.most_waiters()) {
+            (NoRoom::ForThisLock, _) => Error::LockQueueFull,
+            (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
+            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) => Error::ShareFull,
+        },
+    )?;
     // SAFETY: takes a valid context.
-    let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
-    let Some(handle) = block(ctx) else { return Err(refused(lock, why_not_blocked(client))) };
+    let id = unsafe { api!(RedisModule_GetClientId)(ctx) };
+    let Some(handle) = block(ctx) else {
+        locks.cannot_wait(name);
+        return Err(why_not_blocked(id));
+    };
     let now = clock::monotonic();
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
         ttl: wait.ttl,
         since: now,
         gives_up: wait.patience.ends(now),
-        parked: Parked { handle, client, user: User::of(ctx, client), minted: wait.minted },
+        parked: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
     };
-    let owner = waiter.owner.clone();
-    let id = match STATE.with_queues(|queues| queues.join(db, key, waiter)) {
-        Joined::Queued(id) => id,
-        Joined::InPlaceOf(id, former) => {
-            let outcome = Outcome::Refused(Error::Replaced);
-            witness::wait_ended(lock, wait.owner.as_bytes(), now, outcome.ends_a_wait());
-            tell(former, owner, outcome);
-            id
-        }
-    };
-    let waiters = STATE.with_queues(|queues| queues.waiters());
-    STATE.with_observer(|observer| observer.wait_started(lock, waiters));
-    STATE.with_parked(|parked| parked.insert(handle, id));
+    let waiter = locks.join(&server, name, waiter);
+    STATE.with_blocked(|blocked| blocked.insert(handle, waiter));
     lookout::post(ctx);
     eviction::somebody_waits(ctx);
+    locks.settle_joined(&server, key);
     alarm::set(ctx);
     Ok(true)
-}
-
-fn refused(lock: Lock<'_>, error: Error) -> Error {
-    STATE.with_observer(|observer| observer.refused(lock));
-    error
 }
 
 /// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
@@ -226,43 +183,6 @@ fn why_not_blocked(client: u64) -> Error {
     } else {
         Error::SubscribersCannotBeBlocked
     }
-}
-
-fn has_room(lock: Lock<'_>, owner: Owner<'_>) -> Result<(), Error> {
-    let (room, Lock { db, key }) = (STATE.max_clients.room(), lock);
-    STATE.with_queues(|queues| {
-        if queues.has_room(db, key, owner, room) {
-            Ok(())
-        } else if queues.waiters_for(db, key) >= room.per_lock {
-            Err(Error::LockQueueFull)
-        } else {
-            Err(match STATE.max_clients.most_waiters() {
-                (_, Limit::MaxWaiters) => Error::QueueFull,
-                (_, Limit::ShareOfMaxClients) => Error::ShareFull,
-            })
-        }
-    })
-}
-
-/// Tells a waiter, who has left the lock's queue, what became of it.
-pub(super) fn answer(lock: Lock<'_>, waiter: Waiter<Parked>, outcome: Outcome) {
-    let Waiter { owner, since, parked, .. } = waiter;
-    let shown = owner.as_owner().as_bytes();
-    witness::wait_ended(lock, shown, since, outcome.ends_a_wait());
-    tell(parked, owner, outcome);
-}
-
-fn tell(parked: Parked, owner: KeptOwner, outcome: Outcome) {
-    let was_parked = take_out(&parked.handle).is_some();
-    if planted(Bug::GrantToTheGone) && !was_parked {
-        return;
-    }
-    if let Outcome::Granted { fence, .. } = &outcome {
-        STATE.not_heard_yet(*fence);
-    }
-    let Parked { handle, user, minted, .. } = parked;
-    let told = Box::new(Told { outcome: Cell::new(Some(outcome)), owner, user, minted });
-    unblock(handle, Box::into_raw(told).cast());
 }
 
 fn block(ctx: *mut RedisModuleCtx) -> Option<Handle> {
@@ -293,11 +213,8 @@ fn unblock(handle: Handle, told: *mut c_void) {
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
     let id = NonNull::new(handle).and_then(|handle| take_out(&Handle(handle)));
     let Some((handle, id)) = id else { return false };
-    if !planted(Bug::GrantToTheGone)
-        && let Some(Left { name, waiter }) = STATE.with_queues(|queues| queues.leave(id))
-    {
-        let (lock, owner) = (Lock { db: name.db, key: &name.key }, waiter.owner.as_owner());
-        witness::wait_ended(lock, owner.as_bytes(), waiter.since, WaitEnd::Abandoned);
+    if !planted(Bug::GrantToTheGone) {
+        STATE.locks.leave(&Server { ctx }, id);
     }
     unblock(handle, ptr::null_mut());
     alarm::set(ctx);
@@ -309,9 +226,9 @@ unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisMo
     guard::event("disconnected", || {
         if !leave(ctx, handle)
             // SAFETY: the context is this callback's.
-            && let Some(told) = unsafe { Told::of(ctx) }
+            && let Some(told) = unsafe { PendingReply::of(ctx) }
         {
-            told.goes_unheard(ctx);
+            told.is_undeliverable(ctx);
         }
     });
 }
@@ -339,9 +256,9 @@ unsafe extern "C" fn reply(
 ) -> c_int {
     guard::reply("waiter-reply", ctx, || {
         // SAFETY: the context is this callback's.
-        let Some(told) = (unsafe { Told::of(ctx) }) else { return };
-        let Some(outcome) = told.outcome.take() else { return };
-        let reply = told.reply(ctx, outcome);
+        let Some(told) = (unsafe { PendingReply::of(ctx) }) else { return };
+        let Some(answer) = told.answer.take() else { return };
+        let reply = told.reply(ctx, answer);
         respond(ctx, &reply);
     })
 }
@@ -353,8 +270,8 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, told: *mut c_void) {
             return;
         }
         // SAFETY: what `tell` turned into a pointer, come back for the first and only time.
-        let told = unsafe { Box::from_raw(told.cast::<Told>()) };
-        told.goes_unheard(ctx);
+        let told = unsafe { Box::from_raw(told.cast::<PendingReply>()) };
+        told.is_undeliverable(ctx);
     });
 }
 
@@ -365,11 +282,11 @@ pub(super) type Handles = std::collections::HashMap<Handle, WaiterId>;
 const KEPT: usize = 100;
 
 fn take_out(handle: &Handle) -> Option<(Handle, WaiterId)> {
-    STATE.with_parked(|parked| {
-        let left = parked.remove_entry(handle);
-        if parked.is_empty() {
+    STATE.with_blocked(|blocked| {
+        let left = blocked.remove_entry(handle);
+        if blocked.is_empty() {
             // What a crowd needed is not kept when the crowd has gone.
-            parked.shrink_to(KEPT);
+            blocked.shrink_to(KEPT);
         }
         left
     })

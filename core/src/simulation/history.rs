@@ -4,11 +4,8 @@
 //! Neither the queues nor the model are asked: this is written from what the server did to its keys and
 //! from what clients were told.
 
-use super::super::fence::Fence;
-use super::super::hold;
-use super::super::lease::{Deadline, Moment};
-use super::super::model::{Client, LockName};
-use super::super::queue::{Lost, LostBy, Seen};
+use super::model::{Client, LockName};
+use crate::lock::{self, Deadline, Fence, Lost, LostBy, Moment, Seen};
 use std::collections::BTreeMap;
 
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +113,7 @@ impl History {
     /// The module says that this hold ended otherwise than by a release, or by getting a larger fence.
     pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
         let Seen { value, deadline } = &lost.seen;
-        let fence = hold::Hold::read(value, None).fence_number();
+        let fence = lock::Hold::read(value, None).fence_number();
         // Foreign holds have no fence to tell them apart by.
         let is_it = |hold: &&Hold| fence > 0 && hold.fence == fence;
         if let Some(hold) = self.holds.get(&name).filter(is_it) {
@@ -230,6 +227,17 @@ impl History {
     pub(super) fn took_over(&mut self, client: Client, former: Client) {
         let turn = self.turns.remove(&former).expect("who is replaced waits");
         self.turns.insert(client, turn);
+    }
+
+    /// Who waits for the lock as this owner, who waits only once.
+    pub(super) fn client_of(&self, name: LockName, owner: &[u8]) -> Client {
+        let mut turns = self.turns.iter();
+        let is_it = |turn: &Turn| turn.name == name && turn.owner.as_bytes() == owner;
+        *turns.find(|(_, turn)| is_it(turn)).expect("L4: who is granted the lock waits").0
+    }
+
+    pub(super) fn waits(&self, name: LockName, owner: &str) -> bool {
+        self.turns.values().any(|turn| turn.name == name && turn.owner == owner)
     }
 
     pub(super) fn owner_of(&self, client: Client) -> &'static str {

@@ -1,10 +1,9 @@
-//! Random schedules over a virtual clock: the queues, the decisions and the fence clock in a tiny server,
-//! side by side with the [`super::model`].
+//! Random schedules over a virtual clock: the engine on a tiny server, side by side with the [`model`].
 //!
 //! ```text
-//!                     ┌──────────────► server ── events ──► module ──► Queues, decisions, FenceClock
-//!   seed ─► schedule ─┤  every step      │                    │
-//!                     │                  ▼                    ▼
+//!                     ┌──────────────► server ◄── keys, time, answers ──► engine
+//!   seed ─► schedule ─┤  every step      │
+//!                     │                  ▼
 //!                     └──────────────► model ◄─ the same? ─► keys, queues, answers
 //!                                        history: L1 to L4         L5: nobody waits for a free lock
 //! ```
@@ -19,18 +18,19 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 mod history;
-mod module;
+mod host;
+mod model;
+mod requests;
 mod schedule;
 mod world;
 
-use super::hold::Stored;
-use super::lease::Monotonic;
-use super::model::{Client, Content, LockName};
+use crate::lock::{Monotonic, Stored};
+use model::{Client, Content, LockName, Model, Reply};
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use world::Server;
+use world::{Server, lock};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -72,7 +72,7 @@ fn show_the_end_of(seed: u64) {
 /// Takes every step of a schedule, and looks at everything after each.
 fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
     let mut schedule = Schedule::new(seed);
-    let mut server = Server::new(schedule.start, schedule.at_once, !seed.is_multiple_of(4));
+    let server = Server::new(schedule.start, schedule.at_once, !seed.is_multiple_of(4));
     let mut say = |line: std::fmt::Arguments<'_>| {
         if let Some(trace) = &mut trace {
             trace(line.to_string());
@@ -80,61 +80,65 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
     };
     for number in 0..STEPS {
         let step = schedule.next(&server);
-        let micros = server.now().micros();
+        let micros = server.state.borrow().now().micros();
         say(format_args!("{number:>4} {micros} {step:?}"));
         // Every request comes on a connection of its own.
         let client = Client::try_from(number).expect("a small number");
-        take(&mut server, client, step);
-        for (client, reply) in &server.answers {
+        take(&server, client, step);
+        for (client, reply) in &server.state.borrow().answers {
             say(format_args!("{:>21} {client} is told {reply:?}", ""));
         }
         assert_same(&server);
-        if number % (1 + server.queues.waiters() / 8) == 0 {
-            server.queues.check();
-        }
+        server.engine.with_queues(|queues| {
+            if number % (1 + queues.waiters() / 8) == 0 {
+                queues.check();
+            }
+        });
         if step.then_works && server.is_at_rest() {
             assert_nobody_waits_for_a_free_lock(&server);
         }
-        server.answers.clear();
-        server.model.answers.clear();
+        let mut state = server.state.borrow_mut();
+        state.answers.clear();
+        state.model.answers.clear();
     }
 }
 
-fn take(server: &mut Server, client: Client, step: Step) {
-    server.is_heard = step.is_heard;
+fn take(server: &Server, client: Client, step: Step) {
+    server.state.borrow_mut().is_heard = step.is_heard;
     happen(server, client, step.op);
     if step.then_works {
         server.work();
-        let may_have_left_some = server.at_once < EVERYTHING;
-        assert!(server.is_at_rest() || may_have_left_some, "never done: {:?}", server.queues);
+        let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
+        assert!(server.is_at_rest() || may_have_left_some, "never done");
     }
     if step.then_delivers {
         server.deliver();
     }
-    server.notes_pause();
+    server.state.borrow_mut().notes_pause();
 }
 
-fn happen(server: &mut Server, client: Client, op: Op) {
+fn happen(server: &Server, client: Client, op: Op) {
     match op {
         Op::Pass(micros) => server.passes(micros),
         Op::Step(micros) => server.steps(micros),
         Op::Acquire(request) => {
-            settling(server, request.name, |server| server.acquire(client, request));
-            let (db, key) = (request.name.0, request.name.1.as_bytes());
-            let is_unseen = || server.queues.is_marked(db, key);
-            assert!(!(server.parked.contains_key(&client) && is_unseen()), "joined blindly");
+            settling(server, request.name, || server.acquire(client, request));
+            let is_unseen =
+                server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
+            let waits = server.state.borrow().parked.contains_key(&client);
+            assert!(!(waits && is_unseen), "joined blindly");
         }
-        Op::TryInTransaction(request, lag_millis) => settling(server, request.name, |server| {
-            server.lag_millis = lag_millis;
+        Op::TryInTransaction(request, lag_millis) => settling(server, request.name, || {
+            server.state.borrow_mut().lag_millis = lag_millis;
             server.acquire(client, request);
-            server.lag_millis = 0;
+            server.state.borrow_mut().lag_millis = 0;
         }),
-        Op::Release(claim) => settling(server, claim.name, |server| server.release(client, claim)),
+        Op::Release(claim) => settling(server, claim.name, || server.release(client, claim)),
         Op::Extend(claim, ttl) => {
-            settling(server, claim.name, |server| server.extend(client, claim, ttl));
+            settling(server, claim.name, || server.extend(client, claim, ttl))
         }
         Op::Raise(claim, fence) => {
-            settling(server, claim.name, |server| server.raise(client, claim, fence));
+            settling(server, claim.name, || server.raise(client, claim, fence))
         }
         Op::Check(claim) => server.check(client, claim),
         Op::Leave(client) => server.leaves(client),
@@ -150,22 +154,28 @@ fn happen(server: &mut Server, client: Client, op: Op) {
         Op::RemoveExpired => server.remove_expired(),
         Op::Touch(name, suspicion) => server.touched(name, suspicion),
         Op::Become(role) => server.becomes(role),
-        Op::SendAway(name) => server.send_away(name),
+        Op::SendAway(name) => server.slot_goes(name),
         Op::Room(for_all, per_lock) => server.makes_room(for_all, per_lock),
     }
 }
 
 /// A command that may change a lock first lets what has happened to it have its effect.
-fn settling(server: &mut Server, name: LockName, execute: impl FnOnce(&mut Server)) {
-    let was_dirty = server.queues.is_marked(name.0, name.1.as_bytes());
-    server.settled.clear();
-    execute(server);
-    assert!(!was_dirty || server.settled.contains(&name), "{name:?} was not settled");
+fn settling(server: &Server, name: LockName, execute: impl FnOnce()) {
+    let was_dirty = server.engine.with_queues(|queues| queues.is_marked(lock(name)));
+    server.state.borrow_mut().settled.clear();
+    execute();
+    let was_settled = server.state.borrow().settled.contains(&name);
+    assert!(!was_dirty || was_settled, "{name:?} was not settled");
 }
 
 fn assert_same(server: &Server) {
-    let Server { model, queues, keys, answers, .. } = server;
-    assert_eq!(*answers, model.answers, "the answers, and the model's");
+    let state = &*server.state.borrow();
+    let world::State { model, keys, .. } = state;
+    assert_eq!(
+        by_client(&state.answers),
+        by_client(&model.answers),
+        "the answers, and the model's"
+    );
     assert_eq!(
         keys.len(),
         model.keys.len(),
@@ -175,21 +185,30 @@ fn assert_same(server: &Server) {
     for (&name, &content) in &model.keys {
         assert!(holds(keys.stored(name), content), "{name:?}: {keys:?}, the model's: {content:?}");
     }
-    assert_eq!(server.evicted.len(), model.evictions(), "the evicted locks, and the model's");
-    assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");
-    for name in waited_for(server) {
-        let (db, key) = (name.0, name.1.as_bytes());
-        let mut queue = queues.queue(db, key);
-        for waiting in model.waiters_for(name) {
-            let waiter = queue.next().expect("as many wait as in the model");
-            assert_eq!(waiter.parked, waiting.client, "{name:?}: who waits, and the model's");
-            assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
-            assert_eq!(waiter.ttl.millis(), waiting.ttl);
-            assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
-            assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
+    let evicted = server.engine.peek(|_, _, evicted| evicted.len());
+    assert_eq!(evicted, Some(model.evictions()), "the evicted locks, and the model's");
+    server.engine.with_queues(|queues| {
+        assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");
+        for name in waited_for(model) {
+            let mut queue = queues.queue(lock(name));
+            for waiting in model.waiters_for(name) {
+                let waiter = queue.next().expect("as many wait as in the model");
+                assert_eq!(waiter.parked, waiting.client, "{name:?}: who waits, and the model's");
+                assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
+                assert_eq!(waiter.ttl.millis(), waiting.ttl);
+                assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
+                assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
+            }
+            assert!(queue.next().is_none(), "{name:?}: more wait than in the model");
         }
-        assert!(queue.next().is_none(), "{name:?}: more wait than in the model");
-    }
+    });
+}
+
+/// Whoever releases a lock is told so after those who are handed it.
+fn by_client(answers: &[(Client, Reply)]) -> Vec<(Client, Reply)> {
+    let mut answers = answers.to_vec();
+    answers.sort_by_key(|(client, _)| *client);
+    answers
 }
 
 fn holds(stored: Stored<'_>, content: Content) -> bool {
@@ -215,23 +234,23 @@ fn says(value: &[u8], holder: &str, fence: u64) -> bool {
 
 /// L5; nor for one that is its own already.
 fn assert_nobody_waits_for_a_free_lock(server: &Server) {
-    let now = server.now().micros();
-    for name in waited_for(server) {
-        let holder = server.model.holder(name, now).map(|(holder, _)| holder);
+    let state = server.state.borrow();
+    let now = state.now().micros();
+    for name in waited_for(&state.model) {
+        let holder = state.model.holder(name, now).map(|(holder, _)| holder);
         let waits_for_itself =
-            server.model.waiters_for(name).any(|waiting| Some(waiting.owner) == holder);
+            state.model.waiters_for(name).any(|waiting| Some(waiting.owner) == holder);
         assert!(
-            !(server.model.is_free(name, now) || waits_for_itself) || server.is_excused(name),
-            "L5: {name:?} is free, or its holder's, and not given: {:?}",
-            server.queues
+            !(state.model.is_free(name, now) || waits_for_itself) || state.is_excused(name),
+            "L5: {name:?} is free, or its holder's, and not given"
         );
     }
 }
 
 /// The locks that anybody waits for.
-fn waited_for(server: &Server) -> Vec<LockName> {
+fn waited_for(model: &Model) -> Vec<LockName> {
     let mut names = Vec::new();
-    for waiting in &server.model.waiters {
+    for waiting in &model.waiters {
         if !names.contains(&waiting.name) {
             names.push(waiting.name);
         }

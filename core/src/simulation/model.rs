@@ -3,7 +3,7 @@
 //! To be read, not to be fast. Nothing is indexed, nothing is remembered that could be looked for, and
 //! none of the code that it is compared with is used: numbers are plain numbers, and a lock is what the
 //! reader would write on paper. *When* a lock is settled is the server's business and told from
-//! outside (that it happens in time is for [`super::simulation`] to see to); *what* comes of it is said
+//! outside (that it happens in time is for [`super`] to see to); *what* comes of it is said
 //! here.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
@@ -200,17 +200,21 @@ impl Model {
         }
     }
 
+    /// `is_undone` says that nobody has heard of the grant, and that it is about to be undone.
     pub(super) fn check(
         &mut self,
         client: Client,
         name: LockName,
         owner: &'static str,
         proof: Option<u64>,
+        is_undone: bool,
         now: u64,
     ) {
         match self.state(self.content(name), now) {
             State::NotALock => self.answer(client, Reply::WrongType),
-            State::Held { holder, fence, .. } if holder == owner && fits(proof, fence) => {
+            State::Held { holder, fence, .. }
+                if holder == owner && fits(proof, fence) && !is_undone =>
+            {
                 self.answer(client, Reply::Fence(fence));
             }
             _ => self.answer(client, Reply::Nil),
@@ -283,6 +287,15 @@ impl Model {
             self.seen.remove(&gone.name);
         }
         Some(gone)
+    }
+
+    pub(super) fn is_waiting(&self, client: Client) -> bool {
+        self.waiters.iter().any(|waiting| waiting.client == client)
+    }
+
+    /// Whether this one, who is gone, came after another who waits for the same lock.
+    pub(super) fn waits_behind(&self, gone: &Waiting) -> bool {
+        self.waiters_for(gone.name).any(|waiting| waiting.since < gone.since)
     }
 
     /// Whether this one may give up now: its patience has ended, and nobody's ended before.

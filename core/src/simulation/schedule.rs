@@ -4,11 +4,10 @@
 //! can happen do so and how often), because a schedule in which everything happens all the time
 //! never gets anywhere. Names are few and times short, so that everything meets everything.
 
-use super::super::fence::Fence;
-use super::super::model::{Client, Content, LockName};
-use super::super::queue::Suspicion;
-use super::module::{Claim, Request};
-use super::world::{KEYS, Role, Server};
+use super::model::{Client, Content, LockName};
+use super::requests::{Claim, Request};
+use super::world::{KEYS, Role, Server, State};
+use crate::lock::{Fence, Suspicion};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::LazyLock;
@@ -175,6 +174,7 @@ impl Schedule {
     }
 
     pub(super) fn next(&mut self, server: &Server) -> Step {
+        let server = &*server.state.borrow();
         let mut op = None;
         while op.is_none() {
             let kind = self.kind();
@@ -200,7 +200,7 @@ impl Schedule {
     }
 
     /// `None` if that cannot happen now.
-    fn draw(&mut self, kind: Kind, server: &Server) -> Option<Op> {
+    fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
         let op = match kind {
             Kind::Pass => Op::Pass(self.rng.random_range(0..3_000)),
             Kind::Leap => Op::Pass(self.rng.random_range(0..2_500_000)),
@@ -252,7 +252,7 @@ impl Schedule {
     }
 
     /// One that holds another lock already asks like everybody else; one in ten asks again for its own.
-    fn request(&mut self, server: &Server, waits: bool) -> Request {
+    fn request(&mut self, server: &State, waits: bool) -> Request {
         let name = self.name();
         let holder = server.model.holder(name, server.now().micros());
         let owner = match holder {
@@ -266,7 +266,7 @@ impl Schedule {
     }
 
     /// Most often the truth.
-    fn claim(&mut self, server: &Server) -> Claim {
+    fn claim(&mut self, server: &State) -> Claim {
         let name = self.name();
         let holder = server.model.holder(name, server.now().micros());
         let (owner, fence) = match holder {
@@ -276,14 +276,14 @@ impl Schedule {
         };
         let fence = match self.rng.random_range(0..10) {
             0..5 => None,
-            5 => Some(fence + 1),
+            5 => Some(if fence < Fence::LAST.number() { fence + 1 } else { fence - 1 }),
             _ => Some(fence),
         };
         Claim { name, owner, fence }
     }
 
     /// Locks of older clients, locks copied from elsewhere with whatever fence, and what is no lock.
-    fn content(&mut self, server: &Server) -> Content {
+    fn content(&mut self, server: &State) -> Content {
         let now = server.now();
         if self.rng.random_ratio(1, 6) {
             return Content::OtherType;
@@ -300,7 +300,7 @@ impl Schedule {
     }
 
     /// Its clock may be behind, a little ahead, or as wrong as no clock is.
-    fn fence_of_another_server(&mut self, server: &Server) -> u64 {
+    fn fence_of_another_server(&mut self, server: &State) -> u64 {
         let now = server.now().micros();
         possible(match self.rng.random_range(0..8) {
             0 => self.rng.random_range(0..now),
@@ -309,7 +309,7 @@ impl Schedule {
         })
     }
 
-    fn deadline(&mut self, server: &Server) -> Option<u64> {
+    fn deadline(&mut self, server: &State) -> Option<u64> {
         let now = server.now().millis();
         match self.rng.random_range(0..6) {
             0 => None,
