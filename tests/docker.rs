@@ -1,8 +1,9 @@
 //! The images and compose files: what they say fits the rest, and their scripts and commands do what they say, run as
 //! they stand, without containers.
 
-mod container;
+pub(crate) mod container;
 mod health;
+mod image;
 mod stack;
 mod starting;
 
@@ -16,7 +17,7 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const IMAGES: [(&str, &str); 2] = [("redis", "Redis"), ("valkey", "Valkey")];
 
 /// Since when redis-cli knows all that is asked of it.
-const CLI_SINCE: (u32, u32) = (5, 0);
+pub(crate) const CLI_SINCE: (u32, u32) = (5, 0);
 
 fn text(name: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
@@ -29,7 +30,9 @@ fn images_have_the_oldest_compiler_that_is_promised_and_servers_that_are_tested(
     for (name, product) in IMAGES {
         let file = text(&format!("docker/{name}.Dockerfile"));
         let bases: Vec<_> = file.lines().filter_map(|line| line.strip_prefix("FROM ")).collect();
-        let [builder, server] = bases[..] else { panic!("{bases:?}") };
+        let [builder, "${BASE}"] = bases[..] else { panic!("{bases:?}") };
+        let server = file.lines().find_map(|line| line.strip_prefix("ARG BASE=")).unwrap();
+        let server = server.split('@').next().unwrap();
         let builder = builder.split('@').next().unwrap().split(' ').next().unwrap();
         assert_eq!(builder, format!("rust:{}.0-slim-bookworm", rust.trim_matches('"')));
         let version = server.rsplit(':').next().unwrap();

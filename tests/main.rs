@@ -44,6 +44,7 @@ mod hostile;
 mod info;
 mod innocent;
 mod instructions;
+mod kubernetes;
 mod load;
 mod memory;
 mod monitoring;

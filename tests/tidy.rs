@@ -30,12 +30,14 @@ const OTHER_CLOCKS: [&str; 4] = ["std::time", "SystemTime", "Instant", "clock_ge
 /// Words that mean too many things in the literature; see Style in CONTRIBUTING.md.
 const AMBIGUOUS: [&str; 2] = ["token", "mutex"];
 /// Where others have named something so, and the one sentence that says so.
-const NAMED_BY_OTHERS: [&str; 6] = [
+const NAMED_BY_OTHERS: [&str; 8] = [
     "token: ptr::null(),",
     "token: arg.keyword",
     "REDISMODULE_ARG_TYPE_PURE_TOKEN",
     "text_field(arg, \"token\")",
     ".over.child_token()",
+    "\"id-token\"",
+    "automountServiceAccountToken",
     "The number is the **fence** (also called fencing token)",
 ];
 
@@ -242,6 +244,7 @@ fn files(ending: &str) -> Vec<File> {
         "docs",
         "examples",
         "fuzz",
+        "kubernetes",
         "monitoring",
         "packaging",
         "scripts",

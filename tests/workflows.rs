@@ -23,12 +23,24 @@ fn parsed(name: &str, text: &str) -> Yaml {
     file.into_iter().next().unwrap()
 }
 
+/// The actions of our own that workflows use, as their files.
+fn own_actions() -> Vec<(String, String)> {
+    let folder = Path::new(ROOT).join(".github/actions");
+    let folders = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = folders.map(|folder| folder.join("action.yml"));
+    files.map(|file| (file.display().to_string(), fs::read_to_string(file).unwrap())).collect()
+}
+
 #[test]
 fn what_others_wrote_is_named_by_its_commit_and_its_version() {
     let mut named = 0;
-    for (name, text) in workflows() {
+    for (name, text) in workflows().into_iter().chain(own_actions()) {
         for line in text.lines().filter(|line| line.contains("uses:")) {
             let (_, action) = line.split_once("uses: ").unwrap();
+            if let Some(own) = action.strip_prefix("./") {
+                assert!(Path::new(ROOT).join(own).join("action.yml").exists(), "{name}: {own}");
+                continue;
+            }
             let (action, version) = action
                 .split_once(" # v")
                 .unwrap_or_else(|| panic!("{name}: of which version is {action}?"));
@@ -42,6 +54,15 @@ fn what_others_wrote_is_named_by_its_commit_and_its_version() {
     assert!(named > 3, "this test no longer understands the workflows");
 }
 
+/// What jobs may do besides reading the repository.
+const MAY: [(&str, &[(&str, &str)]); 5] = [
+    ("attest", &[("attestations", "write"), ("id-token", "write")]),
+    ("draft", &[("contents", "write")]),
+    ("images", &[("packages", "write")]),
+    ("image-index", &[("attestations", "write"), ("id-token", "write"), ("packages", "write")]),
+    ("image-notes", &[("contents", "write")]),
+];
+
 #[test]
 fn nothing_is_allowed_but_what_each_job_asks_for() {
     for (name, text) in workflows() {
@@ -54,19 +75,81 @@ fn nothing_is_allowed_but_what_each_job_asks_for() {
             let rights = rights.unwrap_or_else(|| panic!("{name}: {job} asks for nothing"));
             for (right, how) in rights {
                 let may = [right, how].map(|word| word.as_str().unwrap());
-                let expected = if job == "draft" { "write" } else { "read" };
-                assert_eq!(may, ["contents", expected], "{name}: {job}");
+                let allowed = MAY.iter().filter(|(one, _)| *one == job).flat_map(|(_, may)| *may);
+                let is_allowed = name == "release.yml"
+                    && allowed.into_iter().any(|&(right, how)| may == [right, how]);
+                assert!(may == ["contents", "read"] || is_allowed, "{name}: {job}: {may:?}");
             }
             assert!(what["timeout-minutes"].as_i64().is_some(), "{name}: {job} may never end");
         }
     }
 }
 
+/// Whatever a dependency runs while it is built could sign anything, or put it into a release.
 #[test]
-fn no_one_elses_words_become_part_of_a_script() {
+fn nothing_is_built_where_something_may_be_written() {
+    let mut writing = 0;
     for (name, text) in workflows() {
         let file = parsed(&name, &text);
-        for (_, job) in file["jobs"].as_hash().unwrap() {
+        // The job `images` pushes what it has built, and may do nothing else.
+        for (job, _) in MAY.iter().filter(|(job, _)| *job != "images") {
+            for step in file["jobs"][*job]["steps"].as_vec().unwrap_or(&vec![]) {
+                let script = step["run"].as_str().unwrap_or_default();
+                let builds = ["make", "cargo", "scripts/", "docker build"];
+                let joins = script.starts_with("scripts/image index ");
+                let builds = builds.iter().find(|word| script.contains(**word) && !joins);
+                assert!(builds.is_none(), "{name}: {job} runs {script}");
+                writing += 1;
+            }
+        }
+    }
+    assert!(writing > 3, "this test no longer understands the workflows");
+}
+
+/// A cache holds what any other run has put there, and no attestation tells of it.
+#[test]
+fn what_is_released_is_made_without_a_cache_and_signed_before_it_is_drafted() {
+    let path = Path::new(ROOT).join(".github/workflows/release.yml");
+    let text = fs::read_to_string(path).unwrap();
+    let used = text.lines().filter(|line| line.contains("uses:"));
+    assert!(used.clone().all(|line| !line.contains("cache")), "{text}");
+
+    let jobs = &parsed("release.yml", &text)["jobs"];
+    let needs = |job: &str| match &jobs[job]["needs"] {
+        Yaml::Array(needs) => needs.iter().map(|need| need.as_str().unwrap().to_owned()).collect(),
+        Yaml::String(need) => vec![need.clone()],
+        _ => vec![],
+    };
+    assert!(needs("draft").contains(&"attest".into()), "{:?}", needs("draft"));
+    assert!(needs("attest").contains(&"check".into()), "{:?}", needs("attest"));
+    let signed = jobs["attest"]["steps"].as_vec().unwrap().iter();
+    let signed =
+        signed.filter(|step| step["uses"].as_str().is_some_and(|it| it.contains("attest@")));
+    let signed = signed.map(|step| step["with"]["subject-path"].as_str().unwrap());
+    let signed: Vec<_> = signed.collect();
+    for file in ["*.tar.gz", "*.deb", "*.cdx.json"] {
+        assert!(
+            signed.iter().any(|paths| paths.contains(file)),
+            "{file} is not signed: {signed:?}"
+        );
+    }
+    // Each target has its bill of materials, and dist makes no other.
+    let dist = fs::read_to_string(Path::new(ROOT).join("scripts/dist")).unwrap();
+    assert!(dist.contains("({x86_64,aarch64}-unknown-linux-{gnu,musl})"));
+    for machine in ["x86_64", "aarch64"] {
+        for libc in ["gnu", "musl"] {
+            let bill = format!("sbom-path: {machine}-linux-{libc}.cdx.json");
+            assert!(text.contains(&bill), "{bill}");
+        }
+    }
+}
+
+#[test]
+fn no_one_elses_words_become_part_of_a_script() {
+    for (name, text) in workflows().into_iter().chain(own_actions()) {
+        let file = parsed(&name, &text);
+        let jobs = file["jobs"].as_hash().into_iter().flat_map(|jobs| jobs.values());
+        for job in jobs.chain([&file["runs"]]).filter(|job| !job.is_badvalue()) {
             for step in job["steps"].as_vec().unwrap() {
                 let script = step["run"].as_str().unwrap_or_default();
                 assert!(!script.contains("${{"), "{name}: through env, not in {script}");

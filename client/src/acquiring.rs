@@ -4,13 +4,13 @@
 use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
 use crate::dialect::{Dialect, Question};
-use crate::guard::Slot;
 use crate::home::Home;
 use crate::locks::{Inner, new_uuid};
 use crate::orders::Abandoned;
 use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
+use crate::same_owner::{Slot, Unreleased};
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits};
 use crate::{Error, Settings};
@@ -201,6 +201,35 @@ impl Inner {
         }
     }
 
+    /// The release of the last grant of this owner may not have arrived yet. Once the server has
+    /// answered one, another that arrives late releases nothing.
+    pub(crate) async fn release_the_last(
+        &self,
+        slot: &Slot,
+        key: &str,
+        owner: &str,
+        wanted: &Wanted,
+        until: Option<Instant>,
+    ) -> Result<(), Error> {
+        let Some(Unreleased { fence, lease, .. }) = slot.unreleased() else { return Ok(()) };
+        let begun = Instant::now();
+        let trying = match wanted.wait {
+            Some(Duration::ZERO) => later(begun, self.settings.within),
+            _ => self.trying(key, begun, until),
+        };
+        let limits = self.wire.limits(wanted.ttl, Some(trying));
+        let answer = match lease {
+            Some(lease) => lease.release(&self.wire, limits).await,
+            None => self.wire.ask(key, Question::Release { owner, fence }, limits).await,
+        };
+        match answer {
+            // A server that refuses this has refused the others.
+            Ok(_) | Err(Error::Refused { .. }) => slot.released(fence),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
     /// The server does not know of the request that was made on this connection, and it may still be
     /// on its way there. An owner that was made up is not used again, and is released behind it. One
     /// that was chosen asks again: it would be told the same grant twice.
@@ -211,7 +240,8 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
+        self.orders
+            .abandon(Abandoned { key, owner, ttl, slot: None, place: None, parked }, pending.home);
     }
 
     async fn wait(

@@ -17,13 +17,14 @@ impl Locks {
     /// Whoever waits for a lock gets [`Error::Closed`](crate::Error::Closed), and so does whoever
     /// asks later. Leases are no longer renewed. What guards hold is released, and they are told
     /// so: [`Loss::Closed`](crate::Loss::Closed). So let the work end before. That includes what
-    /// was granted, or dropped, on other runtimes, whether they are driven or not. Locks that are
+    /// was granted, or dropped, on other runtimes, whether they are driven, stand still, or have
+    /// ended. Locks that are
     /// [kept](crate::Guard::keep) or [held at least](crate::Options::hold_at_least) for some time
     /// stay as they should.
     ///
     /// A program should end with it. Guards that are dropped are released in the background, which
-    /// ends with the runtime: a lock whose guard is dropped at the end of `main` may stay until its
-    /// lease ends. That is traced as a warning that names the locks.
+    /// ends with the last runtime: a lock whose guard is dropped at the end of `main` may stay until
+    /// its lease ends. That is traced as a warning that names the locks.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

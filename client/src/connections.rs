@@ -5,7 +5,7 @@
 
 use crate::home::Home;
 use crate::link::Link;
-use crate::node::locked;
+use crate::poison::locked;
 use futures_util::future::{BoxFuture, Shared};
 use redis::RedisError;
 use std::collections::HashMap;

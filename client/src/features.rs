@@ -7,9 +7,10 @@
 
 use crate::dialect::scripts::Scripts;
 use crate::dialect::{Compares, Server};
+use crate::poison::locked;
 use redis::Value;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// The commands that are asked for, in this order.
 pub(crate) const COMMANDS: [&str; 3] = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"];
@@ -41,12 +42,12 @@ impl Features {
 
     /// Those that the server has run, as far as its connections have seen.
     pub(crate) fn scripts(&self, run_id: &str) -> Arc<Scripts> {
-        let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scripts = locked(&self.scripts);
         Arc::clone(scripts.entry(run_id.to_owned()).or_default())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Server>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.known)
     }
 }
 

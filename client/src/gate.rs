@@ -13,7 +13,7 @@ pub(crate) struct Gate {
 }
 
 /// Somebody who has gone in, until this is dropped.
-pub(crate) struct Inside(Arc<watch::Sender<usize>>);
+struct Inside(Arc<watch::Sender<usize>>);
 
 impl Drop for Inside {
     fn drop(&mut self) {
@@ -22,8 +22,7 @@ impl Drop for Inside {
 }
 
 impl Gate {
-    /// Whoever goes in is waited for by whoever closes the gate.
-    pub(crate) fn enter(&self) -> Inside {
+    fn enter(&self) -> Inside {
         self.inside.send_modify(|inside| *inside = inside.saturating_add(1));
         Inside(Arc::clone(&self.inside))
     }
@@ -38,16 +37,6 @@ impl Gate {
             biased;
             () = self.closing.cancelled() => Err(Error::Closed),
             came = request => came,
-        }
-    }
-
-    /// The same for what goes on in the background, and has gone in before: `leave` is what it has
-    /// to do before it ends when the gate is closed.
-    pub(crate) async fn stay(&self, work: impl Future<Output = ()>, leave: impl FnOnce()) {
-        tokio::select! {
-            biased;
-            () = self.closing.cancelled() => leave(),
-            () = work => {}
         }
     }
 
@@ -77,23 +66,5 @@ mod tests {
         assert!(matches!(came, Err(Error::Closed)));
         let late = gate.pass(async { panic!("it was begun") });
         assert!(matches!(late.await, Err::<(), _>(Error::Closed)));
-    }
-
-    #[tokio::test]
-    async fn whoever_closes_the_gate_waits_for_those_who_have_gone_in_and_not_begun() {
-        let gate = Gate::default();
-        let inside = gate.enter();
-        let closed = async {
-            gate.close().await;
-        };
-        let left = async {
-            let mut left = false;
-            let leave = || left = true;
-            gate.stay(pending(), leave).await;
-            drop(inside);
-            left
-        };
-        let ((), left) = tokio::join!(closed, left);
-        assert!(left);
     }
 }

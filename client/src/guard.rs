@@ -1,44 +1,21 @@
 //! A lock that is held, as long as the guard lives.
 
 use crate::clock::Moment;
-use crate::home::Home;
 use crate::keeper;
-use crate::lease::{Lease, checked};
+use crate::lease::{Counted, Effect, Lease, ONLY, checked};
 use crate::orders::{Ordered, Orders, Reply};
+use crate::same_owner::Slot;
+use crate::settings::Renew;
 use crate::wire::{Answer, Replicas, Wire};
-use crate::{Error, Extended, Loss, Released, story};
+use crate::{Error, Extended, Loss, Released};
+use futures_util::FutureExt;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
-
-/// Where those meet who ask for one lock as one owner. Locked while one of them asks or releases.
-pub(crate) struct Slot {
-    pub(crate) place: Arc<tokio::sync::Mutex<Weak<Hold>>>,
-    /// The runtime of the request that had the place last.
-    asked_on: Mutex<Home>,
-}
-
-impl Slot {
-    pub(crate) fn new() -> Self {
-        Self { place: Arc::default(), asked_on: Mutex::new(Home::here()) }
-    }
-
-    /// A request has the place, or waits for it.
-    pub(crate) fn is_taken(&self) -> bool {
-        Arc::strong_count(&self.place) > 1
-    }
-
-    pub(crate) fn asked_on(&self) -> Home {
-        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn ask_on(&self, home: Home) {
-        *self.asked_on.lock().unwrap_or_else(PoisonError::into_inner) = home;
-    }
-}
 
 /// One grant, and how many guards share it.
 pub(crate) struct Hold {
@@ -300,26 +277,31 @@ impl Guard {
         replicas: Option<Replicas>,
         until: Option<Instant>,
     ) -> Result<Option<Answer>, Error> {
+        let mut heard = self.extend_once(ttl, replicas, until).await?;
+        if let Some((_, Counted::Less)) = heard {
+            let limit = self.hold.wire.limits(ttl, None).each;
+            self.hold.lease.joined(ttl, Renew::Off, Moment::now());
+            self.hold.lease.until_shorter_are_heard(ttl, limit).await;
+            heard = self.extend_once(ttl, replicas, until).await.unwrap_or(heard);
+        }
+        Ok(heard.map(|(answer, _)| answer))
+    }
+
+    async fn extend_once(
+        &self,
+        ttl: Duration,
+        replicas: Option<Replicas>,
+        until: Option<Instant>,
+    ) -> Result<Option<(Answer, Counted)>, Error> {
         let Hold { lease, wire, orders, .. } = &*self.hold;
         if self.loss().is_some() {
             return Ok(None);
         }
-        let look_again = LookAgain { orders, id: lease.id };
-        let answer = keeper::extend(wire, lease, ttl, replicas, until).await?;
-        let now = Moment::now();
-        let loss = match answer.number {
-            Some(1) if lease.extended(answer.asked, ttl, now) => {
-                story::extended(lease, now);
-                return Ok(Some(answer));
-            }
-            Some(1) => Loss::Expired,
-            _ => Loss::Taken,
-        };
-        drop(look_again);
-        if lease.end(loss) {
-            story::lost(lease, loss);
+        let asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        if asking.effect == Effect::Shortened {
+            orders.look_again(lease.id);
         }
-        Ok(None)
+        keeper::extend(wire, asking, replicas, until).await
     }
 
     /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be
@@ -352,15 +334,17 @@ impl Guard {
     /// # }
     /// ```
     pub fn keep(mut self) -> Duration {
-        let valid_for = self.valid_for();
+        let valid_for = self.hold.lease.keep(Moment::now());
         self.left = true;
-        self.hold.lease.keep();
         // Without a keeper nobody renews it either.
         let _ = self.hold.leave(None);
         valid_for
     }
 
     /// Gives the lock back. It is released even if this future is dropped.
+    ///
+    /// Awaited outside of any runtime, it starts a thread, which releases the lock if no runtime
+    /// that uses the client is driven.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -387,19 +371,11 @@ impl Guard {
         if self.hold.leave(Some(reply))? == Ordered::Nothing {
             return Ok(Released::StillHeld);
         }
-        outcome.await.map_err(|_| Error::Closed)?
-    }
-}
-
-/// The end of the lease may be another one, however the request ended.
-struct LookAgain<'a> {
-    orders: &'a Orders,
-    id: u64,
-}
-
-impl Drop for LookAgain<'_> {
-    fn drop(&mut self) {
-        self.orders.look_again(self.id);
+        let outcome = outcome.map(|outcome| outcome.map_err(|_| Error::Closed)?);
+        if Handle::try_current().is_ok() {
+            return outcome.await;
+        }
+        self.hold.orders.driven(outcome).await?
     }
 }
 

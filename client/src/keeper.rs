@@ -7,15 +7,17 @@
 //!
 //! What is held and what is being released is in the ledger, where all keepers of a client see it.
 
+use crate::calls::{Calls, Open};
 use crate::clock::{Moment, sleep_until};
 use crate::dialect::Question;
-use crate::guard::Slot;
 use crate::home::Home;
-use crate::lease::{Lease, Next, ONLY, released_in_time};
-use crate::ledger::Ledger;
+use crate::lease::{Asking, Counted, Lease, Next, ONLY, released_in_time};
+use crate::ledger::{Ledger, Task};
 use crate::link::Left;
-use crate::orders::{Abandoned, Attempt, HoldOn, Order, Release};
+use crate::orders::{Abandoned, HoldOn, Order};
+use crate::poison::locked;
 use crate::releases::Outcome;
+use crate::same_owner::Slot;
 use crate::schedule::Schedule;
 use crate::unanswered::LONGEST_WAY;
 use crate::validity::later;
@@ -26,7 +28,7 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt, StreamExt};
 use std::collections::HashMap;
 use std::future::pending;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::sleep;
@@ -45,14 +47,20 @@ const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-struct Keeper {
+/// The shortest lease there is.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+pub(crate) struct Keeper {
     orders: UnboundedReceiver<Order>,
+    calls: Arc<Calls>,
     home: Home,
     ledger: Arc<Ledger>,
     wire: Arc<Wire>,
     within: Duration,
     leases: HashMap<u64, Kept>,
     schedule: Schedule,
+    /// When to look whether others need help with their releases.
+    help_at: Option<Moment>,
     work: FuturesUnordered<BoxFuture<'static, Done>>,
 }
 
@@ -63,46 +71,54 @@ struct Kept {
 }
 
 enum Done {
-    /// None if a keeper of another runtime was first.
     Renewed {
         id: u64,
-        ttl: Duration,
-        answer: Result<Option<Answer>, Error>,
+        outcome: Result<(), Error>,
     },
     Released {
+        number: u64,
+        came: Result<Released, Error>,
+    },
+    /// That of what may have been granted, or of a quorum.
+    Ended {
         number: u64,
         outcome: Outcome,
     },
     Looked,
 }
 
-/// The keeper is there before it runs: a runtime may end before that.
-pub(crate) fn keep(
-    orders: UnboundedReceiver<Order>,
-    home: Home,
-    ledger: Arc<Ledger>,
-    wire: Arc<Wire>,
-    within: Duration,
-) -> impl Future<Output = ()> {
-    let keeper = Keeper {
-        orders,
-        home,
-        ledger,
-        wire,
-        within,
-        leases: HashMap::new(),
-        schedule: Schedule::default(),
-        work: FuturesUnordered::new(),
-    };
-    keeper.run()
-}
-
 impl Keeper {
-    async fn run(mut self) {
+    /// It is there before it runs: a runtime may end before that.
+    pub(crate) fn new(
+        orders: UnboundedReceiver<Order>,
+        home: Home,
+        ledger: Arc<Ledger>,
+        wire: Arc<Wire>,
+        within: Duration,
+    ) -> Self {
+        let calls = Arc::<Calls>::default();
+        ledger.introduce(home, Arc::clone(&calls));
+        Self {
+            orders,
+            calls,
+            home,
+            ledger,
+            wire,
+            within,
+            leases: HashMap::new(),
+            schedule: Schedule::default(),
+            // Runtimes that have ended may have left some.
+            help_at: Some(Moment::now()),
+            work: FuturesUnordered::new(),
+        }
+    }
+
+    pub(crate) async fn run(mut self) {
         let mut open = true;
+        let calls = Arc::clone(&self.calls);
         let mut look_at = self.wire.routes.is_watched().then(Moment::now);
-        while open || !self.work.is_empty() {
-            let first = self.schedule.first().into_iter().chain(look_at).min();
+        while open || !self.work.is_empty() || self.help_at.is_some() {
+            let first = self.schedule.first().into_iter().chain(look_at).chain(self.help_at).min();
             let wake = async move {
                 match first {
                     Some(first) => sleep_until(first).await,
@@ -114,10 +130,12 @@ impl Keeper {
                     Some(order) => self.obey(order),
                     None => (open, look_at) = (false, None),
                 },
+                () = calls.heard() => {}
                 Some(done) = self.work.next(), if !self.work.is_empty() => self.finish(done),
                 () = wake => {}
             }
             let now = Moment::now();
+            self.answer(calls.take(), now);
             if look_at.is_some_and(|look_at| now >= look_at) {
                 look_at = Some(now.later(LOOK_EVERY));
                 self.work.push(look_again(Arc::clone(&self.wire)));
@@ -128,28 +146,39 @@ impl Keeper {
         }
     }
 
+    fn answer(&mut self, called: Open, now: Moment) {
+        for id in called.look_again {
+            if let Some(kept) = self.leases.get(&id) {
+                self.schedule.set(id, kept.lease.next().at());
+            }
+        }
+        self.help_at = self.help_at.into_iter().chain(called.help_at).min();
+        if self.help_at.is_some_and(|help_at| now >= help_at) {
+            let (tasks, help_at) = self.ledger.take_of_others(self.home);
+            self.help_at = help_at;
+            tasks.into_iter().for_each(|task| self.release(task));
+        }
+    }
+
+    fn release(&mut self, task: Task) {
+        self.forget(task.lease.id);
+        let (wire, ledger) = (Arc::clone(&self.wire), Arc::clone(&self.ledger));
+        let (number, released) = (task.number, released(wire, ledger, task, self.within));
+        self.work.push(Box::pin(released.map(move |came| Done::Released { number, came })));
+    }
+
     fn obey(&mut self, order: Order) {
         match order {
             Order::Begin => {}
-            Order::Answer(reply) => {
-                // Nobody may wait for it any more.
-                let _ = reply.send(());
-            }
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
             }
-            Order::LookAgain(id) => {
-                if let Some(kept) = self.leases.get(&id) {
-                    self.schedule.set(id, kept.lease.next().at());
-                }
-            }
             Order::Forget(id) => self.forget(id),
-            Order::Release(release) => {
-                self.forget(release.lease.id);
-                let number = release.number;
-                let released = carry_out(Arc::clone(&self.wire), release, self.within);
-                self.work.push(numbered(number, released));
+            Order::Release(number) => {
+                if let Some(task) = self.ledger.take(number, self.home) {
+                    self.release(task);
+                }
             }
             Order::Abandon { number, abandoned } => {
                 let abandoned = abandon(Arc::clone(&self.wire), abandoned);
@@ -163,30 +192,21 @@ impl Keeper {
     }
 
     fn finish(&mut self, done: Done) {
-        let (id, ttl, answer) = match done {
-            Done::Released { number, outcome } => return self.ledger.end(number, outcome),
+        let (id, outcome) = match done {
+            Done::Released { number, came } => return self.ledger.released(number, came),
+            Done::Ended { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
-            Done::Renewed { id, ttl, answer } => (id, ttl, answer),
+            Done::Renewed { id, outcome } => (id, outcome),
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
-        match answer {
-            Ok(None) => self.schedule.set(id, lease.next().at()),
-            Ok(Some(answer)) if answer.number == Some(1) => {
-                if lease.extended(answer.asked, ttl, now) {
-                    story::extended(&lease, now);
-                    self.schedule.set(id, lease.next().at());
-                } else {
-                    self.lose(&lease, Loss::Expired);
-                }
-            }
-            Ok(Some(_)) => self.lose(&lease, Loss::Taken),
-            // There may be time for another try.
+        match outcome {
+            Ok(()) if lease.ended().is_some() => self.forget(id),
+            Ok(()) => self.schedule.set(id, lease.next().at()),
             Err(_) => {
-                let rest = lease.valid_for(now).checked_div(3).unwrap_or_default();
-                let next = now.later(rest.max(Duration::from_millis(10)));
-                self.schedule.set(id, next.min(lease.valid_until()));
+                let next = now.later(lease.retry_after(now)).min(lease.valid_until());
+                self.schedule.set(id, next);
             }
         }
     }
@@ -214,9 +234,7 @@ impl Keeper {
 
     fn lose(&mut self, lease: &Lease, loss: Loss) {
         self.forget(lease.id);
-        if lease.end(loss) {
-            story::lost(lease, loss);
-        }
+        lease.lose(loss);
     }
 
     fn forget(&mut self, id: u64) {
@@ -229,19 +247,10 @@ impl Drop for Keeper {
     /// The runtime ends.
     fn drop(&mut self) {
         self.orders.close();
-        while let Ok(order) = self.orders.try_recv() {
-            if let Order::Keep(lease) = order {
-                self.leases.insert(lease.id, Kept { lease, renewing: false });
-            }
-        }
-        let mut left = self.ledger.give_up(self.home);
-        for kept in std::mem::take(&mut self.leases).into_values() {
-            let lease = kept.lease;
-            // Guards of other runtimes may share it.
-            if lease.ended().is_none() && self.ledger.is_orphaned(lease.id, self.home) {
-                left.push(lease.key.clone());
-                self.lose(&lease, Loss::Expired);
-            }
+        let (orphans, mut left) = self.ledger.keeper_has_ended(self.home);
+        for lease in orphans {
+            left.push(lease.key.clone());
+            self.lose(&lease, Loss::Expired);
         }
         story::left_behind(left);
     }
@@ -258,132 +267,142 @@ fn look_again(wire: Arc<Wire>) -> BoxFuture<'static, Done> {
 
 fn renew(wire: Arc<Wire>, lease: Arc<Lease>) -> BoxFuture<'static, Done> {
     Box::pin(async move {
-        let ttl = lease.renewal_ttl(Moment::now());
-        let answer = renewed(&wire, &lease, ttl).await;
-        Done::Renewed { id: lease.id, ttl, answer }
+        let outcome = match lease.about_to_renew([ONLY], Moment::now()) {
+            Some(asking) => extend(&wire, asking, None, None).await.map(drop),
+            // Somebody else has extended it.
+            None => Ok(()),
+        };
+        Done::Renewed { id: lease.id, outcome }
     })
 }
 
-/// None if a keeper of another runtime was first.
-async fn renewed(wire: &Wire, lease: &Lease, ttl: Duration) -> Result<Option<Answer>, Error> {
-    let until = lease.valid_until().as_instant();
-    let _extending = lease.alone(until).await?;
-    if !matches!(lease.next(), Next::Renew { at } if at <= Moment::now()) {
-        return Ok(None);
-    }
-    // The next lease of the same owner may have the same fence, and a late renewal would cut it.
-    tokio::select! {
-        biased;
-        () = lease.over.cancelled() => Ok(None),
-        answer = extend_alone(wire, lease, ttl, None, until) => answer.map(Some),
-    }
-}
-
-/// Tries until the lease could have ended, or until then.
+/// Tries until the lease could have ended, or until then. None if the lease is over.
 pub(crate) async fn extend(
     wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
+    mut asking: Asking<'_>,
     replicas: Option<Replicas>,
     until: Option<Instant>,
-) -> Result<Answer, Error> {
+) -> Result<Option<(Answer, Counted)>, Error> {
+    let (lease, ttl) = (asking.lease, asking.ttl);
     let end = lease.valid_until().as_instant();
-    let until = until.map_or(end, |until| until.min(end));
-    let _extending = lease.alone(until).await?;
-    extend_alone(wire, lease, ttl, replicas, until).await
-}
-
-async fn extend_alone(
-    wire: &Wire,
-    lease: &Lease,
-    ttl: Duration,
-    replicas: Option<Replicas>,
-    until: Instant,
-) -> Result<Answer, Error> {
-    let limits = wire.limits(ttl, Some(until.min(lease.valid_until().as_instant())));
-    let mut asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+    let limits = wire.limits(ttl, Some(until.map_or(end, |until| until.min(end))));
     let question = Question::Extend { owner: &lease.owner, fence: lease.fence, ttl };
-    let answer = wire.ask_heard(&lease.key, question, replicas, limits).await?;
+    let answer = tokio::select! {
+        biased;
+        // Another try would change for how long it is held on, and the next lease of the same
+        // owner may have the same fence.
+        () = lease.over.cancelled() => return Ok(None),
+        answer = wire.ask_heard(&lease.key, question, replicas, limits) => answer?,
+    };
+    let now = Moment::now();
     // An earlier try of it may still be on its way.
     if !answer.repeated {
-        asking.answered(ONLY);
+        asking.answered(ONLY, now);
     }
-    Ok(answer)
+    let counted = match answer.number {
+        Some(1) => asking.extended(answer.asked, now),
+        _ => Counted::Over,
+    };
+    if counted != Counted::Over {
+        story::extended(lease, now);
+        return Ok(Some((answer, counted)));
+    }
+    let loss = if answer.number == Some(1) { Loss::Expired } else { Loss::Taken };
+    lease.lose(loss);
+    Ok(None)
 }
 
 fn numbered(
     number: u64,
     release: impl Future<Output = Outcome> + Send + 'static,
 ) -> BoxFuture<'static, Done> {
-    Box::pin(release.map(move |outcome| Done::Released { number, outcome }))
-}
-
-async fn carry_out(wire: Arc<Wire>, release: Release, within: Duration) -> Outcome {
-    let Release { lease, slot, reply, attempt, .. } = release;
-    let outcome = released(&wire, &lease, slot, attempt, within).await;
-    if let Ok(outcome) = &outcome {
-        story::released(&lease, *outcome);
-    }
-    let done = if outcome.is_ok() { Outcome::Done } else { Outcome::Failed };
-    if let Some(reply) = reply {
-        // Nobody may wait for it any more.
-        let _ = reply.send(outcome);
-    }
-    done
+    Box::pin(release.map(move |outcome| Done::Ended { number, outcome }))
 }
 
 async fn released(
-    wire: &Wire,
-    lease: &Lease,
-    slot: Option<Arc<Slot>>,
-    attempt: Attempt,
+    wire: Arc<Wire>,
+    ledger: Arc<Ledger>,
+    task: Task,
     within: Duration,
 ) -> Result<Released, Error> {
-    let _place = match &slot {
-        None => None,
-        Some(slot) => {
-            // A request of the same owner has it for as long as it waits. What that one is granted
-            // after this lease is not to be released here.
-            let Some(place) = before_the_end(lease, slot.place.lock()).await else {
-                return Ok(Released::Late);
-            };
-            // The same owner asked again, and the server gave it the same grant.
-            if place.upgrade().is_some_and(|hold| hold.holds(lease.fence)) {
-                return Ok(Released::StillHeld);
-            }
-            // Whoever asks next for the same owner stands behind this.
-            slot.ask_on(Home::here());
-            Some(place)
+    let Task { number, lease, slot } = task;
+    let mut place = None;
+    if let Some(slot) = &slot {
+        // A request of the same owner has it for as long as it waits. What that one is granted
+        // after this lease is not to be released here.
+        let Some(taken) = before_the_end(&lease, slot.place.lock()).await else {
+            return Ok(Released::Late);
+        };
+        // The same owner asked again, and the server gave it the same grant, which may have been kept
+        // or released since. Or another keeper was faster.
+        let is_held = taken.upgrade().is_some_and(|hold| hold.holds(lease.fence));
+        if is_held || slot.is_superseded(&lease) || !ledger.is_open(number) {
+            return Ok(Released::StillHeld);
         }
-    };
+        slot.ask_on(Home::here());
+        place = Some(taken);
+    }
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
-    let Lease { owner, fence, .. } = lease;
-    let hold_for = lease.hold_for(Moment::now());
-    // The server frees it, also when this program has ended by then.
-    let question = match hold_for {
-        Some(ttl) => Question::Extend { owner, fence: *fence, ttl },
-        None => Question::Release { owner, fence: *fence },
-    };
-    if attempt == Attempt::Repeated {
-        lease.release_again();
+    let limits = wire.limits(within, Some(until));
+    if let Some(rest) = lease.hold_for(Moment::now()) {
+        let until = until.min(later(Instant::now(), rest));
+        let limits = wire.limits(within, Some(until));
+        if let Some(answer) = hold_for_the_rest(&wire, &lease, limits).await? {
+            let is_in_time = released_in_time(answer, valid_until);
+            return Ok(if is_in_time { Released::Later } else { Released::Late });
+        }
     }
-    let answer = wire.ask(&lease.key, question, wire.limits(within, Some(until))).await?;
-    let answer = Answer { repeated: answer.repeated || lease.is_released_again(), ..answer };
-    Ok(match (released_in_time(answer, valid_until), hold_for) {
-        (false, _) => Released::Late,
-        (true, None) => Released::Released,
-        (true, Some(_)) => Released::Later,
-    })
+    if let Some(slot) = &slot {
+        // Whoever asks next for the same owner need not wait for the answer: it asks for the
+        // release itself.
+        let until = Moment::now().later(within).max(valid_until);
+        slot.about_to_release(lease.fence, Some(Arc::clone(&lease)), until);
+        drop(place);
+    }
+    let answer = lease.release(&wire, limits).await?;
+    if let Some(slot) = &slot {
+        slot.released(lease.fence);
+    }
+    let is_in_time = released_in_time(answer, valid_until);
+    Ok(if is_in_time { Released::Released } else { Released::Late })
+}
+
+/// Has the server free the lock when it need not be held on any longer, also if this program has
+/// ended by then. None if that has come before an answer.
+async fn hold_for_the_rest(
+    wire: &Wire,
+    lease: &Lease,
+    limits: Limits,
+) -> Result<Option<Answer>, Error> {
+    let tries = Mutex::new(Vec::new());
+    let question = |now| {
+        let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
+        // Each try is for another ttl, and each may be carried out whenever it arrives.
+        let asking = lease.about_to_extend([ONLY], ttl, now);
+        locked(&tries).push(asking);
+        Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
+    };
+    let answered = wire.ask_anew(&lease.key, question, limits).await;
+    let mut tries = tries.into_inner().unwrap_or_else(PoisonError::into_inner);
+    match (answered, tries.last_mut()) {
+        (Ok(answer), last) => {
+            if let Some(last) = last {
+                last.answered(ONLY, Moment::now());
+            }
+            Ok(Some(answer))
+        }
+        (Err(_), _) if lease.hold_for(Moment::now()).is_none() => Ok(None),
+        (Err(error), _) => Err(error),
+    }
 }
 
 /// The server frees it then, also when this program has ended.
 async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
     let HoldOn { key, owner, fence, until } = hold_on;
-    let ttl = until.since(Moment::now());
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
-    let question = Question::Extend { owner: &owner, fence, ttl };
-    match wire.ask(&key, question, limits).await {
+    let question = |now| Question::Extend { owner: &owner, fence, ttl: until.since(now) };
+    match wire.ask_anew(&key, question, limits).await {
         Ok(_) => Outcome::Done,
         Err(_) => Outcome::Failed,
     }
@@ -403,7 +422,7 @@ async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> 
 }
 
 async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, ttl, place, parked } = abandoned;
+    let Abandoned { key, owner, ttl, slot, place, parked } = abandoned;
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {
@@ -420,8 +439,8 @@ async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = match place {
-            Some(_) => release_by_fence(&wire, &key, &owner, limits).await,
+        let answer = match &slot {
+            Some(slot) => release_by_fence(&wire, &key, &owner, slot, limits).await,
             None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
         };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
@@ -439,12 +458,17 @@ async fn release_by_fence(
     wire: &Wire,
     key: &str,
     owner: &str,
+    slot: &Slot,
     limits: Limits,
 ) -> Result<Option<u64>, Error> {
-    let question = match wire.fence_of(key, owner, limits).await? {
-        Some(None) => return Ok(None),
-        Some(Some(fence)) => Question::Release { owner, fence },
-        None => Question::ReleaseAny { owner },
+    let Some(seen) = wire.fence_of(key, owner, limits).await? else {
+        let answer = wire.ask(key, Question::ReleaseAny { owner }, limits).await?;
+        return Ok(answer.number);
     };
-    wire.ask(key, question, limits).await.map(|answer| answer.number)
+    let Some(fence) = seen else { return Ok(None) };
+    let left = limits.until.map(|until| until.saturating_duration_since(Instant::now()));
+    slot.about_to_release(fence, None, Moment::now().later(left.unwrap_or_default()));
+    let answer = wire.ask(key, Question::Release { owner, fence }, limits).await?;
+    slot.released(fence);
+    Ok(answer.number)
 }

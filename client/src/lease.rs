@@ -4,18 +4,22 @@
 use crate::clock::Moment;
 use crate::home::Home;
 use crate::measure;
+use crate::poison::locked;
 use crate::settings::Renew;
 use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
 use crate::{Error, Loss};
-use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod extending;
+mod releasing;
 mod watching;
+
+pub(crate) use extending::{Asking, Counted, Effect};
 
 pub(crate) struct Lease {
     pub(crate) id: u64,
@@ -27,12 +31,14 @@ pub(crate) struct Lease {
     pub(crate) correlation: String,
     granted: Moment,
     state: Mutex<State>,
+    /// Later leases of the same owner share it if they are of the same grant.
+    unanswered: Arc<Mutex<Unanswered>>,
     /// Fires when it is held no more.
     pub(crate) over: CancellationToken,
     /// It may end sooner than it would have.
     sooner: Notify,
-    /// One extension at a time: the last one that the server heard counts.
-    extending: tokio::sync::Mutex<()>,
+    /// An extension is waited for no more.
+    heard: Notify,
 }
 
 struct State {
@@ -43,9 +49,6 @@ struct State {
     /// How much of that ttl can be counted on.
     counted: Duration,
     valid_until: Moment,
-    /// When an extension was asked for last, whatever became of it.
-    last_asked: Moment,
-    unanswered: Unanswered,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -54,44 +57,19 @@ struct State {
     held_until: Option<Moment>,
     /// It is not released at all.
     kept: bool,
-    /// Another keeper releases it too: either may be heard by the server first.
-    released_again: bool,
+    /// How many requests to release it may have done that, and nobody knows.
+    releases: u32,
+    /// One of them has.
+    released: bool,
     ended: Option<Loss>,
+    /// Whoever waits for the end has been told.
+    told: bool,
     /// The runtimes on which its end is seen.
     watched_on: Vec<Home>,
 }
 
 /// The place of a server that is the only one.
 pub(crate) const ONLY: usize = 0;
-
-/// An extension that is being asked for. When this is dropped, those servers are noted that have
-/// not answered: it may still reach them.
-#[must_use = "dropped, it says that nobody has answered"]
-pub(crate) struct Asking<'l> {
-    lease: &'l Lease,
-    ttl: Duration,
-    silent: BTreeSet<usize>,
-}
-
-impl Asking<'_> {
-    /// Nothing more of it can reach this server.
-    pub(crate) fn answered(&mut self, server: usize) {
-        self.silent.remove(&server);
-    }
-
-    fn give_up(&mut self, now: Moment) {
-        let mut state = self.lease.state();
-        for server in std::mem::take(&mut self.silent) {
-            state.unanswered.add(server, self.ttl, now);
-        }
-    }
-}
-
-impl Drop for Asking<'_> {
-    fn drop(&mut self) {
-        self.give_up(Moment::now());
-    }
-}
 
 /// What is to be done with it next, and when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,22 +95,34 @@ impl Lease {
         ttl: Duration,
         renew: Renew,
     ) -> Self {
+        Self::after(names, fence, asked, ttl, renew, Arc::default())
+    }
+
+    /// That of a grant for which others may have asked before, without an answer.
+    pub(crate) fn after(
+        names: Names,
+        fence: u64,
+        asked: Moment,
+        ttl: Duration,
+        renew: Renew,
+        unanswered: Arc<Mutex<Unanswered>>,
+    ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
-        let valid_until = valid_until(asked, ttl);
+        let counted = locked(&unanswered).counted(ttl, asked, &[ONLY], 1);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
             ttl,
             asked,
-            counted: ttl,
-            valid_until,
-            last_asked: asked,
-            unanswered: Unanswered::default(),
+            counted,
+            valid_until: valid_until(asked, counted),
             renewal: ttl,
             renewed_until,
             held_until: None,
             kept: false,
-            released_again: false,
+            releases: 0,
+            released: false,
             ended: None,
+            told: false,
             watched_on: Vec::new(),
         };
         Self {
@@ -144,9 +134,10 @@ impl Lease {
             correlation,
             granted: asked,
             state: Mutex::new(state),
+            unanswered,
             over: CancellationToken::new(),
             sooner: Notify::new(),
-            extending: tokio::sync::Mutex::default(),
+            heard: Notify::new(),
         }
     }
 
@@ -173,82 +164,40 @@ impl Lease {
 
     /// It is held no more. Whether that is news.
     pub(crate) fn end(&self, loss: Loss) -> bool {
+        let is_news = self.note_end(loss).is_none();
+        self.tell_end();
+        is_news
+    }
+
+    /// The same, and nobody is told of it before [`Lease::tell_end`]. Why it had ended before.
+    pub(crate) fn note_end(&self, loss: Loss) -> Option<Loss> {
         let mut state = self.state();
-        let news = state.ended.is_none();
+        let before = state.ended;
         state.ended.get_or_insert(loss);
+        before
+    }
+
+    /// Tells that it has ended, if it has, and nobody has told so. That runs wakers of the program:
+    /// no mutex may be held.
+    pub(crate) fn tell_end(&self) {
+        let mut state = self.state();
+        let is_ended = state.ended.is_some();
+        let is_news = is_ended && !std::mem::replace(&mut state.told, true);
         drop(state);
-        if news {
+        if is_news {
             measure::held(Moment::now().since(self.granted));
+            self.over.cancel();
         }
-        self.over.cancel();
-        news
-    }
-
-    /// From now on these servers may have this ttl in force, which may be shorter than what is left.
-    pub(crate) fn about_to_extend(
-        &self,
-        servers: impl IntoIterator<Item = usize>,
-        ttl: Duration,
-        now: Moment,
-    ) -> Asking<'_> {
-        let mut state = self.state();
-        // As if it were granted with this ttl: so it is renewed in time, whoever else hears of it.
-        if valid_until(now, ttl) < state.valid_until {
-            (state.valid_until, state.asked, state.counted) = (valid_until(now, ttl), now, ttl);
-        }
-        state.last_asked = now;
-        drop(state);
-        self.sooner.notify_waiters();
-        Asking { lease: self, ttl, silent: servers.into_iter().collect() }
-    }
-
-    /// The server has extended it. Whether it can still be counted on: what has once been over stays so.
-    pub(crate) fn extended(&self, asked: Moment, ttl: Duration, now: Moment) -> bool {
-        self.extended_by(&[ONLY], 1, asked, ttl, now)
-    }
-
-    /// The same where these servers have, and so many of them are needed.
-    pub(crate) fn extended_by(
-        &self,
-        agreed: &[usize],
-        needed: usize,
-        asked: Moment,
-        ttl: Duration,
-        now: Moment,
-    ) -> bool {
-        let mut state = self.state();
-        if state.ended.is_some() || now >= state.valid_until {
-            return false;
-        }
-        // The server may have in force by now what was asked for later.
-        if asked < state.last_asked {
-            return true;
-        }
-        let counted = state.unanswered.counted(ttl, asked, agreed, needed);
-        let until = valid_until(asked, counted);
-        if now >= until {
-            return false;
-        }
-        state.valid_until = until;
-        state.asked = asked;
-        state.counted = counted;
-        state.ttl = ttl;
-        true
     }
 
     pub(crate) fn next(&self) -> Next {
-        let state = self.state();
-        let end = Next::End { at: state.valid_until };
-        let at = renew_at(state.asked, state.counted);
-        let counted_until = state.asked.later(state.counted);
-        let more = state.renewed_until.is_some_and(|until| counted_until < until);
-        if more && at < state.valid_until { Next::Renew { at } } else { end }
+        self.state().next()
     }
 
-    /// The ttl to renew it with now.
-    pub(crate) fn renewal_ttl(&self, now: Moment) -> Duration {
-        let state = self.state();
-        state.renewed_until.map_or(state.renewal, |until| state.renewal.min(until.since(now)))
+    /// How long to wait after a renewal that failed: there may be time for another.
+    pub(crate) fn retry_after(&self, now: Moment) -> Duration {
+        let rest = self.valid_for(now).checked_div(3).unwrap_or_default();
+        rest.max(Duration::from_millis(10))
     }
 
     /// From now on renewals ask for this ttl.
@@ -282,21 +231,19 @@ impl Lease {
         (!left.is_zero()).then(|| left.saturating_add(Duration::from_millis(1)))
     }
 
-    /// It is to end by itself.
-    pub(crate) fn keep(&self) {
-        self.state().kept = true;
+    /// It is to end by itself, unless it is being released already. Returns for how long it can
+    /// be counted on from now.
+    pub(crate) fn keep(&self, now: Moment) -> Duration {
+        let mut state = self.state();
+        state.kept |= state.ended != Some(Loss::Closed);
+        match state.ended {
+            None => state.valid_until.since(now),
+            Some(_) => Duration::ZERO,
+        }
     }
 
     pub(crate) fn is_kept(&self) -> bool {
         self.state().kept
-    }
-
-    pub(crate) fn release_again(&self) {
-        self.state().released_again = true;
-    }
-
-    pub(crate) fn is_released_again(&self) -> bool {
-        self.state().released_again
     }
 
     /// Another guard shares it: it is renewed as long as either wants that, by the longer ttl.
@@ -307,11 +254,28 @@ impl Lease {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.state)
+    }
+
+    fn unanswered(&self) -> MutexGuard<'_, Unanswered> {
+        locked(&self.unanswered)
     }
 }
 
 impl State {
+    fn next(&self) -> Next {
+        let end = Next::End { at: self.valid_until };
+        let at = renew_at(self.asked, self.counted);
+        let counted_until = self.asked.later(self.counted);
+        let more = self.renewed_until.is_some_and(|until| counted_until < until);
+        if more && at < self.valid_until { Next::Renew { at } } else { end }
+    }
+
+    /// The ttl to renew it with now.
+    fn renewal_ttl(&self, now: Moment) -> Duration {
+        self.renewed_until.map_or(self.renewal, |until| self.renewal.min(until.since(now)))
+    }
+
     fn left(&self, now: Moment) -> Duration {
         self.asked.later(self.ttl).since(now)
     }
@@ -352,12 +316,18 @@ pub(crate) fn checked(ttl: Duration) -> Result<Duration, Error> {
 mod tests {
     use super::*;
     use crate::Dialect;
-    use crate::unanswered::LONGEST_WAY;
 
-    const MINUTE: Duration = Duration::from_secs(60);
-    const SECOND: Duration = Duration::from_secs(1);
+    pub(super) const MINUTE: Duration = Duration::from_secs(60);
+    pub(super) const SECOND: Duration = Duration::from_secs(1);
 
-    fn lease(renew: Renew) -> (Lease, Moment) {
+    /// Asked for, and answered at once.
+    pub(super) fn extend(lease: &Lease, now: Moment, ttl: Duration) -> Counted {
+        let mut asking = lease.about_to_extend([ONLY], ttl, now);
+        asking.answered(ONLY, now);
+        asking.extended(now, now)
+    }
+
+    pub(super) fn lease(renew: Renew) -> (Lease, Moment) {
         let asked = Moment::now();
         let text = String::new;
         let names = Names { id: 1, name: text(), key: text(), owner: text(), correlation: text() };
@@ -369,7 +339,7 @@ mod tests {
         let (lease, asked) = lease(Renew::Every);
         assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
         let again = asked + 21 * SECOND;
-        assert!(lease.extended(again, MINUTE, again + SECOND));
+        assert_eq!(extend(&lease, again, MINUTE), Counted::Fully);
         assert_eq!(lease.valid_until(), valid_until(again, MINUTE));
         assert_eq!(lease.next(), Next::Renew { at: again + 20 * SECOND });
     }
@@ -385,8 +355,8 @@ mod tests {
         let (lease, asked) = lease(Renew::AtMost(65 * SECOND));
         let at = asked + 20 * SECOND;
         assert_eq!(lease.next(), Next::Renew { at });
-        assert_eq!(lease.renewal_ttl(at), 45 * SECOND);
-        assert!(lease.extended(at, 45 * SECOND, at));
+        assert_eq!(lease.state().renewal_ttl(at), 45 * SECOND);
+        assert_eq!(extend(&lease, at, 45 * SECOND), Counted::Fully);
         assert_eq!(lease.next(), Next::End { at: valid_until(at, 45 * SECOND) });
     }
 
@@ -400,10 +370,10 @@ mod tests {
         assert_eq!(lease.ttl_to_join(50 * SECOND, now), Some(50 * SECOND));
         lease.joined(40 * SECOND, Renew::AtMost(2 * MINUTE), now);
         assert_eq!(lease.next(), Next::Renew { at: asked + 20 * SECOND });
-        assert_eq!(lease.renewal_ttl(now), MINUTE);
-        assert_eq!(lease.renewal_ttl(now + 100 * SECOND), 20 * SECOND);
+        assert_eq!(lease.state().renewal_ttl(now), MINUTE);
+        assert_eq!(lease.state().renewal_ttl(now + 100 * SECOND), 20 * SECOND);
         lease.joined(2 * MINUTE, Renew::Off, now);
-        assert_eq!(lease.renewal_ttl(now), 2 * MINUTE);
+        assert_eq!(lease.state().renewal_ttl(now), 2 * MINUTE);
     }
 
     #[test]
@@ -419,62 +389,26 @@ mod tests {
     #[test]
     fn what_is_over_is_not_revived() {
         let (late, asked) = lease(Renew::Every);
-        assert!(!late.extended(asked + 59 * SECOND, MINUTE, asked + MINUTE));
+        let asking = late.about_to_extend([ONLY], MINUTE, asked + 59 * SECOND);
+        assert_eq!(asking.extended(asked + 59 * SECOND, asked + MINUTE), Counted::Over);
         let (lost, asked) = lease(Renew::Every);
         assert!(lost.end(Loss::Taken));
         assert!(!lost.end(Loss::Expired));
-        assert!(!lost.extended(asked, MINUTE, asked + SECOND));
+        assert_eq!(extend(&lost, asked, MINUTE), Counted::Over);
         assert_eq!(lost.ended(), Some(Loss::Taken));
         assert_eq!(lost.valid_for(asked), Duration::ZERO);
         assert!(lost.over.is_cancelled());
     }
 
     #[test]
-    fn a_shorter_ttl_counts_as_soon_as_it_may_be_in_force() {
-        let (lease, asked) = lease(Renew::Every);
-        lease.about_to_extend([ONLY], SECOND, asked).answered(ONLY);
-        assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
-        lease.about_to_extend([ONLY], MINUTE, asked).answered(ONLY);
-        assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
-    }
-
-    #[test]
-    fn a_shorter_extension_that_nobody_answered_bounds_later_ones_for_a_minute() {
-        let (lease, asked) = lease(Renew::Every);
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
-        let mut again = asked;
-        for _ in 0..60 {
-            again = again + SECOND;
-            lease.about_to_extend([ONLY], MINUTE, again).answered(ONLY);
-            assert!(lease.extended(again, MINUTE, again));
-            if again < asked + LONGEST_WAY {
-                assert_eq!(lease.valid_until(), valid_until(again, 3 * SECOND));
-                assert_eq!(lease.next(), Next::Renew { at: again + SECOND });
-            }
-        }
-        assert_eq!(lease.valid_until(), valid_until(again, MINUTE));
-        assert_eq!(lease.next(), Next::Renew { at: again + 20 * SECOND });
-    }
-
-    #[test]
-    fn the_last_renewal_that_counts_for_less_is_followed_by_another() {
-        let (lease, asked) = lease(Renew::AtMost(2 * MINUTE));
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
-        lease.about_to_extend([ONLY], 2 * MINUTE, asked).answered(ONLY);
-        assert!(lease.extended(asked, 2 * MINUTE, asked));
-        assert_eq!(lease.next(), Next::Renew { at: asked + SECOND });
-    }
-
-    #[test]
-    fn an_answer_that_is_looked_at_after_a_later_extension_was_asked_for_changes_nothing() {
-        let (lease, asked) = lease(Renew::Every);
-        let later = asked + SECOND;
-        lease.about_to_extend([ONLY], 5 * SECOND, later).answered(ONLY);
-        assert!(lease.extended(asked, MINUTE, later));
-        assert_eq!(lease.valid_until(), valid_until(later, 5 * SECOND));
-        assert!(lease.extended(later, 5 * SECOND, later));
-        assert!(lease.extended(asked, MINUTE, later));
-        assert_eq!(lease.valid_until(), valid_until(later, 5 * SECOND));
+    fn what_is_kept_is_known_in_the_same_moment_to_be_held_or_to_be_released() {
+        let (kept, asked) = lease(Renew::Every);
+        assert_eq!(kept.keep(asked), valid_until(asked, MINUTE).since(asked));
+        assert!(kept.end(Loss::Closed) && kept.is_kept());
+        let (closed, asked) = lease(Renew::Every);
+        assert!(closed.end(Loss::Closed));
+        assert_eq!(closed.keep(asked), Duration::ZERO);
+        assert!(!closed.is_kept(), "it is being released");
     }
 
     #[test]

@@ -5,8 +5,9 @@
 //! in that of another runtime may not be driven.
 
 use crate::home::Home;
+use crate::poison::locked;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use tokio::sync::OwnedMutexGuard;
 
 /// That of a runtime for a key.
@@ -62,7 +63,7 @@ impl Lines {
     }
 
     fn lines(&self) -> MutexGuard<'_, HashMap<Line, Arc<tokio::sync::Mutex<()>>>> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.lines)
     }
 }
 

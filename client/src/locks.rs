@@ -3,22 +3,24 @@
 use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
-use crate::guard::{Guard, Hold, Slot};
+use crate::guard::{Guard, Hold};
 use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
 use crate::orders::{Abandoned, HoldOn, Orders};
 use crate::pending::Pending;
+use crate::poison::locked;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
+use crate::same_owner::Slot;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tracing::Instrument;
 use uuid::Uuid;
@@ -35,20 +37,23 @@ use uuid::Uuid;
 ///   the guard is lost at once. A runtime stands still when nobody drives it, as a `current_thread`
 ///   runtime between two calls of `block_on`: the guard is then lost when its lease ends.
 /// - A guard may be moved to another runtime, and released, extended and watched there.
+/// - A guard is released by the runtime that it is dropped on. If that one stands still, another
+///   one that uses the client does so half a second later; if it has ended, at once. What no
+///   runtime is there for is released by the next one, or by [`close`](Locks::close).
 /// - Guards that share a grant, because their requests named the same [owner](Options::owner), are
 ///   renewed by the runtimes of all these requests.
 /// - [`close`](Locks::close) releases what any of the runtimes holds. A request that is under way
 ///   on a runtime that stands still ends when that runtime is driven again.
 ///
-/// Runtimes share two things, and a runtime that stands still may hold up others there:
+/// Runtimes share one thing, and a runtime that stands still may hold up others there: requests for
+/// the same lock with the same chosen owner take turns. If one was begun on a runtime that stands
+/// still, then those on others fail with [`Error::Unreachable`] after
+/// [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use an
+/// owner for each runtime.
 ///
-/// - Requests for the same lock with the same chosen owner take turns. If one was begun on a
-///   runtime that stands still, then those on others fail with [`Error::Unreachable`] after
-///   [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use
-///   an owner for each runtime.
-/// - Extensions of one lease take turns, too. If one was begun on a runtime that stands still, then
-///   [`Guard::extend`] on another one fails with [`Error::Unreachable`] when the lease ends. Drive
-///   the runtime, or extend the guard on its own runtime only.
+/// Extensions of one lease do not wait for each other. While an extension to a shorter ttl is not
+/// answered, or nobody polls it, the lease is counted on for no more than that ttl, and renewed as
+/// often as that takes.
 #[derive(Clone)]
 pub struct Locks {
     inner: Arc<Inner>,
@@ -268,7 +273,7 @@ impl Locks {
     /// Releases in the background what may have been granted to this owner.
     pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
         let (key, owner) = (self.key(name), owner.to_owned());
-        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        let abandoned = Abandoned { key, owner, ttl, slot: None, place: None, parked: None };
         self.inner.orders.abandon(abandoned, home);
     }
 
@@ -317,6 +322,7 @@ impl Inner {
                 if let Some(guard) = join(&place, wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
+                self.release_the_last(slot, &key, owner, wanted, until).await?;
                 Some(place)
             }
         };
@@ -326,6 +332,7 @@ impl Inner {
             key,
             owner: owner.to_owned(),
             ttl: wanted.ttl,
+            slot: slot.clone(),
             place,
             unknown: false,
             parked: None,
@@ -341,13 +348,24 @@ impl Inner {
             owner,
             correlation: wanted.correlation.clone(),
         };
-        let lease = Lease::new(names, granted.fence, granted.asked, wanted.ttl, wanted.renew);
+        let unanswered = slot.as_ref().map(|slot| slot.unanswered(granted.fence));
+        let lease = Lease::after(
+            names,
+            granted.fence,
+            granted.asked,
+            wanted.ttl,
+            wanted.renew,
+            unanswered.unwrap_or_default(),
+        );
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);
         self.orders.keep(&lease).map_err(|_| Error::Closed)?;
+        if let Some(slot) = &slot {
+            slot.hold(&lease);
+        }
         story::acquired(&lease, asked.elapsed());
         let hold = Arc::new(Hold {
             lease,
@@ -363,10 +381,10 @@ impl Inner {
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = locked(&self.slots);
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
-            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_taken());
+            slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_used());
         }
         let slot = slots.entry((key.to_owned(), owner.to_owned()));
         Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))

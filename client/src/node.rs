@@ -23,6 +23,7 @@ use crate::features::{self, COMMANDS, Features, Info};
 use crate::home::Home;
 use crate::link::{Driver, Link};
 use crate::measure;
+use crate::poison::locked;
 use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
 use crate::verdict::{CROWDED, Verdict, verdict};
@@ -36,7 +37,7 @@ use redis::{
 use std::future::Future;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Waiting may fill a server up to this part of the clients that it takes, in percent. The rest is for those who hold
@@ -128,13 +129,14 @@ impl Node {
         let node = Arc::clone(self);
         let opening = tokio::spawn(async move {
             let opened = node.open(node.purpose, limit).await;
-            node.connections.with(home, |ours| {
+            let is_another = node.connections.with(home, |ours| {
                 ours.opening = None;
-                if opened.is_ok() && std::mem::replace(&mut ours.was_open, true) {
-                    measure::reconnected();
-                }
                 ours.link = opened.as_ref().ok().cloned();
+                opened.is_ok() && std::mem::replace(&mut ours.was_open, true)
             });
+            if is_another {
+                measure::reconnected();
+            }
             opened
         });
         let (node, task) = (Arc::clone(self), opening.abort_handle());
@@ -337,8 +339,4 @@ pub(crate) async fn within<T>(
 ) -> Result<T, RedisError> {
     let too_long = |_| RedisError::from(io::Error::from(io::ErrorKind::TimedOut));
     tokio::time::timeout(limit, asked).await.map_err(too_long)?
-}
-
-pub(crate) fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

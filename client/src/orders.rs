@@ -1,36 +1,36 @@
 //! What keepers are told to do, and which of them.
 //!
 //! Each runtime that has used a client has a keeper, which is started by the first order there. It
-//! keeps what was granted to requests of its runtime, and releases what is released there. A client
-//! in a static outlives runtimes, as those of tests, and serves several at the same time.
+//! keeps what was granted to requests of its runtime, and releases what is released there. It helps
+//! with the releases of other keepers that take too long. A client in a static outlives runtimes, as
+//! those of tests, and serves several at the same time.
 
 use crate::clock::Moment;
-use crate::guard::{Hold, Slot};
+use crate::guard::Hold;
 use crate::home::Home;
-use crate::keeper;
+use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::ledger::{Keeping, Leaving, Ledger};
+use crate::poison::locked;
 use crate::queue::Parked;
-use crate::releases::Outcome;
+use crate::same_owner::Slot;
 use crate::wire::Wire;
 use crate::{Error, Released};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
-use tokio::runtime::Handle;
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::{UnboundedSender, error::SendError, unbounded_channel};
 use tokio::sync::{OwnedMutexGuard, oneshot};
-use tokio::time::timeout;
 
 pub(crate) enum Order {
     /// There is a request that may lead to more.
     Begin,
     Keep(Arc<Lease>),
-    /// Its end is another one now.
-    LookAgain(u64),
     /// It is not to be renewed any more.
     Forget(u64),
-    Release(Release),
+    /// The ledger has it by this number.
+    Release(u64),
     Abandon {
         number: u64,
         abandoned: Abandoned,
@@ -39,8 +39,6 @@ pub(crate) enum Order {
         number: u64,
         hold_on: HoldOn,
     },
-    /// Says that somebody drives the runtime.
-    Answer(oneshot::Sender<()>),
 }
 
 /// Leaves it held until then, and releases it no sooner.
@@ -51,26 +49,14 @@ pub(crate) struct HoldOn {
     pub(crate) until: Moment,
 }
 
-pub(crate) struct Release {
-    pub(crate) number: u64,
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) slot: Option<Arc<Slot>>,
-    pub(crate) reply: Option<Reply>,
-    pub(crate) attempt: Attempt,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Attempt {
-    First,
-    /// Another keeper may have released it, without having heard so.
-    Repeated,
-}
-
 /// Nobody waits any more for a grant that may have been made.
 pub(crate) struct Abandoned {
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
+    /// Where others of the same owner meet, if the caller chose the owner, …
+    pub(crate) slot: Option<Arc<Slot>>,
+    /// … and wait for this one.
     pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
     pub(crate) parked: Option<Box<Parked>>,
 }
@@ -118,10 +104,10 @@ impl Orders {
         match self.desk.ledger.keep(lease, here) {
             Keeping::IsKept => self.look_again(lease.id),
             Keeping::Nothing => {}
-            Keeping::GiveBack { number } => self.give_back(number, Arc::clone(lease)),
+            Keeping::GiveBack { number } => self.give_back(number),
             Keeping::Keep => {
                 self.send_here(Order::Keep(Arc::clone(lease))).map_err(|_| {
-                    let _ = self.desk.ledger.is_orphaned(lease.id, here);
+                    self.desk.ledger.cannot_keep(lease.id, here);
                     NoKeeper
                 })?;
             }
@@ -131,8 +117,8 @@ impl Orders {
 
     /// Without a keeper there is nobody who would look.
     pub(crate) fn look_again(&self, id: u64) {
-        for home in self.desk.ledger.kept_by(id) {
-            let _ = self.send_to(home, Order::LookAgain(id));
+        for calls in self.desk.ledger.callers_of(id) {
+            calls.look_again(id);
         }
     }
 
@@ -150,18 +136,19 @@ impl Orders {
                 let _ = self.send_to(*home, Order::Forget(id));
             }
         };
-        match self.desk.ledger.leave(lease, here) {
+        match self.desk.ledger.leave(lease, slot, reply, here) {
             Leaving::Closed => Err(Error::Closed),
             Leaving::LetEnd { kept_by } => {
                 forget(&kept_by, None);
                 Ok(Ordered::Nothing)
             }
             Leaving::Release { number, kept_by } => {
-                let (lease, attempt) = (Arc::clone(lease), Attempt::First);
-                let release = Release { number, lease, slot, reply, attempt };
                 forget(&kept_by, Some(here));
-                self.release(number, Order::Release(release), &kept_by)
-                    .map_err(|NoKeeper| Error::Closed)?;
+                let ordered = self.release(number, Order::Release(number), &kept_by);
+                // This runtime is ending, and there is no other one.
+                if ordered.is_err() && Handle::try_current().is_ok() {
+                    return Err(Error::Closed);
+                }
                 Ok(Ordered::Release)
             }
         }
@@ -169,78 +156,123 @@ impl Orders {
 
     /// Without a keeper the lease ends by itself.
     pub(crate) fn abandon(&self, abandoned: Abandoned, home: Home) {
-        let number = self.desk.ledger.begin(abandoned.key.clone(), Home::here());
+        let (key, ttl) = (abandoned.key.clone(), abandoned.ttl);
+        let number = self.desk.ledger.begin(key, ttl, Home::here());
         let _ = self.release(number, Order::Abandon { number, abandoned }, &[home]);
     }
 
     /// Without a keeper the lease ends by itself.
     pub(crate) fn hold_on(&self, hold_on: HoldOn, home: Home) {
-        let number = self.desk.ledger.begin(hold_on.key.clone(), Home::here());
+        let (key, left) = (hold_on.key.clone(), hold_on.until.since(Moment::now()));
+        let number = self.desk.ledger.begin(key, left, Home::here());
         let _ = self.release(number, Order::HoldOn { number, hold_on }, &[home]);
     }
 
     /// Whether somebody drives this runtime: its keeper answers within this time.
     pub(crate) async fn is_driven(&self, home: Home, within: Duration) -> bool {
-        let (reply, answer) = oneshot::channel();
-        let asked = self.send_to(home, Order::Answer(reply));
-        asked.is_ok() && timeout(within, answer).await.is_ok_and(|answer| answer.is_ok())
+        match self.desk.ledger.calls(home) {
+            Some(calls) => calls.is_answered(within).await,
+            None => false,
+        }
     }
 
     /// Releases all that is held, and whatever is granted from now on.
     pub(crate) fn close(&self) {
-        for (number, lease) in self.desk.ledger.close(Home::here()) {
-            self.give_back(number, lease);
+        for number in self.desk.ledger.close(Home::here()) {
+            self.give_back(number);
         }
     }
 
     /// Releases here what other runtimes were to release and have not released yet.
     pub(crate) fn take_over(&self) {
-        for (number, lease) in self.desk.ledger.of_others(Home::here()) {
-            let attempt = Attempt::Repeated;
-            let release = Release { number, lease, slot: None, reply: None, attempt };
+        for number in self.desk.ledger.take_over(Home::here()) {
             // Whoever was to do it may still do it.
-            let _ = self.send_here(Order::Release(release));
+            let _ = self.send_here(Order::Release(number));
         }
+    }
+
+    /// Waits outside of any runtime. All that there are may stand still: so a thread drives one
+    /// meanwhile, whose keeper helps the others.
+    pub(crate) async fn driven<T: Send + 'static>(
+        &self,
+        expected: impl Future<Output = T> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (done, came) = oneshot::channel();
+        let orders = self.clone();
+        let drive = move || {
+            let runtime = Builder::new_current_thread().enable_all().build()?;
+            // Nobody may wait for it any more.
+            let _ = done.send(runtime.block_on(async {
+                // It waits for others if there can be no keeper here.
+                let _ = orders.begin();
+                expected.await
+            }));
+            std::io::Result::Ok(())
+        };
+        let started = std::thread::Builder::new().name("leasehold".to_owned()).spawn(drive);
+        started.map_err(|error| {
+            Error::setting("release", &format!("no thread for it can be started: {error}"))
+        })?;
+        came.await.map_err(|_| Error::Closed)
     }
 
     /// Tells when all releases are done that were ordered before.
     pub(crate) fn settled(&self) -> oneshot::Receiver<()> {
+        if !self.desk.ledger.undone().is_empty() {
+            // Its keepers may be gone with their runtimes: one that is started here helps.
+            let _ = self.begin();
+        }
         let (done, settled) = oneshot::channel();
         self.desk.ledger.tell_when_done(done);
         settled
     }
 
-    /// The keys of what could not be released since the client was closed.
+    /// The keys of what could not be released.
     pub(crate) fn undone(&self) -> Vec<String> {
         self.desk.ledger.undone()
     }
 
-    fn give_back(&self, number: u64, lease: Arc<Lease>) {
-        let attempt = Attempt::First;
-        let release = Release { number, lease, slot: None, reply: None, attempt };
+    fn give_back(&self, number: u64) {
         // Without a keeper the lease ends by itself.
-        let _ = self.release(number, Order::Release(release), &[]);
+        let _ = self.release(number, Order::Release(number), &[]);
     }
 
     /// By the keeper of this runtime; else by one of these, as outside of any runtime; else by any.
+    /// The others help if it takes too long.
     fn release(&self, number: u64, order: Order, kept_by: &[Home]) -> Result<(), NoKeeper> {
-        let Err(mut order) = self.send_here(order) else { return Ok(()) };
+        let Desk { ledger, .. } = &*self.desk;
+        let here = Home::here();
+        let Err(mut order) = self.send_here(order) else {
+            ledger.call_others(here);
+            return Ok(());
+        };
         let any: Vec<_> = self.keepers().keys().copied().collect();
         for home in kept_by.iter().copied().chain(any) {
-            self.desk.ledger.pass_on(number, home);
+            ledger.pass_on(number, home);
             match self.send_to(home, order) {
-                Ok(()) => return Ok(()),
+                Ok(()) => {
+                    ledger.call_others(home);
+                    return Ok(());
+                }
                 Err(back) => order = back,
             }
         }
-        self.desk.ledger.end(number, Outcome::Failed);
+        ledger.leave_open(number);
         Err(NoKeeper)
     }
 
     /// Gives the order back if there is no such keeper, or its runtime has ended.
     fn send_to(&self, home: Home, order: Order) -> Result<(), Order> {
-        match self.keepers().get(&home) {
-            Some(keeper) => keeper.send(order).map_err(|SendError(order)| order),
+        let keeper = self.keepers().get(&home).cloned();
+        match keeper {
+            Some(keeper) => {
+                if let Order::Abandon { abandoned: Abandoned { slot: Some(slot), .. }, .. } = &order
+                {
+                    // Whoever asks next for the same owner stands behind this.
+                    slot.ask_on(home);
+                }
+                keeper.send(order).map_err(|SendError(order)| order)
+            }
             None => Err(order),
         }
     }
@@ -248,27 +280,30 @@ impl Orders {
     /// Gives the order back outside of any runtime, and where the runtime is ending.
     fn send_here(&self, order: Order) -> Result<(), Order> {
         let Ok(runtime) = Handle::try_current() else { return Err(order) };
-        let (home, mut keepers) = (Home::here(), self.keepers());
-        let order = match keepers.get(&home) {
-            None => order,
-            Some(keeper) => match keeper.send(order) {
-                Ok(()) => return Ok(()),
-                Err(SendError(order)) => order,
-            },
+        let home = Home::here();
+        let order = match self.send_to(home, order) {
+            Ok(()) => return Ok(()),
+            Err(order) => order,
         };
         let Desk { ledger, wire, within, .. } = &*self.desk;
         let (sender, received) = unbounded_channel();
-        let (ledger, wire) = (Arc::clone(ledger), Arc::clone(wire));
-        // A runtime that is ending drops it at once, with the keepers locked.
-        runtime.spawn(keeper::keep(received, home, ledger, wire, *within));
-        sender.send(order).map_err(|SendError(order)| order)?;
-        // Those of runtimes that have ended are not needed any more.
-        keepers.retain(|_, keeper| !keeper.is_closed());
-        keepers.insert(home, sender);
-        Ok(())
+        let mut keepers = self.keepers();
+        // Another thread of this runtime may have been faster.
+        if keepers.get(&home).is_none_or(UnboundedSender::is_closed) {
+            // Those of runtimes that have ended are not needed any more.
+            keepers.retain(|_, keeper| !keeper.is_closed());
+            keepers.insert(home, sender);
+            drop(keepers);
+            let keeper = Keeper::new(received, home, Arc::clone(ledger), Arc::clone(wire), *within);
+            // A runtime that is ending drops it at once.
+            runtime.spawn(keeper.run());
+        } else {
+            drop(keepers);
+        }
+        self.send_to(home, order)
     }
 
     fn keepers(&self) -> MutexGuard<'_, HashMap<Home, UnboundedSender<Order>>> {
-        self.desk.keepers.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.desk.keepers)
     }
 }

@@ -4,7 +4,8 @@ use crate::guard::Hold;
 use crate::home::Home;
 use crate::orders::{Abandoned, Orders};
 use crate::queue::Parked;
-use std::sync::Weak;
+use crate::same_owner::Slot;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
@@ -15,7 +16,9 @@ pub(crate) struct Pending {
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
-    /// Where others of the same owner wait for this one, if the caller chose the owner.
+    /// Where others of the same owner meet, if the caller chose the owner, …
+    pub(crate) slot: Option<Arc<Slot>>,
+    /// … and wait for this one.
     pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
     pub(crate) unknown: bool,
     /// The connection on which it waits.
@@ -34,9 +37,10 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
-            let (ttl, place, parked) =
-                (self.ttl, self.place.take(), self.parked.take().map(Box::new));
-            self.orders.abandon(Abandoned { key, owner, ttl, place, parked }, self.home);
+            let (slot, place, parked) =
+                (self.slot.take(), self.place.take(), self.parked.take().map(Box::new));
+            let abandoned = Abandoned { key, owner, ttl: self.ttl, slot, place, parked };
+            self.orders.abandon(abandoned, self.home);
         }
     }
 }

@@ -1,13 +1,10 @@
-//! Which releases are under way, in the order in which they were asked for, and who waits for them.
-//! A quorum keeps all its requests to a server so. Pure.
+//! What is under way, in the order in which it was begun, and who waits for it. A client keeps its
+//! releases so, and a quorum its requests to each server. Pure.
 
-use crate::home::Home;
-use crate::lease::Lease;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// What became of one.
+/// What became of a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// It is held no more, as far as this client is concerned.
@@ -15,86 +12,80 @@ pub(crate) enum Outcome {
     Failed,
 }
 
-#[derive(Default)]
-pub(crate) struct Releases {
+pub(crate) struct Releases<T> {
     next: u64,
     /// Those that are under way.
-    open: BTreeMap<u64, Release>,
-    /// The keys of those that have failed since the client was closed.
-    failed: Vec<String>,
+    open: BTreeMap<u64, T>,
     /// Who waits, and for all below which number.
     waiting: Vec<(u64, oneshot::Sender<()>)>,
 }
 
-struct Release {
-    key: String,
-    /// None where it is not known what was granted.
-    lease: Option<Arc<Lease>>,
-    /// Whose keeper is to do it.
-    by: Home,
-}
+/// Those who are to be told that all is done that they have waited for. Telling them may run code
+/// of the program, which may use the client: no mutex may be held then.
+#[must_use = "they wait until they are told"]
+pub(crate) struct Done(Vec<oneshot::Sender<()>>);
 
-impl Releases {
-    /// One more is under way, by this number.
-    pub(crate) fn begin(&mut self, key: String, lease: Option<Arc<Lease>>, by: Home) -> u64 {
-        let number = self.next;
-        self.next = number.saturating_add(1);
-        self.open.insert(number, Release { key, lease, by });
-        number
-    }
-
-    /// Another keeper is to do it.
-    pub(crate) fn pass_on(&mut self, number: u64, by: Home) {
-        if let Some(release) = self.open.get_mut(&number) {
-            release.by = by;
-        }
-    }
-
-    /// The key, if it was under way.
-    pub(crate) fn end(&mut self, number: u64) -> Option<String> {
-        let release = self.open.remove(&number);
-        self.tell();
-        release.map(|release| release.key)
-    }
-
-    pub(crate) fn note_failure(&mut self, key: String) {
-        self.failed.push(key);
-    }
-
-    /// The keys of those that have failed, or not ended yet.
-    pub(crate) fn undone(&self) -> Vec<String> {
-        let open = self.open.values().map(|release| &release.key);
-        self.failed.iter().chain(open).cloned().collect()
-    }
-
-    /// Nobody does those of this keeper any more: their keys.
-    pub(crate) fn give_up(&mut self, by: Home) -> Vec<String> {
-        let all = std::mem::take(&mut self.open).into_iter();
-        let (given_up, open): (BTreeMap<_, _>, _) = all.partition(|(_, release)| release.by == by);
-        self.open = open;
-        let keys = given_up.into_values().map(|release| release.key).collect();
-        self.tell();
-        keys
-    }
-
-    /// What others are to release, and have not released yet.
-    pub(crate) fn of_others(&self, home: Home) -> Vec<(u64, Arc<Lease>)> {
-        let others = self.open.iter().filter(|(_, release)| release.by != home);
-        others.filter_map(|(number, release)| Some((*number, release.lease.clone()?))).collect()
-    }
-
-    /// Tells when all are done that have begun by now, and not those that begin later.
-    pub(crate) fn tell_when_done(&mut self, done: oneshot::Sender<()>) {
-        self.waiting.push((self.next, done));
-        self.tell();
-    }
-
-    fn tell(&mut self) {
-        let first = self.open.keys().next().copied().unwrap_or(self.next);
-        for (_, done) in self.waiting.extract_if(.., |(below, _)| *below <= first) {
+impl Done {
+    pub(crate) fn tell(self) {
+        for done in self.0 {
             // Whoever waited may be gone.
             let _ = done.send(());
         }
+    }
+}
+
+impl<T> Default for Releases<T> {
+    fn default() -> Self {
+        Self { next: 0, open: BTreeMap::new(), waiting: Vec::new() }
+    }
+}
+
+impl<T> Releases<T> {
+    /// One more is under way, by this number.
+    pub(crate) fn begin(&mut self, what: T) -> u64 {
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        self.open.insert(number, what);
+        number
+    }
+
+    /// None if it is under way no more.
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        self.open.get_mut(&number)
+    }
+
+    /// What it was, if it was under way.
+    pub(crate) fn end(&mut self, number: u64) -> (Option<T>, Done) {
+        (self.open.remove(&number), self.done())
+    }
+
+    /// All that are under way.
+    pub(crate) fn open(&self) -> impl Iterator<Item = &T> {
+        self.open.values()
+    }
+
+    pub(crate) fn open_mut(&mut self) -> impl Iterator<Item = (u64, &mut T)> {
+        self.open.iter_mut().map(|(number, what)| (*number, what))
+    }
+
+    /// Takes out those for which this is so: nobody does them any more.
+    pub(crate) fn take_out(&mut self, is_out: impl Fn(&T) -> bool) -> (Vec<T>, Done) {
+        let all = std::mem::take(&mut self.open).into_iter();
+        let (out, open): (BTreeMap<_, _>, _) = all.partition(|(_, what)| is_out(what));
+        self.open = open;
+        (out.into_values().collect(), self.done())
+    }
+
+    /// Tells when all are done that have begun by now, and not those that begin later.
+    pub(crate) fn tell_when_done(&mut self, done: oneshot::Sender<()>) -> Done {
+        self.waiting.push((self.next, done));
+        self.done()
+    }
+
+    fn done(&mut self) -> Done {
+        let first = self.open.keys().next().copied().unwrap_or(self.next);
+        let done = self.waiting.extract_if(.., |(below, _)| *below <= first);
+        Done(done.map(|(_, done)| done).collect())
     }
 }
 
@@ -102,34 +93,34 @@ impl Releases {
 mod tests {
     use super::*;
 
-    fn waiting(releases: &mut Releases) -> oneshot::Receiver<()> {
+    fn waiting(releases: &mut Releases<&str>) -> oneshot::Receiver<()> {
         let (done, told) = oneshot::channel();
-        releases.tell_when_done(done);
+        releases.tell_when_done(done).tell();
         told
     }
 
-    fn begin(releases: &mut Releases, key: &str) -> u64 {
-        releases.begin(key.to_owned(), None, Home::here())
+    fn end<'a>(releases: &mut Releases<&'a str>, number: u64) -> Option<&'a str> {
+        let (what, done) = releases.end(number);
+        done.tell();
+        what
     }
 
     #[test]
     fn whoever_waits_is_told_when_those_before_are_done_whatever_comes_after() {
         let mut releases = Releases::default();
-        let (first, second) = (begin(&mut releases, "a"), begin(&mut releases, "b"));
+        let (first, second) = (releases.begin("a"), releases.begin("b"));
         let mut told = waiting(&mut releases);
-        let third = begin(&mut releases, "c");
+        let third = releases.begin("c");
         let mut later = waiting(&mut releases);
-        assert_eq!(releases.end(second).as_deref(), Some("b"));
+        assert_eq!(end(&mut releases, second), Some("b"));
         assert!(told.try_recv().is_err(), "the first one is under way");
-        assert_eq!(releases.end(first).as_deref(), Some("a"));
-        releases.note_failure("a".to_owned());
+        assert_eq!(end(&mut releases, first), Some("a"));
         assert!(told.try_recv().is_ok());
         assert!(later.try_recv().is_err(), "the third one is under way");
-        assert_eq!(releases.undone(), ["a", "c"]);
-        assert!(releases.end(third).is_some());
+        assert_eq!(releases.open().collect::<Vec<_>>(), [&"c"]);
+        assert!(end(&mut releases, third).is_some());
         assert!(later.try_recv().is_ok());
-        assert_eq!(releases.undone(), ["a"]);
-        assert_eq!(releases.end(third), None, "somebody else has done it");
+        assert_eq!(end(&mut releases, third), None, "somebody else has done it");
     }
 
     #[test]
@@ -137,16 +128,17 @@ mod tests {
         assert!(waiting(&mut Releases::default()).try_recv().is_ok());
     }
 
-    #[tokio::test]
-    async fn nobody_waits_for_what_a_keeper_that_is_gone_was_to_release() {
+    #[test]
+    fn nobody_waits_for_what_is_done_by_nobody() {
         let mut releases = Releases::default();
-        let elsewhere = std::thread::spawn(Home::here).join().unwrap();
-        releases.begin("a".to_owned(), None, elsewhere);
-        let ours = begin(&mut releases, "b");
+        releases.begin("a");
+        let ours = releases.begin("b");
         let mut told = waiting(&mut releases);
-        assert_eq!(releases.give_up(elsewhere), ["a"]);
+        let (taken, done) = releases.take_out(|what| *what == "a");
+        done.tell();
+        assert_eq!(taken, ["a"]);
         assert!(told.try_recv().is_err(), "ours is under way");
-        assert!(releases.end(ours).is_some());
+        assert!(end(&mut releases, ours).is_some());
         assert!(told.try_recv().is_ok());
     }
 }

@@ -135,6 +135,13 @@ impl Options {
     /// Requests of one client for the same lock and owner take turns, on whichever runtime they are
     /// made. One that waits keeps the others waiting, until their patience ends.
     ///
+    /// The server may give the same owner the same grant again. What an earlier guard sent without
+    /// an answer could then arrive late, behind a proxy. This client allows for that for a minute:
+    /// after an extension that was not answered, [`Guard::valid_for`] says no more than its ttl;
+    /// after a release that was not answered, the next request asks for it again first, and fails
+    /// with [`Error::Unreachable`] if nobody answers. It knows nothing of what other clients sent
+    /// as the same owner.
+    ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options, Released};

@@ -2,7 +2,8 @@
 
 use crate::features::Features;
 use crate::link::Link;
-use crate::node::{Dialer, Node, Purpose, locked, within};
+use crate::node::{Dialer, Node, Purpose, within};
+use crate::poison::locked;
 use crate::slots::{Slots, slot_of};
 use crate::socket::Encryption;
 use crate::verdict::Verdict;

@@ -1,11 +1,12 @@
 //! Servers that do not answer are told of: at once, every ten seconds, and when they answer again.
 
+use crate::poison::locked;
 use crate::story::millis;
 use redis::RedisError;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tracing::{info, warn};
 
@@ -82,7 +83,7 @@ impl Trouble {
     }
 
     fn servers(&self) -> MutexGuard<'_, HashMap<String, Since>> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.servers)
     }
 }
 

@@ -158,10 +158,21 @@ impl Wire {
         question: Question<'_>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        self.ask_heard(key, question, None, limits).await
+        self.ask_anew(key, |_| question, limits).await
     }
 
-    /// The same; with replicas that are to hear of it, on a connection of its own, because that may take a while.
+    /// The same where the question depends on the moment of each try.
+    pub(crate) async fn ask_anew<'q>(
+        &self,
+        key: &str,
+        question: impl Fn(Moment) -> Question<'q>,
+        limits: Limits,
+    ) -> Result<Answer, Error> {
+        let once = |this| self.ask_once(key, &question, None, limits.each, this);
+        self.try_on(limits, once).await
+    }
+
+    /// The same as `ask`; with replicas that are to hear of it, on a connection of its own, because that may take a while.
     pub(crate) async fn ask_heard(
         &self,
         key: &str,
@@ -169,14 +180,14 @@ impl Wire {
         replicas: Option<Replicas>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        let once = |this| self.ask_once(key, question, replicas, limits.each, this);
+        let once = |this| self.ask_once(key, |_| question, replicas, limits.each, this);
         self.try_on(limits, once).await
     }
 
-    async fn ask_once(
+    async fn ask_once<'q>(
         &self,
         key: &str,
-        question: Question<'_>,
+        question: impl Fn(Moment) -> Question<'q>,
         replicas: Option<Replicas>,
         each: Duration,
         this: Try,
@@ -188,6 +199,7 @@ impl Wire {
             Some(_) => self.own(&node, each).await?,
         };
         let asked = Moment::now();
+        let question = question(asked);
         let answered = match replicas {
             None => within(each, link.ask(key, question, sent)).await.map(|number| (number, 0)),
             Some(Replicas { count, within: patience }) => {

@@ -1,19 +1,13 @@
 //! A lock that outlives its guard, or is held for some time at least.
 
-use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, server, soon};
-use crate::scene::{url, with_module, without_module};
-use crate::support::{Server, Setup};
-use leasehold_client::{Error, Loss, Quorum, Released, Renew};
-use redis::Value;
+use crate::scene::{
+    LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
+    with_module, without_module,
+};
+use crate::support::Setup;
+use leasehold_client::{Error, Loss, Released, Renew, Settings};
 use std::time::Instant;
 use tokio::time::sleep;
-
-fn ttl_of(server: &Server, key: &str) -> i64 {
-    match server.cmd(["PTTL", key]) {
-        Value::Int(left) => left,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_kept_stays_until_its_lease_ends() {
@@ -48,6 +42,23 @@ async fn a_lock_that_is_kept_by_one_guard_is_not_released_by_another() {
     assert!(held(&server, "printer").is_some());
     // The same owner can still give it back.
     assert_eq!(alice().await.unwrap().release().await.unwrap(), Released::Released);
+}
+
+/// On one thread, so that the release of the first guard stands behind the request of the second.
+#[tokio::test]
+async fn a_lock_that_is_kept_is_not_released_by_an_earlier_guard_of_the_same_grant() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let first = alice().await.unwrap();
+        let fence = first.fence();
+        drop(first);
+        let second = alice().await.unwrap();
+        let is_the_same = second.fence() == fence;
+        assert!(second.keep() > LONG / 2);
+        locks.settle().await;
+        assert!(held(&server, "printer").is_some(), "the same grant: {is_the_same}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -93,6 +104,25 @@ async fn a_guard_that_is_dropped_holds_its_lock_at_least_as_long_too() {
     locks.settle().await;
     let left = ttl_of(&server, "printer");
     assert!((58_000..=60_001).contains(&left), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_is_held_no_longer_than_it_must_although_the_server_hung_at_the_release() {
+    for mut server in both_kinds() {
+        let locks = locks_with(&server, Settings::default().response(millis(300))).await;
+        let least = millis(3_000);
+        let guard = locks.lock("printer").ttl(LONG).hold_at_least(least).await.unwrap();
+        let granted = Instant::now();
+        server.freeze();
+        let release = tokio::spawn(guard.release());
+        sleep(millis(1_500)).await;
+        server.thaw();
+        assert_eq!(soon(release).await.unwrap().unwrap(), Released::Later);
+        let ends =
+            ttl_of(&server, "printer") + i64::try_from(granted.elapsed().as_millis()).unwrap();
+        // A server that answers the last try at once, on a machine that has other things to do.
+        assert!((2_990..3_600).contains(&ends), "it ends {ends} ms after the grant");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,10 +179,6 @@ async fn a_nightly_job_runs_on_one_host_although_their_clocks_differ() {
 }
 
 const KINDS: [fn() -> Setup; 2] = [with_module, without_module];
-
-async fn quorum(servers: &[Server]) -> Quorum {
-    Quorum::connect(servers.iter().map(|server| url(server.port()))).await.unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_is_kept_on_most_servers_stays_until_its_leases_end() {

@@ -1,8 +1,9 @@
 //! A guard says in time that it holds nothing any more.
 
 use crate::scene::{LONG, both_kinds, held, locks, millis, server, soon, url};
-use crate::support::{Proxy, Server};
+use crate::support::{Proxy, Server, Way};
 use leasehold_client::{Locks, Loss, Released, Settings};
+use std::sync::Arc;
 use std::time::Instant;
 use tokio::time::{sleep, timeout};
 
@@ -26,6 +27,27 @@ async fn a_guard_that_is_cut_off_is_lost_before_anybody_else_has_the_lock() {
         let (next, granted) = soon(next).await.unwrap();
         assert!(lost < granted, "{:?} too late", lost - granted);
         assert!(next.fence() > guard.fence());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_watches_a_guard_is_told_in_time_when_a_shorter_extension_is_unanswered() {
+    for server in both_kinds() {
+        let proxy = Proxy::to(server.port());
+        let cut_off = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
+        let guard = Arc::new(cut_off.lock("printer").ttl(LONG).await.unwrap());
+        let (others, over) = (locks(&server).await, guard.cancellation());
+        let told = tokio::spawn(async move {
+            over.cancelled().await;
+            Instant::now()
+        });
+        proxy.cut_one_way(Way::FromServer);
+        let extending = tokio::spawn(async move { guard.extend(millis(1_500)).await });
+        let _next = soon(others.lock("printer").ttl(LONG)).await.unwrap();
+        let granted = Instant::now();
+        let told = soon(told).await.unwrap();
+        assert!(told < granted, "{:?} too late", told - granted);
+        extending.abort();
     }
 }
 

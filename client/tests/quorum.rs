@@ -1,9 +1,9 @@
 //! A lock on most of several servers that know nothing of each other.
 
-use crate::scene::{LONG, eventually_free, held, locks, millis, soon, url};
+use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, url};
 use crate::scene::{with_module, without_module};
 use crate::support::clock::HOUR;
-use crate::support::{Clock, Proxy, Server, Setup};
+use crate::support::{Clock, Proxy, Server, Setup, Way};
 use leasehold_client::{Error, Extended, Loss, Quorum, QuorumGuard, Released, Settings};
 use redis::Value;
 use std::sync::Arc;
@@ -12,11 +12,6 @@ use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout};
 
 const KINDS: [fn() -> Setup; 2] = [with_module, without_module];
-
-async fn quorum(servers: &[Server]) -> Quorum {
-    let urls = servers.iter().map(|server| url(server.port()));
-    Quorum::connect_with(urls, Settings::default()).await.unwrap()
-}
 
 fn start(count: usize, setup: fn() -> Setup) -> Vec<Server> {
     (0..count).map(|_| setup().start()).collect()
@@ -248,6 +243,29 @@ async fn a_guard_that_was_deleted_on_most_servers_is_lost_at_the_next_renewal() 
     assert_eq!(soon(guard.lost()).await, Loss::Taken);
     assert_eq!(guard.release().await.unwrap(), Released::Late);
     free_everywhere(&servers).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_watches_a_guard_of_a_quorum_is_told_in_time_when_a_shorter_extension_is_unanswered() {
+    for setup in KINDS {
+        let servers = start(3, setup);
+        let proxies: Vec<_> = servers.iter().map(|server| Proxy::to(server.port())).collect();
+        let urls = proxies.iter().map(|proxy| url(proxy.port()));
+        let cut_off = Quorum::connect(urls).await.unwrap().server_limit(Duration::from_secs(3));
+        let guard = Arc::new(take(&cut_off).await);
+        let (others, over) = (quorum(&servers).await, guard.cancellation());
+        let told = tokio::spawn(async move {
+            over.cancelled().await;
+            Instant::now()
+        });
+        proxies.iter().for_each(|proxy| proxy.cut_one_way(Way::FromServer));
+        let extending = tokio::spawn(async move { guard.extend(millis(1_500)).await });
+        let _next = take(&others).await;
+        let granted = Instant::now();
+        let told = soon(told).await.unwrap();
+        assert!(told < granted, "{:?} too late", told - granted);
+        extending.abort();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,14 +1,17 @@
 //! Leases are renewed while their guards live, and no longer.
 
 use crate::scene::{
-    LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon, url,
-    without_module,
+    LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
+    url, with_module, without_module,
 };
 use crate::support::{Proxy, Server, bulk_text, figure};
-use leasehold_client::{Locks, Loss, Released, Renew, Settings};
+use leasehold_client::{Extended, Locks, Loss, Released, Renew, Settings};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::Instant;
 use tokio::runtime::Handle;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 const SHORT: u64 = 300;
 
@@ -129,7 +132,7 @@ async fn one_task_keeps_ten_thousand_guards() {
         guards.extend(some.into_iter().map(|guard| guard.unwrap().expect("it is free")));
     }
     let taken = begun.elapsed();
-    assert_eq!(tasks(), before, "tasks per lock");
+    assert!(tasks() <= before, "tasks per lock: {} instead of {before}", tasks());
     // More than one ttl after the last one was taken, all of them have been renewed.
     sleep(millis(7_000)).await;
     assert_eq!(guards.iter().filter_map(|guard| guard.loss()).count(), 0);
@@ -141,11 +144,17 @@ async fn one_task_keeps_ten_thousand_guards() {
     let begun = Instant::now();
     drop(guards);
     locks.settle().await;
-    assert!(server.client().info_field("keyspace", "db0").is_none());
+    let released = begun.elapsed();
+    // The ten seconds that it waits at most may be too few on a busy machine.
+    eventually("all are released", || match server.client().info_field("keyspace", "db0") {
+        None => Ok(()),
+        left => Err(left),
+    })
+    .await;
     figure(&format!(
         "client: 10,000 guards taken in {} ms, kept over a ttl of 6 s by one task, released in {} ms",
         taken.as_millis(),
-        begun.elapsed().as_millis()
+        released.as_millis()
     ));
 }
 
@@ -163,5 +172,104 @@ async fn a_server_that_hangs_for_less_than_the_lease_costs_nothing() {
     })
     .await;
     assert!(held(&server, "printer").is_some());
-    assert_eq!(guard.extend(LONG).await.unwrap(), leasehold_client::Extended::Extended);
+    assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_renewed_before_the_end_of_a_shorter_one_whose_request_was_dropped() {
+    for mut server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        // The server carries it out when it goes on.
+        server.freeze();
+        assert!(timeout(millis(50), guard.extend(millis(900))).await.is_err());
+        server.thaw();
+        assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+    }
+}
+
+/// Begins it, and leaves it there.
+async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
+    poll_fn(|context| {
+        assert!(begun.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_is_renewed_while_nobody_polls_an_extension_that_was_begun() {
+    for mut server in both_kinds() {
+        let locks = locks(&server).await;
+        for (name, ttl) in [("same", millis(900)), ("shorter", millis(600)), ("longer", LONG)] {
+            let guard = locks.lock(name).ttl(millis(900)).await.unwrap();
+            let mut begun = pin!(guard.extend(ttl));
+            // So that it is not answered in that moment.
+            server.freeze();
+            poll_once(begun.as_mut()).await;
+            server.thaw();
+            assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None, "{name}");
+            assert_eq!(soon(guard.extend(millis(900))).await.unwrap(), Extended::Extended);
+            assert_eq!(soon(begun).await.unwrap(), Extended::Extended, "{name}");
+            assert_eq!(guard.loss(), None, "{name}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_on_most_servers_is_renewed_while_nobody_polls_an_extension_that_was_begun() {
+    for setup in [with_module, without_module] {
+        let mut servers = [setup().start(), setup().start(), setup().start()];
+        // On a busy machine an answer takes longer than a tenth of so short a ttl.
+        let quorum = quorum(&servers).await.server_limit(millis(400));
+        for (name, ttl) in [("same", millis(1_500)), ("shorter", millis(900)), ("longer", LONG)] {
+            let guard = quorum.lock(name).ttl(millis(1_500)).await.unwrap();
+            let mut begun = pin!(guard.extend(ttl));
+            servers.iter_mut().for_each(Server::freeze);
+            poll_once(begun.as_mut()).await;
+            servers.iter_mut().for_each(Server::thaw);
+            assert_eq!(timeout(millis(3_500), guard.lost()).await.ok(), None, "{name}");
+            assert_eq!(soon(guard.extend(millis(1_500))).await.unwrap(), Extended::Extended);
+            assert_eq!(guard.loss(), None, "{name}");
+        }
+    }
+}
+
+/// Whichever of them the server hears last.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_that_is_extended_by_many_at_a_time_counts_on_no_more_than_the_server_has() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").ttl(millis(900)).await.unwrap();
+        let extend = async |task: u64| {
+            for round in 0..30 {
+                let ttl = millis(600 + 100 * ((task + round) % 5));
+                assert_eq!(guard.extend(ttl).await.unwrap(), Extended::Extended);
+                let (looked, valid_for) = (Instant::now(), guard.valid_for());
+                let left = millis(ttl_of(&server, "printer").cast_unsigned() + 2);
+                assert!(valid_for <= left + looked.elapsed(), "{valid_for:?} of {left:?}");
+            }
+        };
+        soon(futures_util::future::join_all((0..8).map(extend))).await;
+        assert_eq!(soon(guard.extend(LONG)).await.unwrap(), Extended::Extended);
+        assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_that_meets_a_renewal_counts_for_all_of_its_ttl() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        for _ in 0..12 {
+            // Long enough for each renewal to be answered in time on a busy machine.
+            let guard = locks.lock("printer").ttl(millis(600)).await.unwrap();
+            // When it is renewed.
+            sleep(millis(200)).await;
+            assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+            assert!(guard.valid_for() > LONG / 2, "{:?}", guard.valid_for());
+            drop(guard);
+            locks.settle().await;
+        }
+    }
 }

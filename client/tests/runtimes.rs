@@ -1,9 +1,15 @@
 //! One client on several runtimes at the same time, as in a static: none depends on another one.
 
-use crate::scene::{LONG, both_kinds, eventually_free, held, millis, soon, url};
+use crate::scene::{
+    LONG, both_kinds, eventually_free, held, millis, quorum, soon, ttl_of, url, with_module,
+    without_module,
+};
 use crate::support::Server;
-use leasehold_client::{Error, Guard, Locks, Loss, Released, Request, Settings};
+use leasehold_client::{Error, Extended, Guard, Locks, Loss, Released, Request, Settings};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::mpsc;
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -162,6 +168,24 @@ fn a_request_does_not_stand_behind_one_that_nobody_drives() {
 }
 
 #[test]
+fn a_request_does_not_stand_behind_a_release_that_nobody_drives() {
+    for mut server in both_kinds() {
+        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let guard = lock(&ours, alice());
+        server.freeze();
+        idle.block_on(async {
+            assert!(timeout(millis(50), guard.release()).await.is_err());
+        });
+        server.thaw();
+        let next = lock(&ours, alice());
+        ours.block_on(async {
+            assert_eq!(soon(next.release()).await.unwrap(), Released::Released);
+        });
+    }
+}
+
+#[test]
 fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
     for server in both_kinds() {
         let settings = Settings::default().unreachable_after(millis(1_000));
@@ -221,5 +245,77 @@ fn whoever_closes_a_client_releases_what_runtimes_hold_that_nobody_drives() {
         ours.block_on(async {
             assert_eq!(soon(busy.release()).await.unwrap(), Released::Released);
         });
+    }
+}
+
+#[test]
+fn an_extension_that_nobody_drives_keeps_no_other_runtime_from_extending_and_renewing() {
+    for server in both_kinds() {
+        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let alice = || locks.lock("printer").owner("alice").ttl(millis(900));
+        let (theirs, guard) = (lock(&idle, alice()), lock(&ours, alice()));
+        let mut begun = pin!(theirs.extend(millis(900)));
+        idle.block_on(poll_fn(|context| {
+            assert!(begun.as_mut().poll(context).is_pending());
+            Poll::Ready(())
+        }));
+        ours.block_on(async {
+            assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None);
+            let extended = timeout(millis(600), guard.extend(millis(900))).await.unwrap();
+            assert_eq!(extended.unwrap(), Extended::Extended);
+        });
+        // Nobody has read its answer in time, which costs the guards nothing.
+        let _ = idle.block_on(begun);
+        assert_eq!(guard.loss(), None);
+    }
+}
+
+#[test]
+fn a_renewal_that_nobody_drives_keeps_no_other_runtime_from_renewing() {
+    for mut server in both_kinds() {
+        let (locks, idle) = (client(&server), runtime());
+        let driven = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let alice = || locks.lock("printer").owner("alice").ttl(millis(3_000));
+        let (theirs, guard) = (lock(&idle, alice()), lock(&driven, alice()));
+        let drive = |time| idle.block_on(async { tokio::time::sleep(time).await });
+        // Both runtimes are renewing it when one of them stands still.
+        drive(millis(700));
+        server.freeze();
+        drive(millis(500));
+        server.thaw();
+        driven.block_on(async {
+            assert_eq!(timeout(millis(5_000), guard.lost()).await.ok(), None);
+        });
+        assert!(ttl_of(&server, "printer") > 0);
+        assert_eq!(theirs.fence(), guard.fence());
+    }
+}
+
+#[test]
+fn whoever_closes_a_quorum_releases_what_runtimes_hold_that_nobody_drives() {
+    for setup in [with_module, without_module] {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let (idle, ours) = (runtime(), runtime());
+        let quorum = idle.block_on(quorum(&servers));
+        let lock = |name: &str| quorum.lock(name).ttl(LONG);
+        let guards = idle.block_on(async {
+            let guard = soon(lock("held")).await.unwrap();
+            assert!(soon(lock("kept")).await.unwrap().keep() > LONG / 2);
+            let least = soon(lock("least").hold_at_least(LONG / 2)).await.unwrap();
+            [guard, least]
+        });
+        let begun = Instant::now();
+        let left = ours.block_on(quorum.close(LIMIT));
+        assert!(begun.elapsed() < LIMIT + millis(500), "{:?}", begun.elapsed());
+        assert_eq!(left, Vec::<String>::new());
+        for server in &servers {
+            assert_eq!(held(server, "held"), None);
+            assert!(ttl_of(server, "kept") > 30_000, "it is to stay");
+            assert!((1..=30_001).contains(&ttl_of(server, "least")), "it is to stay for so long");
+        }
+        for guard in guards {
+            assert_eq!((guard.loss(), guard.valid_for()), (Some(Loss::Closed), Duration::ZERO));
+            assert!(matches!(idle.block_on(guard.release()), Err(Error::Closed)));
+        }
     }
 }

@@ -1,7 +1,7 @@
 //! What most tests begin with.
 
 use crate::support::{Server, Setup, figure};
-use leasehold_client::{Locks, Settings};
+use leasehold_client::{Locks, Quorum, Settings};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 /// Longer than anything here takes on a loaded machine. Reaching it means "never".
 const PATIENCE: Duration = Duration::from_secs(20);
 
-pub(crate) fn millis(count: u64) -> Duration {
+pub(crate) const fn millis(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
@@ -87,6 +87,19 @@ pub(crate) async fn locks(server: &Server) -> Locks {
 
 pub(crate) async fn locks_with(server: &Server, settings: Settings) -> Locks {
     Locks::connect_with(url(server.port()), settings).await.unwrap()
+}
+
+/// A client of these, as most have it.
+pub(crate) async fn quorum(servers: &[Server]) -> Quorum {
+    Quorum::connect(servers.iter().map(|server| url(server.port()))).await.unwrap()
+}
+
+/// How long the server holds it from now on, in milliseconds.
+pub(crate) fn ttl_of(server: &Server, key: &str) -> i64 {
+    match server.cmd(["PTTL", key]) {
+        Value::Int(left) => left,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// What the server holds under this key.

@@ -137,10 +137,19 @@ fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     reply.is_some_and(|reply| reply.text().is_some_and(flags))
 }
 
+/// How much room the server's structure has for an address.
+const ADDRESS_LENGTH: usize = 46;
+
 /// None if it is not connected, as a call of another module that waits for its reply is not.
 pub(super) fn client_flags(client: u64) -> u64 {
-    let mut info =
-        raw::RedisModuleClientInfo { version: 1, flags: 0, id: 0, addr: [0; _], port: 0, db: 0 };
+    let mut info = raw::RedisModuleClientInfo {
+        version: 1,
+        flags: 0,
+        id: 0,
+        addr: [0; ADDRESS_LENGTH],
+        port: 0,
+        db: 0,
+    };
     let start: *mut c_void = (&raw mut info).cast();
     // SAFETY: the server fills in the structure, which is of the version that it names.
     unsafe { api!(RedisModule_GetClientInfoById)(start, client) };

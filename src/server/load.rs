@@ -123,7 +123,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     policy::follow(ctx);
     policy::warn_if_evicting(ctx);
     STATE.max_clients.look(ctx);
-    STATE.max_clients.warn_if_they_limit(ctx);
+    STATE.max_clients.warn(ctx);
     lookout::post_in_cluster(ctx);
     slots::subscribe(ctx);
     fence_broadcast::look_for_replicas(ctx);

@@ -79,6 +79,9 @@ unsafe extern "C" fn changed(
         if is_changed(MaxClients::SETTING) {
             STATE.max_clients.look(ctx);
         }
+        if is_changed(MaxClients::SETTING) || MaxClients::OWN_SETTINGS.into_iter().any(is_changed) {
+            STATE.max_clients.warn(ctx);
+        }
         if is_changed(Writers::SETTING) {
             STATE.writers.reset();
         }

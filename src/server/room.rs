@@ -1,7 +1,8 @@
 //! How many may wait: fewer than the server accepts clients, whatever the settings say.
 //!
-//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could connect to
-//! release its lock, and none of them would be served.
+//! Each client that waits keeps a connection. If waiters could take all of `maxclients`, no holder could
+//! connect to release its lock, and none of them would be served. Others may still take what waiters
+//! leave: only the server could prevent that.
 
 use super::{clock, config, log, product};
 use leasehold_core::lock::{Monotonic, Room};
@@ -11,6 +12,10 @@ use std::ffi::CStr;
 
 /// How long `maxclients` is taken to be what it was. Redis 6.2 does not tell when it is changed.
 const MILLIS_BETWEEN_LOOKS: u64 = 1_000;
+
+/// Fewer connections than this beside those who wait are hardly enough for holders, replicas,
+/// monitoring and an operator.
+const RESERVE: u64 = 32;
 
 /// What limits how many wait on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +34,9 @@ pub(super) struct MaxClients {
 impl MaxClients {
     /// The server's setting of this name.
     pub(super) const SETTING: &CStr = c"maxclients";
+    /// Ours, which with it decide how many may wait on the server.
+    pub(super) const OWN_SETTINGS: [&CStr; 2] =
+        [c"leasehold.max-waiters", c"leasehold.max-waiters-percent"];
 
     pub(super) const fn new() -> Self {
         Self { value: Cell::new(None), looked: Cell::new(None) }
@@ -55,8 +63,30 @@ impl MaxClients {
         }
     }
 
+    /// Warns of settings that do not go together.
+    pub(super) fn warn(&self, ctx: *mut RedisModuleCtx) {
+        self.warn_if_they_limit(ctx);
+        self.warn_if_few_are_left(ctx);
+    }
+
+    /// Warns if those who wait may leave nearly no connection to those who hold the locks.
+    fn warn_if_few_are_left(&self, ctx: *mut RedisModuleCtx) {
+        let ((most, _), Some(value)) = (self.most_waiters(), self.value.get()) else { return };
+        let left = value.saturating_sub(most);
+        if most == 0 || left >= RESERVE {
+            return;
+        }
+        log::warning(
+            ctx,
+            &format!(
+                "those who wait leave {left} connections of maxclients ({value}): a holder that has to connect to \
+                 release its lock may find none; lower max-waiters or max-waiters-percent, or raise maxclients"
+            ),
+        );
+    }
+
     /// Warns if fewer may wait than the operator has set.
-    pub(super) fn warn_if_they_limit(&self, ctx: *mut RedisModuleCtx) {
+    fn warn_if_they_limit(&self, ctx: *mut RedisModuleCtx) {
         let (Some(value), (most, Limit::ShareOfMaxClients)) =
             (self.value.get(), self.most_waiters())
         else {

@@ -5,7 +5,7 @@ use super::real_clients::{Caller, library};
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN};
 use crate::support::{
-    Client, Cluster, Rebalance, Seed, Setup, SlotMove, Snapshot, Waiter, figure, lacks,
+    Client, Cluster, End, Rebalance, Seed, Setup, SlotMove, Snapshot, Waiter, figure, lacks,
     short_or_long, wait_until_in_sync, wait_until_it_is,
 };
 use redis::Value;
@@ -78,15 +78,6 @@ impl Load {
 
 fn micros(duration: Duration) -> u64 {
     duration.as_micros().try_into().unwrap()
-}
-
-/// Ends the load when it is dropped, also if the test fails: otherwise nobody would hear of that.
-struct End<'l>(&'l AtomicBool);
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
 }
 
 /// Names of locks whose slots are among these.

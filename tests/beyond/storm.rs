@@ -3,7 +3,7 @@
 
 use super::history::{Held, wrongs};
 use crate::support::{
-    Cluster, ClusterClient, Seed, Slot, SlotMove, Takeover, eventually, lacks_moves_at_once,
+    Cluster, ClusterClient, End, Seed, Slot, SlotMove, Takeover, eventually, lacks_moves_at_once,
     wait_until_in_sync, wait_until_it_is,
 };
 use redis::Value;
@@ -56,23 +56,13 @@ impl Storm<'_> {
     }
 }
 
-/// Ends the storm when it is dropped.
-struct Calm<'s>(&'s AtomicBool);
-
-impl Drop for Calm<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, SeqCst);
-    }
-}
-
 /// Has the slot go somewhere else again and again, as `go` does it, while everybody wants its locks.
 fn rage(cluster: &Cluster, slot: &Slot, mut go: impl FnMut()) {
     let mut seed = Seed::announced();
     let storm = Storm { slot, over: AtomicBool::new(false), history: Mutex::default() };
     let mut moves = 0;
     thread::scope(|scope| {
-        // Also if the slot cannot go on: otherwise nobody would hear of that.
-        let _end = Calm(&storm.over);
+        let _end = End(&storm.over);
         let start = |number| {
             let (client, seed) = (cluster.client(), seed.fork());
             let (requests, storm) = (Arc::clone(&client.requests), &storm);

@@ -2,29 +2,39 @@
 
 use crate::support::{announce, eventually, find_cli, is_older_than, module, server_binary};
 use std::fs::{self, File, Permissions};
+use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// The programs that scripts and commands use.
-const PROGRAMS: [&str; 9] = ["awk", "cat", "cp", "grep", "sed", "sh", "sort", "timeout", "uname"];
+const PROGRAMS: [&str; 12] =
+    ["awk", "cat", "cp", "date", "grep", "mv", "sed", "sh", "sleep", "sort", "timeout", "uname"];
 
-pub(super) struct Container {
+pub(crate) struct Container {
     dir: TempDir,
+    /// What it is given besides what every container here has.
+    variables: Vec<(String, String)>,
     process: Option<Child>,
 }
 
 impl Container {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
+        let container = Self::of_the_server_alone();
+        for script in ["entrypoint", "healthcheck"] {
+            let file = Path::new(super::ROOT).join("docker").join(script);
+            symlink(file, container.folder().join(format!("bin/leasehold-{script}"))).unwrap();
+        }
+        container
+    }
+
+    /// One of the server's own image.
+    pub(crate) fn of_the_server_alone() -> Self {
         let dir = tempfile::Builder::new().prefix("leasehold-container-").tempdir().unwrap();
         let bin = dir.path().join("bin");
         fs::create_dir(&bin).unwrap();
         fs::create_dir(dir.path().join("data")).unwrap();
-        for script in ["entrypoint", "healthcheck"] {
-            let file = Path::new(super::ROOT).join("docker").join(script);
-            symlink(file, bin.join(format!("leasehold-{script}"))).unwrap();
-        }
         for program in PROGRAMS {
             let found = ["/bin", "/usr/bin"].map(|folder| Path::new(folder).join(program));
             let found = found.into_iter().find(|file| file.exists());
@@ -34,50 +44,72 @@ impl Container {
         if let Some(cli) = find_cli(super::CLI_SINCE) {
             symlink(cli, bin.join(server_name().replace("server", "cli"))).unwrap();
         }
-        Self { dir, process: None }
+        Self { dir, variables: Vec::new(), process: None }
+    }
+
+    pub(crate) fn set(&mut self, name: &str, value: &str) {
+        self.variables.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// With one more variable of the environment.
+    pub(super) fn with(mut self, name: &str, value: &str) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// Takes the server's client away.
+    pub(super) fn without_client(self) -> Self {
+        let client = self.dir.path().join("bin").join(server_name().replace("server", "cli"));
+        fs::remove_file(client).unwrap();
+        self
+    }
+
+    /// The path of a program within.
+    pub(super) fn path_of(&self, program: &str) -> String {
+        self.dir.path().join("bin").join(program).to_str().unwrap().to_owned()
     }
 
     /// A file within; its path.
-    pub(super) fn write(&self, name: &str, text: &str) -> String {
+    pub(crate) fn write(&self, name: &str, text: &str) -> String {
         let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     }
 
     /// A program within.
-    pub(super) fn write_program(&self, name: &str, text: &str) {
+    pub(crate) fn write_program(&self, name: &str, text: &str) {
         let path = self.write(&format!("bin/{name}"), text);
         fs::set_permissions(path, Permissions::from_mode(0o755)).unwrap();
     }
 
     /// What a file within has.
-    pub(super) fn read(&self, name: &str) -> String {
+    pub(crate) fn read(&self, name: &str) -> String {
         fs::read_to_string(self.dir.path().join(name)).unwrap()
     }
 
-    pub(super) fn folder(&self) -> &Path {
+    pub(crate) fn folder(&self) -> &Path {
         self.dir.path()
     }
 
     /// The folder of the image for the modules that the server comes with.
-    pub(super) fn bundled(&self) -> PathBuf {
+    pub(crate) fn bundled(&self) -> PathBuf {
         self.dir.path().join("bundled")
     }
 
     /// Runs the entrypoint to its end; what it says.
-    pub(super) fn run(&self, words: &[&str]) -> String {
+    pub(crate) fn run(&self, words: &[&str]) -> String {
         let (success, told) = self.finish(self.program("leasehold-entrypoint").args(words));
         assert!(success, "{words:?}: {told}");
         told
     }
 
     /// The same where it may fail; whatever it says.
-    pub(super) fn hear(&self, words: &[&str]) -> String {
+    pub(crate) fn hear(&self, words: &[&str]) -> String {
         self.finish(self.program("leasehold-entrypoint").args(words)).1
     }
 
     /// The health check: `alive` or `ready`, with words for the client.
-    pub(super) fn check(
+    pub(crate) fn check(
         &self,
         question: &str,
         words: &[&str],
@@ -93,22 +125,27 @@ impl Container {
     }
 
     /// Runs the entrypoint as the main program.
-    pub(super) fn start(&mut self, words: &[&str]) {
+    pub(crate) fn start(&mut self, words: &[&str]) {
         self.start_with_input(words, "");
     }
 
     fn start_with_input(&mut self, words: &[&str], input: &str) {
+        self.start_program("leasehold-entrypoint", words, input);
+    }
+
+    /// Runs any program as the main one, which may read `input`.
+    pub(crate) fn start_program(&mut self, program: &str, words: &[&str], input: &str) {
         assert!(self.process.is_none(), "it runs already");
         let input = self.write("input", input);
         let log = File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = self.program("leasehold-entrypoint");
+        let mut command = self.program(program);
         command.args(words).stdin(File::open(input).unwrap());
         command.stdout(log.try_clone().unwrap()).stderr(log);
-        self.process = Some(command.spawn().unwrap());
+        self.process = Some(begun(|| command.spawn()));
     }
 
     /// Starts it with a socket, and waits until it grants locks.
-    pub(super) fn serve(&mut self, words: &[&str]) {
+    pub(crate) fn serve(&mut self, words: &[&str]) {
         self.launch(words);
         eventually("the server is ready", || {
             self.look();
@@ -117,7 +154,7 @@ impl Container {
     }
 
     /// The same with something to read, for which `words` have a dash.
-    pub(super) fn serve_from(&mut self, words: &[&str], input: &str) {
+    pub(crate) fn serve_from(&mut self, words: &[&str], input: &str) {
         let input = format!("{input}\nport 0\nunixsocket {}\n", self.socket());
         self.start_with_input(words, &input);
         eventually("the server is ready", || {
@@ -127,7 +164,7 @@ impl Container {
     }
 
     /// Starts it with a socket.
-    pub(super) fn launch(&mut self, words: &[&str]) {
+    pub(crate) fn launch(&mut self, words: &[&str]) {
         let socket = self.socket();
         let mut words = words.to_vec();
         words.extend(["--port", "0", "--unixsocket", &socket]);
@@ -135,7 +172,7 @@ impl Container {
     }
 
     /// Starts it, though it must end by itself; what it says.
-    pub(super) fn refuse(&self, words: &[&str]) -> String {
+    pub(crate) fn refuse(&self, words: &[&str]) -> String {
         let mut command = self.program("timeout");
         let command = command.args(["20", "leasehold-entrypoint"]).args(words);
         let (success, told) = self.finish(command.args(["--port", "0"]));
@@ -144,31 +181,40 @@ impl Container {
     }
 
     /// The health check of the server that runs within.
-    pub(super) fn ask(&self, question: &str) -> Result<(), String> {
+    pub(crate) fn ask(&self, question: &str) -> Result<(), String> {
         self.check(question, &["-s", &self.socket()], "")
     }
 
     /// Tells the server something by the client of the image.
-    pub(super) fn tell(&self, words: &[&str]) -> String {
+    pub(crate) fn tell(&self, words: &[&str]) -> String {
         let socket = self.socket();
         self.run(&[&["cli", "-s", &socket], words].concat())
     }
 
     /// That the main program runs.
-    pub(super) fn look(&mut self) {
+    pub(crate) fn look(&mut self) {
         if let Some(status) = self.process.as_mut().unwrap().try_wait().unwrap() {
             panic!("it ended, {status}: {}", self.log());
         }
     }
 
-    pub(super) fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().unwrap();
             process.wait().unwrap();
         }
     }
 
-    pub(super) fn log(&self) -> String {
+    /// Asks the main program to end, and waits until it has.
+    pub(crate) fn stop(&mut self) {
+        let process = self.process.as_mut().expect("nothing runs");
+        let ask = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
+        assert!(ask.unwrap().success());
+        eventually("it ends", || process.try_wait().unwrap().ok_or("it runs"));
+        self.process = None;
+    }
+
+    pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
@@ -180,6 +226,11 @@ impl Container {
         self.dir.path().join("sock").to_str().unwrap().to_owned()
     }
 
+    /// A program of its PATH, or one with a path of its own, to its end: whether it succeeded, and what it says.
+    pub(crate) fn call(&self, program: &str, words: &[&str]) -> (bool, String) {
+        self.finish(self.program(program).args(words))
+    }
+
     fn program(&self, name: &str) -> Command {
         let bin = self.dir.path().join("bin");
         let mut command = Command::new(bin.join(name));
@@ -188,13 +239,14 @@ impl Container {
             .env("PATH", bin)
             .env("LEASEHOLD_MODULE", module::path())
             .env("LEASEHOLD_BUNDLED_MODULES", self.bundled())
+            .envs(self.variables.iter().map(|(name, value)| (name, value)))
             .current_dir(self.dir.path().join("data"))
             .stdin(Stdio::null());
         command
     }
 
     fn finish(&self, command: &mut Command) -> (bool, String) {
-        let output = command.output().unwrap();
+        let output = begun(|| command.output());
         let told = [output.stdout, output.stderr].concat();
         (output.status.success(), String::from_utf8_lossy(&told).trim_end().to_owned())
     }
@@ -210,16 +262,25 @@ impl Drop for Container {
 }
 
 /// What the image has it by: the product by whose name it goes decides.
-pub(super) fn server_name() -> &'static str {
+pub(crate) fn server_name() -> &'static str {
     let file = server_binary().file_name().unwrap().to_str().unwrap();
     if file.starts_with("valkey") { "valkey-server" } else { "redis-server" }
 }
 
 /// What the network of a container does for a server, it is told: to be at one address, and to speak from there.
-pub(super) fn at(address: &str) -> Vec<&str> {
+pub(crate) fn at(address: &str) -> Vec<&str> {
     let mut words = vec!["--bind", address, "--protected-mode", "no"];
     if !is_older_than((7, 0)) {
         words.extend(["--bind-source-addr", address]);
     }
     words
+}
+
+/// A program that was written a moment ago. A test that starts another one just then has the file open for writing, too, until
+/// its program has begun.
+fn begun<T>(mut begin: impl FnMut() -> io::Result<T>) -> T {
+    eventually("the program begins", || match begin() {
+        Err(busy) if busy.kind() == io::ErrorKind::ExecutableFileBusy => Err(busy),
+        begun => Ok(begun.unwrap()),
+    })
 }

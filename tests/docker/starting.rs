@@ -200,6 +200,57 @@ fn where_the_server_would_abort_sooner_or_later_the_entrypoint_says_what_to_mend
     container.write("own.conf", &line.repeat(2));
     let told = container.refuse(&["../own.conf"]);
     assert!(told.contains("remove one of them from ../own.conf"), "{told}");
+    let path = module::path().to_str().unwrap();
+    let told = container.refuse(&["--loadmodule", path, "--LOADMODULE", path]);
+    assert!(told.contains("the command line loads the module twice"), "{told}");
+}
+
+#[test]
+fn a_module_on_the_command_line_is_found_however_it_is_written() {
+    if find_cli(CLI_SINCE).is_none() || lacks(SINCE.0, SINCE.1) {
+        return;
+    }
+    let path = module::path().to_str().unwrap();
+    let in_one_word = format!("--loadmodule {path} max-ttl 60000");
+    let quoted = format!("--LoadModule\t\"{path}\"");
+    for words in [&["--LoadModule", path][..], &[&in_one_word], &[&quoted, "max-ttl", "60000"]] {
+        let mut container = Container::new();
+        let file = container.write("own.conf", "");
+        start_twice(&mut container, &[&[&*file], words].concat());
+    }
+}
+
+#[test]
+fn the_server_may_be_named_by_its_path() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    let mut container = Container::new();
+    let file = container.write("own.conf", "maxmemory 104857600\n");
+    let server = container.path_of(server_name());
+    container.serve(&[&server, &file]);
+    let told = container.tell(&["CONFIG", "GET", "maxmemory"]);
+    assert_eq!(told, "maxmemory\n104857600");
+}
+
+/// As the entrypoint of Valkey's image adds them.
+#[test]
+fn the_flags_in_the_environment_of_valkeys_image_may_load_the_module() {
+    if find_cli(CLI_SINCE).is_none() || server_name() != "valkey-server" {
+        return;
+    }
+    for own_entrypoint in [true, false] {
+        let flags = format!("--loadmodule {} max-ttl 5000", module::path().display());
+        let mut container = Container::new().with("VALKEY_EXTRA_FLAGS", &flags);
+        if own_entrypoint {
+            let script = "#!/bin/sh\nexec \"$@\" $VALKEY_EXTRA_FLAGS\n";
+            container.write_program("docker-entrypoint.sh", script);
+        }
+        let file = container.write("own.conf", "");
+        start_twice(&mut container, &[&file]);
+        let told = container.tell(&["CONFIG", "GET", "leasehold.max-ttl"]);
+        assert_eq!(told, "leasehold.max-ttl\n5000");
+    }
 }
 
 /// As the image of Redis 8 has them, and its entrypoint.

@@ -11,7 +11,7 @@ struct User {
     may_not: &'static [&'static str],
 }
 
-const USERS: [User; 4] = [
+const USERS: [User; 5] = [
     User {
         name: "worker",
         may: &[
@@ -66,8 +66,23 @@ const USERS: [User; 4] = [
             "CLIENT KILL ID 1000000",
             "INFO leasehold",
             "CONFIG GET leasehold.*",
+            "ROLE",
+            "TIME",
+            "MODULE LIST",
+            "ACL LIST",
         ],
-        may_not: &["SET lock:a x", "CONFIG SET maxmemory 0", "FLUSHALL", "ACL LIST"],
+        may_not: &[
+            "SET lock:a x",
+            "CONFIG SET maxmemory 0",
+            "FLUSHALL",
+            "ACL SETUSER operator +@all",
+            "MODULE UNLOAD leasehold",
+        ],
+    },
+    User {
+        name: "maintainer",
+        may: &["LOCK.INFO data:a", "CONFIG GET maxmemory", "CONFIG SET maxmemory 0", "CLIENT LIST"],
+        may_not: &["SET lock:a x", "FLUSHALL", "ACL SETUSER maintainer +@all", "CONFIG REWRITE"],
     },
     User {
         name: "app",

@@ -47,6 +47,36 @@ fn a_grant_to_one_who_would_have_waited_is_a_grant_and_no_wait() {
     figures.moved(&[("grants", 1), ("held", 1)]);
 }
 
+/// The alert for contention compares the two: who tries first and then waits is not meant.
+#[test]
+fn a_wait_behind_a_refused_try_is_told_from_a_wait_without_one() {
+    let (server, mut client, mut figures) = fresh();
+    client.grant("k", "alice", LONG);
+    figures.moved(&[("grants", 1), ("held", 1)]);
+    let ended = [("waits_timed_out", 1), ("waits_started", 1)];
+    let wait = |owner: &str| {
+        let reply = server.cmd(format!("LOCK.ACQUIRE k {owner} {LONG} BLOCK 1").as_str());
+        assert_eq!(reply, Value::Nil);
+    };
+    assert_eq!(client.acquire("k", "bob", LONG), None);
+    figures.moved(&[("tries_refused", 1)]);
+    wait("bob");
+    figures.moved(&[&ended[..], &[("waits_started_after_try", 1), ("waiters_most", 1)]].concat());
+    // The next is another wait, and others have not tried.
+    for owner in ["bob", "carol"] {
+        wait(owner);
+        figures.moved(&ended);
+    }
+    // On other connections, as of a pool, and with others in between.
+    for owner in ["bob", "carol", "dave"] {
+        assert_eq!(server.client().acquire("k", owner, LONG), None);
+    }
+    figures.moved(&[("tries_refused", 3)]);
+    wait("dave");
+    wait("bob");
+    figures.moved(&[("waits_timed_out", 2), ("waits_started", 2), ("waits_started_after_try", 2)]);
+}
+
 #[test]
 fn what_a_stranger_is_refused_is_counted_as_that_and_is_not_late() {
     let (_server, mut client, mut figures) = fresh();

@@ -191,6 +191,51 @@ fn a_package_that_configuration_loads_is_not_removed_unless_told_otherwise() {
 }
 
 #[test]
+fn configuration_is_read_as_the_server_reads_it() {
+    let Some(system) = System::new() else { return };
+    system.install("1.0");
+    let load = "loadmodule /usr/lib/redis/modules/libleasehold.so\n";
+    for (name, text) in [
+        ("etc/redis/my conf/x.inc", load),
+        ("etc/redis/redis.conf", "dir /usr/lib/redis\nloadmodule modules/libleasehold.so\n"),
+        ("etc/redis/redis.conf", "LOADMODULE \"/usr/lib/redis/modules/libleasehold.so\"\r\n"),
+    ] {
+        system.write("etc/redis/main.conf", "include \"/etc/redis/my conf/x.inc\"\n");
+        system.write(name, text);
+        let (worked, told) = system.script("prerm", &["remove"]);
+        assert!(!worked, "{name}: {text}");
+        assert!(told.contains(&format!("     /{name}\n")), "{told}");
+        fs::remove_file(system.path(name)).unwrap();
+    }
+}
+
+#[test]
+fn files_that_may_load_it_elsewhere_are_named_and_do_not_keep_it() {
+    let Some(system) = System::new() else { return };
+    system.install("1.0");
+    let load = "loadmodule /usr/lib/redis/modules/libleasehold.so\n";
+    let drop_in = "[Service]\nExecStart=/usr/bin/redis-server --loadmodule \
+                   /usr/lib/redis/modules/libleasehold.so\n";
+    let named = [
+        ("etc/redis.conf", load),
+        ("etc/redis-7000/redis.conf", load),
+        ("etc/redis/cluster/7000.conf", load),
+        ("etc/systemd/system/redis-server.service.d/locks.conf", drop_in),
+        ("etc/redis/settings.conf", "leasehold.max-ttl 60000\n"),
+        ("etc/redis/users.acl", "user worker on nopass ~* +lock.acquire\n"),
+        ("etc/valkey/users.acl", "user worker on nopass ~* +@lock -@dangerous\n"),
+    ];
+    named.iter().for_each(|(name, text)| system.write(name, text));
+    system.write("etc/redis/other.conf", "lock-file /run/x\nloadmodule /opt/other.so\n");
+    let (worked, told) = system.remove("--remove", &[]);
+    assert!(worked && !system.has_module(), "{told}");
+    for (name, _) in named {
+        assert!(told.contains(&format!("leasehold:   ? /{name}\n")), "{name}: {told}");
+    }
+    assert!(!told.contains("other.conf"), "{told}");
+}
+
+#[test]
 fn an_answer_given_to_debconf_beforehand_holds_once() {
     let Some(system) = System::new() else { return };
     if !System::has_debconf() {

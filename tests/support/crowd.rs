@@ -41,17 +41,20 @@ impl Crowd {
         let epoll =
             unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))) };
         let mut crowd = Self { members: Vec::with_capacity(size), epoll, _large: large };
-        let socket = server.socket();
-        for index in 0..size {
-            // Connecting blocks while the server's backlog is full.
-            let stream = UnixStream::connect(&socket).unwrap();
-            stream.set_nonblocking(true).unwrap();
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
-            let (epoll, fd) = (crowd.epoll.as_raw_fd(), stream.as_raw_fd());
-            checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) });
-            crowd.members.push(Some(Member { stream, unread: Vec::new() }));
-        }
+        (0..size).for_each(|_| crowd.join(server));
         crowd
+    }
+
+    /// One more member, who has sent nothing yet.
+    pub(crate) fn join(&mut self, server: &Server) {
+        let index = self.len();
+        // Connecting blocks while the server's backlog is full.
+        let stream = UnixStream::connect(server.socket()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
+        let (epoll, fd) = (self.epoll.as_raw_fd(), stream.as_raw_fd());
+        checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) });
+        self.members.push(Some(Member { stream, unread: Vec::new() }));
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -177,6 +177,64 @@ fn the_log_warns_once_if_fewer_may_wait_than_the_operator_has_set() {
 }
 
 #[test]
+fn the_log_warns_when_those_who_wait_leave_hardly_a_connection() {
+    let server = Server::builder().config("maxclients", "200").module_args("max-waiters 100");
+    let server = server.start();
+    let warnings = || -> Vec<String> {
+        let log = server.log();
+        log.lines().filter(|line| line.contains("connections of")).map(str::to_owned).collect()
+    };
+    assert!(warnings().is_empty(), "{:?}", warnings());
+    let tight =
+        Server::builder().config("maxclients", "200").module_args("max-waiters-percent 100");
+    let log = tight.start().log();
+    let expected =
+        "those who wait leave 0 connections of maxclients (200): a holder that has to connect";
+    assert!(log.contains(expected), "{log}");
+    if lacks((7, 0), "CONFIG SET of a module's setting") {
+        return;
+    }
+    for (change, left) in [
+        ("maxclients 120", Some("24 connections of maxclients (120)")),
+        ("leasehold.max-waiters-percent 50", None),
+        ("leasehold.max-waiters-percent 100", Some("20 connections of maxclients (120)")),
+        ("leasehold.max-waiters 1000", Some("0 connections of maxclients (120)")),
+        ("leasehold.max-ttl 1000", None),
+        ("leasehold.max-waiters 0", None),
+    ] {
+        let before = warnings().len();
+        assert_eq!(server.cmd(format!("CONFIG SET {change}").as_str()), Value::Okay);
+        let told = warnings();
+        assert_eq!(told.len(), before + usize::from(left.is_some()), "{change}: {told:?}");
+        assert!(left.is_none_or(|left| told[before].contains(left)), "{change}: {told:?}");
+    }
+}
+
+/// The share holds off waiters, and nobody else: docs/safety.md says what follows.
+#[test]
+fn those_who_were_refused_and_stay_connected_keep_the_holder_out_until_one_of_them_leaves() {
+    let server = Server::builder().config("maxclients", "20").start();
+    let mut client = server.client();
+    client.grant("a", "alice", LONG);
+    let mut crowd = Crowd::of(&server, 19);
+    (0..19).for_each(|member| {
+        crowd.send(member, format!("LOCK.ACQUIRE a w{member} 60000 BLOCK 0"));
+    });
+    let mut refused = Vec::new();
+    while refused.len() < 3 {
+        refused.extend(crowd.receive());
+    }
+    assert!(refused.iter().all(|(_, reply)| reply == &Some(error(SHARE_FULL))), "{refused:?}");
+    let release = || match server.stranger().try_cmd("LOCK.RELEASE a alice") {
+        Ok(Value::Int(1)) => Ok(()),
+        told => Err(told),
+    };
+    assert!(release().is_err(), "all of maxclients are connected");
+    crowd.leave(refused[0].0);
+    eventually("the holder can connect", release);
+}
+
+#[test]
 fn a_try_gets_nil_while_others_wait_also_in_the_very_moment_of_the_release() {
     let (server, mut client) = limited("");
     let mut bob = Waiter::of(&server, "a", "bob");

@@ -1,14 +1,15 @@
 //! A lock that is held on most servers.
 
+use super::held::{Held, Holding};
 use super::kept::Kept;
 use super::servers::{Ask, Servers, Subject};
 use crate::clock::Moment;
-use crate::lease::{Lease, checked, released_in_time};
+use crate::lease::{Counted, Lease, checked, released_in_time};
+use crate::settings::Renew;
 use crate::{Error, Extended, Loss, Released, story};
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// A lock that is held on most servers of a [`Quorum`](crate::Quorum).
@@ -16,27 +17,18 @@ use tokio_util::sync::CancellationToken;
 /// Dropped, it is released everywhere in the background.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
-    pub(super) held: Arc<Held>,
-    left: bool,
-}
-
-pub(super) struct Held {
-    pub(super) servers: Arc<Servers>,
-    subject: Arc<Subject>,
-    pub(super) lease: Arc<Lease>,
-    /// Its end may be another one now.
-    pub(super) changed: Notify,
+    held: Arc<Held>,
 }
 
 impl QuorumGuard {
     /// Renews it from now on.
     pub(super) fn new(servers: Arc<Servers>, subject: Arc<Subject>, lease: Lease) -> Self {
-        let lease = Arc::new(lease);
-        let held = Arc::new(Held { servers, subject, lease, changed: Notify::new() });
-        // Before the task begins: it may do so after the client has been closed.
-        let inside = held.servers.gate.enter();
-        tokio::spawn(Kept::new(Arc::clone(&held), inside).run_until_closed());
-        Self { held, left: false }
+        let held = Arc::new(Held { servers, subject, lease: Arc::new(lease) });
+        match held.servers.holdings.begin(&held) {
+            Holding::Open => drop(tokio::spawn(Kept::new(Arc::clone(&held)).run())),
+            Holding::Closed => held.close(),
+        }
+        Self { held }
     }
 
     /// The name, without the prefix.
@@ -242,12 +234,20 @@ impl QuorumGuard {
     /// When too few servers answer to tell. [`valid_for`](QuorumGuard::valid_for) is right in any case.
     pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
         let ttl = checked(ttl)?;
-        let _look_again = LookAgain(&self.held);
-        let outcome = self.held.extend(ttl).await;
-        if matches!(outcome, Ok(Extended::Extended)) {
-            self.held.lease.renew_with(ttl);
+        let mut counted = self.held.extend(ttl).await?;
+        if counted == Counted::Less {
+            let Held { servers, lease, .. } = &*self.held;
+            lease.joined(ttl, Renew::Off, Moment::now());
+            lease.until_shorter_are_heard(ttl, servers.limit(ttl)).await;
+            counted = self.held.extend(ttl).await.unwrap_or(counted);
         }
-        outcome
+        Ok(match counted {
+            Counted::Over => Extended::Lost,
+            Counted::Fully | Counted::Less => {
+                self.held.lease.renew_with(ttl);
+                Extended::Extended
+            }
+        })
     }
 
     /// Leaves the lock held on the servers until its leases end there, and renews it no more.
@@ -275,9 +275,12 @@ impl QuorumGuard {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn keep(mut self) -> Duration {
-        self.left = true;
-        self.valid_for()
+    pub fn keep(self) -> Duration {
+        let Some(mut giving_back) = self.held.give_back() else { return Duration::ZERO };
+        let valid_for = self.valid_for();
+        self.held.lease.end(Loss::Released);
+        giving_back.done();
+        valid_for
     }
 
     /// Gives the lock back on every server. On those that do not answer that goes on in the background.
@@ -303,11 +306,9 @@ impl QuorumGuard {
     /// # Errors
     ///
     /// When no server answers, or they refuse. The leases end by themselves then.
-    pub async fn release(mut self) -> Result<Released, Error> {
+    pub async fn release(self) -> Result<Released, Error> {
         let Held { servers, subject, lease, .. } = &*self.held;
-        if lease.ended() == Some(Loss::Closed) {
-            return Err(Error::Closed);
-        }
+        let Some(mut giving_back) = self.held.give_back() else { return Err(Error::Closed) };
         let valid_until = lease.valid_until();
         let was_valid = self.loss().is_none();
         let leaving = self.held.leaving();
@@ -316,7 +317,7 @@ impl QuorumGuard {
         let agrees = |number: Option<u64>| number == Some(1);
         let answers = servers.ask(&everybody, subject, leaving, agrees).await;
         // Whoever has not been heard of by now is looked after by the task that asked.
-        self.left = true;
+        giving_back.done();
         let (mut in_time, mut gone) = (0_usize, 0_usize);
         for (server, answer) in &answers {
             match answer {
@@ -344,10 +345,8 @@ impl QuorumGuard {
 
 impl Drop for QuorumGuard {
     fn drop(&mut self) {
-        let Held { lease, .. } = &*self.held;
-        lease.end(Loss::Released);
-        if !self.left && lease.ended() != Some(Loss::Closed) {
-            self.held.leave_everywhere();
+        if let Some(_giving_back) = self.held.give_back() {
+            self.held.lease.end(Loss::Released);
         }
     }
 }
@@ -357,91 +356,5 @@ impl fmt::Debug for QuorumGuard {
         let mut debug = f.debug_struct("QuorumGuard");
         debug.field("name", &self.name()).field("fence", &self.fence());
         debug.field("owner", &self.owner()).field("valid_for", &self.valid_for()).finish()
-    }
-}
-
-struct LookAgain<'a>(&'a Held);
-
-impl Drop for LookAgain<'_> {
-    fn drop(&mut self) {
-        self.0.changed.notify_one();
-    }
-}
-
-impl Held {
-    fn loss(&self) -> Option<Loss> {
-        let is_over = || self.lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
-        self.lease.ended().or_else(is_over)
-    }
-
-    pub(super) fn lose(&self, loss: Loss) {
-        if self.lease.end(loss) {
-            story::lost(&self.lease, loss);
-        }
-    }
-
-    /// What servers are asked when it is held no more.
-    fn leaving(&self) -> Ask {
-        let (fence, now) = (self.lease.fence, Moment::now());
-        match self.lease.hold_for(now) {
-            Some(left) => Ask::HoldOn { fence, until: now.later(left) },
-            None => Ask::Release,
-        }
-    }
-
-    /// Has this one asked in the background.
-    fn leave(&self, server: usize, leaving: Ask) {
-        match leaving {
-            Ask::HoldOn { fence, until } => {
-                self.servers.hold_on(server, &self.subject, fence, until);
-            }
-            _ => self.servers.abandon(server, &self.subject),
-        }
-    }
-
-    pub(super) fn leave_everywhere(&self) {
-        let leaving = self.leaving();
-        self.servers.everybody().into_iter().for_each(|server| self.leave(server, leaving));
-    }
-
-    pub(super) async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
-        let Self { servers, subject, lease, .. } = self;
-        let _extending = lease.alone(lease.valid_until().as_instant()).await?;
-        if self.loss().is_some() {
-            return Ok(Extended::Lost);
-        }
-        let asked = Moment::now();
-        let (everybody, fence) = (servers.everybody(), lease.fence);
-        let mut asking = lease.about_to_extend(everybody.iter().copied(), ttl, asked);
-        let agrees = |number: Option<u64>| number == Some(1);
-        let answers = servers.ask(&everybody, subject, Ask::Extend { fence, ttl }, agrees).await;
-        let mut agreed = Vec::new();
-        for (server, answer) in &answers {
-            let Ok(answer) = answer else { continue };
-            if !answer.repeated {
-                asking.answered(*server);
-            }
-            if agrees(answer.number) {
-                agreed.push(*server);
-            }
-        }
-        let said = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
-        let refused = said.saturating_sub(agreed.len());
-        let now = Moment::now();
-        if agreed.len() >= servers.majority() {
-            if lease.extended_by(&agreed, servers.majority(), asked, ttl, now) {
-                story::extended(lease, now);
-                return Ok(Extended::Extended);
-            }
-            self.lose(Loss::Expired);
-            return Ok(Extended::Lost);
-        }
-        if servers.all.len().saturating_sub(refused) < servers.majority() {
-            self.lose(Loss::Taken);
-            return Ok(Extended::Lost);
-        }
-        servers.too_few(&answers)?;
-        let reason = "too few servers answered to tell".to_owned();
-        Err(Error::Unreachable { reason })
     }
 }

@@ -2,7 +2,8 @@
 //! could then have no server in common.
 
 use crate::Error;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use crate::poison::locked;
+use std::sync::{Mutex, MutexGuard};
 
 /// The run id of each server, as far as it is known: a server makes one up when it starts.
 #[derive(Debug, Default)]
@@ -47,7 +48,7 @@ impl Identities {
     }
 
     fn run_ids(&self) -> MutexGuard<'_, Vec<Option<String>>> {
-        self.run_ids.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.run_ids)
     }
 }
 

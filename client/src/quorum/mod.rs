@@ -2,6 +2,7 @@
 
 mod attempt;
 mod guard;
+mod held;
 mod identity;
 mod kept;
 mod servers;
@@ -258,7 +259,8 @@ impl Quorum {
 
     /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of
     /// its servers. Returns the names of the locks that could not be released on so many servers
-    /// within `limit` that they may still be held.
+    /// within `limit` that they may still be held. What guards hold is released from the runtime
+    /// that this is called on, whether theirs are driven or not.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -278,6 +280,7 @@ impl Quorum {
     #[must_use = "the locks that it names stay until their leases end"]
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         let begun = Instant::now();
+        self.servers.holdings.close().iter().for_each(|held| held.close());
         // Those that do not end are released as soon as they are granted.
         let _ = timeout(at_most(limit, 4), self.servers.gate.close()).await;
         let left = self.servers.close(limit.saturating_sub(begun.elapsed())).await;

@@ -6,17 +6,20 @@
 //!         ──► server 3 ───────────┼─────────┤ too late: what it grants is released by its own task
 //! ```
 
+use super::held::Holdings;
 use super::identity::Identities;
 use crate::clock::Moment;
+use crate::closing::at_most;
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::home::Home;
-use crate::releases::Releases;
+use crate::poison::locked;
+use crate::releases::{Done, Releases};
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
 use futures_util::future::join_all;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
@@ -34,18 +37,19 @@ pub(crate) struct Servers {
     /// How long each may take to answer, if somebody has said so.
     pub(crate) limit: Option<Duration>,
     pub(crate) identities: Arc<Identities>,
-    /// What requests and guards go through.
+    /// What requests go through.
     pub(crate) gate: Arc<Gate>,
+    pub(crate) holdings: Arc<Holdings>,
     pub(crate) tasks: Arc<Tasks>,
 }
 
 /// The requests to each server that are under way, also those that nobody waits for any more.
 pub(crate) struct Tasks {
-    open: Vec<Mutex<Releases>>,
+    open: Vec<Mutex<Releases<String>>>,
 }
 
 /// One of them, until it is dropped.
-struct UnderWay {
+pub(crate) struct UnderWay {
     tasks: Arc<Tasks>,
     server: usize,
     number: u64,
@@ -85,16 +89,22 @@ impl Servers {
     pub(crate) fn new(all: Vec<Locks>) -> Self {
         let identities = Arc::new(Identities::of(all.len()));
         let tasks = Arc::new(Tasks { open: all.iter().map(|_| Mutex::default()).collect() });
-        Self { all, limit: None, identities, gate: Arc::default(), tasks }
+        let (gate, holdings) = (Arc::default(), Arc::default());
+        Self { all, limit: None, identities, gate, holdings, tasks }
     }
 
     /// Closes the client of each server, once the requests to it that are under way have ended.
     /// Returns what may still be held there.
     pub(crate) async fn close(&self, limit: Duration) -> Vec<Vec<String>> {
         let begun = Instant::now();
+        let left = || limit.saturating_sub(begun.elapsed());
         let close_one = async |(server, locks): (usize, &Locks)| {
-            let mut names = self.tasks.done(server, limit).await;
-            names.extend(locks.close(limit.saturating_sub(begun.elapsed())).await);
+            if !self.tasks.done(server, at_most(limit, 2)).await.is_empty() {
+                // They may be on a runtime that nobody drives. The others need not wait for them.
+                let _what_is_left = locks.close(left()).await;
+            }
+            let mut names = self.tasks.done(server, left()).await;
+            names.extend(locks.close(left()).await);
             names.sort();
             names.dedup();
             names
@@ -129,7 +139,8 @@ impl Servers {
         (0..self.all.len()).collect()
     }
 
-    fn limit(&self, ttl: Duration) -> Duration {
+    /// For one answer.
+    pub(crate) fn limit(&self, ttl: Duration) -> Duration {
         let tenth = ttl.checked_div(10).unwrap_or_default();
         self.limit.unwrap_or(tenth.min(LONGEST_LIMIT)).max(Duration::from_millis(1))
     }
@@ -148,7 +159,7 @@ impl Servers {
         for &server in whom {
             let (servers, subject, answer) =
                 (Arc::clone(self), Arc::clone(subject), answer.clone());
-            let under_way = Tasks::begin(&self.tasks, server, &subject.name);
+            let under_way = self.begin(server, &subject);
             tokio::spawn(async move {
                 // Until what it leaves behind is ordered, too.
                 let _under_way = under_way;
@@ -196,28 +207,36 @@ impl Servers {
     ) -> Result<Answer, Error> {
         let locks = self.all.get(server).ok_or(Error::Closed)?;
         let owner = subject.owner.as_str();
-        let (question, until) = match ask {
-            Ask::Acquire => (Question::Acquire { owner, ttl: subject.ttl }, later(asked, limit)),
-            Ask::Raise { fence } => (Question::Raise { owner, fence }, later(asked, limit)),
-            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
-            Ask::Extend { fence, ttl } => (Question::Extend { owner, fence, ttl }, asked),
-            Ask::Release => (Question::ReleaseAny { owner }, later(asked, limit)),
+        let question = |now| match ask {
+            Ask::Acquire => Question::Acquire { owner, ttl: subject.ttl },
+            Ask::Raise { fence } => Question::Raise { owner, fence },
+            Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
+            Ask::Release => Question::ReleaseAny { owner },
             Ask::HoldOn { fence, until } => {
-                let ttl = until.since(Moment::now());
-                (Question::Extend { owner, fence, ttl }, later(asked, limit))
+                Question::Extend { owner, fence, ttl: until.since(now) }
             }
+        };
+        let until = match ask {
+            // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
+            Ask::Extend { .. } => asked,
+            _ => later(asked, limit),
         };
         let limits = Limits { each: limit, until: Some(until) };
         let key = locks.key(&subject.name);
         if matches!(ask, Ask::Acquire) {
             self.identify(server, &key, limits).await?;
         }
-        let answer = locks.wire().ask(&key, question, limits).await;
+        let answer = locks.wire().ask_anew(&key, question, limits).await;
         // After a new connection there may be another server at this address.
         if answer.as_ref().map_or(true, |answer| answer.repeated) {
             self.identities.forget(server);
         }
         answer
+    }
+
+    /// Whoever closes the quorum waits until this is dropped, or names the lock.
+    pub(crate) fn begin(&self, server: usize, subject: &Subject) -> UnderWay {
+        Tasks::begin(&self.tasks, server, &subject.name)
     }
 
     /// Has this one release it in the background, until it is known to be released or over.
@@ -256,8 +275,7 @@ impl Servers {
 
 impl Tasks {
     fn begin(tasks: &Arc<Self>, server: usize, name: &str) -> UnderWay {
-        let number =
-            tasks.of(server).map(|mut open| open.begin(name.to_owned(), None, Home::here()));
+        let number = tasks.of(server).map(|mut open| open.begin(name.to_owned()));
         UnderWay { tasks: Arc::clone(tasks), server, number: number.unwrap_or_default() }
     }
 
@@ -265,23 +283,23 @@ impl Tasks {
     /// the others are about.
     async fn done(&self, server: usize, limit: Duration) -> Vec<String> {
         let (done, ended) = oneshot::channel();
-        if let Some(mut open) = self.of(server) {
-            open.tell_when_done(done);
-        }
+        let all_done = self.of(server).map(|mut open| open.tell_when_done(done));
+        all_done.into_iter().for_each(Done::tell);
         // Whoever has not ended by then is named.
         let _ = timeout(limit, ended).await;
-        self.of(server).map(|open| open.undone()).unwrap_or_default()
+        self.of(server).map(|open| open.open().cloned().collect()).unwrap_or_default()
     }
 
-    fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases>> {
-        Some(self.open.get(server)?.lock().unwrap_or_else(PoisonError::into_inner))
+    fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases<String>>> {
+        Some(locked(self.open.get(server)?))
     }
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if let Some(mut open) = self.tasks.of(self.server) {
-            let _ended = open.end(self.number);
+        let ended = self.tasks.of(self.server).map(|mut open| open.end(self.number));
+        if let Some((_, done)) = ended {
+            done.tell();
         }
     }
 }

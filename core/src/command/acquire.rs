@@ -91,8 +91,8 @@ impl Decide for Request<'_> {
     ) -> Result<Outcome<'_>, Error> {
         match lock::acquire(current, waiters, self.owner()?, self.ttl, now, fences) {
             Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
-            Acquired::Busy => {
-                Ok(self.patience.map_or(Outcome::Acquire(Acquired::Busy), Outcome::Wait))
+            acquired @ Acquired::Busy(_) => {
+                Ok(self.patience.map_or(Outcome::Acquire(acquired), Outcome::Wait))
             }
             acquired => Ok(Outcome::Acquire(acquired)),
         }
@@ -153,7 +153,8 @@ mod tests {
     fn a_try_does_not_overtake_a_queue() {
         let request = parse("lock.acquire k b 5000").unwrap();
         let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
-        assert_eq!(outcome, Ok(Outcome::Acquire(Acquired::Busy)));
+        let busy = Acquired::Busy(Owner::new(b"b").unwrap());
+        assert_eq!(outcome, Ok(Outcome::Acquire(busy)));
     }
 
     #[test]

@@ -45,11 +45,12 @@ impl<C> Engine<C> {
                 (Joined::Queued(id), waiters) => (id, waiters),
                 (Joined::InPlaceOf(id, former), waiters) => {
                     self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                    host.answer(former, owner, Answer::Refused(Error::Replaced));
+                    host.answer(former, owner.clone(), Answer::Refused(Error::Replaced));
                     (id, waiters)
                 }
             };
-        self.with_observer(|observer| observer.wait_started(name, waiters));
+        let owner = owner.as_owner().as_bytes();
+        self.with_observer(|observer| observer.wait_started(name, owner, waiters));
         id
     }
 

@@ -25,8 +25,8 @@ pub enum Acquired<'r> {
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
     /// the lease if the retry moved it.
     Again { fence_number: u64, longer: Option<Deadline> },
-    /// Another owner has it, or others wait for it already, or nobody is granted anything for a while.
-    Busy,
+    /// Not for this owner now: another one has it, or others wait for it already, or nobody is granted anything for a while.
+    Busy(Owner<'r>),
     /// Free, but no fence is left below 2^53.
     NoFenceLeft,
 }
@@ -44,10 +44,10 @@ pub fn acquire<'r>(
 ) -> Acquired<'r> {
     let asked = Deadline::after(now, ttl);
     match current.filter(|hold| !(planted(Bug::RetryGrantsAnew) && hold.is_held_by(owner))) {
-        None if others > 0 && !planted(Bug::TryOvertakes) => Acquired::Busy,
+        None if others > 0 && !planted(Bug::TryOvertakes) => Acquired::Busy(owner),
         None => match fences.mint(now) {
             Minted::Fence(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
-            Minted::NotBefore(_) => Acquired::Busy,
+            Minted::NotBefore(_) => Acquired::Busy(owner),
             Minted::NoneLeft => Acquired::NoFenceLeft,
         },
         Some(hold) if hold.is_held_by(owner) => Acquired::Again {
@@ -57,7 +57,7 @@ pub fn acquire<'r>(
                 (deadline < asked || planted(Bug::RetryShortens)).then_some(asked)
             }),
         },
-        Some(_) => Acquired::Busy,
+        Some(_) => Acquired::Busy(owner),
     }
 }
 
@@ -224,14 +224,20 @@ mod tests {
     fn another_owner_gets_nothing_and_no_fence_is_used() {
         let mut fences = FenceClock::new();
         let hold = held_by("a", Some(in_ms(9)));
-        assert_eq!(acquire(Some(&hold), 0, owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        assert_eq!(
+            acquire(Some(&hold), 0, owner("b"), ttl(5), NOW, &mut fences),
+            Acquired::Busy(owner("b"))
+        );
         assert_eq!(fences.mint(NOW).fence().unwrap().number(), NOW.micros());
     }
 
     #[test]
     fn a_free_lock_that_others_wait_for_is_not_for_the_taking() {
         let mut fences = FenceClock::new();
-        assert_eq!(acquire(None, 1, owner("b"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        assert_eq!(
+            acquire(None, 1, owner("b"), ttl(5), NOW, &mut fences),
+            Acquired::Busy(owner("b"))
+        );
         let hold = held_by("a", Some(in_ms(9)));
         let again = acquire(Some(&hold), 1, owner("a"), ttl(5), NOW, &mut fences);
         assert!(matches!(again, Acquired::Again { .. }));
@@ -258,7 +264,10 @@ mod tests {
     fn in_quarantine_only_those_who_hold_a_lock_have_their_way() {
         let mut fences = FenceClock::new();
         fences.quarantine(Monotonic::from_micros(0), 9);
-        assert_eq!(acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences), Acquired::Busy);
+        assert_eq!(
+            acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences),
+            Acquired::Busy(owner("a"))
+        );
         let hold = held_by("a", Some(in_ms(5)));
         let again = acquire(Some(&hold), 0, owner("a"), ttl(9), NOW, &mut fences);
         assert!(matches!(again, Acquired::Again { longer: Some(_), .. }));

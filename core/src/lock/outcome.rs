@@ -47,7 +47,7 @@ impl<'r> Outcome<'r> {
             Self::Raise(Raised::To { owner, fence, deadline, .. }) => {
                 Write::Hold { owner, fence, deadline }
             }
-            Self::Acquire(Acquired::Again { .. } | Acquired::Busy | Acquired::NoFenceLeft)
+            Self::Acquire(Acquired::Again { .. } | Acquired::Busy(_) | Acquired::NoFenceLeft)
             | Self::Wait(_)
             | Self::Release(Released::NotHolder(_))
             | Self::Extend(Extended::NotHolder(_))

@@ -339,7 +339,7 @@ impl<P> Queues<P> {
                 let (fence, deadline) = (grant.fence, grant.deadline);
                 Next::Grant { waiter, fence, deadline }
             }
-            Acquired::Again { .. } | Acquired::Busy | Acquired::NoFenceLeft => {
+            Acquired::Again { .. } | Acquired::Busy(_) | Acquired::NoFenceLeft => {
                 Next::NoFenceLeft(waiter)
             }
         }
@@ -359,7 +359,9 @@ impl<P> Queues<P> {
             Acquired::Again { fence_number, longer } => {
                 Next::Again { waiter, fence_number, longer }
             }
-            Acquired::Granted(_) | Acquired::Busy | Acquired::NoFenceLeft => Next::GaveUp(waiter),
+            Acquired::Granted(_) | Acquired::Busy(_) | Acquired::NoFenceLeft => {
+                Next::GaveUp(waiter)
+            }
         }
     }
 

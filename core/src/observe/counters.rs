@@ -10,6 +10,8 @@ pub(crate) struct Counters {
     /// Tries that found the lock held or wanted by others, and did not wait.
     pub tries_refused: u64,
     pub waits_started: u64,
+    /// Waits of owners that had just tried, and been refused.
+    pub waits_started_after_try: u64,
     /// Waits that ended with the lock.
     pub waits_granted: u64,
     /// Waits that ended with the client's patience.
@@ -46,6 +48,7 @@ impl Counters {
             retries: 0,
             tries_refused: 0,
             waits_started: 0,
+            waits_started_after_try: 0,
             waits_granted: 0,
             waits_timed_out: 0,
             waits_abandoned: 0,

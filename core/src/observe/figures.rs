@@ -37,7 +37,7 @@ pub(super) struct Glance<'o> {
 type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
 
 /// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 39] = [
+static ROWS: [Row; 40] = [
     (c"version", |glance| glance.elsewhere.version),
     (c"held", |glance| glance.observer.held(glance.now)),
     (c"grants", |glance| glance.observer.counters.grants),
@@ -48,6 +48,7 @@ static ROWS: [Row; 39] = [
     (c"waiters_most", |glance| glance.observer.counters.waiters_most),
     (c"longest_wait_us", |glance| glance.elsewhere.longest_wait_us),
     (c"waits_started", |glance| glance.observer.counters.waits_started),
+    (c"waits_started_after_try", |glance| glance.observer.counters.waits_started_after_try),
     (c"waits_granted", |glance| glance.observer.counters.waits_granted),
     (c"waits_timed_out", |glance| glance.observer.counters.waits_timed_out),
     (c"waits_abandoned", |glance| glance.observer.counters.waits_abandoned),
@@ -108,6 +109,7 @@ mod tests {
             ("retries", &mut counters.retries),
             ("tries_refused", &mut counters.tries_refused),
             ("waits_started", &mut counters.waits_started),
+            ("waits_started_after_try", &mut counters.waits_started_after_try),
             ("waits_granted", &mut counters.waits_granted),
             ("waits_timed_out", &mut counters.waits_timed_out),
             ("waits_abandoned", &mut counters.waits_abandoned),

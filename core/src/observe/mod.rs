@@ -3,7 +3,7 @@
 //! ```text
 //!   what happens to a lock          Observer                           what an operator asks
 //!   (identity: which lock)
-//!                             ┌► counters, histogram ──► figures ───► INFO leasehold
+//!                             ┌► counters, histogram, tries ► figures ─► INFO leasehold
 //!    granted, refused, waits, │
 //!    released, extended, lost ┼► contention ────────────────────────► LOCK.TOP
 //!                             │
@@ -22,6 +22,7 @@ mod log;
 mod observer;
 mod recent;
 mod shown;
+mod tries;
 
 pub use event::Event;
 pub use figures::Elsewhere;

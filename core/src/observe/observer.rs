@@ -11,9 +11,10 @@ use super::figures::{Elsewhere, Glance};
 use super::histogram::Histogram;
 use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
+use super::tries::{Tried, Tries};
 use crate::lock::{
     Acquired, Deadline, Extended, Fence, Grant, Hold, Lost, LostBy, Moment, Name, NotHolder,
-    Outcome, Raised, Released, Seen,
+    Outcome, Owner, Raised, Released, Seen,
 };
 use std::ffi::CStr;
 
@@ -38,6 +39,7 @@ pub struct Observer {
     pub(super) log: Log,
     contention: Contention,
     recent: Recent,
+    tries: Tries,
     /// 0 for never.
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
@@ -95,6 +97,7 @@ impl Observer {
             log: Log::new(),
             contention: Contention::new(),
             recent: Recent::new(),
+            tries: Tries::new(),
             long_wait_millis: USUAL_LONG_WAIT_MILLIS,
             queue_full_noted: None,
             restored_noted: None,
@@ -131,8 +134,8 @@ impl Observer {
                 self.retried(name, Fence::new(*fence_number), *longer);
                 [longer.map(|_| Event::Extended), None]
             }
-            Outcome::Acquire(Acquired::Busy) => {
-                self.refused(name);
+            Outcome::Acquire(Acquired::Busy(owner)) => {
+                self.try_refused(name, *owner);
                 [None, None]
             }
             Outcome::Release(Released::Released { fence }) => {
@@ -216,15 +219,24 @@ impl Observer {
         self.lease_changed(lock, fence, longer);
     }
 
-    /// A try found the lock held, or wanted by others.
+    /// A try found the lock held, or wanted by others. Its owner may wait next.
+    pub fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
+        self.refused(lock);
+        self.tries.refused(lock, owner.as_bytes());
+    }
+
+    /// A request to wait cannot wait where it came from.
     pub fn refused(&mut self, lock: Name<'_>) {
         count(&mut self.counters.tries_refused);
         self.contention.refused(lock);
     }
 
     /// `waiters` counts all who wait on this server, this one included.
-    pub fn wait_started(&mut self, lock: Name<'_>, waiters: usize) {
+    pub fn wait_started(&mut self, lock: Name<'_>, owner: &[u8], waiters: usize) {
         count(&mut self.counters.waits_started);
+        if self.tries.wait_started(lock, owner) == Tried::Before {
+            count(&mut self.counters.waits_started_after_try);
+        }
         let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
         self.counters.waiters_most = self.counters.waiters_most.max(waiters);
         self.contention.wait_started(lock);

@@ -156,7 +156,7 @@ fn every_wait_ends_in_one_of_four_ways() {
         .enumerate()
     {
         for _ in 0..=number {
-            observer.wait_started(LOCK, 1 + number);
+            observer.wait_started(LOCK, b"a", 1 + number);
             observer.wait_ended(LOCK, b"a", 40_000, end, at(40));
         }
     }

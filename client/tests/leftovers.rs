@@ -1,0 +1,232 @@
+//! What runtimes leave behind that nobody drives any more, or that have ended.
+
+use crate::scene::{LONG, both_kinds, eventually, eventually_free, held, millis, soon, url};
+use crate::support::Server;
+use leasehold_client::{Guard, Locks, Options, Released, blocking};
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
+
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// What closing a client returns that has released all.
+const NOTHING: [String; 0] = [];
+
+fn standing() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+fn driven() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+}
+
+fn client(server: &Server) -> Locks {
+    Locks::new(url(server.port())).unwrap()
+}
+
+fn lock(runtime: &Runtime, locks: &Locks, name: &str) -> Guard {
+    runtime.block_on(async { soon(locks.lock(name).ttl(LONG)).await.unwrap() })
+}
+
+/// The client has a keeper there.
+fn used(runtime: &Runtime, locks: &Locks) {
+    runtime.block_on(async {
+        soon(lock_and_release(locks)).await;
+    });
+}
+
+async fn lock_and_release(locks: &Locks) {
+    let guard = locks.lock("other").ttl(LONG).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+}
+
+/// Looks at it once, and goes on with whatever that has begun for a moment.
+async fn begun(what: &mut Pin<Box<impl Future>>) {
+    poll_fn(|context| {
+        assert!(what.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    tokio::task::yield_now().await;
+}
+
+#[test]
+fn a_guard_that_is_dropped_where_nobody_goes_on_is_released_by_a_runtime_that_does() {
+    for server in both_kinds() {
+        let (locks, idle, ours) = (client(&server), standing(), driven());
+        let guard = lock(&ours, &locks, "printer");
+        idle.block_on(async { drop(guard) });
+        ours.block_on(eventually_free(&server, "printer"));
+        // One that has begun the release is no different, nor one that has never seen the lock.
+        used(&idle, &locks);
+        let guard = lock(&idle, &locks, "scanner");
+        idle.block_on(begun(&mut Box::pin(guard.release())));
+        ours.block_on(eventually_free(&server, "scanner"));
+    }
+}
+
+#[test]
+fn a_guard_of_a_client_that_blocks_is_released_wherever_it_is_dropped() {
+    for server in both_kinds() {
+        let (idle, ours) = (standing(), driven());
+        let locks = blocking::Locks::new(url(server.port())).unwrap();
+        let lock = |name: &str| locks.lock(name, Options::new().ttl(LONG)).unwrap();
+        let (inside, entered, outside) = (lock("inside"), lock("entered"), lock("outside"));
+        idle.block_on(async { drop(inside) });
+        let entering = idle.enter();
+        drop(entered);
+        drop(entering);
+        drop(outside);
+        for name in ["inside", "entered", "outside"] {
+            ours.block_on(eventually_free(&server, name));
+        }
+    }
+}
+
+#[test]
+fn closing_releases_what_was_dropped_on_a_runtime_that_has_ended() {
+    for server in both_kinds() {
+        let (locks, first, ours) = (client(&server), standing(), standing());
+        used(&ours, &locks);
+        let dropped = lock(&first, &locks, "dropped");
+        let (held_on, outside) = (lock(&first, &locks, "held on"), lock(&first, &locks, "outside"));
+        first.block_on(async { drop(dropped) });
+        drop(first);
+        drop(outside);
+        assert!(held(&server, "dropped").is_some());
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        for name in ["dropped", "held on", "outside"] {
+            assert_eq!(held(&server, name), None, "{name}");
+        }
+        drop(held_on);
+    }
+}
+
+#[test]
+fn closing_releases_what_was_dropped_when_there_was_no_runtime_left() {
+    for server in both_kinds() {
+        let (locks, first) = (client(&server), standing());
+        let guard = lock(&first, &locks, "printer");
+        drop(first);
+        drop(guard);
+        let ours = standing();
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// There is a runtime at hand, on which nothing can be started any more.
+#[test]
+fn what_is_dropped_on_a_thread_of_a_runtime_that_has_ended_is_waited_for() {
+    for mut server in both_kinds() {
+        let (locks, first, ours) = (client(&server), driven(), driven());
+        used(&ours, &locks);
+        let guard = lock(&first, &locks, "printer");
+        let (end, is_over) = mpsc::channel::<()>();
+        let dropping = first.spawn_blocking(move || {
+            is_over.recv().unwrap();
+            drop(guard);
+        });
+        first.shutdown_background();
+        server.freeze();
+        end.send(()).unwrap();
+        ours.block_on(async { soon(dropping).await.unwrap() });
+        assert_eq!(ours.block_on(locks.close(millis(300))), ["printer"]);
+        server.thaw();
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+#[test]
+fn the_next_runtime_releases_what_the_last_one_left() {
+    for server in both_kinds() {
+        let (locks, first) = (client(&server), standing());
+        let guard = lock(&first, &locks, "printer");
+        first.block_on(async { drop(guard) });
+        drop(first);
+        let ours = standing();
+        used(&ours, &locks);
+        ours.block_on(eventually_free(&server, "printer"));
+    }
+}
+
+#[test]
+fn guards_in_tasks_of_a_runtime_that_ends_are_released_by_another_one() {
+    for server in both_kinds() {
+        let (locks, ours) = (client(&server), driven());
+        used(&ours, &locks);
+        let names: Vec<_> = (0..10).map(|number| format!("printer:{number}")).collect();
+        for (number, name) in names.iter().enumerate() {
+            let theirs = if number % 2 == 0 { driven() } else { standing() };
+            let (ready, is_ready) = tokio::sync::oneshot::channel();
+            let request = locks.lock(name).ttl(LONG);
+            theirs.block_on(async {
+                tokio::spawn(async move {
+                    let _guard = request.await.unwrap();
+                    ready.send(()).unwrap();
+                    pending::<()>().await;
+                });
+                soon(is_ready).await.unwrap();
+            });
+            drop(theirs);
+        }
+        for name in &names {
+            ours.block_on(eventually_free(&server, name));
+        }
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+    }
+}
+
+#[test]
+fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
+    for server in both_kinds() {
+        let (locks, first, ours) = (client(&server), standing(), standing());
+        used(&first, &locks);
+        used(&ours, &locks);
+        // It is sent, and not answered before nobody looks any more.
+        let mut request = Box::pin(locks.lock("printer").ttl(LONG).into_future());
+        first.block_on(begun(&mut request));
+        ours.block_on(eventually("it is granted", || held(&server, "printer").ok_or(())));
+        first.block_on(async { drop(request) });
+        drop(first);
+        let left = ours.block_on(locks.close(LIMIT));
+        let is_held = held(&server, "printer").is_some();
+        assert_eq!(left.iter().any(|name| name == "printer"), is_held, "{left:?}");
+    }
+}
+
+#[test]
+fn a_release_outside_of_any_runtime_needs_none_that_is_driven() {
+    for server in both_kinds() {
+        let (locks, idle) = (client(&server), standing());
+        let guard = lock(&idle, &locks, "printer");
+        let (done, is_done) = mpsc::channel();
+        thread::spawn(move || done.send(wait_for(guard.release())));
+        let outcome = is_done.recv_timeout(LIMIT).expect("it hangs");
+        assert_eq!(outcome.unwrap(), Released::Released);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// Waits for it on this thread, without a runtime.
+fn wait_for<T>(expected: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let (mut expected, mut context) = (pin!(expected), Context::from_waker(&waker));
+    loop {
+        match expected.as_mut().poll(&mut context) {
+            Poll::Ready(came) => return came,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

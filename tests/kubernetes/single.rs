@@ -1,0 +1,104 @@
+//! The only server, and a stock image that is brought the module.
+
+use super::group::{Group, PASSWORD};
+use super::{ROOT, text};
+use crate::docker::CLI_SINCE;
+use crate::docker::container::Container;
+use crate::support::{find_cli, module};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+#[test]
+fn the_only_server_comes_back_with_its_locks_and_its_password() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    let mut group = Group::single();
+    group.start("leasehold-0");
+    group.wait_until_ready("leasehold-0");
+    for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+        assert_eq!(group.probe("leasehold-0", probe), Ok(()), "{probe}");
+    }
+    let fence = group.tell("leasehold-0", "LOCK.ACQUIRE printer alice 600000");
+    assert!(fence.parse::<u64>().is_ok(), "{fence}");
+    for _ in 0..2 {
+        group.kill("leasehold-0");
+        group.start("leasehold-0");
+        group.wait_until_ready("leasehold-0");
+        assert_eq!(group.tell("leasehold-0", "LOCK.CHECK printer alice"), fence);
+    }
+    let secret = fs::metadata(group.file("leasehold-0", "server.conf")).unwrap();
+    assert_eq!(secret.permissions().mode() & 0o077, 0, "others may read {PASSWORD}");
+}
+
+/// What a restart cannot mend ends in no restart.
+#[test]
+fn a_server_that_grants_nothing_is_not_ready_but_not_restarted_either() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    let mut group = Group::single();
+    group.start("leasehold-0");
+    group.wait_until_ready("leasehold-0");
+    assert_eq!(group.tell("leasehold-0", "CONFIG SET maxmemory 1"), "OK");
+    let told = group.probe("leasehold-0", "readinessProbe").unwrap_err();
+    assert!(told.contains("OOM"), "{told}");
+    assert_eq!(group.probe("leasehold-0", "livenessProbe"), Ok(()));
+}
+
+/// What the init containers of the manifests and of the values for charts run.
+fn all_commands_that_bring() -> Vec<String> {
+    let mut found = Vec::new();
+    for folder in ["stock", "values"] {
+        for file in fs::read_dir(Path::new(ROOT).join("kubernetes").join(folder)).unwrap() {
+            let text = fs::read_to_string(file.unwrap().path()).unwrap();
+            for line in text.lines() {
+                if let Some((_, script)) = line.split_once(r#"command: ["sh", "-c", ""#) {
+                    found.push(script.trim_end_matches("\"]").to_owned());
+                }
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_stock_image_serves_with_what_the_init_container_brings() {
+    if find_cli(CLI_SINCE).is_none() {
+        return;
+    }
+    let image = Container::new();
+    let mut stock = Container::of_the_server_alone();
+    let folder = stock.folder().join("leasehold");
+    fs::create_dir(&folder).unwrap();
+    let folder = folder.to_str().unwrap().to_owned();
+    let brings = all_commands_that_bring();
+    assert!(brings.len() > 4, "{brings:?}");
+    let same = brings.iter().all(|command| *command == brings[0]);
+    assert!(same, "{brings:?}");
+    // What these paths are in the image, and in the pod.
+    let script = brings[0]
+        .replace("/usr/lib/leasehold/libleasehold.so", module::path().to_str().unwrap())
+        .replace("/usr/local/bin/", &format!("{}/bin/", image.folder().display()))
+        .replace(" /leasehold/", &format!(" {folder}/"));
+    let (success, told) = image.call("sh", &["-c", &script]);
+    assert!(success, "{told}");
+    // As the patch sets them.
+    let patch = text("kubernetes/stock/server.yaml");
+    for said in ["value: /leasehold:/usr/", "value: /leasehold/libleasehold.so"] {
+        assert!(patch.contains(said), "{said}");
+    }
+    let path = format!("{folder}:{}/bin", stock.folder().display());
+    stock.set("PATH", &path);
+    stock.set("LEASEHOLD_MODULE", &format!("{folder}/libleasehold.so"));
+    let socket = stock.folder().join("sock").to_str().unwrap().to_owned();
+    let entrypoint = format!("{folder}/leasehold-entrypoint");
+    stock.start_program(&entrypoint, &["--port", "0", "--unixsocket", &socket], "");
+    let healthcheck = format!("{folder}/leasehold-healthcheck");
+    crate::support::eventually("it grants", || {
+        stock.look();
+        let (success, told) = stock.call(&healthcheck, &["ready", "-s", &socket]);
+        if success { Ok(()) } else { Err(told) }
+    });
+}

@@ -1,0 +1,282 @@
+//! The group with sentinels: its pods start, die, are stopped, lose their volumes and come back, and locks survive.
+
+use super::group::{Group, PASSWORD};
+use crate::docker::CLI_SINCE;
+use crate::support::{eventually, find_cli};
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpStream;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
+const SENTINELS: [&str; 3] =
+    ["leasehold-sentinel-0", "leasehold-sentinel-1", "leasehold-sentinel-2"];
+
+/// All pods, started at once, and ready.
+fn started() -> Option<Group> {
+    find_cli(CLI_SINCE)?;
+    let mut group = Group::with_sentinels();
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.start(pod);
+    }
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        group.wait_until_ready(pod);
+    }
+    // A sentinel that has not heard of replicas and of the others cannot choose.
+    for pod in SENTINELS {
+        eventually("the sentinel knows all", || {
+            let told = group.tell(pod, "SENTINEL MASTER locks");
+            let wanted = ["num-slaves\n2\n", "num-other-sentinels\n2\n"];
+            if wanted.iter().all(|part| told.contains(part)) { Ok(()) } else { Err(told) }
+        });
+    }
+    Some(group)
+}
+
+/// Alice's lock, which both replicas have heard of; its fence.
+fn grant(group: &Group, primary: &str) -> String {
+    let fence = eventually("the lock is granted", || {
+        let told = group.tell(primary, "LOCK.ACQUIRE printer alice 600000");
+        if told.parse::<u64>().is_ok() { Ok(told) } else { Err(told) }
+    });
+    eventually("replicas have heard", || {
+        let heard = group.tell(primary, "WAIT 1 100");
+        if heard.parse::<u64>().is_ok_and(|count| count > 0) { Ok(()) } else { Err(heard) }
+    });
+    fence
+}
+
+/// That it is still hers, and nobody else's.
+#[track_caller]
+fn assert_held(group: &Group, primary: &str, fence: &str) {
+    assert_eq!(group.tell(primary, "LOCK.CHECK printer alice"), fence);
+    let told = eventually("a replica follows", || {
+        let told = group.tell(primary, "LOCK.ACQUIRE printer bob 600000");
+        // Until then nothing is granted at all.
+        if told.starts_with("NOREPLICAS") { Err(told) } else { Ok(told) }
+    });
+    assert_eq!(told, "");
+}
+
+/// It follows the primary, and never was one itself since it was started.
+#[track_caller]
+fn assert_came_back_as_a_replica(group: &mut Group, pod: &str, log: usize) {
+    group.wait_until_ready(pod);
+    assert!(group.tell(pod, "ROLE").starts_with("slave\n"));
+    let log = group.log(pod).split_off(log);
+    let primary = group.primary().unwrap();
+    assert!(log.contains(&format!("the primary is {}", group.address(&primary))), "{log}");
+    assert!(group.kept(pod, "server.conf").contains("\nreplicaof "), "{log}");
+}
+
+#[test]
+fn the_first_server_becomes_the_primary_and_every_probe_passes() {
+    let Some(group) = started() else { return };
+    assert_eq!(group.primary().as_deref(), Ok("leasehold-0"));
+    for pod in SERVERS.into_iter().chain(SENTINELS) {
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(group.probe(pod, probe), Ok(()), "{pod}");
+        }
+    }
+    // The password counts.
+    let told = group.tell("leasehold-1", "--user default --pass wrong --no-auth-warning PING");
+    assert!(told.contains("WRONGPASS"), "{told}");
+    grant(&group, "leasehold-0");
+}
+
+#[test]
+fn a_primary_that_is_killed_comes_back_as_a_replica_and_its_lock_survives() {
+    let Some(mut group) = started() else { return };
+    let fence = grant(&group, "leasehold-0");
+    group.kill("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    assert_held(&group, &next, &fence);
+    for _ in 0..2 {
+        let log = group.log("leasehold-0").len();
+        group.start("leasehold-0");
+        assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+        group.kill("leasehold-0");
+    }
+    assert_eq!(group.primary(), Ok(next.clone()));
+    assert_held(&group, &next, &fence);
+}
+
+#[test]
+fn a_primary_that_is_stopped_hands_over_first() {
+    let Some(mut group) = started() else { return };
+    let fence = grant(&group, "leasehold-0");
+    let log = group.log("leasehold-0").len();
+    let begun = Instant::now();
+    let told = group.stop("leasehold-0");
+    let next = group.primary().unwrap();
+    assert_ne!(next, "leasehold-0");
+    assert!(told.ends_with(&format!("the primary is {}", group.address(&next))), "{told}");
+    assert!(begun.elapsed() < Duration::from_secs(40), "{:?}", begun.elapsed());
+    // Not because the primary was silent.
+    let logs = SENTINELS.map(|pod| group.log(pod));
+    let asked = logs.iter().filter(|log| log.contains("user requested FAILOVER of 'locks'"));
+    assert_eq!(asked.count(), 1, "{logs:?}");
+    assert_held(&group, &next, &fence);
+    group.start("leasehold-0");
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    // A replica has nothing to hand over.
+    assert_eq!(group.stop("leasehold-0"), "");
+    assert_eq!(group.primary(), Ok(next));
+}
+
+/// One lock after the other, until the server does not answer any more; the fence of each.
+fn keep_locking(endpoint: &str) -> JoinHandle<Vec<u64>> {
+    let stream = TcpStream::connect(endpoint).unwrap();
+    thread::spawn(move || {
+        let mut replies = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut ask = move |request: String| {
+            (&stream).write_all(request.as_bytes()).ok()?;
+            replies.next()?.ok()
+        };
+        let auth = ask(format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len()));
+        assert_eq!(auth.as_deref(), Some("+OK"));
+        let grants = (0..).map_while(|number| {
+            let told = ask(format!("LOCK.ACQUIRE lock:{number} worker 600000\r\n"))?;
+            told.strip_prefix(':')?.parse().ok()
+        });
+        grants.collect()
+    })
+}
+
+#[test]
+fn no_grant_is_lost_while_a_primary_hands_over() {
+    let Some(mut group) = started() else { return };
+    let locking = keep_locking(&group.endpoint("leasehold-0"));
+    eventually("locks are granted", || {
+        let held = group.tell("leasehold-0", "DBSIZE");
+        if held.parse::<u64>().is_ok_and(|count| count > 100) { Ok(()) } else { Err(held) }
+    });
+    let told = group.stop("leasehold-0");
+    // Else nobody has taken over yet, and nothing is shown.
+    assert!(told.contains("the primary is"), "{told}");
+    let granted = locking.join().unwrap();
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    // All in one go would be longer than a command line may be.
+    let mut lost = Vec::new();
+    let numbered: Vec<_> = granted.iter().enumerate().collect();
+    for some in numbered.chunks(500) {
+        let keys: Vec<_> = some.iter().map(|(number, _)| format!("lock:{number}")).collect();
+        let told = group.tell(&next, &format!("EXISTS {}", keys.join(" ")));
+        if told != some.len().to_string() {
+            lost.push(format!("{} of {}, from {}", told, some.len(), keys[0]));
+        }
+    }
+    let (last, fence) = numbered.last().unwrap();
+    crate::support::announce(&format!("{} grants until the hand-over", granted.len()));
+    let told = group.tell(&next, &format!("LOCK.CHECK lock:{last} worker"));
+    assert_eq!(told, fence.to_string());
+    let lost_none: [String; 0] = [];
+    assert_eq!(lost, lost_none, "of {}", granted.len());
+}
+
+#[test]
+fn a_primary_that_cannot_hand_over_serves_on_until_it_is_stopped() {
+    let Some(mut group) = started() else { return };
+    for pod in SENTINELS {
+        group.kill(pod);
+    }
+    let fence = grant(&group, "leasehold-0");
+    let told = group.hand_over("leasehold-0");
+    assert!(told.ends_with("no replica could take over"), "{told}");
+    assert_eq!(group.tell("leasehold-0", "LOCK.EXTEND printer alice 600000"), "1");
+    group.stop("leasehold-0");
+    // Nobody to follow is no reason to be restarted.
+    eventually("the replica is not ready", || match group.probe("leasehold-1", "readinessProbe") {
+        Err(told) if told.starts_with("a replica that does not follow") => Ok(()),
+        other => Err(other),
+    });
+    assert_eq!(group.probe("leasehold-1", "livenessProbe"), Ok(()));
+    for pod in SENTINELS {
+        group.start(pod);
+    }
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    assert_held(&group, &next, &fence);
+}
+
+#[test]
+fn a_primary_that_has_lost_its_data_waits_until_a_replica_is_promoted() {
+    let Some(mut group) = started() else { return };
+    let fence = grant(&group, "leasehold-0");
+    let log = group.log("leasehold-0").len();
+    group.kill("leasehold-0");
+    group.lose("leasehold-0");
+    group.start("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    assert_held(&group, &next, &fence);
+    assert_came_back_as_a_replica(&mut group, "leasehold-0", log);
+    let log = group.log("leasehold-0").split_off(log);
+    assert!(log.contains("has lost its data"), "{log}");
+    assert_held(&group, &next, &fence);
+}
+
+#[test]
+fn a_server_starts_only_when_sentinels_say_as_what() {
+    let Some(mut group) = started() else { return };
+    let fence = grant(&group, "leasehold-0");
+    group.kill("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    for pod in SENTINELS {
+        group.kill(pod);
+    }
+    let log = group.log("leasehold-0").len();
+    group.start("leasehold-0");
+    eventually("it waits", || {
+        let log = group.log("leasehold-0").split_off(log);
+        if log.contains("waiting until 2 sentinels name the same primary") {
+            Ok(())
+        } else {
+            Err(log)
+        }
+    });
+    // One alone may be mistaken.
+    group.start("leasehold-sentinel-0");
+    group.wait_until_ready("leasehold-sentinel-0");
+    assert_eq!(group.run("leasehold-0", "primary"), (false, String::new()));
+    group.look("leasehold-0");
+    assert!(group.probe("leasehold-0", "startupProbe").is_err());
+    group.start("leasehold-sentinel-1");
+    assert_came_back_as_a_replica_of(&mut group, "leasehold-0", &next);
+    assert_held(&group, &next, &fence);
+}
+
+#[track_caller]
+fn assert_came_back_as_a_replica_of(group: &mut Group, pod: &str, primary: &str) {
+    group.wait_until_ready(pod);
+    let role = group.tell(pod, "ROLE");
+    assert!(role.starts_with(&format!("slave\n{}\n", group.address(primary))), "{role}");
+}
+
+#[test]
+fn sentinels_that_have_lost_their_files_learn_who_the_primary_is() {
+    let Some(mut group) = started() else { return };
+    group.kill("leasehold-0");
+    let next = group.wait_for_another_primary_than("leasehold-0");
+    group.start("leasehold-0");
+    group.wait_until_ready("leasehold-0");
+    // From the others.
+    group.kill("leasehold-sentinel-2");
+    group.lose("leasehold-sentinel-2");
+    group.start("leasehold-sentinel-2");
+    group.wait_until_ready("leasehold-sentinel-2");
+    assert_eq!(group.primary(), Ok(next.clone()));
+    // From the servers.
+    for pod in SENTINELS {
+        group.kill(pod);
+        group.lose(pod);
+    }
+    for pod in SENTINELS {
+        group.start(pod);
+    }
+    for pod in SENTINELS {
+        group.wait_until_ready(pod);
+        let named = group.kept(pod, "sentinel.conf");
+        let line = format!("sentinel monitor locks {} ", group.address(&next));
+        assert!(named.contains(&line), "{named}");
+    }
+    assert_eq!(group.primary(), Ok(next));
+}
