@@ -27,7 +27,7 @@ use super::room::Limit;
 use super::state::STATE;
 use super::{alarm, clock, eviction, guard, lookout};
 use leasehold_core::command::{Error, Reply, acquire};
-use leasehold_core::engine::{Answer, Granted, NoRoom, Site};
+use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
 use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter, WaiterId};
 use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
@@ -85,7 +85,7 @@ impl PendingReply {
     fn is_undeliverable(&self, ctx: *mut RedisModuleCtx) {
         if let Some(Answer::Granted { name, fence, .. }) = self.answer.take() {
             let owner = self.owner.clone();
-            STATE.locks.undeliverable(&Server { ctx }, Granted { name, owner, fence });
+            STATE.locks.mark_undeliverable(&Server { ctx }, WaiterGrant { name, owner, fence });
             alarm::set(ctx);
         }
     }
@@ -98,17 +98,17 @@ impl PendingReply {
             Answer::Granted { name, fence, deadline } => {
                 let number = fence.number();
                 let key = || LockKey::selected(ctx, name.as_name());
-                if locks.is_over(&server, &self.owner, number, Some(deadline), key) {
-                    locks.delivered(number);
+                if locks.lease_is_over(&server, &self.owner, number, Some(deadline), key) {
+                    locks.mark_delivered(number);
                     return Reply::Nil;
                 }
-                let granted = Granted { name, owner: self.owner.clone(), fence };
+                let granted = WaiterGrant { name, owner: self.owner.clone(), fence };
                 delivery::sent(ctx, granted, self.user);
                 acquire::reply(owner, self.minted, number)
             }
             Answer::Again { name, fence_number, deadline } => {
                 let key = || LockKey::selected(ctx, name.as_name());
-                if locks.is_over(&server, &self.owner, fence_number, deadline, key) {
+                if locks.lease_is_over(&server, &self.owner, fence_number, deadline, key) {
                     return Reply::Nil;
                 }
                 acquire::reply(owner, self.minted, fence_number)
@@ -164,7 +164,7 @@ pub(super) fn wait(
         ttl: wait.ttl,
         since: now,
         gives_up: wait.patience.ends(now),
-        parked: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
+        client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
     };
     let waiter = locks.join(&server, name, waiter);
     STATE.with_blocked(|blocked| blocked.insert(handle, waiter));

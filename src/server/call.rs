@@ -7,7 +7,7 @@ use super::respond::respond;
 use super::state::STATE;
 use super::{alarm, authority};
 use leasehold_core::command::{Decide, Error, Reply, check};
-use leasehold_core::engine::{Key, Mode, Site};
+use leasehold_core::engine::{Key, Lock, Mode};
 use leasehold_core::lock::{Hold, Moment, Name, Outcome, Proof, Queues, Stored};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -73,7 +73,7 @@ impl Call {
             return Err(Error::ScriptRepeated);
         }
         let outcome = STATE.locks.change(&self.server(), key, request);
-        if STATE.locks.has_settled() {
+        if STATE.locks.take_settled() {
             alarm::set(self.ctx);
         }
         outcome

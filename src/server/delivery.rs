@@ -29,7 +29,7 @@ use super::key::OwnedString;
 use super::reply::Reply;
 use super::state::STATE;
 use super::{alarm, product};
-use leasehold_core::engine::Granted;
+use leasehold_core::engine::WaiterGrant;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::{CStr, c_longlong, c_void};
@@ -92,15 +92,15 @@ impl User {
 }
 
 /// The waiter whose context this is, and who began to wait as this user, is being sent the fence of its grant.
-pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: Granted, user: User) {
+pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
     if is_without_user || (may_be_closing(ctx, client) && is_closing(ctx, client)) {
-        STATE.locks.undeliverable(&Server { ctx }, granted);
+        STATE.locks.mark_undeliverable(&Server { ctx }, granted);
         alarm::set(ctx);
     } else {
-        STATE.locks.delivered(granted.fence.number());
+        STATE.locks.mark_delivered(granted.fence.number());
     }
 }
 

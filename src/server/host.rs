@@ -7,7 +7,7 @@ use super::key::{OpenKey, OwnedString};
 use super::state::STATE;
 use super::{blocked_client, clock, config, guard, log, slots};
 use leasehold_core::command::Error;
-use leasehold_core::engine::{Answer, Authority, Host, Initiator, Mode, Site, Warning};
+use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
 use leasehold_core::lock::{KeptOwner, Moment, Monotonic, Name, Ttl};
 use leasehold_core::observe::Event;
 use leasehold_core::plant::{Bug, planted};
@@ -21,7 +21,7 @@ pub(super) struct Server {
 
 impl Host for Server {
     type Client = blocked_client::BlockedClient;
-    type Site<'n> = LockKey<'n>;
+    type Lock<'n> = LockKey<'n>;
 
     fn now(&self) -> Moment {
         clock::now()
@@ -41,7 +41,7 @@ impl Host for Server {
 
     /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for
     /// the client.
-    fn site<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
+    fn lock<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
         let db = if planted(Bug::WrongDatabase) { 0 } else { name.db };
         // SAFETY: takes a valid context and a number.
         let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, db) };
@@ -124,7 +124,7 @@ impl<'n> LockKey<'n> {
     }
 }
 
-impl Site for LockKey<'_> {
+impl Lock for LockKey<'_> {
     type Key<'s>
         = OpenKey<'s>
     where

@@ -14,7 +14,7 @@
 //! Whether the command is allowed to is not known yet: a touch makes the module look at the key, no more, and not
 //! again for a moment. A command that only reads frees no lock: it may make the server notice that a lease is over,
 //! but that moment is known. A command that is queued in a transaction passes here when it is queued and
-//! not when it is executed, which is why [`Queues::touch`](leasehold_core::lock::Queues::touch) goes on looking for a
+//! not when it is executed, which is why [`Queues::suspect`](leasehold_core::lock::Queues::suspect) goes on looking for a
 //! while. What has no name in it comes as an event of its own (a flush, a swap, an eviction), or is noticed by the
 //! look each second.
 
@@ -127,7 +127,7 @@ fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
     if planted(Bug::DeletionUnnoticed) {
         return false;
     }
-    STATE.locks.named(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
+    STATE.locks.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
 }
 
 /// The module's own commands settle what they change themselves.

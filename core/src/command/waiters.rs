@@ -38,17 +38,17 @@ impl Request {
     }
 
     /// `client` tells the id of a waiter's connection.
-    pub fn answer<'q, P: 'q>(
+    pub fn answer<'q, C: 'q>(
         &self,
-        queue: impl Iterator<Item = &'q Waiter<P>>,
-        client: impl Fn(&P) -> u64,
+        queue: impl Iterator<Item = &'q Waiter<C>>,
+        client: impl Fn(&C) -> u64,
         now: Monotonic,
     ) -> Reply<'q> {
-        let row = |waiter: &'q Waiter<P>| {
+        let row = |waiter: &'q Waiter<C>| {
             let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
             Reply::Map(vec![
                 ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
-                ("client", Reply::number(client(&waiter.parked))),
+                ("client", Reply::number(client(&waiter.client))),
                 ("waited", Reply::number(now.millis_since(waiter.since))),
                 ("patience", patience.unwrap_or(Reply::FOREVER)),
             ])
@@ -71,7 +71,7 @@ mod tests {
             ttl: Ttl::USUAL_LIMIT,
             since: START,
             gives_up,
-            parked: 7,
+            client: 7,
         }
     }
 

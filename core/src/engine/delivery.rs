@@ -1,6 +1,8 @@
-//! Whether those who are granted a lock while they wait hear of it, and what becomes of a grant that nobody heard of.
+//! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
 
-use super::{Answer, Authority, Engine, Granted, Host, Initiator, Key, Mode, PAUSE_MILLIS, Site};
+use super::{
+    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
+};
 use crate::lock::{
     self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter, Write,
 };
@@ -8,7 +10,7 @@ use crate::observe::WaitEnd;
 use crate::plant::{Bug, planted};
 
 impl<C> Engine<C> {
-    /// Tells one who has left its queue what became of its wait.
+    /// Tells a client that has left its queue what became of its wait.
     pub(super) fn answer<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -16,7 +18,7 @@ impl<C> Engine<C> {
         waiter: Waiter<C>,
         answer: Answer,
     ) {
-        let Waiter { owner, since, parked: client, .. } = waiter;
+        let Waiter { owner, since, client, .. } = waiter;
         let end = match &answer {
             Answer::Granted { .. } | Answer::Again { .. } => WaitEnd::Granted,
             Answer::GaveUp => WaitEnd::TimedOut,
@@ -29,37 +31,42 @@ impl<C> Engine<C> {
         host.answer(client, owner, answer);
     }
 
-    /// Somebody counts on the grant with this fence: even if the waiter that it was made to never hears of it, it is not
-    /// taken back. False if somebody had counted on it before.
-    pub fn delivered(&self, fence_number: u64) -> bool {
-        self.undelivered.borrow_mut().remove(&fence_number)
+    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if
+    /// the waiter that it was made to never hears of it.
+    pub fn mark_delivered(&self, fence_number: u64) {
+        self.undelivered.borrow_mut().remove(&fence_number);
+        // It is still there if writes have been paused since.
+        let _former = self.pending_releases.borrow_mut().take(fence_number);
     }
 
-    /// Nobody has heard of this grant by now, and its waiter never will. Unless the same owner has heard of it on another
-    /// connection, the grant is taken back: the lock must not stay with somebody who does not know that it has it. Not at
-    /// once, because the server is in the middle of ending a connection.
-    pub fn undeliverable<H: Host<Client = C>>(&self, host: &H, grant: Granted) {
-        if self.delivered(grant.fence.number()) && !planted(Bug::GrantNotGivenBack) {
+    /// The waiter that this grant was made to will never hear of it. Unless the same owner has heard
+    /// of it on another connection, the grant is taken back: the lock must not stay with an owner who
+    /// does not know that it has it. That is done a little later, because the server is in the middle
+    /// of closing a connection.
+    pub fn mark_undeliverable<H: Host<Client = C>>(&self, host: &H, grant: WaiterGrant) {
+        let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
+        if is_undelivered && !planted(Bug::GrantNotGivenBack) {
             self.pending_releases.borrow_mut().add(grant, host.monotonic());
         }
     }
 
-    /// Whether a lease ended before its client could be told of it, as when a script took longer than the lease. The
-    /// deadline says so unless the owner extended the lease meanwhile on another connection, so the key has the last word.
-    pub fn is_over<'s, H: Host<Client = C> + 's>(
+    /// Whether a lease ended before its client could be told of it, as when a script took longer than
+    /// the lease. If the deadline has passed, the key has the last word: the owner may have extended
+    /// the lease meanwhile on another connection.
+    pub fn lease_is_over<'s, H: Host<Client = C> + 's>(
         &self,
         host: &'s H,
         owner: &KeptOwner,
         fence_number: u64,
         deadline: Option<Deadline>,
-        site: impl FnOnce() -> H::Site<'s>,
+        lock: impl FnOnce() -> H::Lock<'s>,
     ) -> bool {
         let now = host.now();
         if deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
             return false;
         }
-        let site = site();
-        let key = site.open(Mode::Read);
+        let lock = lock();
+        let key = lock.open(Mode::Read);
         let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
         let proof = Proof { owner: owner.as_owner(), fence: Some(fence_number) };
         lock::check(hold.ok().flatten().as_ref(), &proof) == Checked::NotHolder
@@ -70,41 +77,41 @@ impl<C> Engine<C> {
         self.pending_releases.borrow().has(name, fence_number)
     }
 
+    /// Takes back every undelivered grant that is due.
     pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
         loop {
             let due = self.pending_releases.borrow_mut().take_due(now);
             let Some(grant) = due else { return };
-            if let Some(site) = host.site(grant.name.as_name()) {
-                self.take_back(host, &site, &grant);
+            if let Some(lock) = host.lock(grant.name.as_name()) {
+                self.take_back(host, &lock, &grant);
             }
         }
     }
 
-    /// Takes back what nobody heard of before a command looks at the lock: otherwise its owner could come back, be told that
-    /// it holds the lock, and lose it.
-    pub(super) fn take_back_first<H: Host<Client = C>>(&self, host: &H, site: &H::Site<'_>) {
-        // Nearly always there is nothing to take back.
-        while !self.pending_releases.borrow().is_empty() {
-            let pending = self.pending_releases.borrow_mut().take_of(site.name());
-            let Some(grant) = pending else { return };
-            self.take_back(host, site, &grant);
+    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their
+    /// owner could come back, be told that it holds the lock, and lose it.
+    pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        // All are taken at once: one that cannot be taken back now is added again.
+        let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
+        for grant in pending {
+            self.take_back(host, lock, &grant);
         }
     }
 
-    fn take_back<H: Host<Client = C>>(&self, host: &H, site: &H::Site<'_>, grant: &Granted) {
-        match site.may_write(Initiator::Module) {
+    fn take_back<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, grant: &WaiterGrant) {
+        match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
             Authority::NotNow | Authority::Refused => {
                 let due = host.monotonic().plus_millis(PAUSE_MILLIS);
                 return self.pending_releases.borrow_mut().add(grant.clone(), due);
             }
-            // Whoever decides now has the grant too, if it got that far; the lease ends it.
+            // The server that decides now has the grant too, if it got that far. The lease ends it.
             Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
         }
-        let mut key = site.open(Mode::Write);
+        let mut key = lock.open(Mode::Write);
         let now = host.now();
-        if self.put_back(&mut key, site.name(), now).is_err() {
+        if self.put_back(&mut key, lock.name(), now).is_err() {
             return;
         }
         let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
@@ -115,10 +122,10 @@ impl<C> Engine<C> {
         {
             drop(key);
             let event =
-                self.with_observer(|observer| observer.note_taken_back(site.name(), grant.fence));
-            site.publish(event);
-            self.with_queues(|queues| queues.changed(site.name()));
-            let _done = self.settle(host, site, Initiator::Module, Ownership::Ours);
+                self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
+            lock.publish(event);
+            self.with_queues(|queues| queues.forget_seen(lock.name()));
+            self.settle(host, lock, Initiator::Module, Ownership::Ours);
         }
     }
 }

@@ -1,23 +1,23 @@
 //! What happens to many locks at once, and without a command that names them.
 //!
-//! Nothing is decided here. The locks that somebody waits for are marked, and settled in the next [`Engine::work`]: such
-//! events come in the middle of whatever the server is doing, such as walking over the very tables that a hand-off would
-//! change.
+//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles
+//! them. Such events come in the middle of whatever the server is doing, such as walking over the
+//! very tables that a hand-off would change.
 
 use super::Engine;
 use crate::lock::{Moment, Suspicion};
 use crate::observe::Observer;
 
 impl<C> Engine<C> {
-    /// A client's command has these words. True if one of them is a contended lock that is to be looked at sooner than
-    /// before.
-    pub fn named<'w>(
+    /// A client's command has these words, and may do this to the locks that they name. True if a
+    /// contended lock is to be looked at sooner than before.
+    pub fn suspect<'w>(
         &self,
         words: impl Iterator<Item = &'w [u8]>,
         suspicion: impl FnOnce() -> Option<Suspicion>,
         now: impl Fn() -> Moment,
     ) -> bool {
-        self.with_queues(|queues| !queues.is_empty() && queues.touch(words, suspicion, now))
+        self.with_queues(|queues| !queues.is_empty() && queues.suspect(words, suspicion, now))
     }
 
     /// This database was emptied (`None`: all of them).
@@ -26,27 +26,29 @@ impl<C> Engine<C> {
         self.mark_all(db);
     }
 
-    /// Two databases changed places. Waiters stay with the number of theirs, as those of BLPOP do; what it holds is new.
+    /// Two databases changed places. Waiters stay with the number of their database, as those of
+    /// BLPOP do, but what it holds is new.
     pub fn swapped(&self, one: i32, other: i32) {
         self.evicted.borrow_mut().swap(one, other);
         self.mark_all(Some(one));
         self.mark_all(Some(other));
     }
 
-    /// The server has loaded its data.
+    /// The server has loaded its data. Any key may hold something else now.
     pub fn loaded(&self) {
         self.with_observer(Observer::forget_grants);
         self.mark_all(None);
     }
 
-    /// The server has become a primary, or a replica. Whoever decided until now heard of the deletions.
+    /// The server has become a primary, or a replica. The server that decided until now was told of
+    /// the evictions, so the evicted locks are gone for it.
     pub fn role_changed(&self) {
         self.with_observer(Observer::forget_grants);
         self.evicted.borrow_mut().forget(None);
     }
 
-    /// Slots begin to be moved at once. What is evicted does not go with them, unless it is put back before they are copied,
-    /// which the server does a little later.
+    /// Slots begin to move, all their keys at once. The server copies the keys a little later. Evicted
+    /// locks go with them only if they are put back before.
     pub fn slots_begin_to_go(&self) {
         self.evicted.borrow_mut().hurry();
     }
@@ -57,7 +59,8 @@ impl<C> Engine<C> {
         self.with_queues(|queues| queues.doubt_all_slots());
     }
 
-    /// What is granted may be granted otherwise from now on, as when a quarantine ends.
+    /// The locks of this database (`None`: of all) may be granted from now on, as when a quarantine
+    /// ends.
     pub fn mark_all(&self, db: Option<i32>) {
         self.with_queues(|queues| queues.mark_all(db));
     }

@@ -1,21 +1,22 @@
 //! Locks that the server evicts although they are held: kept in memory, and put back.
 //!
-//! The key cannot be written in the event that tells of its eviction. It is written in the timer right after, or, if that
-//! comes first, by the next command that names it. See [`Evicted`](crate::lock::Evicted) for how many are written at once.
+//! The key cannot be written in the event that tells of its eviction. The timer writes it right
+//! after, or the next command that names it, if that comes first. See
+//! [`Evicted`](crate::lock::Evicted) for how many are written at once.
 
-use super::{Authority, Engine, Host, Initiator, Key, Mode, Site, Warning};
+use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::Error;
 use crate::lock::{Moment, Name, Seen, Stored, Write};
 
 impl<C> Engine<C> {
-    /// The server evicts what this key holds, or has evicted it. True if there is something to do soon.
+    /// The server evicts what this key holds, or has evicted it. True if the engine has work now.
     pub fn evicted(&self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> bool {
-        let is_contended = self.waiters_for(name) > 0;
+        let is_contended = self.is_contended(name);
         let is_kept = self.evicted.borrow_mut().keep(name, stored, is_contended, now);
         is_kept || (is_contended && self.with_queues(|queues| queues.mark(name)))
     }
 
-    /// What the key of a lock that somebody waits for held when it was last looked at. `None` if nobody waits.
+    /// What the key of a contended lock held when it was last looked at. `None` if nobody waits.
     pub fn seen(&self, name: Name<'_>) -> Option<Option<Seen>> {
         self.with_queues(|queues| {
             (queues.waiters_for(name) > 0).then(|| queues.seen(name).cloned())
@@ -27,19 +28,19 @@ impl<C> Engine<C> {
         self.waiters_for(name) > 0
     }
 
-    /// Puts back what is to be put back now.
+    /// Puts back as many evicted locks as may be put back now.
     pub(super) fn put_back_due<H: Host<Client = C>>(&self, host: &H) {
         loop {
             let next = self.evicted.borrow_mut().next(host.now());
             let Some(name) = next else { break };
-            let site = host.site(name.as_name());
-            match site.as_ref().map(|site| (site, site.may_write(Initiator::Module))) {
-                Some((site, Authority::Yes)) => self.put_back_first(host, site),
+            let lock = host.lock(name.as_name());
+            match lock.as_ref().map(|lock| (lock, lock.may_write(Initiator::Module))) {
+                Some((lock, Authority::Yes)) => self.open_and_put_back(host, lock),
                 // If the slot stays here, the lock is still held.
                 Some((_, Authority::NotNow | Authority::Refused | Authority::ClusterDown)) => {
                     return self.evicted.borrow_mut().wait(host.now());
                 }
-                // Another server decides, and has heard of the deletion.
+                // Another server decides, and was told of the deletion.
                 Some((_, Authority::Replica | Authority::NotOurs)) | None => {
                     self.evicted.borrow_mut().remove(name.as_name());
                 }
@@ -54,14 +55,14 @@ impl<C> Engine<C> {
         }
     }
 
-    /// The same as [`Engine::put_back`], for a key that is not open and that the module may write.
-    pub(super) fn put_back_first<H: Host<Client = C>>(&self, host: &H, site: &H::Site<'_>) {
-        let name = site.name();
+    /// Opens the key of a lock that the module may write, and puts the lock back if it was evicted.
+    pub(super) fn open_and_put_back<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        let name = lock.name();
         if self.evicted.borrow().get(name).is_none() {
             return;
         }
-        let mut key = site.open(Mode::Write);
-        // If the server refuses, it will refuse the next time too: the lock is lost, and free for those who wait.
+        let mut key = lock.open(Mode::Write);
+        // If the server refuses now, it will refuse again: the lock is lost, and free for the waiters.
         if self.put_back(&mut key, name, host.now()).is_err()
             || matches!(key.stored(), Stored::Nothing)
         {
@@ -69,8 +70,8 @@ impl<C> Engine<C> {
         }
     }
 
-    /// Writes what the key held when it was evicted, if it holds nothing else now and the lease lasts. Called for every key
-    /// that is about to be changed, before anybody looks at it.
+    /// Writes what the key held when it was evicted, if it holds nothing now and the lease lasts. Every
+    /// key that is about to be changed passes here before anybody looks at it.
     pub(super) fn put_back(
         &self,
         key: &mut impl Key,

@@ -1,7 +1,8 @@
 //! What the engine asks of the server.
 //!
-//! The module implements these traits with the functions of the real server, the simulation with a server of its own. All
-//! methods take `&self`: whatever the server does in them may call the module back, and the engine with it.
+//! The module implements these traits with the functions of the real server, the simulation with a
+//! virtual one. All methods take `&self`: whatever the server does in them may call the module back,
+//! and the engine with it.
 
 use crate::command::Error;
 use crate::lock::{
@@ -9,12 +10,12 @@ use crate::lock::{
 };
 use crate::observe::Event;
 
-/// A server, in the course of one call of the module.
+/// A server, during one call of the module.
 pub trait Host {
-    /// A connection that waits.
+    /// A client that waits.
     type Client;
-    /// Where one lock is.
-    type Site<'n>: Site
+    /// One lock, in the database that is selected.
+    type Lock<'n>: Lock
     where
         Self: 'n;
 
@@ -34,28 +35,30 @@ pub trait Host {
     /// No lease may be longer.
     fn max_ttl(&self) -> Ttl;
 
-    /// How many waiters are told, and how many locks settled for each cause, before other clients have their turn again.
-    fn at_once(&self) -> usize {
+    /// How many waiters are answered, and how many locks are settled for each cause, before other
+    /// clients have their turn again.
+    fn batch(&self) -> usize {
         500
     }
 
-    /// Where the lock is, in a call that no client has made. `None` if there is no such database.
-    fn site<'n>(&'n self, name: Name<'n>) -> Option<Self::Site<'n>>;
+    /// Selects the database of this lock, in a call that no client has made. `None` if there is no
+    /// such database.
+    fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
 
     /// Tells a client what became of its wait. It does not wait any more.
     fn answer(&self, client: Self::Client, owner: KeptOwner, answer: Answer);
 
-    /// Why nobody waits at a server that has become a replica.
+    /// Why nobody waits on a server that has become a replica.
     fn demoted(&self) -> Error;
 
-    /// A lock turned out to be in a slot that has gone without a word.
+    /// The slot of a lock turned out to be on another node, and no event had told so.
     fn slot_has_gone(&self);
 
     fn warn(&self, warning: Warning);
 }
 
 /// One lock, in the database that is selected.
-pub trait Site {
+pub trait Lock {
     /// The key of the lock, opened.
     type Key<'s>: Key
     where
@@ -74,14 +77,14 @@ pub trait Site {
 
     fn open(&self, mode: Mode) -> Self::Key<'_>;
 
-    /// The key is open, and the lock that it holds is free and may be granted.
+    /// The key is open, and the lock in it is free and may be granted.
     fn about_to_grant(&self);
 
     /// Publishes a keyspace event. No key is open.
     fn publish(&self, event: Event);
 
-    /// Hears why [`Event::Lost`] is about to be published.
-    fn hear_of_loss(&self, _lost: &Lost) {}
+    /// Hears why [`Event::Lost`] is about to be published. Only the simulation wants to know.
+    fn note_loss(&self, _lost: &Lost) {}
 }
 
 /// A key that is open. It is closed when it is dropped.
@@ -95,8 +98,8 @@ pub trait Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Read,
-    /// To see whether the module has anything to write. As if nobody had looked: the key is neither more recently used, nor
-    /// is this a hit or a miss.
+    /// To see whether the module has anything to write. The server does not count it as a use of the
+    /// key, nor as a hit or a miss.
     Look,
     Write,
 }
@@ -108,17 +111,18 @@ pub enum Authority {
     Yes,
     /// Writes are paused: ask again in a moment.
     NotNow,
-    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk fails.
+    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk
+    /// fails.
     Refused,
     /// This server is a replica: another one decides.
     Replica,
-    /// The key's slot is elsewhere, or on its way out.
+    /// The key's slot is on another node, or on its way there.
     NotOurs,
     /// The cluster is down: no node may write anything.
     ClusterDown,
 }
 
-/// On whose initiative the module is about to write.
+/// Who causes a write of the module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Initiator {
     /// A client, whose command the server let in.
@@ -149,8 +153,9 @@ pub enum Answer {
 /// What an operator should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Warning {
-    /// A lock's value has a fence that is not credible, and that is not learned.
+    /// The value of a lock has a fence that is not credible. The fence clock does not learn it.
     FenceNotCredible,
-    /// So many locks that are held are missing, because the server evicts them faster than they are put back.
+    /// The server evicts locks faster than they are put back. This many locks that are held are
+    /// missing.
     EvictedTooFast { missing: usize },
 }

@@ -1,32 +1,33 @@
 //! The engine: the order in which things happen to locks.
 //!
 //! ```text
-//!   a client's command          a timer: work()                       a connection
-//!         │                           │                                    │
-//!    change()                    patience that has ended              sent() / failed()
-//!         │ take back what nobody    │ grants that nobody heard of          │ a grant that nobody
-//!         │   heard of               │ evicted locks                        │   heard of is taken back
-//!         │ settle, if marked        │ marked locks                         │   soon
-//!         │ decide                   ▼
-//!         │ write          ┌── settle(): look; may the module write?; put back; hand on
-//!         │ tell           │        the oldest waiter, until the lock is held or nobody waits
-//!         └─ settle ───────┘
+//!   a client's command             a timer: work()
+//!         │                              │
+//!      change()                    waiters whose patience has ended
+//!         │ take back what nobody  undelivered grants
+//!         │   has heard of         evicted locks
+//!         │ settle, if suspected   suspected locks
+//!         │ decide                       │
+//!         │ write                        ▼
+//!         │ report            ┌── settle(): look; may the module write?; put back;
+//!         └─ settle ──────────┘     hand on, until the lock is held or nobody waits
 //! ```
 //!
-//! What is decided is decided by [`lock`](crate::lock), as functions of what a key holds. What is here is the order: the
-//! engine asks a [`Host`] for keys, time and leave to write, and the queues for who is next. The module on a real server and
-//! the simulation are two hosts of the same engine.
+//! [`lock`](crate::lock) decides, in functions of what a key holds. The engine only keeps the order.
+//! It asks a [`Host`] for keys, for the time and for leave to write, and asks the queues who is
+//! next. The module on a real server and the simulation are two hosts of the same engine.
 //!
-//! **Commands settle the lock that they change before they return**, so that a release and the grant after it are one
-//! transaction for replicas and the append-only file. Everything else (a deletion by others, an expiry, a flush) only
-//! marks the lock, and [`Engine::work`] settles it right after, in a timer, before other clients have their next turn.
-//! Writing inside a notification would put the grant before the deletion that made it possible, and replicas would lose
-//! the lock.
+//! **A command settles the lock that it changes before it returns**, so that a release and the grant
+//! after it are one transaction for replicas and the append-only file. Everything else (a deletion by
+//! another client, an expiry, a flush) only marks the lock. [`Engine::work`] settles it right after,
+//! in a timer, before other clients have their next turn. A write inside a notification would put the
+//! grant before the deletion that made it possible, and replicas would lose the lock.
 //!
-//! No key is open while an event is published or a client is told: another module may react to either, and change the key.
+//! No key is open while an event is published or a client is answered: another module may react to
+//! either, and change the key.
 //!
-//! Everything is lent out for a moment at a time and never while the host is asked, because what the host does may call the
-//! engine back.
+//! The engine lends its parts out for a moment at a time, and never while it asks the host: whatever
+//! the host does may call the engine back.
 
 mod change;
 mod delivery;
@@ -37,8 +38,7 @@ mod host;
 mod pending;
 mod waiting;
 
-pub use handoff::Done;
-pub use host::{Answer, Authority, Host, Initiator, Key, Mode, Site, Warning};
+pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
 pub use waiting::NoRoom;
 
 use crate::lock::{
@@ -49,27 +49,27 @@ use pending::PendingReleases;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
 
-/// How long to wait before asking again whether the module may write.
+/// How long to wait before asking again whether the module may write, where writes are paused.
 const PAUSE_MILLIS: u64 = 10;
 
-/// The same where it is refused, which may last.
+/// How long to wait where the server refuses writes, which may last.
 const REFUSAL_MILLIS: u64 = 100;
 
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
-/// What the module remembers of locks between two calls. The keyspace is the only state of a lock; nothing here is needed to
-/// know who holds one. `C` is a connection that waits.
+/// What the module remembers of locks between two calls. The keyspace is the only state of a lock:
+/// nothing here is needed to know who holds one. `C` is a client that waits.
 pub struct Engine<C> {
     queues: LazyCell<RefCell<Queues<C>>>,
     fences: Cell<FenceClock>,
     evicted: RefCell<Evicted>,
-    /// Fences of grants to waiters that nobody has heard of yet. No two grants have the same.
+    /// The fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     undelivered: RefCell<BTreeSet<u64>>,
     pending_releases: RefCell<PendingReleases>,
     observer: RefCell<Observer>,
-    /// When the log last heard of a fence that is not credible.
+    /// When the log last named a fence that is not credible.
     complained: Cell<Option<Monotonic>>,
-    /// Whether a lock was settled since the host last asked, which may have changed when something is due.
+    /// Whether a lock was settled since the host last asked.
     settled: Cell<bool>,
 }
 
@@ -99,8 +99,9 @@ impl<C> Engine<C> {
         self.settled.set(false);
     }
 
-    /// Whether [`Engine::next_due`] may have changed since the last call, by commands that change a lock.
-    pub fn has_settled(&self) -> bool {
+    /// Whether a command has settled a lock since the last call, so that [`Engine::next_due`] may
+    /// have changed.
+    pub fn take_settled(&self) -> bool {
         self.settled.take()
     }
 
@@ -115,7 +116,7 @@ impl<C> Engine<C> {
         [queued, evicted, pending].into_iter().flatten().min()
     }
 
-    /// The fence clock at this moment, to look at.
+    /// A copy of the fence clock, to look at.
     pub fn fences(&self, now: impl FnOnce() -> Monotonic) -> FenceClock {
         let mut fences = self.fences.get();
         if fences.is_quarantined() {
@@ -124,7 +125,8 @@ impl<C> Engine<C> {
         fences
     }
 
-    /// Lends the fence clock out. It is copied and put back, so that even a nested call could not borrow it twice.
+    /// Lends the fence clock out. It is copied and put back, so that a nested call cannot borrow it
+    /// twice.
     pub fn with_fences<T>(
         &self,
         now: impl FnOnce() -> Monotonic,
@@ -141,13 +143,13 @@ impl<C> Engine<C> {
         body(&mut self.queues.borrow_mut())
     }
 
-    /// Lends the observer out, on the same condition.
+    /// Lends the observer out. `body` must not call the server.
     pub fn with_observer<T>(&self, body: impl FnOnce(&mut Observer) -> T) -> T {
         body(&mut self.observer.borrow_mut())
     }
 
-    /// What an operator is shown; `None` if any of it is lent out, as it may be when the server asks in the middle of a
-    /// crash.
+    /// Lends out what an operator is shown. `None` if any of it is lent out already, as it may be
+    /// when the server asks in the middle of a crash.
     pub fn peek<T>(&self, body: impl FnOnce(&Queues<C>, &Observer, &Evicted) -> T) -> Option<T> {
         let queues = self.queues.try_borrow().ok()?;
         let observer = self.observer.try_borrow().ok()?;
@@ -159,7 +161,7 @@ impl<C> Engine<C> {
         self.queues.borrow().waiters_for(name)
     }
 
-    /// Whether to tell the log of something that clients can cause: they must not be able to fill it.
+    /// Whether to log what clients can cause: they must not be able to fill the log.
     fn may_complain(&self, now: Monotonic) -> bool {
         let last = self.complained.get();
         let due = last.is_none_or(|last| now.millis_since(last) >= MILLIS_BETWEEN_COMPLAINTS);
@@ -170,9 +172,9 @@ impl<C> Engine<C> {
     }
 }
 
-/// A grant to a waiter, which may not have heard of it.
+/// A grant to a waiter, who may not have heard of it.
 #[derive(Clone, Debug)]
-pub struct Granted {
+pub struct WaiterGrant {
     pub name: KeptName,
     pub owner: KeptOwner,
     pub fence: Fence,

@@ -2,10 +2,10 @@
 
 use super::{Answer, Engine, Host};
 use crate::command::Error;
-use crate::lock::{Joined, KeptOwner, Left, Monotonic, Name, Owner, Room, Waiter, WaiterId};
+use crate::lock::{Departed, Joined, KeptOwner, Monotonic, Name, Owner, Room, Waiter, WaiterId};
 use crate::observe::WaitEnd;
 
-/// Why there is no room for another who waits.
+/// Why there is no room for another waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum NoRoom {
@@ -32,7 +32,7 @@ impl<C> Engine<C> {
         Err(if waiters >= room.per_lock { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
     }
 
-    /// Queues a client that has been blocked. What may have happened to the lock is for [`Engine::settle_joined`].
+    /// Queues a client that has been blocked. [`Engine::settle_joined`] is to be called next.
     pub fn join<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -40,28 +40,30 @@ impl<C> Engine<C> {
         waiter: Waiter<C>,
     ) -> WaiterId {
         let (owner, since) = (waiter.owner.clone(), waiter.since);
-        let (id, waiters) =
-            match self.with_queues(|queues| (queues.join(name, waiter), queues.waiters())) {
-                (Joined::Queued(id), waiters) => (id, waiters),
-                (Joined::InPlaceOf(id, former), waiters) => {
-                    self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                    host.answer(former, owner.clone(), Answer::Refused(Error::Replaced));
-                    (id, waiters)
-                }
-            };
+        let (joined, waiters) =
+            self.with_queues(|queues| (queues.join(name, waiter), queues.waiters()));
+        let id = match joined {
+            Joined::Queued(id) => id,
+            Joined::InPlaceOf(id, former) => {
+                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
+                host.answer(former, owner.clone(), Answer::Refused(Error::Replaced));
+                id
+            }
+        };
         let owner = owner.as_owner().as_bytes();
         self.with_observer(|observer| observer.wait_started(name, owner, waiters));
         id
     }
 
-    /// After a client has joined the queue: nobody may have looked at the lock on behalf of those who wait.
-    pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, site: &H::Site<'_>) {
-        let _waiters = self.settle_if_suspect(host, site);
+    /// Settles the lock that a client has begun to wait for: nobody may have looked at it on behalf
+    /// of its waiters yet.
+    pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        self.settle_if_suspect(host, lock);
     }
 
-    /// Takes a client that waits out of its queue, with nobody to tell.
+    /// Takes a client that waits out of its queue, without an answer.
     pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) {
-        if let Some(Left { name, waiter }) = self.with_queues(|queues| queues.leave(id)) {
+        if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id)) {
             let Waiter { owner, since, .. } = waiter;
             self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
         }

@@ -47,5 +47,5 @@ pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
 pub use name::{KeptName, Name};
 pub use outcome::{Outcome, Write};
 pub use owner::{KeptOwner, Owner};
-pub use queue::{Cause, Joined, Left, Look, Lost, LostBy, Marked, Next, Queues};
+pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues};
 pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};

@@ -24,7 +24,7 @@
 //! tell how a hold has ended, and for servers that tell of an eviction only when the value is gone:
 //! see [`Evicted`](super::Evicted).
 //!
-//! Time is an argument, and the waiting connections are the caller's: `P` is whatever it needs to
+//! Time is an argument, and the waiting connections are the caller's: `C` is whatever it needs to
 //! find one again.
 
 mod contended;
@@ -50,7 +50,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
-pub use outcome::{Joined, Left, Look, Lost, LostBy, Next, Seen, Settled};
+pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Seen, Settled};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaiterId(usize);
@@ -60,18 +60,19 @@ struct QueueId(usize);
 
 /// One who waits.
 #[derive(Debug)]
-pub struct Waiter<P> {
+pub struct Waiter<C> {
     pub owner: KeptOwner,
     pub ttl: Ttl,
     pub since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
     pub gives_up: Option<Monotonic>,
-    pub parked: P,
+    /// The connection, as the caller knows it.
+    pub client: C,
 }
 
 #[derive(Debug)]
-struct Place<P> {
-    waiter: Waiter<P>,
+struct Place<C> {
+    waiter: Waiter<C>,
     queue: QueueId,
     /// Towards the head.
     before: Option<WaiterId>,
@@ -87,9 +88,9 @@ pub struct Room {
 }
 
 #[derive(Debug)]
-pub struct Queues<P> {
+pub struct Queues<C> {
     queues: Slab<Queue>,
-    waiters: Slab<Place<P>>,
+    waiters: Slab<Place<C>>,
     names: Names,
     /// Whose patience ends when.
     patience: BTreeSet<(Monotonic, WaiterId)>,
@@ -104,7 +105,7 @@ pub struct Queues<P> {
 /// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
 const RECHECK_MILLIS: u64 = 1_000;
 
-impl<P> Queues<P> {
+impl<C> Queues<C> {
     pub fn new() -> Self {
         Self {
             queues: Slab::new(),
@@ -133,7 +134,7 @@ impl<P> Queues<P> {
     }
 
     /// Those who wait for this lock, oldest first.
-    pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = &Waiter<P>> {
+    pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = &Waiter<C>> {
         let head = self.queue_named(name).and_then(|(_, queue)| queue.head);
         let place = |id: Option<WaiterId>| id.and_then(|WaiterId(index)| self.waiters.get(index));
         std::iter::successors(place(head), move |last| place(last.behind))
@@ -156,7 +157,7 @@ impl<P> Queues<P> {
     ///
     /// An owner waits once: a second request takes over the place of the first. Whoever lost its connection
     /// and asks again must neither queue up behind its own former self nor be granted the lock twice.
-    pub fn join(&mut self, name: Name<'_>, waiter: Waiter<P>) -> Joined<P> {
+    pub fn join(&mut self, name: Name<'_>, waiter: Waiter<C>) -> Joined<C> {
         let id = self.id_of(name).unwrap_or_else(|| self.open(name));
         if let Some(former) = self.waiting_as(id, waiter.owner.as_owner().as_bytes())
             && !planted(Bug::OwnerWaitsTwice)
@@ -167,7 +168,7 @@ impl<P> Queues<P> {
             let gives_up = place.waiter.gives_up;
             self.forget_patience(left.gives_up, former);
             self.patience.extend(gives_up.map(|end| (end, former)));
-            return Joined::InPlaceOf(former, left.parked);
+            return Joined::InPlaceOf(former, left.client);
         }
         Joined::Queued(self.append(id, waiter))
     }
@@ -179,7 +180,7 @@ impl<P> Queues<P> {
     }
 
     /// The module itself has freed the lock or given it another fence: it was not taken from its holder.
-    pub fn changed(&mut self, name: Name<'_>) {
+    pub fn forget_seen(&mut self, name: Name<'_>) {
         if let Some(id) = self.id_of(name) {
             self.with_queue(id, |queue| queue.seen = None);
         }
@@ -209,7 +210,7 @@ impl<P> Queues<P> {
 
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
-    pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Left<P>> {
+    pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
         if now.wall < self.woken && !planted(Bug::StepBackUnnoticed) {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.mark_all(None);
@@ -281,7 +282,7 @@ impl<P> Queues<P> {
         now: Now,
         max_ttl: Ttl,
         fences: &mut FenceClock,
-    ) -> Settled<P> {
+    ) -> Settled<C> {
         let Some(id) = self.id_of(name) else {
             return Settled { lost: None, next: Next::Nobody };
         };
@@ -323,9 +324,9 @@ impl<P> Queues<P> {
         now: Now,
         max_ttl: Ttl,
         fences: &mut FenceClock,
-    ) -> Next<P> {
+    ) -> Next<C> {
         let head = self.queues.get(id.0).and_then(Queue::next);
-        let Some(Left { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
+        let Some(Departed { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
             return Next::Nobody;
         };
         if waiter.gives_up.is_some_and(|end| end <= now.monotonic) {
@@ -352,8 +353,8 @@ impl<P> Queues<P> {
         now: Moment,
         max_ttl: Ttl,
         fences: &mut FenceClock,
-    ) -> Next<P> {
-        let Some(Left { waiter, .. }) = self.leave(id) else { return Next::Nobody };
+    ) -> Next<C> {
+        let Some(Departed { waiter, .. }) = self.leave(id) else { return Next::Nobody };
         let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
         match decision::acquire(Some(hold), 0, owner, ttl, now, fences) {
             Acquired::Again { fence_number, longer } => {
@@ -395,7 +396,7 @@ impl<P> Queues<P> {
         self.queues.get(id.0)?.owners.get(owner).copied()
     }
 
-    fn append(&mut self, id: QueueId, waiter: Waiter<P>) -> WaiterId {
+    fn append(&mut self, id: QueueId, waiter: Waiter<C>) -> WaiterId {
         let tail = self.queues.get(id.0).and_then(|queue| queue.tail);
         let (owner, gives_up) = (waiter.owner.clone(), waiter.gives_up);
         let place = Place { waiter, queue: id, before: tail, behind: None };

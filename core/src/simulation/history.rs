@@ -6,7 +6,8 @@
 
 use super::model::{Client, LockName};
 use crate::lock::{self, Deadline, Fence, Lost, LostBy, Moment, Seen};
-use std::collections::BTreeMap;
+use crate::observe::Event;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Copy, Debug)]
 struct Hold {
@@ -39,6 +40,12 @@ pub(super) struct History {
     told: BTreeMap<LockName, u64>,
     turns: BTreeMap<Client, Turn>,
     tickets: u64,
+    /// Grants whose clients have left, and that nobody has heard of.
+    unheard: BTreeMap<LockName, u64>,
+    /// The fences that somebody was told of or has shown, for whatever lock.
+    known: BTreeSet<u64>,
+    /// The lock whose grant was published last, until a key is opened again.
+    published: Option<LockName>,
 }
 
 impl History {
@@ -92,6 +99,7 @@ impl History {
             raised_from: None,
         };
         self.holds.insert(name, hold);
+        self.unheard.remove(&name);
     }
 
     /// The lease ends elsewhere.
@@ -112,6 +120,8 @@ impl History {
 
     /// The module says that this hold ended otherwise than by a release, or by getting a larger fence.
     pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
+        let is_late = self.published == Some(name);
+        assert!(!is_late, "{name:?}: {lost:?} is published after the grant that followed");
         let Seen { value, deadline } = &lost.seen;
         let fence = lock::Hold::read(value, None).fence_number();
         // Foreign holds have no fence to tell them apart by.
@@ -140,7 +150,9 @@ impl History {
         let hold = self.holds.get_mut(&name).expect("L3: what is extended is held");
         assert!(hold.owner == owner && !hold.is_over, "L3: {owner} extended {name:?}: {hold:?}");
         hold.was_told = true;
-        hold.fence
+        let fence = hold.fence;
+        self.known.insert(fence);
+        fence
     }
 
     /// Given a larger fence on the request of this owner.
@@ -149,7 +161,39 @@ impl History {
         assert!(hold.owner == owner && !hold.is_over, "L3: {owner} raised {name:?}: {hold:?}");
         assert!(fence.number() > hold.fence, "L2: {name:?} was raised to {fence:?}: {hold:?}");
         hold.raised_from = Some(hold.fence);
+        self.known.extend([hold.fence, fence.number()]);
         hold.fence = fence.number();
+    }
+
+    /// The client of this grant has left before it heard of it.
+    pub(super) fn left_unheard(&mut self, name: LockName, fence: u64) {
+        self.unheard.insert(name, fence);
+    }
+
+    /// Grants of these locks may stay though nobody has heard of them, until their leases end.
+    pub(super) fn may_stay_unheard(&mut self, may_stay: impl Fn(LockName) -> bool) {
+        self.unheard.retain(|name, _| !may_stay(*name));
+    }
+
+    /// A lock does not stay with an owner that does not know that it has it.
+    pub(super) fn assert_none_is_unheard(&self, now: Moment) {
+        for (name, fence) in &self.unheard {
+            let is_it = |hold: &&Hold| hold.fence == *fence && !self.known.contains(fence);
+            let lasts = |hold: &&Hold| hold.deadline.is_none_or(|end| now.millis() <= end);
+            let hold = self.holds.get(name).filter(is_it).filter(lasts);
+            let stays = hold.is_some_and(|hold| !hold.is_over);
+            assert!(!stays, "L5: {name:?} stays with an owner that never heard of it: {hold:?}");
+        }
+    }
+
+    pub(super) fn published(&mut self, name: LockName, event: Event) {
+        if let Event::Acquired | Event::HandedOff = event {
+            self.published = Some(name);
+        }
+    }
+
+    pub(super) fn opened(&mut self) {
+        self.published = None;
     }
 
     /// Deleted, or found to have run out and removed.
@@ -197,6 +241,7 @@ impl History {
 
     /// The databases of two locks of the same key change places.
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
+        self.may_stay_unheard(|name| name == one || name == other);
         let mut take = |name| self.holds.remove(&name);
         // There may be a copy in the other database, of the same fence, that was not released.
         let moved = |hold: Hold| Hold { was_released: false, raised_from: None, ..hold };
@@ -212,6 +257,7 @@ impl History {
         {
             hold.was_told = true;
         }
+        self.known.insert(fence);
         if is_learned {
             let told = self.told.entry(name).or_default();
             *told = fence.max(*told);

@@ -3,11 +3,12 @@
 //! The model is a step behind: it settles a lock when the engine looks at it, and takes a grant back when the engine
 //! deletes the key on its own account. What the engine writes and whom it answers is told to the history.
 
+use super::keyspace::Kept;
 use super::model::{Client, LockName, Reply};
 use super::requests::Requested;
-use super::world::{KEYS, Kept, Role, Server, State, lock};
+use super::world::{KEYS, Role, Server, State, lock};
 use crate::command::Error;
-use crate::engine::{Answer, Authority, Granted, Host, Initiator, Key, Mode, Site, Warning};
+use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::lock::{
     Deadline, Hold, KeptOwner, Lost, Moment, Monotonic, Name, Owner, Stored, Ttl, Value, Write,
 };
@@ -15,7 +16,7 @@ use crate::observe::Event;
 
 impl Host for Server {
     type Client = Client;
-    type Site<'n> = At<'n>;
+    type Lock<'n> = At<'n>;
 
     fn now(&self) -> Moment {
         self.state.borrow().now()
@@ -27,7 +28,7 @@ impl Host for Server {
 
     fn authority(&self) -> Authority {
         match self.state.borrow().role {
-            Role::Primary => Authority::Yes,
+            Role::Primary | Role::Refusing => Authority::Yes,
             Role::Paused => Authority::NotNow,
             Role::Replica => Authority::Replica,
         }
@@ -37,21 +38,29 @@ impl Host for Server {
         Ttl::LONGEST
     }
 
-    fn at_once(&self) -> usize {
+    fn batch(&self) -> usize {
         self.state.borrow().at_once
     }
 
-    fn site<'n>(&'n self, name: Name<'n>) -> Option<At<'n>> {
+    fn lock<'n>(&'n self, name: Name<'n>) -> Option<At<'n>> {
         Some(self.at(lock_name(name)))
     }
 
     fn answer(&self, client: Client, owner: KeptOwner, answer: Answer) {
-        let state = &mut *self.state.borrow_mut();
+        let mut borrowed = self.state.borrow_mut();
+        let state = &mut *borrowed;
         state.parked.remove(&client);
         match answer {
             Answer::Granted { name, fence, .. } => {
                 state.answers.push((client, Reply::Fence(fence.number())));
-                state.in_flight.push((client, Granted { name, owner, fence }));
+                let grant = WaiterGrant { name, owner, fence };
+                state.assert_is_written(&grant);
+                if std::mem::take(&mut state.dies_at_once) {
+                    state.left_unheard(&grant);
+                    drop(borrowed);
+                    return self.engine.mark_undeliverable(self, grant);
+                }
+                state.in_flight.push((client, grant));
             }
             Answer::Again { name, fence_number, .. } => {
                 state.answers.push((client, Reply::Fence(fence_number)));
@@ -117,7 +126,7 @@ impl At<'_> {
     }
 }
 
-impl Site for At<'_> {
+impl Lock for At<'_> {
     type Key<'s>
         = Opened<'s>
     where
@@ -131,9 +140,19 @@ impl Site for At<'_> {
         if self.is_gone() { Authority::NotOurs } else { Authority::Yes }
     }
 
-    fn may_write(&self, _initiator: Initiator) -> Authority {
-        self.server.state.borrow_mut().settled.push(self.name);
-        if self.is_gone() { Authority::NotOurs } else { self.server.authority() }
+    fn may_write(&self, initiator: Initiator) -> Authority {
+        let mut state = self.server.state.borrow_mut();
+        state.settled.push(self.name);
+        let role = state.role;
+        drop(state);
+        if self.is_gone() {
+            return Authority::NotOurs;
+        }
+        if (role, initiator) == (Role::Primary, Initiator::Client) {
+            let has_work = self.server.differs_from_the_model(self.name);
+            assert!(has_work, "{:?}: asked whether it may write nothing", self.name);
+        }
+        if role == Role::Refusing { Authority::Refused } else { self.server.authority() }
     }
 
     fn prepare(&self) {}
@@ -143,15 +162,17 @@ impl Site for At<'_> {
         let state = &mut *self.server.state.borrow_mut();
         assert!(!state.is_open, "a key is opened while another is open");
         state.is_open = true;
+        state.history.opened();
         let now = state.now().micros();
         match mode {
             Mode::Read => {}
             Mode::Look => {
                 state.settled.push(self.name);
-                if state.model.anyone_waits_for(self.name) {
-                    state.puts_back(self.name, now);
+                if state.role == Role::Refusing && state.model.has_work(self.name, now) {
+                    state.model.sees(self.name, now);
+                } else {
+                    state.settles_the_model(self.name, now);
                 }
-                state.model.settle(self.name, now);
             }
             Mode::Write => state.puts_back(self.name, now),
         }
@@ -161,11 +182,13 @@ impl Site for At<'_> {
 
     fn about_to_grant(&self) {}
 
-    fn publish(&self, _event: Event) {
-        assert!(!self.server.state.borrow().is_open, "an event is published while a key is open");
+    fn publish(&self, event: Event) {
+        let state = &mut *self.server.state.borrow_mut();
+        assert!(!state.is_open, "an event is published while a key is open");
+        state.history.published(self.name, event);
     }
 
-    fn hear_of_loss(&self, lost: &Lost) {
+    fn note_loss(&self, lost: &Lost) {
         let state = self.server.state.borrow();
         state.history.lost(self.name, lost, state.now());
     }
@@ -196,7 +219,16 @@ impl Key for Opened<'_> {
             return Ok(());
         }
         // A real server dies of a module that writes while it may not.
-        assert!(state.role == Role::Primary, "L6: a write on a server that is {:?}", state.role);
+        let may_write = match state.role {
+            Role::Primary => true,
+            // The server has let the command in.
+            Role::Paused => {
+                let puts_back = matches!(write, Write::Restore(_));
+                state.in_command && (requested.is_some() || puts_back)
+            }
+            Role::Refusing | Role::Replica => false,
+        };
+        assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
         match write {
             Write::Keep => {}
             Write::Hold { owner, fence, deadline } => {
@@ -212,6 +244,28 @@ impl Key for Opened<'_> {
 }
 
 impl State {
+    /// A client that is told of its grant before it is written may use the lock before it has it.
+    fn assert_is_written(&self, grant: &WaiterGrant) {
+        let name = lock_name(grant.name.as_name());
+        let fence = match self.keys.stored(name) {
+            Stored::Text { value, .. } => Hold::read(value, None).fence,
+            Stored::Nothing | Stored::OtherType => None,
+        };
+        assert_eq!(fence, Some(grant.fence), "{name:?}: a grant is told before it is written");
+    }
+
+    pub(super) fn left_unheard(&mut self, grant: &WaiterGrant) {
+        self.history.left_unheard(lock_name(grant.name.as_name()), grant.fence.number());
+    }
+
+    /// The model settles a lock when the engine looks at it.
+    fn settles_the_model(&mut self, name: LockName, now: u64) {
+        if self.model.anyone_waits_for(name) {
+            self.puts_back(name, now);
+        }
+        self.model.settle(name, now);
+    }
+
     fn writes_hold(
         &mut self,
         name: LockName,

@@ -231,6 +231,18 @@ impl Model {
         }
     }
 
+    /// Whether anything is to be written, if this lock is settled now.
+    pub(super) fn has_work(&self, name: LockName, now: u64) -> bool {
+        let itself = self.holder(name, now).and_then(|(holder, _)| self.waits(name, holder));
+        self.anyone_waits_for(name)
+            && (self.evicted.contains_key(&name) || self.is_free(name, now) || itself.is_some())
+    }
+
+    /// The key is looked at, and nothing is done.
+    pub(super) fn sees(&mut self, name: LockName, now: u64) {
+        let _state = self.state(self.keys.get(&name).copied(), now);
+    }
+
     /// Gives the lock to whoever is next, until it is held or nobody waits.
     pub(super) fn settle(&mut self, name: LockName, now: u64) {
         while self.anyone_waits_for(name) {

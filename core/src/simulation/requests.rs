@@ -3,7 +3,7 @@
 use super::model::{Client, LockName, Model, Reply};
 use super::world::Server;
 use crate::command::{self, Decide, Error, Limits, acquire, check, extend, raise, release};
-use crate::engine::{Granted, NoRoom, Site};
+use crate::engine::{Lock, NoRoom, WaiterGrant};
 use crate::lock::{FenceClock, Hold, KeptOwner, Moment, Outcome, Owner, Patience, Ttl, Waiter};
 use std::cell::RefMut;
 
@@ -97,8 +97,8 @@ impl Server {
 
     fn wait(&self, client: Client, request: Request, patience: Patience) {
         let Request { name, owner: asker, ttl, .. } = request;
-        let (site, room) = (self.at(name), self.state.borrow().room);
-        match self.engine.has_room(self, site.name(), owner(asker), room) {
+        let (place, room) = (self.at(name), self.state.borrow().room);
+        match self.engine.has_room(self, place.name(), owner(asker), room) {
             Ok(()) => {}
             Err(NoRoom::ForThisLock | NoRoom::OnTheServer) => {
                 return self.answers(client, Reply::QueueFull);
@@ -110,7 +110,7 @@ impl Server {
             ttl: Ttl::from_millis(ttl).expect("a short lease"),
             since,
             gives_up: patience.ends(since),
-            parked: client,
+            client,
         };
         let mut state = self.state.borrow_mut();
         state.joining = Some(client);
@@ -119,12 +119,12 @@ impl Server {
             state.history.joined(client, name, asker);
         }
         drop(state);
-        let id = self.engine.join(self, site.name(), waiter);
+        let id = self.engine.join(self, place.name(), waiter);
         let mut state = self.state.borrow_mut();
         state.joining = None;
         state.parked.insert(client, id);
         drop(state);
-        self.engine.settle_joined(self, &site);
+        self.engine.settle_joined(self, &place);
     }
 
     pub(super) fn release(&self, client: Client, claim: Claim) {
@@ -209,15 +209,18 @@ impl Server {
 
     /// The connection of one who was granted a lock ends before it hears of it.
     pub(super) fn dies_unheard(&self, at: usize) {
-        let (_, grant) = self.state.borrow_mut().in_flight.remove(at);
-        self.engine.undeliverable(self, grant);
+        let mut state = self.state.borrow_mut();
+        let (_, grant) = state.in_flight.remove(at);
+        state.left_unheard(&grant);
+        drop(state);
+        self.engine.mark_undeliverable(self, grant);
     }
 
     /// What was granted up to now reaches those who waited for it.
     pub(super) fn deliver(&self) {
         let in_flight = std::mem::take(&mut self.state.borrow_mut().in_flight);
-        for (_, Granted { name, fence, .. }) in in_flight {
-            self.engine.delivered(fence.number());
+        for (_, WaiterGrant { name, fence, .. }) in in_flight {
+            self.engine.mark_delivered(fence.number());
             let name = super::host::lock_name(name.as_name());
             self.state.borrow_mut().history.told(name, fence.number(), true);
         }

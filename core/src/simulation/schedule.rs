@@ -65,6 +65,8 @@ pub(super) struct Step {
     pub(super) is_heard: bool,
     /// Whether the module gets to work right after; else something else happens first.
     pub(super) then_works: bool,
+    /// Whether the first client that is told of its grant is gone by then.
+    pub(super) dies_at_once: bool,
     /// Whether clients then get to hear what they were told.
     pub(super) then_delivers: bool,
 }
@@ -184,6 +186,7 @@ impl Schedule {
             op: op.expect("one was drawn"),
             is_heard: self.unheard == 0 || !self.rng.random_ratio(self.unheard, 1_000),
             then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),
+            dies_at_once: self.rng.random_ratio(1, 50),
             then_delivers: self.rng.random_bool(0.5),
         }
     }
@@ -223,8 +226,7 @@ impl Schedule {
                 Op::Put(self.name(), Content::Lock { holder, fence, deadline })
             }
             Kind::Delete if server.role == Role::Replica => Op::Delete(self.name()),
-            // Whatever else would change a key has to wait.
-            _ if server.role != Role::Primary => return None,
+            _ if has_to_wait(kind, server.role) => return None,
             Kind::Wait => Op::Acquire(self.request(server, true)),
             Kind::Try => Op::Acquire(self.request(server, false)),
             Kind::TryInTransaction => {
@@ -321,9 +323,8 @@ impl Schedule {
 
     fn role(&mut self, role: Role) -> Role {
         match role {
-            Role::Primary if self.rng.random_bool(0.5) => Role::Paused,
-            Role::Primary => Role::Replica,
-            Role::Paused | Role::Replica => Role::Primary,
+            Role::Primary => *pick(&mut self.rng, &[Role::Paused, Role::Refusing, Role::Replica]),
+            Role::Paused | Role::Refusing | Role::Replica => Role::Primary,
         }
     }
 
@@ -355,6 +356,16 @@ impl Schedule {
 
     fn one_of(&mut self, len: usize) -> Option<usize> {
         (len > 0).then(|| self.rng.random_range(0..len))
+    }
+}
+
+/// Whether the server does not do this now. While writes are paused, it does what comes behind
+/// `CLIENT PAUSE` in the same transaction.
+fn has_to_wait(kind: Kind, role: Role) -> bool {
+    match (role, kind) {
+        (Role::Primary, _)
+        | (Role::Paused, Kind::TryInTransaction | Kind::Release | Kind::Extend) => false,
+        (Role::Paused | Role::Refusing | Role::Replica, _) => true,
     }
 }
 

@@ -4,23 +4,24 @@
 //! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
 
 use super::history::History;
+use super::keyspace::{Kept, Keyspace, swap_entries};
 use super::model::{Client, Content, LockName, Model, Reply};
 use super::requests::{Requested, owner};
 use crate::command::Error;
-use crate::engine::{Engine, Granted};
+use crate::engine::{Engine, WaiterGrant};
 use crate::lock::{
     Deadline, Fence, FenceClock, Moment, Monotonic, Name, Now, Room, Seen, Stored, Suspicion,
     Value, WaiterId,
 };
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::fmt;
 
 pub(super) const MICROS_PER_MILLI: u64 = 1_000;
 
 /// How much later than the event itself a lock may be settled if nobody told the module of it.
 const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
 const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
+const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
 
 /// What a primary whose place this server takes may have been ahead of it.
 const FENCE_MARGIN_MILLIS: u64 = 5_000;
@@ -28,86 +29,13 @@ const FENCE_MARGIN_MILLIS: u64 = 5_000;
 /// Every key there is.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
-#[derive(Clone)]
-pub(super) enum Kept {
-    Text { value: Box<[u8]>, deadline: Option<u64> },
-    OtherType,
-}
-
-impl Kept {
-    pub(super) fn stored(&self) -> Stored<'_> {
-        match self {
-            Self::OtherType => Stored::OtherType,
-            Self::Text { value, deadline } => {
-                Stored::Text { value, deadline: deadline.map(Deadline::from_millis) }
-            }
-        }
-    }
-}
-
-impl fmt::Debug for Kept {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text { value, deadline: None } => write!(f, "{}", value.escape_ascii()),
-            Self::Text { value, deadline: Some(deadline) } => {
-                write!(f, "{} until {deadline}", value.escape_ascii())
-            }
-            Self::OtherType => write!(f, "another type"),
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct Keyspace {
-    kept: BTreeMap<LockName, Kept>,
-}
-
-impl Keyspace {
-    pub(super) fn stored(&self, name: LockName) -> Stored<'_> {
-        self.kept.get(&name).map_or(Stored::Nothing, Kept::stored)
-    }
-
-    pub(super) fn copy(&self, name: LockName) -> Option<Kept> {
-        self.kept.get(&name).cloned()
-    }
-
-    pub(super) fn put(&mut self, name: LockName, value: &[u8], deadline: Option<u64>) {
-        self.kept.insert(name, Kept::Text { value: value.into(), deadline });
-    }
-
-    pub(super) fn expire_at(&mut self, name: LockName, until: Option<u64>) {
-        if let Some(Kept::Text { deadline, .. }) = self.kept.get_mut(&name) {
-            *deadline = until;
-        }
-    }
-
-    pub(super) fn remove(&mut self, name: LockName) {
-        self.kept.remove(&name);
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.kept.len()
-    }
-
-    pub(super) fn names(&self) -> Vec<LockName> {
-        self.kept.keys().copied().collect()
-    }
-
-    fn has_expired(&self, name: LockName, at_millis: u64) -> bool {
-        let kept = self.kept.get(&name);
-        matches!(kept, Some(Kept::Text { deadline: Some(deadline), .. }) if at_millis > *deadline)
-    }
-
-    fn swap(&mut self, one: LockName, other: LockName) {
-        swap_entries(&mut self.kept, one, other);
-    }
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     Primary,
     /// A primary on which `CLIENT PAUSE` is in force.
     Paused,
+    /// A primary that refuses writes, because too few replicas are in sync.
+    Refusing,
     Replica,
 }
 
@@ -125,10 +53,14 @@ pub(super) struct State {
     /// Where to find those who wait.
     pub(super) parked: BTreeMap<Client, WaiterId>,
     /// Grants on their way to clients that have not heard of them.
-    pub(super) in_flight: Vec<(Client, Granted)>,
+    pub(super) in_flight: Vec<(Client, WaiterGrant)>,
     /// Who is about to join a queue.
     pub(super) joining: Option<Client>,
     pub(super) requested: Option<Requested>,
+    /// Whether the next client that is told of its grant is gone by then.
+    pub(super) dies_at_once: bool,
+    /// Whether a command that may change a lock is being executed.
+    pub(super) in_command: bool,
     /// An evicted lock that the engine is to put back now.
     returning: Option<(LockName, Content)>,
     pub(super) is_open: bool,
@@ -150,7 +82,8 @@ pub(super) struct State {
     wall: u64,
     /// Until when, in elapsed time, a lock may be found not to be settled.
     excused: BTreeMap<LockName, u64>,
-    writable_since: u64,
+    /// Until when, in elapsed time, any lock may be, because writes were not allowed.
+    paused_until: u64,
     /// What the wall clock said when the module last worked.
     worked_at: u64,
 }
@@ -219,6 +152,8 @@ impl Server {
             in_flight: Vec::new(),
             joining: None,
             requested: None,
+            in_command: false,
+            dies_at_once: false,
             returning: None,
             is_open: false,
             role: Role::Primary,
@@ -232,7 +167,7 @@ impl Server {
             elapsed: 0,
             wall,
             excused: BTreeMap::new(),
-            writable_since: 0,
+            paused_until: 0,
             worked_at: wall,
         };
         Self { engine: Engine::new(), state: RefCell::new(state) }
@@ -252,7 +187,7 @@ impl Server {
         // Set back, but not to before the module last looked: it cannot know, and is late by as much.
         if micros < 0 && state.wall >= state.worked_at {
             let late = micros.unsigned_abs();
-            state.writable_since += late;
+            state.paused_until += late;
             state.excused.values_mut().for_each(|until| *until += late);
         }
     }
@@ -263,6 +198,11 @@ impl Server {
         state.worked_at = state.wall;
         drop(state);
         self.engine.work(self);
+        let mut state = self.state.borrow_mut();
+        if state.role == Role::Replica {
+            state.history.may_stay_unheard(|_| true);
+        }
+        drop(state);
         assert!(self.state.borrow().returning.is_none(), "an evicted lock was not put back");
     }
 
@@ -458,7 +398,7 @@ impl Server {
                 self.engine.with_fences(|| monotonic, |fences| fences.raise(floor));
                 state.model.raise(floor.micros());
             }
-            Role::Primary | Role::Paused => {}
+            Role::Primary | Role::Paused | Role::Refusing => {}
         }
         self.state.borrow_mut().role = role;
     }
@@ -471,6 +411,7 @@ impl Server {
         let is_kept = self.is_kept(name);
         let state = &mut *self.state.borrow_mut();
         state.gone = None;
+        state.history.may_stay_unheard(|unheard| unheard == name);
         if !is_kept {
             // The other node has heard of the deletion.
             state.model.forget_evictions(|evicted| evicted == name);
@@ -496,7 +437,7 @@ impl Server {
         // A command names a key, and the database is not known.
         let (place, clocks) = (lock(name), state.clocks());
         let _is_sooner =
-            self.engine.named([place.key].into_iter(), || Some(suspicion), || clocks.wall);
+            self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
         let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
         if state.model.anyone_waits_for(name) && !is_marked {
             // It was just looked at, and is not looked at again for a moment.
@@ -517,26 +458,27 @@ impl State {
         self.excused.insert(name, self.elapsed + RECHECK_MICROS);
     }
 
-    /// Called after every step: from when on nobody may be found waiting for a free lock again.
+    /// Called after every step: until when somebody may be found waiting for a free lock.
     pub(super) fn notes_pause(&mut self) {
-        if !self.may_write() {
-            self.writable_since = self.elapsed;
-        }
+        let micros = match self.role {
+            Role::Primary => return,
+            Role::Paused | Role::Replica => PAUSE_MICROS,
+            Role::Refusing => REFUSAL_MICROS,
+        };
+        self.paused_until = self.paused_until.max(self.elapsed + micros);
+    }
+
+    /// Whether the module may do now what it has put off.
+    pub(super) fn is_paused(&self) -> bool {
+        self.elapsed <= self.paused_until
     }
 
     pub(super) fn is_excused(&self, name: LockName) -> bool {
-        self.elapsed <= self.writable_since + PAUSE_MICROS
-            || self.excused.get(&name).is_some_and(|&until| self.elapsed <= until)
+        self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.elapsed <= until)
     }
 }
 
 /// As the module knows it.
 pub(super) fn lock(name: LockName) -> Name<'static> {
     Name::new(name.0, name.1.as_bytes())
-}
-
-fn swap_entries<T>(map: &mut BTreeMap<LockName, T>, one: LockName, other: LockName) {
-    let (from_one, from_other) = (map.remove(&one), map.remove(&other));
-    map.extend(from_one.map(|entry| (other, entry)));
-    map.extend(from_other.map(|entry| (one, entry)));
 }

@@ -4,7 +4,7 @@
 
 use super::{QueueId, Queues};
 
-impl<P> Queues<P> {
+impl<C> Queues<C> {
     /// Whether everything points at what it should.
     #[track_caller]
     pub(crate) fn check(&self) {

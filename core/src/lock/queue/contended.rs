@@ -26,7 +26,7 @@ pub(super) struct Queue {
     /// What the key held when last seen.
     pub(super) seen: Option<Seen>,
     /// What somebody's command may do to the key, and when it named the key:
-    /// see [`Queues::touch`](super::Queues::touch).
+    /// see [`Queues::suspect`](super::Queues::suspect).
     pub(super) touched: Option<(Suspicion, Moment)>,
     repeats: Repeats,
 }

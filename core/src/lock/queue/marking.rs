@@ -117,14 +117,14 @@ impl Marks {
     }
 }
 
-impl<P> Queues<P> {
+impl<C> Queues<C> {
     /// Somebody's command of these words names locks and may free them: at once or, queued in a transaction, after a
     /// while. Nobody will say when. So the locks are suspected now, and as long as they are found held they are
     /// looked at again after as much time as has passed since: whatever the delay, it is noticed after twice that.
     ///
     /// Nearly every word is no name. What the command may do is asked at the first that is, and the time when it matters.
     /// True if any lock is to be looked at sooner than before.
-    pub fn touch<'w>(
+    pub fn suspect<'w>(
         &mut self,
         mut words: impl Iterator<Item = &'w [u8]>,
         ask: impl FnOnce() -> Option<Suspicion>,

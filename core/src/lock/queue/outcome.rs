@@ -9,18 +9,18 @@ use crate::lock::outcome::Write;
 
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Joined<P> {
+pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
     /// In the place of a former request of the same owner, which is to be sent away.
-    InPlaceOf(WaiterId, P),
+    InPlaceOf(WaiterId, C),
 }
 
 /// One who waits no more.
 #[derive(Debug)]
-pub struct Left<P> {
+pub struct Departed<C> {
     pub name: KeptName,
-    pub waiter: Waiter<P>,
+    pub waiter: Waiter<C>,
 }
 
 /// What a look at a lock for which somebody waits comes to.
@@ -39,10 +39,10 @@ pub enum Look {
 /// What was found out about a lock for which somebody waits.
 #[derive(Debug)]
 #[must_use]
-pub struct Settled<P> {
+pub struct Settled<C> {
     /// The hold that was last seen is over, and nobody released it.
     pub lost: Option<Lost>,
-    pub next: Next<P>,
+    pub next: Next<C>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,16 +64,16 @@ pub enum LostBy {
 /// What has become of a lock, for the caller to carry out before it asks again.
 #[derive(Debug)]
 #[must_use]
-pub enum Next<P> {
+pub enum Next<C> {
     /// The lock is free, and this one is next: write the grant, and tell.
-    Grant { waiter: Waiter<P>, fence: Fence, deadline: Deadline },
+    Grant { waiter: Waiter<C>, fence: Fence, deadline: Deadline },
     /// The holder itself was waiting, as when it was granted the lock by other means: tell it the fence, and
     /// write the lease if it became longer.
-    Again { waiter: Waiter<P>, fence_number: u64, longer: Option<Deadline> },
+    Again { waiter: Waiter<C>, fence_number: u64, longer: Option<Deadline> },
     /// This one's patience ended before its turn came: tell it nil.
-    GaveUp(Waiter<P>),
+    GaveUp(Waiter<C>),
     /// The lock is free, but there is no fence to give: tell it so.
-    NoFenceLeft(Waiter<P>),
+    NoFenceLeft(Waiter<C>),
     /// The lock is held, or nobody is granted anything for a while; the queue will be dirty again when that may
     /// change.
     Held,
@@ -81,7 +81,7 @@ pub enum Next<P> {
     Nobody,
 }
 
-impl<P> Next<P> {
+impl<C> Next<C> {
     /// What is to be written.
     pub fn write(&self) -> Write<'_> {
         match self {

@@ -38,7 +38,7 @@ fn settle_with(
 }
 
 fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now: Moment) {
-    let _is_sooner = queues.touch([key].into_iter(), || Some(suspicion), || now);
+    let _is_sooner = queues.suspect([key].into_iter(), || Some(suspicion), || now);
 }
 
 /// Any lock that is to be looked at.
@@ -53,7 +53,7 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
         ttl: Ttl::from_millis(30).unwrap(),
         since: START,
         gives_up: None,
-        parked: connection,
+        client: connection,
     }
 }
 
@@ -81,7 +81,7 @@ fn queue_of(owners: &[&str]) -> (Queues<Connection>, Vec<WaiterId>) {
 #[track_caller]
 fn assert_queue(queues: &Queues<Connection>, connections: &[Connection]) {
     queues.check();
-    let waiting: Vec<_> = queues.queue(Name::new(0, KEY)).map(|waiter| waiter.parked).collect();
+    let waiting: Vec<_> = queues.queue(Name::new(0, KEY)).map(|waiter| waiter.client).collect();
     assert_eq!(waiting, connections);
     assert_eq!(queues.waiters_for(Name::new(0, KEY)), connections.len());
 }
@@ -109,7 +109,7 @@ fn assert_held(queues: &mut Queues<Connection>, stored: Stored<'_>) {
 #[track_caller]
 fn assert_granted(next: Next<Connection>, connection: Connection) {
     match next {
-        Next::Grant { waiter, .. } => assert_eq!(waiter.parked, connection),
+        Next::Grant { waiter, .. } => assert_eq!(waiter.client, connection),
         other => panic!("{connection} was not granted the lock: {other:?}"),
     }
 }
@@ -172,8 +172,8 @@ fn whoever_leaves_from_wherever_leaves_no_gap() {
 #[test]
 fn sent_away_they_leave_from_the_head_on() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.parked, 1);
-    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.parked, 2);
+    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.client, 1);
+    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.client, 2);
     assert!(queues.leave_first(Name::new(0, KEY)).is_none());
 }
 
@@ -182,7 +182,7 @@ fn all_leave_one_by_one_from_all_queues() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     let _ = queues.join(Name::new(1, KEY), waiter("a", 3));
     let mut gone: Vec<_> =
-        queues.leave_all().into_iter().map(|waiter| waiter.waiter.parked).collect();
+        queues.leave_all().into_iter().map(|waiter| waiter.waiter.client).collect();
     gone.sort_unstable();
     assert_eq!(gone, [1, 2, 3]);
     queues.check();
@@ -285,9 +285,9 @@ fn a_touch_is_for_the_locks_of_that_name_in_every_database() {
     let _ = queues.join(Name::new(0, b"another"), waiter("a", 3));
     while take_marked(&mut queues).is_some() {}
     let words = [&b"orders:43"[..], b"SET"];
-    assert!(!queues.touch(words.into_iter(), || panic!("nobody waits for any of these"), || NOW));
+    assert!(!queues.suspect(words.into_iter(), || panic!("nobody waits for any of these"), || NOW));
     let words = [&b"orders:43"[..], KEY];
-    assert!(!queues.touch(words.into_iter(), || None, || NOW), "the command leaves locks alone");
+    assert!(!queues.suspect(words.into_iter(), || None, || NOW), "the command leaves locks alone");
     touch(&mut queues, b"orders:43", Suspicion::Freed, NOW);
     assert!(!queues.has_marks());
     touch(&mut queues, KEY, Suspicion::Freed, NOW);
@@ -358,7 +358,7 @@ fn patience_ends_on_time_and_in_batches_the_soonest_first() {
     let mut wake = |millis, at_most| {
         let ended = queues.wake(at(in_ms(millis)), at_most);
         queues.check();
-        ended.into_iter().map(|waiter| waiter.waiter.parked).collect::<Vec<_>>()
+        ended.into_iter().map(|waiter| waiter.waiter.client).collect::<Vec<_>>()
     };
     assert_eq!(wake(9, 10), []);
     assert_eq!(wake(10, 10), [2]);
@@ -427,7 +427,7 @@ fn the_holder_itself_waits_no_longer_and_is_told_its_fence() {
     let stored = Stored::Text { value: value.as_bytes(), deadline };
     match settle(&mut queues, stored) {
         Next::Again { waiter, fence_number, longer } => {
-            assert_eq!((waiter.parked, fence_number), (2, Fence::FIRST.number()));
+            assert_eq!((waiter.client, fence_number), (2, Fence::FIRST.number()));
             assert_eq!(longer, Some(Deadline::from_millis(in_ms(30).millis())));
         }
         other => panic!("not told: {other:?}"),
@@ -454,7 +454,7 @@ fn whose_patience_ended_before_its_turn_is_not_granted_the_lock() {
     join(&mut queues, with_patience(10, waiter("a", 1)));
     join(&mut queues, with_patience(11, waiter("b", 2)));
     match settle_at(&mut queues, Stored::Nothing, in_ms(10)) {
-        Next::GaveUp(waiter) => assert_eq!(waiter.parked, 1),
+        Next::GaveUp(waiter) => assert_eq!(waiter.client, 1),
         other => panic!("it gave up: {other:?}"),
     }
     assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(10)), 2);
@@ -466,7 +466,7 @@ fn without_a_fence_left_each_is_told_so() {
     let late = Moment::from_micros(Fence::LAST.number() + 1);
     for connection in [1, 2] {
         match settle_at(&mut queues, Stored::Nothing, late) {
-            Next::NoFenceLeft(waiter) => assert_eq!(waiter.parked, connection),
+            Next::NoFenceLeft(waiter) => assert_eq!(waiter.client, connection),
             other => panic!("there is no fence: {other:?}"),
         }
     }

@@ -36,7 +36,7 @@ fn how_a_hold_ended_that_nobody_released_is_told_once() {
 fn a_hold_that_was_released_is_not_lost() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     assert_held(&mut queues, held_by("x", Some(in_ms(50))));
-    queues.changed(Name::new(0, KEY));
+    queues.forget_seen(Name::new(0, KEY));
     assert_eq!(lost(&mut queues, Stored::Nothing, NOW), None);
 }
 

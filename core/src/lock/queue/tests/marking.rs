@@ -83,7 +83,7 @@ fn looks_and_readings(
             readings.set(usize::saturating_add(readings.get(), 1));
             now
         };
-        let _ = queues.touch([KEY].into_iter(), || Some(suspicion), clock);
+        let _ = queues.suspect([KEY].into_iter(), || Some(suspicion), clock);
         let _ = queues.wake(at(now), 9);
         while let Some(name) = take_marked(&mut queues) {
             let look = queues.look(name.as_name(), held, at(now), &mut fences);
