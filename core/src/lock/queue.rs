@@ -98,8 +98,8 @@ pub struct Queues<C> {
     marks: Marks,
     /// Where the next round goes on, see [`Queues::doubt_next_slots`].
     next: usize,
-    /// When time last passed.
-    woken: Moment,
+    /// The latest time from which a look was counted since time last passed.
+    latest: Moment,
 }
 
 /// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
@@ -115,7 +115,7 @@ impl<C> Queues<C> {
             looks: Looks::default(),
             marks: Marks::default(),
             next: 0,
-            woken: Moment::from_micros(0),
+            latest: Moment::from_micros(0),
         }
     }
 
@@ -211,11 +211,11 @@ impl<C> Queues<C> {
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
     pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
-        if now.wall < self.woken && !planted(Bug::StepBackUnnoticed) {
+        if now.wall < self.latest && !planted(Bug::StepBackUnnoticed) {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.mark_all(None);
         }
-        self.woken = now.wall;
+        self.latest = now.wall;
         while let Some(id) = self.looks.take_due(now.wall) {
             self.with_queue(id, |queue| queue.look = None);
             self.mark_queue(id, Cause::Due);
@@ -236,6 +236,7 @@ impl<C> Queues<C> {
     pub fn postpone(&mut self, name: Name<'_>, now: Moment, millis: u64) {
         if let Some(id) = self.id_of(name) {
             self.unmark(id);
+            self.count_from(now);
             self.look_at(id, Some(now.plus_millis(millis)));
             self.with_queue(id, |queue| queue.touch_again(now));
         }
@@ -369,6 +370,7 @@ impl<C> Queues<C> {
     /// The lock is free, but nothing is granted before this moment.
     fn wait_out_quarantine(&mut self, id: QueueId, now: Moment, end: Moment) {
         self.unmark(id);
+        self.count_from(now);
         self.with_queue(id, |queue| queue.touch_again(now));
         self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
     }
@@ -381,6 +383,7 @@ impl<C> Queues<C> {
             None => recheck,
         };
         self.unmark(id);
+        self.count_from(now);
         if let Some(queue) = self.queues.get_mut(id.0) {
             let next = queue.next_after_touch(now);
             let look = next.map_or(look, |next| look.min(next));
@@ -432,6 +435,12 @@ impl<C> Queues<C> {
             self.queues.shrink_to_fit();
             self.waiters.shrink_to_fit();
         }
+    }
+
+    /// A look is about to be counted from this time. If the clock is set back before it comes, all locks
+    /// are looked at anew: see [`Queues::wake`].
+    fn count_from(&mut self, now: Moment) {
+        self.latest = self.latest.max(now);
     }
 
     fn look_at(&mut self, id: QueueId, moment: Option<Moment>) {

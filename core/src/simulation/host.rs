@@ -142,7 +142,7 @@ impl Lock for At<'_> {
 
     fn may_write(&self, initiator: Initiator) -> Authority {
         let mut state = self.server.state.borrow_mut();
-        state.settled.push(self.name);
+        state.settles(self.name);
         let role = state.role;
         drop(state);
         if self.is_gone() {
@@ -167,8 +167,10 @@ impl Lock for At<'_> {
         match mode {
             Mode::Read => {}
             Mode::Look => {
-                state.settled.push(self.name);
-                if state.role == Role::Refusing && state.model.has_work(self.name, now) {
+                state.settles(self.name);
+                if state.model.rests(self.name, now) {
+                    state.model.sees_nothing(self.name, now);
+                } else if state.role == Role::Refusing && state.model.has_work(self.name, now) {
                     state.model.sees(self.name, now);
                 } else {
                     state.settles_the_model(self.name, now);

@@ -27,6 +27,7 @@ mod world;
 
 use crate::lock::{Monotonic, Stored};
 use model::{Client, Content, LockName, Model, Reply};
+use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -73,7 +74,8 @@ fn show_the_end_of(seed: u64) {
 /// Takes every step of a schedule, and looks at everything after each.
 fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
     let mut schedule = Schedule::new(seed);
-    let server = Server::new(schedule.start, schedule.at_once, !seed.is_multiple_of(4));
+    let Schedule { start, at_once, quarantine_millis, .. } = schedule;
+    let server = Server::new(start, at_once, quarantine_millis, !seed.is_multiple_of(4));
     let mut say = |line: std::fmt::Arguments<'_>| {
         if let Some(trace) = &mut trace {
             trace(line.to_string());
@@ -133,12 +135,11 @@ fn happen(server: &Server, client: Client, op: Op) {
     match op {
         Op::Pass(micros) => server.passes(micros),
         Op::Step(micros) => server.steps(micros),
-        Op::Acquire(request) => {
-            settling(server, request.name, || server.acquire(client, request));
-            let is_unseen =
-                server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
-            let waits = server.state.borrow().parked.contains_key(&client);
-            assert!(!(waits && is_unseen), "joined blindly");
+        Op::Acquire(request) => acquire(server, client, request),
+        Op::AcquireWhileSet(request, micros) => {
+            server.steps(micros);
+            acquire(server, client, request);
+            server.steps(-micros);
         }
         Op::TryInTransaction(request, lag_millis) => settling(server, request.name, || {
             server.state.borrow_mut().lag_millis = lag_millis;
@@ -169,6 +170,13 @@ fn happen(server: &Server, client: Client, op: Op) {
         Op::SendAway(name) => server.slot_goes(name),
         Op::Room(for_all, per_lock) => server.makes_room(for_all, per_lock),
     }
+}
+
+fn acquire(server: &Server, client: Client, request: Request) {
+    settling(server, request.name, || server.acquire(client, request));
+    let is_unseen = server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
+    let waits = server.state.borrow().parked.contains_key(&client);
+    assert!(!(waits && is_unseen), "joined blindly");
 }
 
 /// A command that may change a lock first lets what has happened to it have its effect.

@@ -71,6 +71,8 @@ pub(super) struct Model {
     pub(super) most_waiters_per_lock: usize,
     /// How much time has passed, whatever the wall clock says: patience goes by it.
     pub(super) elapsed: u64,
+    /// Until so much time has passed nothing is granted.
+    pub(super) quarantine_ends: u64,
     last_fence: u64,
     /// Locks that somebody waits for, as they were when last settled and found held.
     seen: BTreeMap<LockName, Content>,
@@ -87,6 +89,7 @@ impl Model {
             most_waiters: usize::MAX,
             most_waiters_per_lock: usize::MAX,
             elapsed: 0,
+            quarantine_ends: 0,
             last_fence: 0,
             seen: BTreeMap::new(),
             evicted: BTreeMap::new(),
@@ -109,7 +112,7 @@ impl Model {
                 self.lengthen(name, ttl, now);
                 self.answer(client, Reply::Fence(fence));
             }
-            State::Free if !self.anyone_waits_for(name) => {
+            State::Free if !self.anyone_waits_for(name) && !self.is_quarantined() => {
                 self.grant(client, name, owner, ttl, now);
             }
             State::Free | State::Held { .. } => match block {
@@ -152,6 +155,7 @@ impl Model {
             State::NotALock => self.answer(client, Reply::WrongType),
             State::Held { holder, fence, .. } if holder == owner && fits(proof, fence) => {
                 self.keys.remove(&name);
+                self.seen.remove(&name);
                 self.answer(client, Reply::Done);
             }
             _ => self.answer(client, Reply::NotHolder),
@@ -238,6 +242,21 @@ impl Model {
             && (self.evicted.contains_key(&name) || self.is_free(name, now) || itself.is_some())
     }
 
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.elapsed < self.quarantine_ends
+    }
+
+    /// Whether the key, whatever was evicted, holds no lock, and none is granted for a while.
+    pub(super) fn rests(&self, name: LockName, now: u64) -> bool {
+        self.is_quarantined() && self.keys.get(&name).is_none_or(|&key| has_run_out(key, now))
+    }
+
+    /// The key is looked at, and found to hold no lock.
+    pub(super) fn sees_nothing(&mut self, name: LockName, now: u64) {
+        self.sees(name, now);
+        self.seen.remove(&name);
+    }
+
     /// The key is looked at, and nothing is done.
     pub(super) fn sees(&mut self, name: LockName, now: u64) {
         let _state = self.state(self.keys.get(&name).copied(), now);
@@ -262,6 +281,10 @@ impl Model {
                         return;
                     }
                 },
+                State::Free if self.is_quarantined() => {
+                    self.seen.remove(&name);
+                    return;
+                }
                 State::Free => self.hand_on(name, now),
             }
         }

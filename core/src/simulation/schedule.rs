@@ -32,6 +32,8 @@ pub(super) enum Op {
     /// Somebody sets the wall clock, by so many microseconds.
     Step(i64),
     Acquire(Request),
+    /// The same, while the wall clock is set to another time, by so many microseconds, and not longer.
+    AcquireWhileSet(Request, i64),
     /// As in a transaction: without waiting, and after the clock by which keys expire stood still.
     TryInTransaction(Request, u64),
     Release(Claim),
@@ -77,6 +79,7 @@ enum Kind {
     Pass,
     Leap,
     Step,
+    WaitWhileSet,
     Wait,
     Try,
     TryInTransaction,
@@ -102,10 +105,11 @@ enum Kind {
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 25] = [
+const USUAL: [(Kind, u32, bool); 26] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
+    (Kind::WaitWhileSet, 40, false),
     (Kind::Wait, 340, true),
     (Kind::Try, 60, true),
     (Kind::TryInTransaction, 20, false),
@@ -143,6 +147,7 @@ pub(super) struct Schedule {
     works_late: u32,
     unheard: u32,
     pub(super) at_once: usize,
+    pub(super) quarantine_millis: u64,
     pub(super) start: u64,
 }
 
@@ -170,6 +175,7 @@ impl Schedule {
             works_late: *pick(&mut rng, &[0, 0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
+            quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
             start: if rng.random_ratio(1, 50) { LATE_START } else { USUAL_START },
             rng,
         }
@@ -227,6 +233,9 @@ impl Schedule {
             }
             Kind::Delete if server.role == Role::Replica => Op::Delete(self.name()),
             _ if has_to_wait(kind, server.role) => return None,
+            Kind::WaitWhileSet => {
+                Op::AcquireWhileSet(self.request(server, true), self.clock_step())
+            }
             Kind::Wait => Op::Acquire(self.request(server, true)),
             Kind::Try => Op::Acquire(self.request(server, false)),
             Kind::TryInTransaction => {

@@ -82,10 +82,13 @@ pub(super) struct State {
     wall: u64,
     /// Until when, in elapsed time, a lock may be found not to be settled.
     excused: BTreeMap<LockName, u64>,
-    /// Until when, in elapsed time, any lock may be, because writes were not allowed.
+    /// Until when, in elapsed time, any lock may be, because writes were not allowed, or nothing was
+    /// granted.
     paused_until: u64,
-    /// What the wall clock said when the module last worked.
-    worked_at: u64,
+    /// For how long a server grants nothing when it has become a primary.
+    quarantine_millis: u64,
+    /// The latest time that the wall clock has told the queues since the module last worked.
+    told_at: u64,
 }
 
 impl State {
@@ -107,6 +110,14 @@ impl State {
 
     fn may_write(&self) -> bool {
         self.role == Role::Primary
+    }
+
+    /// The engine looks at a lock, or is about to put it off.
+    pub(super) fn settles(&mut self, name: LockName) {
+        self.settled.push(name);
+        if self.model.anyone_waits_for(name) {
+            self.told_at = self.told_at.max(self.wall);
+        }
     }
 
     /// Somebody was told that it holds the lock.
@@ -142,7 +153,12 @@ impl State {
 }
 
 impl Server {
-    pub(super) fn new(wall: u64, at_once: usize, tells_what_it_evicts: bool) -> Self {
+    pub(super) fn new(
+        wall: u64,
+        at_once: usize,
+        quarantine_millis: u64,
+        tells_what_it_evicts: bool,
+    ) -> Self {
         let state = State {
             tells_what_it_evicts,
             model: Model::new(),
@@ -168,7 +184,8 @@ impl Server {
             wall,
             excused: BTreeMap::new(),
             paused_until: 0,
-            worked_at: wall,
+            quarantine_millis,
+            told_at: wall,
         };
         Self { engine: Engine::new(), state: RefCell::new(state) }
     }
@@ -184,8 +201,9 @@ impl Server {
     pub(super) fn steps(&self, micros: i64) {
         let state = &mut *self.state.borrow_mut();
         state.wall = state.wall.saturating_add_signed(micros);
-        // Set back, but not to before the module last looked: it cannot know, and is late by as much.
-        if micros < 0 && state.wall >= state.worked_at {
+        // Set back, but not to before the queues were last told the time: they cannot know, and are late by
+        // as much.
+        if micros < 0 && state.wall >= state.told_at {
             let late = micros.unsigned_abs();
             state.paused_until += late;
             state.excused.values_mut().for_each(|until| *until += late);
@@ -195,7 +213,7 @@ impl Server {
     /// Does what is due, as the timer does it.
     pub(super) fn work(&self) {
         let mut state = self.state.borrow_mut();
-        state.worked_at = state.wall;
+        state.told_at = state.wall;
         drop(state);
         self.engine.work(self);
         let mut state = self.state.borrow_mut();
@@ -395,7 +413,14 @@ impl Server {
                 let state = &mut *self.state.borrow_mut();
                 let floor = state.now().plus_millis(FENCE_MARGIN_MILLIS);
                 let monotonic = state.monotonic();
-                self.engine.with_fences(|| monotonic, |fences| fences.raise(floor));
+                let millis = state.quarantine_millis;
+                let begin = |fences: &mut FenceClock| {
+                    fences.raise(floor);
+                    fences.quarantine(monotonic, millis);
+                };
+                self.engine.with_fences(|| monotonic, begin);
+                state.model.quarantine_ends = state.elapsed + millis * MICROS_PER_MILLI;
+                state.paused_until = state.paused_until.max(state.model.quarantine_ends);
                 state.model.raise(floor.micros());
             }
             Role::Primary | Role::Paused | Role::Refusing => {}

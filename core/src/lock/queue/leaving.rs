@@ -27,7 +27,7 @@ impl<C> Queues<C> {
 
     /// Takes everybody out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
-        let all = std::mem::replace(self, Self { woken: self.woken, ..Self::new() });
+        let all = std::mem::replace(self, Self { latest: self.latest, ..Self::new() });
         let left = |place: Place<C>| {
             let name = all.queues.get(place.queue.0)?.name.clone();
             Some(Departed { name, waiter: place.waiter })

@@ -206,7 +206,7 @@ impl<C> Queues<C> {
         self.marks.remove(id, queue.mark.take());
         if queue.look.is_none() {
             // Should nobody come to look at it now, it is not forgotten.
-            let recheck = self.woken.plus_millis(RECHECK_MILLIS);
+            let recheck = self.latest.plus_millis(RECHECK_MILLIS);
             self.looks.set(id, &mut queue.look, Some(recheck));
         }
         let ownership = std::mem::replace(&mut queue.ownership, Ownership::Ours);
