@@ -118,7 +118,7 @@ check-kubernetes: ## Build the manifests of kubernetes/, and compare them with t
 check-alerts: ## Run the alerts' own tests by promtool, which is fetched where it is missing
 	@scripts/check-alerts
 
-plants: setup ## Plant each bug of src/plant.rs in turn, and see which test finds it (SERVER=)
+plants: setup ## Plant each bug of core/src/plant.rs in turn, and see which test finds it (SERVER=)
 	@scripts/plants
 
 fuzz: setup ## Fuzz what reads clients' words and keys' values (SECONDS=60 for each)

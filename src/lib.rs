@@ -1,29 +1,17 @@
 //! Leasehold: locks as native commands for Redis and Valkey.
 //!
-//! A lock is a lease on a key: it has one holder, an end, and a fence, a number that only ever grows.
-//! Start reading at [`lock`], which says what must hold, then at one page of `command`.
+//! This crate is the module: the host of the core on a real server. Start reading at `core/src/lib.rs`, which says what a
+//! lock is; then at `server/mod.rs`, which says when the server calls the module.
 //!
 //! ```text
-//!    lib        the modules, and the allocator
+//!    lib        the allocator
 //!     │
 //!   server      everything that touches Redis; the only folder with unsafe code
-//!     │    ├──────────┬────────────┐
-//!   command        observe      cluster     bytes in, reply out │ what an operator sees │ slots
-//!     │               │
-//!   lock ─────────────┘         the domain: no Redis, no clock, no randomness
+//!     │
+//!   leasehold-core    what a lock is, and in which order things happen: no Redis, no clock, no randomness
 //! ```
 //! Imports go down these lines, never up.
 
-#[forbid(unsafe_code)]
-mod cluster;
-#[forbid(unsafe_code)]
-mod command;
-#[forbid(unsafe_code)]
-mod lock;
-#[forbid(unsafe_code)]
-mod observe;
-#[forbid(unsafe_code)]
-mod plant;
 mod server;
 
 /// Memory comes from the server, so that `used_memory` and `maxmemory` see it. Unit tests run without

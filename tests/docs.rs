@@ -254,10 +254,11 @@ fn every_event_is_documented_and_the_reverse() {
     let said = |name: &str| -> BTreeSet<_> {
         page(name).table("Event").iter().map(|row| row[0].replace('`', "")).collect()
     };
-    let published = literals("src/observe/event.rs", |literal| literal.starts_with("lock."));
+    let published = literals("core/src/observe/event.rs", |literal| literal.starts_with("lock."));
     assert_eq!(said("docs/operating.md"), published);
-    let noted =
-        literals("src/observe/log.rs", |literal| literal.contains('-') || !literal.contains(' '));
+    let noted = literals("core/src/observe/log.rs", |literal| {
+        literal.contains('-') || !literal.contains(' ')
+    });
     assert_eq!(said("docs/commands/lock.log.md"), noted);
 }
 
@@ -355,7 +356,7 @@ fn name_of(usage: &str) -> &str {
 
 /// The texts of the errors as the source words them, with `{}` for what is filled in.
 fn error_templates() -> Vec<String> {
-    let source = fs::read_to_string(Path::new(ROOT).join("src/command/error.rs")).unwrap();
+    let source = fs::read_to_string(Path::new(ROOT).join("core/src/command/error.rs")).unwrap();
     let code = source.split("#[cfg(test)]").next().unwrap();
     let literals = code.split('"').skip(1).step_by(2);
     let is_error = |literal: &&str| {
@@ -363,7 +364,7 @@ fn error_templates() -> Vec<String> {
         word.len() > 2 && word.chars().all(|c| c.is_ascii_uppercase())
     };
     let templates: Vec<_> = literals.filter(is_error).map(str::to_owned).collect();
-    assert!(templates.len() > 5, "this test no longer understands src/command/error.rs");
+    assert!(templates.len() > 5, "this test no longer understands core/src/command/error.rs");
     templates
 }
 

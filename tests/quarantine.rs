@@ -2,7 +2,7 @@
 //! may not know of runs out first.
 
 use crate::support::{
-    Client, Clock, Server, Setup, announce, clock::HOUR, eventually, lacks, start_pair,
+    Client, Clock, Server, Setup, Waiter, announce, clock::HOUR, eventually, lacks, start_pair,
     wait_until_in_sync,
 };
 use redis::Value;
@@ -156,7 +156,14 @@ const WRONG_BY: Duration = Duration::from_secs(60);
 /// comes neither too early nor not at all.
 #[track_caller]
 fn assert_rests(client: &mut Client, begun: Instant, what: &str) {
-    let reply = client.cmd(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
+    client.send(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
+    assert_rested(client, begun, what);
+}
+
+/// The same of one who waits already.
+#[track_caller]
+fn assert_rested(client: &mut Client, begun: Instant, what: &str) {
+    let reply = client.receive();
     let rested = begun.elapsed();
     announce(&format!("{what}: granted {rested:?} after the beginning of {QUARANTINE} ms"));
     assert!(matches!(reply, Value::Int(_)), "{what}: {reply:?} after {rested:?}");
@@ -207,6 +214,17 @@ fn a_quarantine_lasts_as_long_as_it_is_whichever_way_the_clock_is_set_meanwhile(
             assert_rests(&mut client, begun, &format!("set {way} after {what}"));
         }
     }
+}
+
+#[test]
+fn who_waits_already_when_the_clock_is_set_back_is_granted_the_lock_when_the_quarantine_ends() {
+    let mut clock = Clock::new();
+    clock.step_forward(WRONG_BY);
+    let begun = Instant::now();
+    let server = resting().clock(&clock).start();
+    let mut waiter = Waiter::sends(&server, &format!("LOCK.ACQUIRE k bob {LONG} BLOCK 10000"));
+    clock.step_back(WRONG_BY);
+    assert_rested(&mut waiter.client, begun, "set back while somebody waits");
 }
 
 #[test]

@@ -3,21 +3,11 @@
 
 #![no_main]
 
-#[allow(dead_code, unused_imports)]
-#[path = "../../src/command/mod.rs"]
-mod command;
-#[allow(dead_code, unused_imports)]
-#[path = "../../src/lock/mod.rs"]
-mod lock;
-#[allow(dead_code)]
-#[path = "../../src/plant.rs"]
-mod plant;
-
-use command::acquire::{self, Step};
-use command::{Answer, Change, Error, Limits, Reply};
-use command::{check, extend, help, info, log, raise, release, top, waiters};
+use leasehold_core::command::acquire::{self, Step};
+use leasehold_core::command::{Answer, Change, Error, Limits, Reply};
+use leasehold_core::command::{check, extend, help, info, log, raise, release, top, waiters};
 use libfuzzer_sys::fuzz_target;
-use lock::{Deadline, FenceClock, Hold, Moment, Owner, Stored, Ttl, Waiter};
+use leasehold_core::lock::{Deadline, FenceClock, Hold, Moment, Owner, Stored, Ttl, Waiter};
 
 const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
 

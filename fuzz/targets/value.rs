@@ -2,15 +2,8 @@
 
 #![no_main]
 
-#[allow(dead_code, unused_imports)]
-#[path = "../../src/lock/mod.rs"]
-mod lock;
-#[allow(dead_code)]
-#[path = "../../src/plant.rs"]
-mod plant;
-
 use libfuzzer_sys::fuzz_target;
-use lock::{Deadline, Fence, FenceClock, Hold, Moment, Owner, Proof, Stored, Value};
+use leasehold_core::lock::{Deadline, Fence, FenceClock, Hold, Moment, Owner, Proof, Stored, Value};
 
 // The time, an expiry, and a value: sixteen digits and the rest, or the rest alone.
 fuzz_target!(|input: (u64, Option<u64>, Option<u64>, &[u8])| {

@@ -3,10 +3,11 @@
 //! It exists only while something is due: a timer keeps a module from being unloaded.
 
 use super::api::api;
+use super::host::Server;
 use super::state::STATE;
-use super::{authority, clock, eviction, guard, handoff, lookout, subscription};
-use crate::lock::{Moment, Monotonic, Now};
-use crate::plant::{Bug, planted};
+use super::{authority, clock, eviction, fence_broadcast, guard, lookout, subscription};
+use leasehold_core::lock::{Moment, Monotonic, Now};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
 use std::ptr;
@@ -79,19 +80,20 @@ pub(super) fn stop(ctx: *mut RedisModuleCtx) {
 
 fn next_due() -> Option<Moment> {
     let now = clock::both();
-    let queued =
-        STATE.with_queues(
-            |queues| {
-                if queues.has_marks() { Some(now.wall) } else { queues.next_due(now) }
-            },
-        );
-    let soon = [
-        STATE.movements.due(now.monotonic),
-        STATE.fence_broadcast.due(now.monotonic),
-        STATE.next_given_back(),
-    ];
+    let soon = [STATE.movements.due(now.monotonic), STATE.fence_broadcast.due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
-    queued.into_iter().chain(eviction::due(now.wall)).chain(soon).min()
+    let locks = STATE.locks.next_due(now);
+    let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
+    soon.chain(locks).chain(in_vain).min()
+}
+
+/// Does what is due. Called from contexts of the module's own, whose selected database is nobody's.
+pub(super) fn work(ctx: *mut RedisModuleCtx) {
+    STATE.movements.look();
+    eviction::work(ctx);
+    STATE.locks.work(&Server { ctx });
+    fence_broadcast::broadcast(ctx);
+    set(ctx);
 }
 
 /// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
@@ -115,7 +117,7 @@ unsafe extern "C" fn routine(
             STATE.rounds.want();
             if STATE.rounds.take(clock::monotonic()) {
                 let count = authority::questions_in_a_round();
-                STATE.with_queues(|queues| queues.doubt_next_slots(count));
+                STATE.locks.with_queues(|queues| queues.doubt_next_slots(count));
             }
         }
         match STATE.alarm.get() {
@@ -137,7 +139,7 @@ unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
     guard::event("alarm", || {
         // Nothing is due, and the next alarm is for the server's routine to set.
         if !alarm.is_some_and(|alarm| alarm.is_early(clock::now())) {
-            handoff::work(ctx);
+            work(ctx);
         }
     });
 }

@@ -8,7 +8,8 @@
 use super::api::{api, optional};
 use super::product;
 use super::reply::Reply;
-use crate::plant::{Bug, planted};
+use leasehold_core::engine::{Authority, Initiator};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
 
@@ -17,43 +18,18 @@ use libc::__errno_location as errno;
 #[cfg(target_os = "macos")]
 use libc::__error as errno;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) enum Authority {
-    Yes,
-    /// Writes are paused: ask again in a moment.
-    NotNow,
-    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk fails.
-    Refused,
-    /// This server is a replica: another one decides.
-    Replica,
-    /// The key's slot is elsewhere, or on its way out.
-    NotOurs,
-    /// The cluster is down: no node may write anything.
-    ClusterDown,
-}
-
-/// On whose account the module is about to write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
-    /// A client's, whose command the server let in.
-    Command,
-    /// Its own.
-    Own,
-}
-
 /// Whether the module may write this key.
-pub(super) fn over(
+pub(super) fn to_write(
     ctx: *mut RedisModuleCtx,
     key: *mut RedisModuleString,
-    account: Account,
+    initiator: Initiator,
 ) -> Authority {
     if planted(Bug::AuthorityUnasked) {
         return Authority::Yes;
     }
     let flags = flags(ctx);
     match of_flags(flags) {
-        Authority::Yes if account == Account::Own => {
+        Authority::Yes if initiator == Initiator::Module => {
             ask_to_write(ctx, key).unwrap_or_else(|| to_read(ctx, key))
         }
         Authority::Yes => to_read(ctx, key),

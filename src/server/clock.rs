@@ -4,7 +4,7 @@
 //! lease. There is one exception: see [`exactly`]. How long something has lasted is told by [`monotonic`].
 
 use super::api::{api, optional};
-use crate::lock::{Moment, Monotonic, Now};
+use leasehold_core::lock::{Moment, Monotonic, Now};
 use redis_module::raw;
 use std::sync::LazyLock;
 use std::time::{Instant, UNIX_EPOCH};

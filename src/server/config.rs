@@ -3,10 +3,10 @@
 
 use super::api::optional;
 use super::state::STATE;
-use super::{clock, events, guard};
-use crate::command::{Limits, parse_integer};
-use crate::lock::{Patience, Ttl};
-use crate::observe::USUAL_LONG_WAIT_MILLIS;
+use super::{alarm, clock, guard};
+use leasehold_core::command::{Limits, parse_integer};
+use leasehold_core::lock::{Patience, Ttl};
+use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
 use std::ops::RangeInclusive;
@@ -77,7 +77,7 @@ pub(super) fn limits() -> Limits {
 /// Tells the observer, which keeps a copy.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
-    STATE.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
+    STATE.locks.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many may wait on the server, if it accepts enough clients: see [`super::room`].
@@ -208,14 +208,15 @@ pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
     if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
         // An operator who knows that no unknown grant is left need not wait for the end of this one.
         STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        events::mark_all(ctx, &[None]);
+        STATE.locks.mark_all(None);
+        alarm::set(ctx);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::Log;
+    use leasehold_core::observe::Log;
 
     #[test]
     fn the_log_may_be_as_long_as_it_can_be_and_is_as_long_as_usual() {

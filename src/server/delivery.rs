@@ -24,24 +24,15 @@
 
 use super::api::{api, optional};
 use super::call::bytes_of;
-use super::handoff::{self, GiveBack};
+use super::host::Server;
 use super::key::OwnedString;
 use super::reply::Reply;
 use super::state::STATE;
-use super::{clock, product};
-use crate::lock::{Fence, KeptOwner, Name};
-use crate::plant::{Bug, planted};
+use super::{alarm, product};
+use leasehold_core::engine::WaiterGrant;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::{CStr, c_longlong, c_void};
-
-/// A grant to a waiter.
-#[derive(Debug)]
-pub(super) struct Granted {
-    pub(super) name: Name,
-    pub(super) owner: KeptOwner,
-    pub(super) fence: Fence,
-}
 
 /// Whether threads of the server's write what clients are sent.
 ///
@@ -101,23 +92,15 @@ impl User {
 }
 
 /// The waiter whose context this is, and who began to wait as this user, is being sent the fence of its grant.
-pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: Granted, user: User) {
+pub(super) fn sent(ctx: *mut RedisModuleCtx, granted: WaiterGrant, user: User) {
     // SAFETY: takes a valid context.
     let client = unsafe { api!(RedisModule_GetClientId)(ctx) };
     let is_without_user = user == User::Other && User::of(ctx, client) == User::Default;
     if is_without_user || (may_be_closing(ctx, client) && is_closing(ctx, client)) {
-        failed(ctx, granted);
+        STATE.locks.mark_undeliverable(&Server { ctx }, granted);
+        alarm::set(ctx);
     } else {
-        STATE.heard(granted.fence.number());
-    }
-}
-
-/// Nobody has heard of this grant by now, and its waiter never will. Unless the same owner has heard of it on another
-/// connection, the grant is given back: the lock must not stay with somebody who does not know that it has it.
-pub(super) fn failed(ctx: *mut RedisModuleCtx, granted: Granted) {
-    let Granted { name, owner, fence } = granted;
-    if STATE.heard(fence.number()) && !planted(Bug::GrantNotGivenBack) {
-        handoff::give_back(ctx, GiveBack { name, owner, fence, due: clock::monotonic() });
+        STATE.locks.mark_delivered(granted.fence.number());
     }
 }
 

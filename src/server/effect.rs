@@ -5,7 +5,7 @@
 
 use super::api::api;
 use super::reply::Reply;
-use crate::lock::Suspicion;
+use leasehold_core::lock::Suspicion;
 use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
 

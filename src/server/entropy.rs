@@ -1,7 +1,7 @@
 //! The only place that draws randomness.
 
-use crate::command::acquire::MintedOwner;
-use crate::plant::{Bug, planted};
+use leasehold_core::command::acquire::MintedOwner;
+use leasehold_core::plant::{Bug, planted};
 
 /// A random UUID (version 4), as text.
 pub(super) fn mint_owner() -> MintedOwner {

@@ -1,14 +1,12 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
-use super::call::Decision;
-use super::park::Wait;
+use super::blocked_client::Wait;
 use super::state::STATE;
-use super::witness::Happened;
 use super::{clock, config, entropy, guard};
-use crate::command::acquire::{self, Step};
-use crate::command::{
-    Answer, Change, Reply, check, extend, help, info, log, raise, release, top, waiters,
+use leasehold_core::command::{
+    Reply, acquire, check, extend, help, info, log, raise, release, top, waiters,
 };
+use leasehold_core::lock::Outcome;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
 
@@ -25,26 +23,20 @@ pub(super) extern "C" fn acquire(
         let words = call.words();
         let limits = config::limits();
         let request = acquire::Request::parse(words.as_slice(), &limits, entropy::mint_owner)?;
-        let step = call.change_key(|stored, waiters, now, fences| {
-            let (change, step) = request.answer(stored, waiters, now, fences)?;
-            let happened = match (&change, &step) {
-                (Change::Grant(grant), _) => Happened::Granted(*grant),
-                (_, Step::Wait(_)) => Happened::Waits,
-                (_, Step::Reply(Reply::Nil)) => Happened::Refused(request.owner()?),
-                (Change::Lease(longer), _) => Happened::Again { longer: Some(*longer) },
-                (_, _) => Happened::Again { longer: None },
-            };
-            Ok(Decision { change, outcome: step, happened })
-        })?;
-        match step {
-            Step::Reply(reply) => call.reply(&reply),
-            Step::Wait(patience) => call.wait(&Wait {
-                owner: request.owner()?,
-                minted: request.is_minted(),
-                ttl: request.ttl(),
-                patience,
-            })?,
+        let key = call.key()?;
+        let outcome = call.change(&key, &request)?;
+        if let Outcome::Wait(patience) = outcome {
+            return call.wait(
+                &key,
+                &Wait {
+                    owner: request.owner()?,
+                    minted: request.is_minted(),
+                    ttl: request.ttl(),
+                    patience,
+                },
+            );
         }
+        call.reply(&request.reply(&outcome)?);
         Ok(())
     })
 }
@@ -56,15 +48,8 @@ pub(super) extern "C" fn release(
 ) -> c_int {
     guard::command("lock.release", ctx, argv, argc, |call| {
         let request = release::Request::parse(call.words().as_slice())?;
-        let reply = call.change_key(|stored, _, now, fences| {
-            let Answer { change, reply } = request.answer(stored, now, fences)?;
-            let happened = match change {
-                Change::Free => Happened::Released,
-                _ => Happened::NotReleased(request.proof()),
-            };
-            Ok(Decision { change, outcome: reply, happened })
-        })?;
-        call.reply(&reply);
+        let outcome = call.change(&call.key()?, &request)?;
+        call.reply(&release::reply(&outcome));
         Ok(())
     })
 }
@@ -76,15 +61,8 @@ pub(super) extern "C" fn extend(
 ) -> c_int {
     guard::command("lock.extend", ctx, argv, argc, |call| {
         let request = extend::Request::parse(call.words().as_slice(), &config::limits())?;
-        let reply = call.change_key(|stored, _, now, fences| {
-            let Answer { change, reply } = request.answer(stored, now, fences)?;
-            let happened = match change {
-                Change::Lease(deadline) => Happened::Extended(deadline),
-                _ => Happened::NotExtended(request.proof()),
-            };
-            Ok(Decision { change, outcome: reply, happened })
-        })?;
-        call.reply(&reply);
+        let outcome = call.change(&call.key()?, &request)?;
+        call.reply(&extend::reply(&outcome));
         Ok(())
     })
 }
@@ -96,16 +74,8 @@ pub(super) extern "C" fn raise(
 ) -> c_int {
     guard::command("lock.raise", ctx, argv, argc, |call| {
         let request = raise::Request::parse(call.words().as_slice())?;
-        let reply = call.change_key(|stored, _, now, fences| {
-            let Answer { change, reply } = request.answer(stored, now, fences)?;
-            let happened = match (&change, &reply) {
-                (Change::Raise { fence, .. }, _) => Happened::Raised(*fence),
-                (_, Reply::Integer(_)) => Happened::Confirmed,
-                _ => Happened::NotRaised,
-            };
-            Ok(Decision { change, outcome: reply, happened })
-        })?;
-        call.reply(&reply);
+        let outcome = call.change(&call.key()?, &request)?;
+        call.reply(&raise::reply(&outcome));
         Ok(())
     })
 }
@@ -117,7 +87,7 @@ pub(super) extern "C" fn check(
 ) -> c_int {
     guard::command("lock.check", ctx, argv, argc, |call| {
         let request = check::Request::parse(call.words().as_slice())?;
-        call.read_key(|stored, _, now, fences| request.answer(stored, now, fences))
+        call.check(request.proof())
     })
 }
 
@@ -128,7 +98,7 @@ pub(super) extern "C" fn info(
 ) -> c_int {
     guard::command("lock.info", ctx, argv, argc, |call| {
         let request = info::Request::parse(call.words().as_slice())?;
-        call.read_key(|stored, waiters, now, fences| request.answer(stored, waiters, now, fences))
+        call.read(|current, waiters, now| request.answer(current, waiters, now))
     })
 }
 
@@ -140,9 +110,7 @@ pub(super) extern "C" fn waiters(
     guard::command("lock.waiters", ctx, argv, argc, |call| {
         let request = waiters::Request::parse(call.words().as_slice())?;
         let now = clock::monotonic();
-        call.read_queue(|queues, db, key| {
-            request.answer(queues.queue(db, key), |parked| parked.client, now)
-        })
+        call.read_queue(|queues, name| request.answer(queues.queue(name), |client| client.id, now))
     })
 }
 
@@ -153,7 +121,7 @@ pub(super) extern "C" fn top(
 ) -> c_int {
     guard::command("lock.top", ctx, argv, argc, |call| {
         let request = top::Request::parse(call.words().as_slice())?;
-        STATE.with_observer(|observer| match request {
+        STATE.locks.with_observer(|observer| match request {
             top::Request::Show { count } => {
                 let rows = observer.top(count).into_iter().map(|entry| top::Row {
                     key: entry.key.as_bytes(),
@@ -182,7 +150,7 @@ pub(super) extern "C" fn log(
 ) -> c_int {
     guard::command("lock.log", ctx, argv, argc, |call| {
         let request = log::Request::parse(call.words().as_slice())?;
-        STATE.with_observer(|observer| match request {
+        STATE.locks.with_observer(|observer| match request {
             log::Request::Show { count } => {
                 let rows = observer.latest(count).map(|entry| log::Row {
                     id: entry.id,

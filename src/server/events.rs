@@ -8,8 +8,8 @@
 //! servers run between two steps of such a walk, and die.
 
 use super::state::STATE;
-use super::{alarm, guard, handoff, subscription};
-use crate::plant::{Bug, planted};
+use super::{alarm, guard, subscription};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -37,12 +37,12 @@ unsafe extern "C" fn flushed(
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
         if planted(Bug::FlushForgets) {
-            return STATE.with_queues(|queues| drop(queues.leave_all()));
+            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
         }
-        STATE.with_evicted(|evicted| evicted.forget(db));
-        mark_all(ctx, &[db]);
+        STATE.locks.flushed(db);
+        alarm::set(ctx);
         if planted(Bug::WritesInEvent) {
-            handoff::work(ctx);
+            alarm::work(ctx);
         }
     });
 }
@@ -59,16 +59,9 @@ unsafe extern "C" fn swapped(
             return;
         };
         if planted(Bug::SwapForgets) {
-            return STATE.with_queues(|queues| drop(queues.leave_all()));
+            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
         }
-        STATE.with_evicted(|evicted| evicted.swap(info.dbnum_first, info.dbnum_second));
-        // Waiters stay with the number of their database, as those of BLPOP do; what it holds is new.
-        mark_all(ctx, &[Some(info.dbnum_first), Some(info.dbnum_second)]);
+        STATE.locks.swapped(info.dbnum_first, info.dbnum_second);
+        alarm::set(ctx);
     });
-}
-
-/// The locks of these databases (`None`: of all) may have become free.
-pub(super) fn mark_all(ctx: *mut RedisModuleCtx, dbs: &[Option<i32>]) {
-    STATE.with_queues(|queues| dbs.iter().for_each(|&db| queues.mark_all(db)));
-    alarm::set(ctx);
 }

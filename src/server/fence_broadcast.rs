@@ -26,12 +26,13 @@
 //! margin covers the rest. What is broadcast once the child that writes the new file is born comes behind what the child
 //! writes.
 
-use super::authority::{self, Authority};
+use super::authority;
 use super::key::OwnedString;
 use super::state::STATE;
 use super::{alarm, clock, guard, product, replicate, subscription};
-use crate::lock::{Deadline, Fence, Owner, Ttl, Value};
-use crate::plant::{Bug, planted};
+use leasehold_core::engine::Authority;
+use leasehold_core::lock::{Deadline, Fence, Owner, Ttl, Value};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 

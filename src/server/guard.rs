@@ -12,7 +12,7 @@ use super::call::Call;
 use super::log;
 use super::respond::respond;
 use super::state::STATE;
-use crate::command::{Error, Reply};
+use leasehold_core::command::{Error, Reply};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;

@@ -3,8 +3,8 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard, load};
-use crate::lock::Now;
-use crate::observe::Elsewhere;
+use leasehold_core::lock::Now;
+use leasehold_core::observe::Elsewhere;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 
@@ -23,7 +23,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
         if unsafe { api!(RedisModule_InfoAddSection)(ctx, c"".as_ptr()) } != guard::status(true) {
             return; // not asked for
         }
-        STATE.peek(|queues, observer| {
+        STATE.locks.peek(|queues, observer, evicted| {
             let (fences, Now { wall: now, monotonic }) = (STATE.fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
             let elsewhere = Elsewhere {
@@ -31,7 +31,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 effective_max_waiters: STATE.max_clients.most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
-                evictions_pending: STATE.evictions_pending(),
+                evictions_pending: evicted.len().try_into().unwrap_or(u64::MAX),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: STATE.panics_caught.get(),
                 fences_refused: fences.refused(),

@@ -9,26 +9,16 @@
 
 use super::api::api;
 use super::{guard, replicate};
-use crate::command::{Change, Error};
-use crate::lock::{Deadline, Grant, Stored, Value};
+use leasehold_core::command::Error;
+use leasehold_core::engine::{self, Mode};
+use leasehold_core::lock::{Deadline, Stored, Value, Write};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;
 use std::mem::ManuallyDrop;
 use std::{ptr, slice};
 
-#[derive(Clone, Copy)]
-pub(super) enum Mode {
-    Read,
-    /// To see whether the module has anything to write. As if nobody had looked: neither as recently used,
-    /// nor as a hit or a miss, which opening to read counts on older servers.
-    Look,
-    /// As if nobody had looked: for keys that are others' business.
-    Peek,
-    Write,
-}
-
-pub(super) struct Key<'c> {
+pub(super) struct OpenKey<'c> {
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
     /// Null for a key that is not there and was opened to be read.
@@ -37,21 +27,38 @@ pub(super) struct Key<'c> {
     command: PhantomData<&'c ()>,
 }
 
-impl Key<'_> {
+impl OpenKey<'_> {
     pub(super) fn open(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, mode: Mode) -> Self {
-        let mode = match mode {
-            Mode::Read => guard::flag(raw::REDISMODULE_READ),
-            Mode::Peek => guard::flag(
-                raw::REDISMODULE_READ
-                    | raw::REDISMODULE_OPEN_KEY_NOTOUCH
-                    | raw::REDISMODULE_OPEN_KEY_NONOTIFY
-                    | raw::REDISMODULE_OPEN_KEY_NOSTATS,
-            ),
-            Mode::Look => guard::flag(
-                raw::REDISMODULE_READ | raw::REDISMODULE_WRITE | raw::REDISMODULE_OPEN_KEY_NOTOUCH,
-            ),
-            Mode::Write => guard::flag(raw::REDISMODULE_READ) | guard::flag(raw::REDISMODULE_WRITE),
-        };
+        Self::open_with(
+            ctx,
+            name,
+            match mode {
+                Mode::Read => raw::REDISMODULE_READ,
+                // On older servers, opening to read only counts as a hit or a miss.
+                Mode::Look => {
+                    raw::REDISMODULE_READ
+                        | raw::REDISMODULE_WRITE
+                        | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                }
+                Mode::Write => raw::REDISMODULE_READ | raw::REDISMODULE_WRITE,
+            },
+        )
+    }
+
+    /// Opened as if nobody had looked: for keys that are others' business.
+    pub(super) fn peek(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Self {
+        Self::open_with(
+            ctx,
+            name,
+            raw::REDISMODULE_READ
+                | raw::REDISMODULE_OPEN_KEY_NOTOUCH
+                | raw::REDISMODULE_OPEN_KEY_NONOTIFY
+                | raw::REDISMODULE_OPEN_KEY_NOSTATS,
+        )
+    }
+
+    fn open_with(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, flags: u32) -> Self {
+        let mode = guard::flag(flags);
         // SAFETY: context and name are those of the command being executed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
         Self { ctx, name, handle, command: PhantomData }
@@ -70,7 +77,7 @@ impl Key<'_> {
 
     /// What the key holds. The bytes are the server's own, and live until the key is changed: which
     /// the borrow checker sees, because every change needs `&mut self`.
-    pub(super) fn stored(&self) -> Stored<'_> {
+    fn read(&self) -> Stored<'_> {
         let kind = self.kind();
         if kind == kind_of(raw::REDISMODULE_KEYTYPE_EMPTY) {
             return Stored::Nothing;
@@ -114,29 +121,7 @@ impl Key<'_> {
         !self.handle.is_null() && unsafe { api!(RedisModule_GetAbsExpire)(self.handle) } >= 0
     }
 
-    pub(super) fn apply(&mut self, change: Change<'_>) -> Result<(), Error> {
-        match change {
-            Change::Nothing => return Ok(()),
-            Change::Grant(grant) => self.grant(&grant)?,
-            Change::Lease(deadline) => self.lease(deadline)?,
-            Change::Raise { owner, fence, deadline } => {
-                return self.restore(Value::new(fence, owner).as_bytes(), deadline);
-            }
-            Change::Free => self.free()?,
-        }
-        self.signal();
-        Ok(())
-    }
-
-    fn grant(&mut self, grant: &Grant<'_>) -> Result<(), Error> {
-        let value = OwnedString::new(self.ctx, Value::new(grant.fence, grant.owner).as_bytes());
-        replicate::set(self.ctx, self.name, value.string, Some(grant.deadline))?;
-        self.write(&value);
-        self.expire_at(grant.deadline);
-        Ok(())
-    }
-
-    fn write(&mut self, value: &OwnedString) {
+    fn set(&mut self, value: &OwnedString) {
         // SAFETY: the handle is open for writing; the server takes its own share of the string.
         let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string) };
         debug_assert_eq!(outcome, guard::status(true));
@@ -147,7 +132,7 @@ impl Key<'_> {
         unsafe { api!(RedisModule_SignalModifiedKey)(self.ctx, self.name) };
     }
 
-    fn lease(&mut self, deadline: Deadline) -> Result<(), Error> {
+    fn expire(&mut self, deadline: Deadline) -> Result<(), Error> {
         if self.kind() != kind_of(raw::REDISMODULE_KEYTYPE_STRING) {
             return Ok(());
         }
@@ -159,23 +144,18 @@ impl Key<'_> {
         Ok(())
     }
 
-    /// Writes a whole lock that is not a new one, such as one that the server evicted.
-    pub(super) fn restore(
-        &mut self,
-        value: &[u8],
-        deadline: Option<Deadline>,
-    ) -> Result<(), Error> {
+    /// Writes a whole lock.
+    fn put(&mut self, value: &[u8], deadline: Option<Deadline>) -> Result<(), Error> {
         let value = OwnedString::new(self.ctx, value);
         replicate::set(self.ctx, self.name, value.string, deadline)?;
-        self.write(&value);
+        self.set(&value);
         if let Some(deadline) = deadline {
             self.expire_at(deadline);
         }
-        self.signal();
         Ok(())
     }
 
-    fn free(&mut self) -> Result<(), Error> {
+    fn delete(&mut self) -> Result<(), Error> {
         replicate::del(self.ctx, self.name)?;
         // SAFETY: the handle is open for writing.
         let outcome = unsafe { api!(RedisModule_DeleteKey)(self.handle) };
@@ -191,7 +171,27 @@ impl Key<'_> {
     }
 }
 
-impl Drop for Key<'_> {
+impl engine::Key for OpenKey<'_> {
+    fn stored(&self) -> Stored<'_> {
+        self.read()
+    }
+
+    fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
+        match write {
+            Write::Keep => return Ok(()),
+            Write::Hold { owner, fence, deadline } => {
+                self.put(Value::new(fence, owner).as_bytes(), deadline)?;
+            }
+            Write::Restore(seen) => self.put(&seen.value, seen.deadline)?,
+            Write::Expire(deadline) => self.expire(deadline)?,
+            Write::Delete => self.delete()?,
+        }
+        self.signal();
+        Ok(())
+    }
+}
+
+impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
         // SAFETY: opened once in `open`, closed once here; null is allowed.
         unsafe { api!(RedisModule_CloseKey)(self.handle) };

@@ -24,13 +24,14 @@
 
 use super::api::api;
 use super::call::bytes_of;
-use super::key::{Key, Mode, OwnedString};
+use super::key::{OpenKey, OwnedString};
 use super::reply::Reply;
 use super::state::STATE;
 use super::subscription::Subscription;
 use super::{authority, clock, guard, product};
-use crate::lock::{Hold, Stored, Value};
-use crate::plant::{Bug, planted};
+use leasehold_core::engine::Key;
+use leasehold_core::lock::{Hold, Stored, Value};
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -94,7 +95,7 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     // outlive.
     // SAFETY: the key's name lives as long as this callback.
     let name = OwnedString::new(ctx, unsafe { bytes_of(key) });
-    let key = Key::open(ctx, name.string(), Mode::Peek);
+    let key = OpenKey::peek(ctx, name.string());
     // Reading a short string makes the server store it less compactly, so others' keys are left alone as far
     // as can be told from outside.
     if may_be_a_grant(&key)
@@ -107,7 +108,7 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
 /// The same right after a `RESTORE`. The value is asked for and not read in place: reading a short string in place moves it,
 /// and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned.
 fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
-    if !may_be_a_grant(&Key::open(ctx, key, Mode::Peek)) {
+    if !may_be_a_grant(&OpenKey::peek(ctx, key)) {
         return;
     }
     // SAFETY: the format takes one string; the reply goes nowhere else.
@@ -125,6 +126,6 @@ fn take_note_of(value: &[u8]) {
 }
 
 /// As far as can be told without reading the value.
-fn may_be_a_grant(key: &Key<'_>) -> bool {
+fn may_be_a_grant(key: &OpenKey<'_>) -> bool {
     key.has_expiry() && Value::LENGTHS.contains(&key.len())
 }

@@ -18,7 +18,7 @@
 use super::api::api;
 use super::product;
 use super::reply::Reply;
-use crate::command::{ALL, parse_integer};
+use leasehold_core::command::{ALL, parse_integer};
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::CStr;
 

@@ -1,10 +1,11 @@
 //! The moments at which grants may have been made that this process does not know of.
 
+use super::host::Server;
 use super::learn::{self, Loading};
-use super::{alarm, clock, config, events, fence_broadcast, guard, handoff, slots, subscription};
-use crate::observe::Observer;
-use crate::plant::{Bug, planted};
+use super::{alarm, clock, config, fence_broadcast, guard, slots, subscription};
 use crate::server::state::STATE;
+use leasehold_core::engine::Host;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -74,15 +75,14 @@ unsafe extern "C" fn role_changed(
 ) {
     guard::event("role-changed", || {
         learn::while_told(ctx, Loading::Nothing);
-        STATE.with_observer(Observer::forget_grants);
         slots::begin();
-        // Whoever decided until now heard of the deletions.
-        STATE.with_evicted(|evicted| evicted.forget(None));
+        STATE.locks.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
             take_over();
         } else {
             // Most servers have sent them away already; some leave it to the module.
-            handoff::send_all_away(handoff::demoted());
+            let server = Server { ctx };
+            STATE.locks.send_all_away(&server, server.demoted());
             alarm::set(ctx);
         }
     });
@@ -105,9 +105,8 @@ unsafe extern "C" fn loading(
         learn::while_told(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             begin();
-            STATE.with_observer(Observer::forget_grants);
-            // What the keys hold may be new altogether.
-            events::mark_all(ctx, &[None]);
+            STATE.locks.loaded();
+            alarm::set(ctx);
         }
     });
 }

@@ -11,7 +11,7 @@ use super::{
     alarm, api, clock, config, events, fence_broadcast, guard, info, leftovers, lifecycle, log,
     lookout, policy, product, register, replicate, slots,
 };
-use crate::plant;
+use leasehold_core::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 

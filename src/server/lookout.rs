@@ -14,7 +14,7 @@
 //! Whether the command is allowed to is not known yet: a touch makes the module look at the key, no more, and not
 //! again for a moment. A command that only reads frees no lock: it may make the server notice that a lease is over,
 //! but that moment is known. A command that is queued in a transaction passes here when it is queued and
-//! not when it is executed, which is why [`Queues::touch`](crate::lock::Queues::touch) goes on looking for a
+//! not when it is executed, which is why [`Queues::suspect`](leasehold_core::lock::Queues::suspect) goes on looking for a
 //! while. What has no name in it comes as an event of its own (a flush, a swap, an eviction), or is noticed by the
 //! look each second.
 
@@ -23,8 +23,8 @@ use super::call::bytes_of;
 use super::effect::Readers;
 use super::state::STATE;
 use super::{alarm, authority, clock, guard, slots};
-use crate::lock::Suspicion;
-use crate::plant::{Bug, planted};
+use leasehold_core::lock::Suspicion;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -89,7 +89,7 @@ pub(super) fn context() -> Option<*mut RedisModuleCtx> {
 
 /// Withdraws the lookout if nobody waits. Not right after the last has left: the next may be about to come.
 pub(super) fn withdraw_if_idle(ctx: *mut RedisModuleCtx) {
-    if !STATE.with_queues(|queues| queues.is_empty()) {
+    if !STATE.locks.with_queues(|queues| queues.is_empty()) {
         return;
     }
     STATE.evictions_heard.cancel(ctx);
@@ -124,13 +124,10 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
 
 /// Touches the contended locks that the command names; whether any of them is to be looked at sooner than before.
 fn touch_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    STATE.with_queues(|queues| {
-        // In a cluster the lookout is posted also while nobody waits.
-        if queues.is_empty() || planted(Bug::DeletionUnnoticed) {
-            return false;
-        }
-        queues.touch(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
-    })
+    if planted(Bug::DeletionUnnoticed) {
+        return false;
+    }
+    STATE.locks.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
 }
 
 /// The module's own commands settle what they change themselves.

@@ -5,7 +5,7 @@
 //! | the server                           | calls                     | which                               |
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
-//! | gets a command                       | `entry::*`                | parse, open the key, decide, apply  |
+//! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, hears of slots that move |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
@@ -14,7 +14,7 @@
 //! | applies others' grants               | `learn::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
 //! | reaches the moment of the timer      | `alarm::ring`             | settles them, ends patience, puts evicted locks back |
-//! | sends a waiter its reply, or loses it | `park::*`                | replies, leaves the queue, frees    |
+//! | sends a waiter its reply, or loses it | `blocked_client::*`      | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |
@@ -29,6 +29,7 @@
 mod alarm;
 mod api;
 mod authority;
+mod blocked_client;
 mod call;
 mod clock;
 mod config;
@@ -40,7 +41,7 @@ mod events;
 mod eviction;
 mod fence_broadcast;
 mod guard;
-mod handoff;
+mod host;
 mod info;
 mod key;
 mod learn;
@@ -49,7 +50,6 @@ mod lifecycle;
 mod load;
 mod log;
 mod lookout;
-mod park;
 mod policy;
 mod product;
 mod register;
@@ -62,4 +62,3 @@ mod slots;
 mod soon;
 mod state;
 mod subscription;
-mod witness;

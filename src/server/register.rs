@@ -3,7 +3,7 @@
 use super::api::{api, optional};
 use super::entry::{self, Entry};
 use super::{guard, log};
-use crate::command::{
+use leasehold_core::command::{
     Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, log as log_page, raise,
     release, top, waiters,
 };
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn what_is_registered_is_what_help_lists() {
         let registered = COMMANDS.map(|(spec, _)| spec.name);
-        assert_eq!(registered, crate::command::ALL.map(|spec| spec.name));
+        assert_eq!(registered, leasehold_core::command::ALL.map(|spec| spec.name));
     }
 
     #[test]

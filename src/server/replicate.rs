@@ -7,9 +7,9 @@
 use super::api::api;
 use super::state::STATE;
 use super::{clock, guard};
-use crate::command::Error;
-use crate::lock::Deadline;
-use crate::plant::{Bug, planted};
+use leasehold_core::command::Error;
+use leasehold_core::lock::Deadline;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_longlong};

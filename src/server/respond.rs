@@ -1,7 +1,7 @@
 //! Replies on the wire. The server speaks RESP2 or RESP3 as the client asked; maps alone need help.
 
 use super::api::{api, optional};
-use crate::command::{Error, Reply};
+use leasehold_core::command::{Error, Reply};
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CString, c_long, c_longlong};
 

@@ -5,7 +5,7 @@
 //! leave: only the server could prevent that.
 
 use super::{clock, config, log, product};
-use crate::lock::{Monotonic, Room};
+use leasehold_core::lock::{Monotonic, Room};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
 use std::ffi::CStr;

@@ -4,7 +4,7 @@ use super::api::api;
 use super::authority;
 use super::key::OwnedString;
 use super::reply::Reply;
-use crate::cluster::{OwnSlots, Slot};
+use leasehold_core::cluster::{OwnSlots, Slot};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::OnceCell;
 

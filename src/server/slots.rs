@@ -40,10 +40,9 @@ use super::slot_probe::SlotProbe;
 use super::soon::Soon;
 use super::state::STATE;
 use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
-use crate::cluster::{self, Said, Slot, SlotSet};
-use crate::lock::{Evicted, Monotonic, Queues};
-use crate::observe::Observer;
-use crate::plant::{Bug, planted};
+use leasehold_core::cluster::{self, Said, Slot, SlotSet};
+use leasehold_core::lock::Monotonic;
+use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -112,8 +111,7 @@ impl Movements {
             self.read();
         }
         if self.looks.take(clock::monotonic()) {
-            STATE.with_observer(Observer::doubt_grants);
-            STATE.with_queues(Queues::doubt_all_slots);
+            STATE.locks.slots_moved();
         }
     }
 
@@ -266,7 +264,7 @@ fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
     match step {
         // What is evicted does not go with them, unless it is put back before they are copied, which
         // the server does a little later.
-        Step::BeginToGo => STATE.with_evicted(Evicted::hurry),
+        Step::BeginToGo => STATE.locks.slots_begin_to_go(),
         // Until then the node grants nothing.
         Step::HaveCome => lift(),
         Step::Other => {}

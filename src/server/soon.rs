@@ -1,7 +1,7 @@
 //! Something to be done soon, but not again and again: at once the first time, and then at most ten times a second,
 //! however often it is wanted.
 
-use crate::lock::Monotonic;
+use leasehold_core::lock::Monotonic;
 use std::cell::Cell;
 
 /// Less than waiters may be left without an answer.

@@ -130,6 +130,32 @@ fn a_later_grant_is_not_taken_back_with_the_unheard_one() {
 }
 
 #[test]
+fn a_grant_that_its_owner_was_told_of_while_writes_were_paused_is_not_taken_back() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let bob = Waiter::of(&server, "k", "bob");
+    // Bob's grant cannot be taken back before bob asks for the lock on another connection.
+    let kill = format!("CLIENT KILL ID {}", bob.id);
+    let transaction = [
+        "MULTI",
+        "LOCK.RELEASE k alice",
+        &kill,
+        "CLIENT PAUSE 60000 WRITE",
+        "LOCK.ACQUIRE k bob 60000",
+        "EXEC",
+        "CLIENT UNPAUSE",
+    ];
+    let replies = client.pipeline(&transaction);
+    let Value::Array(executed) = &replies[5] else { panic!("{replies:?}") };
+    let Some(&Value::Int(fence)) = executed.last() else { panic!("{replies:?}") };
+    // Whatever the server still had to do about the one that was killed is done by now.
+    let mut carol = Waiter::sends(&server, "LOCK.ACQUIRE k carol 60000 BLOCK 100");
+    assert_eq!(carol.reply(), Value::Nil);
+    assert_eq!(client.check("k", "bob"), Some(fence.try_into().unwrap()));
+}
+
+#[test]
 fn an_owner_that_reconnects_before_its_unheard_grant_is_taken_back_is_not_told_that_it_holds_the_lock()
  {
     let server = Server::start();

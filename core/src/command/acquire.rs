@@ -1,0 +1,218 @@
+//! `LOCK.ACQUIRE key owner ttl [BLOCK ms]`: the lock, now or as soon as it is free.
+
+use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
+use crate::lock::{self, Acquired, FenceClock, Hold, Moment, Outcome, Owner, Patience, Ttl};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.acquire",
+    summary: c"Acquires a lock, or waits for it, and returns the fence of the grant.",
+    complexity: c"O(1); O(log(N)) for one of N waiters with limited patience",
+    since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
+    arity: -4,
+    access: Access::Insert,
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::BLOCK],
+};
+
+/// The owner that asks for an owner of its own to be made up.
+const MINT: &[u8] = b"*";
+
+/// The length of a UUID as text, hyphens included.
+pub type MintedOwner = [u8; 36];
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    owner: Asked<'a>,
+    ttl: Ttl,
+    patience: Option<Patience>,
+}
+
+#[derive(Debug)]
+enum Asked<'a> {
+    Named(Owner<'a>),
+    Minted(MintedOwner),
+}
+
+impl<'a> Request<'a> {
+    pub fn parse(
+        words: &[&'a [u8]],
+        limits: &Limits,
+        mint: impl FnOnce() -> MintedOwner,
+    ) -> Result<Self, Error> {
+        let &[_, _, owner, ttl, ref options @ ..] = words else { return Err(Error::WrongArity) };
+        let owner =
+            if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
+        let ttl = args::ttl(ttl, limits)?;
+        let patience = match *options {
+            [] => None,
+            [option, millis] if option.eq_ignore_ascii_case(b"BLOCK") => {
+                Some(args::patience(millis)?)
+            }
+            _ => return Err(Error::UnknownOption),
+        };
+        Ok(Self { owner, ttl, patience })
+    }
+
+    pub fn ttl(&self) -> Ttl {
+        self.ttl
+    }
+
+    pub fn owner(&self) -> Result<Owner<'_>, Error> {
+        match &self.owner {
+            Asked::Named(owner) => Ok(*owner),
+            Asked::Minted(bytes) => args::owner(bytes),
+        }
+    }
+
+    /// Whether the client does not know its owner yet.
+    pub fn is_minted(&self) -> bool {
+        matches!(self.owner, Asked::Minted(_))
+    }
+
+    /// What the client is told, unless it waits.
+    pub fn reply(&self, outcome: &Outcome<'_>) -> Result<Reply<'_>, Error> {
+        let fence_number = match outcome {
+            Outcome::Acquire(Acquired::Granted(grant)) => grant.fence.number(),
+            Outcome::Acquire(Acquired::Again { fence_number, .. }) => *fence_number,
+            _ => return Ok(Reply::Nil),
+        };
+        Ok(reply(self.owner()?, self.is_minted(), fence_number))
+    }
+}
+
+impl Decide for Request<'_> {
+    fn decide(
+        &self,
+        current: Option<&Hold<'_>>,
+        waiters: usize,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        match lock::acquire(current, waiters, self.owner()?, self.ttl, now, fences) {
+            Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
+            acquired @ Acquired::Busy(_) => {
+                Ok(self.patience.map_or(Outcome::Acquire(acquired), Outcome::Wait))
+            }
+            acquired => Ok(Outcome::Acquire(acquired)),
+        }
+    }
+}
+
+/// The fence; with the owner in front of it when the client does not know that yet.
+pub fn reply(owner: Owner<'_>, minted: bool, fence_number: u64) -> Reply<'_> {
+    let fence = Reply::number(fence_number);
+    if minted { Reply::Array(vec![Reply::Bytes(owner.as_bytes()), fence]) } else { fence }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::lock::{Deadline, Stored, Write};
+
+    const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
+
+    fn parse(line: &str) -> Result<Request<'_>, Error> {
+        Request::parse(&words(line), &LIMITS, || UUID)
+    }
+
+    #[track_caller]
+    fn done<'r>(request: &'r Request<'_>, stored: Stored<'_>) -> Answer<'r> {
+        let outcome = decide(request, stored, 0, &mut FenceClock::new()).unwrap();
+        Answer { write: outcome.write(), reply: request.reply(&outcome).unwrap() }
+    }
+
+    #[test]
+    fn mistakes_are_found_from_left_to_right() {
+        assert_eq!(parse("lock.acquire k a").unwrap_err(), Error::WrongArity);
+        assert_eq!(parse("lock.acquire k  x FOO").unwrap_err(), Error::OwnerLength);
+        assert_eq!(parse("lock.acquire k a x FOO").unwrap_err(), Error::TtlNotPositive);
+        for line in ["5 FOO", "5 BLOCK", "5 FOO 1", "5 BLOCK 1 BLOCK", "5 BLOCK 1 BLOCK 1"] {
+            assert_refused(
+                parse(&format!("lock.acquire k a {line}")),
+                "ERR unknown option, expected BLOCK milliseconds",
+            );
+        }
+        assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
+    }
+
+    #[test]
+    fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
+        let patient = parse("lock.acquire k b 5000 block 70").unwrap();
+        let wait = Outcome::Wait(Patience::from_millis(70).unwrap());
+        let held = Held::by("a", 5_000);
+        let outcome = decide(&patient, held.stored(), 0, &mut FenceClock::new());
+        assert_eq!(outcome, Ok(wait));
+        let outcome = decide(&patient, Stored::Nothing, 1, &mut FenceClock::new());
+        assert!(matches!(outcome, Ok(Outcome::Wait(_))));
+        assert!(matches!(done(&patient, Stored::Nothing).write, Write::Hold { .. }));
+    }
+
+    #[test]
+    fn a_try_does_not_overtake_a_queue() {
+        let request = parse("lock.acquire k b 5000").unwrap();
+        let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
+        let busy = Acquired::Busy(Owner::new(b"b").unwrap());
+        assert_eq!(outcome, Ok(Outcome::Acquire(busy)));
+    }
+
+    #[test]
+    fn a_free_lock_is_granted_and_the_fence_is_the_reply() {
+        let request = parse("lock.acquire k a 5000").unwrap();
+        let answer = done(&request, Stored::Nothing);
+        let Write::Hold { owner, fence, deadline } = answer.write else {
+            panic!("no grant: {answer:?}")
+        };
+        assert_eq!(owner.as_bytes(), b"a");
+        assert_eq!(deadline.unwrap().millis(), NOW.millis() + 5_000);
+        assert_eq!(answer.reply, Reply::number(fence.number()));
+    }
+
+    #[test]
+    fn a_minted_owner_comes_back_with_the_fence() {
+        let request = parse("lock.acquire k * 5000").unwrap();
+        let answer = done(&request, Stored::Nothing);
+        let Write::Hold { owner, fence, .. } = answer.write else { panic!("no grant: {answer:?}") };
+        assert_eq!(owner.as_bytes(), UUID);
+        let fence = Reply::number(fence.number());
+        assert_eq!(answer.reply, Reply::Array(vec![Reply::Bytes(&UUID), fence]));
+    }
+
+    #[test]
+    fn another_owners_lock_is_nil_for_a_named_and_a_minted_owner() {
+        let held = Held::by("a", 5_000);
+        for line in ["lock.acquire k b 5000", "lock.acquire k * 5000"] {
+            let request = parse(line).unwrap();
+            let answer = done(&request, held.stored());
+            assert_eq!(answer, Answer::unchanged(Reply::Nil));
+        }
+    }
+
+    #[test]
+    fn a_retry_gets_the_same_fence_and_the_longer_lease() {
+        let held = Held::by("a", 5_000);
+        let reply = || Reply::number(held.fence_number);
+        let shorter = parse("lock.acquire k a 4000").unwrap();
+        let answer = done(&shorter, held.stored());
+        assert_eq!(answer, Answer::unchanged(reply()));
+        let longer = parse("lock.acquire k a 6000").unwrap();
+        let answer = done(&longer, held.stored());
+        let end = Deadline::from_millis(NOW.millis() + 6_000);
+        assert_eq!(answer, Answer { write: Write::Expire(end), reply: reply() });
+    }
+
+    #[test]
+    fn the_holder_of_a_foreign_lock_gets_fence_0() {
+        let request = parse("lock.acquire k 12:ab 5000").unwrap();
+        let answer = done(&request, foreign("12:ab"));
+        assert_eq!(answer, Answer::unchanged(Reply::Integer(0)));
+    }
+
+    #[test]
+    fn another_type_of_key_is_refused() {
+        let request = parse("lock.acquire k a 5000").unwrap();
+        let outcome = decide(&request, Stored::OtherType, 0, &mut FenceClock::new());
+        assert_eq!(outcome, Err(Error::WrongType));
+    }
+}

@@ -1,0 +1,176 @@
+//! What clients send: bytes. Every argument is checked here, and every mistake is named here.
+
+use super::{Error, Limits};
+use crate::lock::{Fence, Owner, Patience, Proof, Ttl};
+
+pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
+    Owner::new(bytes).ok_or(Error::OwnerLength)
+}
+
+pub(super) fn ttl(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
+    let millis = parse_integer(bytes).filter(|&millis| millis > 0).ok_or(Error::TtlNotPositive)?;
+    Ttl::from_millis(millis)
+        .filter(|&ttl| ttl <= limits.max_ttl)
+        .ok_or(Error::TtlAboveLimit { limit: limits.max_ttl })
+}
+
+/// What `key owner [fence]` shows: the owner and, if the client is exact, the fence of its grant.
+pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
+    let (owner, fence) = match *words {
+        [_, _, owner] => (owner, None),
+        [_, _, owner, fence] => (owner, Some(fence)),
+        _ => return Err(Error::WrongArity),
+    };
+    Ok(Proof { owner: self::owner(owner)?, fence: fence.map(self::fence).transpose()? })
+}
+
+pub(super) fn patience(bytes: &[u8]) -> Result<Patience, Error> {
+    parse_integer(bytes).and_then(Patience::from_millis).ok_or(Error::PatienceOutOfRange)
+}
+
+pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
+    parse_integer(bytes)
+        .filter(|&number| number <= Fence::LAST.number())
+        .ok_or(Error::FenceNotANumber)
+}
+
+/// How many to list: positive, or -1 for all, as that of SLOWLOG GET.
+pub(super) fn count(bytes: &[u8]) -> Option<usize> {
+    if bytes == b"-1" {
+        return Some(usize::MAX);
+    }
+    let count = parse_integer(bytes).filter(|&count| count > 0)?;
+    Some(usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+/// What a command that lists something for an operator is asked: `[count | RESET]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listing {
+    /// At most so many.
+    Show { count: usize },
+    /// None any more, from here on.
+    Reset,
+}
+
+impl Listing {
+    const USUAL_COUNT: usize = 10;
+
+    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
+        let count = match *words {
+            [_] => Self::USUAL_COUNT,
+            [_, option] if option.eq_ignore_ascii_case(b"RESET") => return Ok(Self::Reset),
+            [_, count] => self::count(count).ok_or(Error::NeitherCountNorReset)?,
+            _ => return Err(Error::WrongArity),
+        };
+        Ok(Self::Show { count })
+    }
+}
+
+/// A whole number as the server itself reads one: digits, and nothing else; no sign, no leading zero.
+/// One too large for 64 bits is the largest there is: above every limit, which is the better complaint.
+pub fn parse_integer(bytes: &[u8]) -> Option<u64> {
+    match bytes {
+        [b'0'] => Some(0),
+        [b'1'..=b'9', ..] => bytes.iter().try_fold(0_u64, |number, digit| {
+            let one = u64::from(digit.wrapping_sub(b'0'));
+            digit.is_ascii_digit().then(|| number.saturating_mul(10).saturating_add(one))
+        }),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn an_integer_is_digits_and_nothing_else() {
+        for (text, number) in [
+            ("0", 0),
+            ("7", 7),
+            ("18446744073709551615", u64::MAX),
+            ("18446744073709551616", u64::MAX),
+            ("99999999999999999999999999", u64::MAX),
+        ] {
+            assert_eq!(parse_integer(text.as_bytes()), Some(number), "{text}");
+        }
+        for text in ["", "-1", "+1", "01", "00", " 1", "1 ", "1e3", "1.0", "0x10", "1\0", "١"] {
+            assert_eq!(parse_integer(text.as_bytes()), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_listing_shows_ten_unless_told_how_many() {
+        let listing = |line| Listing::parse(&words(line));
+        assert_eq!(listing("cmd"), Ok(Listing::Show { count: 10 }));
+        assert_eq!(listing("cmd 1"), Ok(Listing::Show { count: 1 }));
+        for all in ["cmd -1", "cmd 18446744073709551616"] {
+            assert_eq!(listing(all), Ok(Listing::Show { count: usize::MAX }));
+        }
+        assert_eq!(listing("cmd Reset"), Ok(Listing::Reset));
+        for wrong in ["0", "-2", "", "x", "1.5", "01", "RESETS", "COUNT"] {
+            assert_refused(
+                Listing::parse(&[b"cmd", wrong.as_bytes()]),
+                "ERR unknown option, expected a positive integer, -1 or RESET",
+            );
+        }
+        for line in ["cmd 1 RESET", "cmd RESET 1"] {
+            assert_eq!(listing(line), Err(Error::WrongArity), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_ttl_is_from_1_to_the_limit() {
+        let limit = LIMITS.max_ttl.millis();
+        assert_eq!(ttl(b"1", &LIMITS).unwrap().millis(), 1);
+        assert_eq!(ttl(limit.to_string().as_bytes(), &LIMITS).unwrap().millis(), limit);
+        for text in ["0", "-1", "", "a", "1.5"] {
+            assert_refused(
+                ttl(text.as_bytes(), &LIMITS),
+                "ERR ttl must be a positive integer (milliseconds)",
+            );
+        }
+        for text in ["86400001", "9223372036854775808", "99999999999999999999"] {
+            assert_refused(
+                ttl(text.as_bytes(), &LIMITS),
+                "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)",
+            );
+        }
+    }
+
+    #[test]
+    fn a_fence_is_any_number_that_javascript_holds() {
+        assert_eq!(fence(b"0"), Ok(0));
+        assert_eq!(fence(b"9007199254740991"), Ok(9_007_199_254_740_991));
+        for text in ["9007199254740992", "-1", "x", ""] {
+            assert_refused(
+                fence(text.as_bytes()),
+                "ERR fence must be an integer from 0 to 9007199254740991",
+            );
+        }
+    }
+
+    #[test]
+    fn patience_is_from_0_to_a_hundred_years() {
+        assert_eq!(patience(b"0"), Ok(Patience::Unlimited));
+        assert!(patience(b"3153600000000").is_ok());
+        for text in ["3153600000001", "-1", "x", ""] {
+            assert_refused(
+                patience(text.as_bytes()),
+                "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
+            );
+        }
+    }
+
+    #[test]
+    fn a_proof_is_an_owner_and_at_most_a_fence() {
+        let shown = |line| proof(&words(line));
+        assert_eq!(shown("cmd k").unwrap_err(), Error::WrongArity);
+        assert_eq!(shown("cmd k a 1 2").unwrap_err(), Error::WrongArity);
+        assert_refused(shown("cmd k  x"), "ERR owner must be 1 to 255 bytes long");
+        assert_eq!(shown("cmd k a x").unwrap_err(), Error::FenceNotANumber);
+        assert_eq!(shown("cmd k a").unwrap().fence, None);
+        assert_eq!(shown("cmd k a 7").unwrap().fence, Some(7));
+    }
+}

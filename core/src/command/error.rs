@@ -1,0 +1,129 @@
+//! Every error a client can get, worded once: what was wrong, and what is allowed.
+
+use crate::lock::{Fence, NotALock, Owner, Patience, Ttl};
+use std::fmt;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// Worded by the server, which names the command.
+    WrongArity,
+    OwnerLength,
+    TtlNotPositive,
+    TtlAboveLimit {
+        limit: Ttl,
+    },
+    FenceNotANumber,
+    FenceTooFarAhead,
+    UnknownOption,
+    PatienceOutOfRange,
+    CountNotPositive,
+    NeitherCountNorReset,
+    QueueFull,
+    ShareFull,
+    LockQueueFull,
+    /// Nobody would hand the lock on there.
+    NobodyWaitsOnReplicas,
+    /// Some servers let no client wait that has a subscription.
+    SubscribersCannotBeBlocked,
+    /// The server did not say why.
+    CannotBeBlocked,
+    /// A newer request of the same owner waits in this one's place.
+    Replaced,
+    /// Waiting ended because this node of a cluster may not grant the lock any more.
+    GrantedElsewhere,
+    /// Waiting ended because this server became a replica.
+    Demoted,
+    WrongType,
+    /// The script would be repeated by replicas, each of which would give out fences of its own.
+    ScriptRepeated,
+    NoFenceLeft,
+    /// The server would not take the change for its replicas and its append-only file.
+    NotReplicated,
+    /// A panic was caught.
+    Internal,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::WrongArity => write!(f, "ERR wrong number of arguments"),
+            Self::OwnerLength => write!(f, "ERR owner must be 1 to {} bytes long", Owner::LONGEST),
+            Self::TtlNotPositive => write!(f, "ERR ttl must be a positive integer (milliseconds)"),
+            Self::TtlAboveLimit { limit } => write!(
+                f,
+                "ERR ttl must be at most {} milliseconds (config leasehold.max-ttl)",
+                limit.millis()
+            ),
+            Self::FenceNotANumber => {
+                write!(f, "ERR fence must be an integer from 0 to {}", Fence::LAST.number())
+            }
+            Self::FenceTooFarAhead => {
+                write!(f, "ERR fence must be at most a day ahead of the server's clock")
+            }
+            Self::UnknownOption => write!(f, "ERR unknown option, expected BLOCK milliseconds"),
+            Self::PatienceOutOfRange => write!(
+                f,
+                "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
+                Patience::LONGEST_MILLIS
+            ),
+            Self::CountNotPositive => {
+                write!(f, "ERR unknown option, expected COUNT and a positive integer or -1")
+            }
+            Self::NeitherCountNorReset => {
+                write!(f, "ERR unknown option, expected a positive integer, -1 or RESET")
+            }
+            Self::QueueFull => {
+                write!(f, "QUEUEFULL too many waiters (config leasehold.max-waiters)")
+            }
+            Self::ShareFull => {
+                write!(
+                    f,
+                    "QUEUEFULL too many waiters for maxclients (config leasehold.max-waiters-percent)"
+                )
+            }
+            Self::LockQueueFull => write!(
+                f,
+                "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
+            ),
+            Self::NobodyWaitsOnReplicas => {
+                write!(f, "ERR BLOCK is not possible on a replica, wait at its primary")
+            }
+            Self::SubscribersCannotBeBlocked => write!(
+                f,
+                "ERR BLOCK is not possible on a connection with a subscription on this server"
+            ),
+            Self::CannotBeBlocked => {
+                write!(f, "ERR BLOCK is not possible, the server does not block this client")
+            }
+            Self::Replaced => {
+                write!(f, "REPLACED a newer request of the same owner took this place in the queue")
+            }
+            Self::GrantedElsewhere => {
+                write!(f, "TRYAGAIN this node does not grant the lock any more, ask again")
+            }
+            Self::Demoted => {
+                write!(f, "UNBLOCKED this server became a replica, ask the new primary")
+            }
+            Self::WrongType => {
+                write!(f, "WRONGTYPE Operation against a key holding the wrong kind of value")
+            }
+            Self::ScriptRepeated => write!(
+                f,
+                "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)"
+            ),
+            Self::NoFenceLeft => {
+                write!(f, "ERR no fence left: the server's clock is past the year 2255")
+            }
+            Self::NotReplicated => {
+                write!(f, "ERR the server cannot replicate SET or DEL, nothing was changed")
+            }
+            Self::Internal => write!(f, "ERR internal error, see the server's log"),
+        }
+    }
+}
+
+impl From<NotALock> for Error {
+    fn from(_: NotALock) -> Self {
+        Self::WrongType
+    }
+}

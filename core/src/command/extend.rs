@@ -1,0 +1,107 @@
+//! `LOCK.EXTEND key owner ttl [fence]`: a new end for the holder's lease.
+
+use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
+use crate::lock::{self, Extended, FenceClock, Hold, Moment, Outcome, Proof, Ttl};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.extend",
+    summary: c"Makes the lease of a lock end ttl from now if the owner holds it.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    history: &[],
+    tips: None,
+    arity: -4,
+    access: Access::Update,
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::FENCE],
+};
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    proof: Proof<'a>,
+    ttl: Ttl,
+}
+
+impl<'a> Request<'a> {
+    pub fn parse(words: &[&'a [u8]], limits: &Limits) -> Result<Self, Error> {
+        let (owner, ttl, fence) = match *words {
+            [_, _, owner, ttl] => (owner, ttl, None),
+            [_, _, owner, ttl, fence] => (owner, ttl, Some(fence)),
+            _ => return Err(Error::WrongArity),
+        };
+        let owner = args::owner(owner)?;
+        let ttl = args::ttl(ttl, limits)?;
+        let fence = fence.map(args::fence).transpose()?;
+        Ok(Self { proof: Proof { owner, fence }, ttl })
+    }
+}
+
+impl Decide for Request<'_> {
+    fn decide(
+        &self,
+        current: Option<&Hold<'_>>,
+        _waiters: usize,
+        now: Moment,
+        _fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        Ok(Outcome::Extend(lock::extend(current, &self.proof, self.ttl, now)))
+    }
+}
+
+pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
+    match outcome {
+        Outcome::Extend(Extended::Until { .. }) => Reply::DONE,
+        _ => Reply::NOT_HOLDER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::lock::Deadline;
+    use crate::lock::{Stored, Write};
+
+    fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
+        let request = Request::parse(&words(line), &LIMITS)?;
+        let outcome = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let write = match outcome.write() {
+            Write::Keep => Write::Keep,
+            Write::Expire(deadline) => Write::Expire(deadline),
+            Write::Delete => Write::Delete,
+            other => panic!("{other:?}"),
+        };
+        Ok(Answer { write, reply: reply(&outcome) })
+    }
+
+    #[test]
+    fn mistakes_are_found_from_left_to_right() {
+        let parse = |line: &'static str| Request::parse(&words(line), &LIMITS).unwrap_err();
+        assert_eq!(parse("lock.extend k a"), Error::WrongArity);
+        assert_eq!(parse("lock.extend k a 1 2 3"), Error::WrongArity);
+        assert_eq!(parse("lock.extend k  0 x"), Error::OwnerLength);
+        assert_eq!(parse("lock.extend k a 0 x"), Error::TtlNotPositive);
+        assert_eq!(parse("lock.extend k a 1 x"), Error::FenceNotANumber);
+        assert_eq!(answer("lock.extend k a 1", Stored::OtherType), Err(Error::WrongType));
+    }
+
+    #[test]
+    fn the_lease_ends_ttl_from_now_even_if_that_is_sooner() {
+        let held = Held::by("a", 5_000);
+        for ttl in [9_000, 1_000] {
+            let end = Deadline::from_millis(NOW.millis() + ttl);
+            let extended = Answer { write: Write::Expire(end), reply: Reply::Integer(1) };
+            let line = format!("lock.extend k a {ttl} {}", held.fence_number);
+            assert_eq!(answer(&line, held.stored()).unwrap(), extended);
+        }
+    }
+
+    #[test]
+    fn nobody_else_changes_anything() {
+        let held = Held::by("a", 5_000);
+        let nothing = Answer::unchanged(Reply::Integer(0));
+        for line in ["lock.extend k b 9000", "lock.extend k a 9000 1"] {
+            assert_eq!(answer(line, held.stored()).unwrap(), nothing, "{line}");
+        }
+        assert_eq!(answer("lock.extend k a 9000", Stored::Nothing).unwrap(), nothing);
+    }
+}

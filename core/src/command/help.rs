@@ -1,0 +1,53 @@
+//! `LOCK.HELP`: the commands, in the manner of the server's own HELP.
+
+use super::{ALL, Access, Error, Reply, Spec};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.help",
+    summary: c"Returns helpful text about the commands.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    history: &[],
+    tips: None,
+    arity: 1,
+    access: Access::None,
+    args: &[],
+};
+
+#[derive(Debug)]
+pub struct Request;
+
+impl Request {
+    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
+        if let [_] = words { Ok(Self) } else { Err(Error::WrongArity) }
+    }
+
+    pub fn answer(&self) -> Reply<'static> {
+        let mut lines = vec!["LOCK.<command> [<arg> [value] [opt] ...]. Commands are:".to_owned()];
+        for spec in ALL {
+            lines.push(spec.usage());
+            lines.push(format!("    {}", spec.summary.to_string_lossy()));
+        }
+        Reply::Lines(lines)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::words;
+    use super::*;
+
+    #[test]
+    fn it_takes_no_argument() {
+        assert_eq!(Request::parse(&words("lock.help me")).unwrap_err(), Error::WrongArity);
+    }
+
+    #[test]
+    fn every_command_has_its_usage_and_its_summary() {
+        let Reply::Lines(lines) = Request::parse(&words("lock.help")).unwrap().answer() else {
+            panic!("not lines")
+        };
+        assert_eq!(lines.len(), 1 + 2 * ALL.len());
+        assert!(lines.contains(&"LOCK.EXTEND key owner ttl [fence]".to_owned()));
+    }
+}

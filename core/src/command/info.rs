@@ -1,0 +1,94 @@
+//! `LOCK.INFO key`: who holds the lock, by which grant, for how long, and how many wait.
+
+use super::{Access, Arg, Error, Reply, Spec};
+use crate::lock::{Hold, Moment};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.info",
+    summary: c"Returns the holder of a lock, its fence and what is left of its lease.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
+    arity: 2,
+    access: Access::Read,
+    args: &[Arg::KEY],
+};
+
+#[derive(Debug)]
+pub struct Request;
+
+impl Request {
+    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
+        if let [_, _] = words { Ok(Self) } else { Err(Error::WrongArity) }
+    }
+
+    pub fn answer<'v>(&self, current: Option<&Hold<'v>>, waiters: usize, now: Moment) -> Reply<'v> {
+        let Some(hold) = current else { return Reply::Nil };
+        let (ttl, deadline) = match hold.deadline {
+            Some(deadline) => {
+                (Reply::number(deadline.millis_left(now)), Reply::number(deadline.millis()))
+            }
+            None => (Reply::FOREVER, Reply::FOREVER),
+        };
+        Reply::Map(vec![
+            ("owner", Reply::Bytes(hold.owner)),
+            ("fence", Reply::number(hold.fence_number())),
+            ("ttl", ttl),
+            ("deadline", deadline),
+            ("waiters", Reply::count(waiters)),
+        ])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::lock::{FenceClock, Stored};
+
+    fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
+        let request = Request::parse(&words(line))?;
+        let current = stored.hold(NOW, &mut FenceClock::new())?;
+        Ok(request.answer(current.as_ref(), 3, NOW))
+    }
+
+    #[test]
+    fn it_takes_a_key_of_string_type() {
+        assert_eq!(answer("lock.info", Stored::Nothing), Err(Error::WrongArity));
+        assert_eq!(answer("lock.info k x", Stored::Nothing), Err(Error::WrongArity));
+        assert_eq!(answer("lock.info k", Stored::OtherType), Err(Error::WrongType));
+    }
+
+    #[test]
+    fn a_free_lock_is_nil() {
+        assert_eq!(answer("lock.info k", Stored::Nothing).unwrap(), Reply::Nil);
+    }
+
+    #[test]
+    fn a_held_lock_shows_its_grant() {
+        let held = Held::by("a", 5_000);
+        let Ok(Reply::Map(fields)) = answer("lock.info k", held.stored()) else {
+            panic!("not a map")
+        };
+        let expected = vec![
+            ("owner", Reply::Bytes(b"a")),
+            ("fence", Reply::number(held.fence_number)),
+            ("ttl", Reply::Integer(5_000)),
+            ("deadline", Reply::number(NOW.millis() + 5_000)),
+            ("waiters", Reply::Integer(3)),
+        ];
+        assert_eq!(fields, expected);
+    }
+
+    #[test]
+    fn a_foreign_lock_without_expiry_shows_0_and_minus_1() {
+        let Ok(Reply::Map(fields)) = answer("lock.info k", foreign("old-client")) else {
+            panic!("not a map")
+        };
+        assert_eq!(fields.first(), Some(&("owner", Reply::Bytes(b"old-client"))));
+        assert_eq!(fields.get(1), Some(&("fence", Reply::Integer(0))));
+        assert_eq!(fields.get(2), Some(&("ttl", Reply::Integer(-1))));
+        assert_eq!(fields.get(3), Some(&("deadline", Reply::Integer(-1))));
+    }
+}

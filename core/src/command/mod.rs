@@ -1,0 +1,134 @@
+//! The commands: bytes in, a decision of [`crate::lock`], a reply out. Nothing here knows a server.
+//!
+//! One page per command, each with the same parts: its [`Spec`], what a request is, how it is parsed,
+//! and how it is answered. A page that may change a lock [decides](Decide), and makes the reply from the
+//! [`Outcome`]. A page that only reads returns the reply.
+//!
+//! A mistake is found in this order: number of arguments, then the arguments from left to right, then
+//! the type of the key.
+
+pub mod acquire;
+mod args;
+pub mod check;
+mod error;
+pub mod extend;
+pub mod help;
+pub mod info;
+pub mod log;
+pub mod raise;
+pub mod release;
+mod reply;
+mod spec;
+pub mod top;
+pub mod waiters;
+
+use crate::lock::{FenceClock, Hold, Moment, Outcome, Ttl};
+
+pub use args::parse_integer;
+pub use error::Error;
+pub use reply::Reply;
+pub use spec::{Access, Arg, ArgKind, Spec};
+
+/// Every command there is, in the order in which people meet them.
+pub static ALL: [&Spec; 10] = [
+    &acquire::SPEC,
+    &release::SPEC,
+    &extend::SPEC,
+    &raise::SPEC,
+    &check::SPEC,
+    &info::SPEC,
+    &waiters::SPEC,
+    &top::SPEC,
+    &log::SPEC,
+    &help::SPEC,
+];
+
+/// What an operator allows.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub max_ttl: Ttl,
+}
+
+/// A request that may change a lock.
+pub trait Decide {
+    /// What it comes to, if this is the hold in force and so many wait for the lock.
+    fn decide(
+        &self,
+        current: Option<&Hold<'_>>,
+        waiters: usize,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error>;
+}
+
+#[cfg(test)]
+mod testing {
+    //! What the pages' tests share: a server's key, without the server.
+
+    use super::*;
+    use crate::lock::{Deadline, Owner, Stored, Value, Write};
+
+    pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+    pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
+
+    /// A lock held by `owner` for another `left` milliseconds.
+    pub(super) struct Held {
+        value: Value,
+        deadline: Deadline,
+        pub(super) fence_number: u64,
+    }
+
+    impl Held {
+        pub(super) fn by(owner: &str, left: u64) -> Self {
+            let fence = FenceClock::new().mint(NOW).fence().unwrap();
+            Self {
+                value: Value::new(fence, Owner::new(owner.as_bytes()).unwrap()),
+                deadline: Deadline::from_millis(NOW.millis().saturating_add(left)),
+                fence_number: fence.number(),
+            }
+        }
+
+        pub(super) fn stored(&self) -> Stored<'_> {
+            Stored::Text { value: self.value.as_bytes(), deadline: Some(self.deadline) }
+        }
+    }
+
+    pub(super) fn foreign(value: &str) -> Stored<'_> {
+        Stored::Text { value: value.as_bytes(), deadline: None }
+    }
+
+    /// What a request that may change a lock comes to, if this is what the key holds.
+    pub(super) fn decide<'r>(
+        request: &'r impl Decide,
+        stored: Stored<'_>,
+        waiters: usize,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'r>, Error> {
+        let current = stored.hold(NOW, fences)?;
+        request.decide(current.as_ref(), waiters, NOW, fences)
+    }
+
+    /// What such a request writes, and what the client is told.
+    #[derive(Debug, PartialEq, Eq)]
+    pub(super) struct Answer<'r> {
+        pub(super) write: Write<'r>,
+        pub(super) reply: Reply<'r>,
+    }
+
+    impl<'r> Answer<'r> {
+        pub(super) fn unchanged(reply: Reply<'r>) -> Self {
+            Self { write: Write::Keep, reply }
+        }
+    }
+
+    /// A request as a client sends it, split at spaces.
+    pub(super) fn words(line: &str) -> Vec<&[u8]> {
+        line.split(' ').map(str::as_bytes).collect()
+    }
+
+    /// Every command's request is refused in the same words for the same mistake.
+    #[track_caller]
+    pub(super) fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, Error>, text: &str) {
+        assert_eq!(outcome.unwrap_err().to_string(), text);
+    }
+}

@@ -1,0 +1,93 @@
+//! `LOCK.RELEASE key owner [fence]`: the lock given back by its holder.
+
+use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{self, FenceClock, Hold, Moment, Outcome, Proof, Released};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.release",
+    summary: c"Releases a lock if the owner holds it, by this fence if one is given.",
+    complexity: c"O(1)",
+    since: c"0.1.0",
+    history: &[],
+    tips: None,
+    arity: -3,
+    access: Access::Delete,
+    args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],
+};
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    proof: Proof<'a>,
+}
+
+impl<'a> Request<'a> {
+    pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
+        Ok(Self { proof: args::proof(words)? })
+    }
+}
+
+impl Decide for Request<'_> {
+    fn decide(
+        &self,
+        current: Option<&Hold<'_>>,
+        _waiters: usize,
+        _now: Moment,
+        _fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        Ok(Outcome::Release(lock::release(current, &self.proof)))
+    }
+}
+
+pub fn reply(outcome: &Outcome<'_>) -> Reply<'static> {
+    match outcome {
+        Outcome::Release(Released::Released { .. }) => Reply::DONE,
+        _ => Reply::NOT_HOLDER,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::lock::{Stored, Write};
+
+    fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
+        let request = Request::parse(&words(line))?;
+        let outcome = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let write = match outcome.write() {
+            Write::Keep => Write::Keep,
+            Write::Expire(deadline) => Write::Expire(deadline),
+            Write::Delete => Write::Delete,
+            other => panic!("{other:?}"),
+        };
+        Ok(Answer { write, reply: reply(&outcome) })
+    }
+
+    #[test]
+    fn it_takes_an_owner_at_most_a_fence_and_a_key_of_string_type() {
+        assert_eq!(answer("lock.release k a 1 2", Stored::Nothing), Err(Error::WrongArity));
+        assert_eq!(answer("lock.release k a x", Stored::Nothing), Err(Error::FenceNotANumber));
+        assert_eq!(answer("lock.release k a", Stored::OtherType), Err(Error::WrongType));
+    }
+
+    #[test]
+    fn the_holder_frees_the_lock() {
+        let held = Held::by("a", 5_000);
+        let freed = Answer { write: Write::Delete, reply: Reply::Integer(1) };
+        assert_eq!(answer("lock.release k a", held.stored()).unwrap(), freed);
+        let line = format!("lock.release k a {}", held.fence_number);
+        assert_eq!(answer(&line, held.stored()).unwrap(), freed);
+        assert_eq!(answer("lock.release k 12:ab 0", foreign("12:ab")).unwrap(), freed);
+    }
+
+    #[test]
+    fn nobody_else_changes_anything() {
+        let held = Held::by("a", 5_000);
+        let nothing = Answer::unchanged(Reply::Integer(0));
+        let other_fence = format!("lock.release k a {}", held.fence_number + 1);
+        for line in ["lock.release k b", "lock.release k a 0", &other_fence] {
+            assert_eq!(answer(line, held.stored()).unwrap(), nothing, "{line}");
+        }
+        assert_eq!(answer("lock.release k a", Stored::Nothing).unwrap(), nothing);
+    }
+}

@@ -1,0 +1,42 @@
+//! Every shape of reply. The server folder writes them in RESP2 or RESP3.
+
+use super::Error;
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Reply<'a> {
+    Nil,
+    /// The status of a command that has nothing to tell.
+    Ok,
+    Integer(i64),
+    Bytes(&'a [u8]),
+    Array(Vec<Reply<'a>>),
+    /// A map; a flat array of names and values in RESP2.
+    Map(Vec<(&'static str, Reply<'a>)>),
+    /// Status lines, as the server's own HELP gives.
+    Lines(Vec<String>),
+    Error(Error),
+}
+
+impl Reply<'_> {
+    /// 1 done, 0 not the holder.
+    pub(crate) const DONE: Self = Self::Integer(1);
+    pub(super) const NOT_HOLDER: Self = Self::Integer(0);
+
+    /// No end, as in the server's own PTTL and PEXPIRETIME.
+    pub(super) const FOREVER: Self = Self::Integer(-1);
+
+    /// Nothing the module counts comes near the end of the signed range.
+    pub fn number(number: u64) -> Self {
+        Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    pub fn count(count: usize) -> Self {
+        Self::Integer(i64::try_from(count).unwrap_or(i64::MAX))
+    }
+}
+
+impl<'a> From<Result<Reply<'a>, Error>> for Reply<'a> {
+    fn from(outcome: Result<Reply<'a>, Error>) -> Self {
+        outcome.unwrap_or_else(Reply::Error)
+    }
+}

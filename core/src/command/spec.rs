@@ -1,0 +1,164 @@
+//! What the server tells about a command: COMMAND INFO, COMMAND DOCS, GETKEYS, and our own HELP.
+
+use std::ffi::CStr;
+
+/// The facts of one command. C strings where they go to the server as they are.
+#[derive(Debug)]
+pub struct Spec {
+    pub name: &'static CStr,
+    pub summary: &'static CStr,
+    pub complexity: &'static CStr,
+    pub since: &'static CStr,
+    /// What a released version changed: the version, and a sentence.
+    pub history: &'static [(&'static CStr, &'static CStr)],
+    /// Hints for clients and proxies, as the server words them, with a space between two.
+    pub tips: Option<&'static CStr>,
+    /// How many words a request has, the command's name included; negative for "or more". The server
+    /// checks this where it knows it; the page checks all of it.
+    pub arity: i32,
+    pub access: Access,
+    pub args: &'static [Arg],
+}
+
+/// What a command does to its key. Decides the flags, the key specification and so the ACL.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// No key.
+    None,
+    /// No key, and it shows what goes on in all of them: for operators, not for those who use locks.
+    Operator,
+    /// Reads it.
+    Read,
+    /// Lists those who wait for it, which takes as long as there are many.
+    List,
+    /// May create it, so it is refused when memory is out; and may wait for it.
+    Insert,
+    /// May change its expiry. Works when memory is out.
+    Update,
+    /// May delete it. Works when memory is out.
+    Delete,
+}
+
+impl Access {
+    pub const fn has_key(self) -> bool {
+        match self {
+            Self::None | Self::Operator => false,
+            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete => true,
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Arg {
+    pub name: &'static CStr,
+    pub kind: ArgKind,
+    pub optional: bool,
+    /// The word that a client puts in front of it.
+    pub keyword: Option<&'static CStr>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum ArgKind {
+    Key,
+    Text,
+    Integer,
+    /// Just its keyword.
+    Word,
+    /// One of these.
+    OneOf(&'static [Arg]),
+}
+
+impl Arg {
+    pub(super) const KEY: Self = Self::needed(c"key", ArgKind::Key);
+    pub(super) const OWNER: Self = Self::needed(c"owner", ArgKind::Text);
+    pub(super) const TTL: Self = Self::needed(c"ttl", ArgKind::Integer);
+    pub(super) const FENCE: Self = Self::optional(c"fence", None);
+    pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
+    pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
+    pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
+
+    pub(super) const COUNT_OR_RESET: Self = Self {
+        name: c"listing",
+        kind: ArgKind::OneOf(&[
+            Self::needed(c"count", ArgKind::Integer),
+            Self { keyword: Some(c"RESET"), ..Self::needed(c"reset", ArgKind::Word) },
+        ]),
+        optional: true,
+        keyword: None,
+    };
+
+    const fn needed(name: &'static CStr, kind: ArgKind) -> Self {
+        Self { name, kind, optional: false, keyword: None }
+    }
+
+    const fn optional(name: &'static CStr, keyword: Option<&'static CStr>) -> Self {
+        Self { name, kind: ArgKind::Integer, optional: true, keyword }
+    }
+
+    /// As a person writes it, without saying whether it may be left out.
+    fn usage(&self) -> String {
+        let name = match self.kind {
+            ArgKind::OneOf(args) => args.iter().map(Self::usage).collect::<Vec<_>>().join(" | "),
+            ArgKind::Word => String::new(),
+            ArgKind::Key | ArgKind::Text | ArgKind::Integer => text(self.name),
+        };
+        match self.keyword.map(text) {
+            Some(keyword) if name.is_empty() => keyword,
+            Some(keyword) => format!("{keyword} {name}"),
+            None => name,
+        }
+    }
+}
+
+fn text(name: &CStr) -> String {
+    name.to_string_lossy().into_owned()
+}
+
+impl Spec {
+    /// The same request on the same data may get another reply: it has a clock or a queue in it.
+    pub(super) const NONDETERMINISTIC: &'static CStr = c"nondeterministic_output";
+
+    /// And each server answers for itself.
+    pub(super) const OF_EACH_SERVER: &'static CStr =
+        c"request_policy:all_nodes nondeterministic_output";
+
+    /// As a person writes it: `LOCK.RELEASE key owner [fence]`.
+    pub fn usage(&self) -> String {
+        let mut usage = self.name.to_string_lossy().to_uppercase();
+        for arg in self.args {
+            let words = arg.usage();
+            usage.push_str(&if arg.optional { format!(" [{words}]") } else { format!(" {words}") });
+        }
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::ALL;
+    use super::*;
+
+    #[test]
+    fn the_arity_counts_the_name_and_what_cannot_be_left_out() {
+        for spec in ALL {
+            let needed = spec.args.iter().filter(|arg| !arg.optional).count() + 1;
+            assert_eq!(usize::try_from(spec.arity.abs()), Ok(needed), "{:?}", spec.name);
+            assert!(spec.arity < 0 || needed == spec.args.len() + 1, "{:?}", spec.name);
+        }
+    }
+
+    #[test]
+    fn a_command_with_a_key_names_it_first() {
+        for spec in ALL {
+            let has_key = matches!(spec.args, [Arg { kind: ArgKind::Key, .. }, ..]);
+            assert_eq!(has_key, spec.access.has_key(), "{:?}", spec.name);
+        }
+    }
+
+    #[test]
+    fn usage_shows_what_may_be_left_out() {
+        let usages = ALL.map(Spec::usage);
+        assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
+        assert!(usages.contains(&"LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]".to_owned()));
+    }
+}

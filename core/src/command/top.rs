@@ -1,0 +1,91 @@
+//! `LOCK.TOP [count | RESET]`: the most contended locks.
+
+pub use super::args::Listing as Request;
+use super::{Access, Arg, Reply, Spec};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.top",
+    summary: c"Returns the most contended locks, or begins to count anew.",
+    complexity: c"O(N) with N locks returned, at most 128",
+    since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::OF_EACH_SERVER),
+    arity: -1,
+    access: Access::Operator,
+    args: &[Arg::COUNT_OR_RESET],
+};
+
+/// What is told of a lock.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'r> {
+    pub key: &'r [u8],
+    pub db: i32,
+    pub waits: u64,
+    pub refused: u64,
+    pub wait_total_ms: u64,
+    pub wait_longest_ms: u64,
+    /// How many more waits and refused tries there may have been.
+    pub missed: u64,
+}
+
+/// The reply with these locks, most contended first. To RESET it is [`Reply::Ok`].
+pub fn answer<'r>(rows: impl Iterator<Item = Row<'r>>) -> Reply<'r> {
+    let row = |row: Row<'r>| {
+        Reply::Map(vec![
+            ("key", Reply::Bytes(row.key)),
+            ("db", Reply::Integer(row.db.into())),
+            ("waits", Reply::number(row.waits)),
+            ("refused", Reply::number(row.refused)),
+            ("wait-total", Reply::number(row.wait_total_ms)),
+            ("wait-longest", Reply::number(row.wait_longest_ms)),
+            ("missed", Reply::number(row.missed)),
+        ])
+    };
+    Reply::Array(rows.map(row).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Error;
+    use super::super::testing::*;
+    use super::*;
+
+    #[test]
+    fn it_takes_a_count_or_reset() {
+        assert_eq!(Request::parse(&words("lock.top 3")), Ok(Request::Show { count: 3 }));
+        assert_eq!(Request::parse(&words("lock.top reset")), Ok(Request::Reset));
+        assert_eq!(Request::parse(&words("lock.top 3 4")), Err(Error::WrongArity));
+        assert_eq!(SPEC.usage(), "LOCK.TOP [count | RESET]");
+    }
+
+    #[test]
+    fn each_lock_is_a_map_in_the_order_given() {
+        let row = Row {
+            key: b"k",
+            db: 3,
+            waits: 1,
+            refused: 2,
+            wait_total_ms: 30,
+            wait_longest_ms: 20,
+            missed: 5,
+        };
+        let Reply::Array(rows) = answer([row, Row { key: b"less", ..row }].into_iter()) else {
+            panic!("not an array")
+        };
+        assert_eq!(
+            rows[0],
+            Reply::Map(vec![
+                ("key", Reply::Bytes(b"k")),
+                ("db", Reply::Integer(3)),
+                ("waits", Reply::Integer(1)),
+                ("refused", Reply::Integer(2)),
+                ("wait-total", Reply::Integer(30)),
+                ("wait-longest", Reply::Integer(20)),
+                ("missed", Reply::Integer(5)),
+            ])
+        );
+        let Reply::Map(fields) = &rows[1] else { panic!("not a map") };
+        assert_eq!(fields[0], ("key", Reply::Bytes(b"less")));
+        assert_eq!(answer(std::iter::empty()), Reply::Array(vec![]));
+    }
+}

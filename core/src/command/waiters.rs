@@ -1,0 +1,134 @@
+//! `LOCK.WAITERS key [COUNT n]`: who waits for the lock, oldest first. Without a count so many that the server is held up
+//! by no queue, however long; how long it is tells `LOCK.INFO`.
+
+use super::args::count;
+use super::{Access, Arg, Error, Reply, Spec};
+use crate::lock::{Monotonic, Waiter};
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.waiters",
+    summary: c"Returns those who wait for a lock, oldest first.",
+    complexity: c"O(N) with N waiters returned, at most 100 without COUNT",
+    since: c"0.1.0",
+    history: &[],
+    tips: Some(Spec::NONDETERMINISTIC),
+    arity: -2,
+    access: Access::List,
+    args: &[Arg::KEY, Arg::COUNT],
+};
+
+#[derive(Debug)]
+pub struct Request {
+    count: usize,
+}
+
+impl Request {
+    const USUAL_COUNT: usize = 100;
+
+    pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
+        let count = match *words {
+            [_, _] => Self::USUAL_COUNT,
+            [_, _, option, limit] if option.eq_ignore_ascii_case(b"COUNT") => {
+                count(limit).ok_or(Error::CountNotPositive)?
+            }
+            [_, _, ..] => return Err(Error::CountNotPositive),
+            _ => return Err(Error::WrongArity),
+        };
+        Ok(Self { count })
+    }
+
+    /// `client` tells the id of a waiter's connection.
+    pub fn answer<'q, C: 'q>(
+        &self,
+        queue: impl Iterator<Item = &'q Waiter<C>>,
+        client: impl Fn(&C) -> u64,
+        now: Monotonic,
+    ) -> Reply<'q> {
+        let row = |waiter: &'q Waiter<C>| {
+            let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
+            Reply::Map(vec![
+                ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
+                ("client", Reply::number(client(&waiter.client))),
+                ("waited", Reply::number(now.millis_since(waiter.since))),
+                ("patience", patience.unwrap_or(Reply::FOREVER)),
+            ])
+        };
+        Reply::Array(queue.take(self.count).map(row).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+    use crate::lock::{Owner, Ttl};
+
+    const START: Monotonic = Monotonic::from_micros(7);
+
+    fn waiter(owner: &str, gives_up: Option<Monotonic>) -> Waiter<u64> {
+        Waiter {
+            owner: Owner::new(owner.as_bytes()).unwrap().into(),
+            ttl: Ttl::USUAL_LIMIT,
+            since: START,
+            gives_up,
+            client: 7,
+        }
+    }
+
+    fn parse(line: &str) -> Result<Request, Error> {
+        Request::parse(&words(line))
+    }
+
+    #[test]
+    fn it_takes_a_key_and_a_positive_count_or_minus_1() {
+        assert_eq!(parse("lock.waiters").unwrap_err(), Error::WrongArity);
+        for line in ["COUNT", "COUNT 0", "COUNT -2", "COUNT x", "FOO 1", "COUNT 1 2"] {
+            assert_refused(
+                parse(&format!("lock.waiters k {line}")),
+                "ERR unknown option, expected COUNT and a positive integer or -1",
+            );
+        }
+    }
+
+    fn rows<'q>(line: &str, queue: &'q [Waiter<u64>]) -> Vec<Reply<'q>> {
+        let later = START.plus_millis(20);
+        match parse(line).unwrap().answer(queue.iter(), |&client| client, later) {
+            Reply::Array(rows) => rows,
+            other => panic!("not an array: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_oldest_come_first() {
+        let queue = [waiter("a", Some(START.plus_millis(90))), waiter("b", None)];
+        let all = rows("lock.waiters k", &queue);
+        assert_eq!(
+            all[0],
+            Reply::Map(vec![
+                ("owner", Reply::Bytes(b"a")),
+                ("client", Reply::Integer(7)),
+                ("waited", Reply::Integer(20)),
+                ("patience", Reply::Integer(70)),
+            ])
+        );
+        assert_eq!(all.len(), 2);
+        assert_eq!(rows("lock.waiters k count 1", &queue), all[..1]);
+    }
+
+    #[test]
+    fn without_a_count_the_oldest_hundred_are_shown() {
+        let queue: Vec<_> = (0..101).map(|number| waiter(&format!("w{number}"), None)).collect();
+        assert_eq!(rows("lock.waiters k", &queue), rows("lock.waiters k COUNT 100", &queue));
+        for (count, shown) in [("99", 99), ("100", 100), ("101", 101), ("102", 101), ("-1", 101)] {
+            assert_eq!(rows(&format!("lock.waiters k COUNT {count}"), &queue).len(), shown);
+        }
+    }
+
+    #[test]
+    fn patience_without_limit_is_minus_1() {
+        let queue = [waiter("b", None)];
+        let rows = rows("lock.waiters k", &queue);
+        let Reply::Map(fields) = &rows[0] else { panic!("not a map") };
+        assert_eq!(fields[3], ("patience", Reply::Integer(-1)));
+    }
+}

@@ -1,0 +1,132 @@
+//! A client's request about one lock.
+
+use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
+use crate::command::{Decide, Error};
+use crate::lock::{
+    self, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Stored, Write,
+};
+use crate::observe::Given;
+
+impl<C> Engine<C> {
+    /// Lets a request decide what becomes of its lock, and carries that out.
+    ///
+    /// If anybody waits for the lock, this is where it changes hands: the lock is settled before the
+    /// request if it is suspected, and after the request if that changed it.
+    pub fn change<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        request: &'r impl Decide,
+    ) -> Result<Outcome<'r>, Error> {
+        let waiters = self.settle_if_suspect(host, lock);
+        lock.prepare();
+        let mut key = lock.open(Mode::Write);
+        let now = host.now();
+        self.put_back(&mut key, lock.name(), now)?;
+        let stored = key.stored();
+        if stored.is_free(now) {
+            lock.about_to_grant();
+        }
+        let outcome = self.consult(host, |fences| {
+            let current = stored.hold(now, fences)?;
+            request.decide(current.as_ref(), waiters, now, fences)
+        })?;
+        if let Some(fence_number) = outcome.confirmed() {
+            self.mark_delivered(fence_number);
+        }
+        let write = outcome.write();
+        key.write(write)?;
+        drop(key);
+        self.report(lock, &outcome, Given::Asked, now);
+        if waiters > 0 && write != Write::Keep {
+            if outcome.ends_a_hold() {
+                self.with_queues(|queues| queues.forget_seen(lock.name()));
+            }
+            self.settle(host, lock, Initiator::Client, Ownership::Ours);
+        }
+        Ok(outcome)
+    }
+
+    /// Whether this proof is of the hold in force. A client that is told so counts on it.
+    pub fn check<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        proof: &Proof<'_>,
+    ) -> Result<Checked, Error> {
+        let checked = self.read(host, lock, |current, _, _| lock::check(current, proof))?;
+        if let Checked::Holds { fence_number } = checked {
+            self.mark_delivered(fence_number);
+        }
+        Ok(checked)
+    }
+
+    /// What `look` makes of the hold in force, of how many wait, and of the time.
+    ///
+    /// A command that only reads must not write, but it tells what the lock is about to become: an
+    /// evicted lock is held, and a grant that is about to be taken back is none.
+    pub fn read<H: Host<Client = C>, T>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        look: impl FnOnce(Option<&Hold<'_>>, usize, Moment) -> T,
+    ) -> Result<T, Error> {
+        let name = lock.name();
+        let waiters = self.waiters_for(name);
+        let evicted = self.evicted.borrow().get(name).cloned();
+        let key = lock.open(Mode::Read);
+        let stored = match (key.stored(), &evicted) {
+            (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
+            (stored, _) => stored,
+        };
+        let now = host.now();
+        let current = self.consult(host, |fences| stored.hold(now, fences))?;
+        let is_in_force = |hold: &Hold<'_>| !self.is_pending_release(name, hold.fence_number());
+        Ok(look(current.filter(is_in_force).as_ref(), waiters, now))
+    }
+
+    /// Makes the key say what is true of the lock, before anybody looks at it. Returns how many wait
+    /// for the lock then.
+    pub(super) fn settle_if_suspect<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+    ) -> usize {
+        self.take_back_pending(host, lock);
+        let name = lock.name();
+        let is_suspect = {
+            let queues = self.queues.borrow();
+            if queues.is_empty() {
+                return 0;
+            }
+            queues.may_have_changed(name)
+        };
+        if is_suspect {
+            self.settle(host, lock, Initiator::Client, Ownership::Ours);
+        }
+        self.waiters_for(name)
+    }
+
+    /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock will not
+    /// learn: somebody wrote it by hand, or a clock somewhere is wrong by more than a day.
+    fn consult<H: Host, T>(&self, host: &H, decide: impl FnOnce(&mut FenceClock) -> T) -> T {
+        let refused = self.fences.get().refused();
+        let outcome = self.with_fences(|| host.monotonic(), decide);
+        if self.fences.get().refused() != refused && self.may_complain(host.monotonic()) {
+            host.warn(Warning::FenceNotCredible);
+        }
+        outcome
+    }
+
+    /// Tells the observer and the listeners to key events what a request came to. No key is open.
+    pub(super) fn report(
+        &self,
+        lock: &impl Lock,
+        outcome: &Outcome<'_>,
+        given: Given,
+        now: Moment,
+    ) {
+        let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
+        events.into_iter().flatten().for_each(|event| lock.publish(event));
+    }
+}

@@ -1,0 +1,131 @@
+//! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
+
+use super::{
+    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
+};
+use crate::lock::{
+    self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter, Write,
+};
+use crate::observe::WaitEnd;
+use crate::plant::{Bug, planted};
+
+impl<C> Engine<C> {
+    /// Tells a client that has left its queue what became of its wait.
+    pub(super) fn answer<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        waiter: Waiter<C>,
+        answer: Answer,
+    ) {
+        let Waiter { owner, since, client, .. } = waiter;
+        let end = match &answer {
+            Answer::Granted { .. } | Answer::Again { .. } => WaitEnd::Granted,
+            Answer::GaveUp => WaitEnd::TimedOut,
+            Answer::Refused(_) => WaitEnd::Refused,
+        };
+        self.wait_ended(host, name, &owner, since, end);
+        if let Answer::Granted { fence, .. } = &answer {
+            self.undelivered.borrow_mut().insert(fence.number());
+        }
+        host.answer(client, owner, answer);
+    }
+
+    /// A client counts on the grant with this fence. From now on the grant is not taken back, even if
+    /// the waiter that it was made to never hears of it.
+    pub fn mark_delivered(&self, fence_number: u64) {
+        self.undelivered.borrow_mut().remove(&fence_number);
+        // It is still there if writes have been paused since.
+        let _former = self.pending_releases.borrow_mut().take(fence_number);
+    }
+
+    /// The waiter that this grant was made to will never hear of it. Unless the same owner has heard
+    /// of it on another connection, the grant is taken back: the lock must not stay with an owner who
+    /// does not know that it has it. That is done a little later, because the server is in the middle
+    /// of closing a connection.
+    pub fn mark_undeliverable<H: Host<Client = C>>(&self, host: &H, grant: WaiterGrant) {
+        let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
+        if is_undelivered && !planted(Bug::GrantNotGivenBack) {
+            self.pending_releases.borrow_mut().add(grant, host.monotonic());
+        }
+    }
+
+    /// Whether a lease ended before its client could be told of it, as when a script took longer than
+    /// the lease. If the deadline has passed, the key has the last word: the owner may have extended
+    /// the lease meanwhile on another connection.
+    pub fn lease_is_over<'s, H: Host<Client = C> + 's>(
+        &self,
+        host: &'s H,
+        owner: &KeptOwner,
+        fence_number: u64,
+        deadline: Option<Deadline>,
+        lock: impl FnOnce() -> H::Lock<'s>,
+    ) -> bool {
+        let now = host.now();
+        if deadline.is_none_or(|deadline| !deadline.has_passed(now)) {
+            return false;
+        }
+        let lock = lock();
+        let key = lock.open(Mode::Read);
+        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
+        let proof = Proof { owner: owner.as_owner(), fence: Some(fence_number) };
+        lock::check(hold.ok().flatten().as_ref(), &proof) == Checked::NotHolder
+    }
+
+    /// Whether this grant is about to be taken back.
+    pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
+        self.pending_releases.borrow().has(name, fence_number)
+    }
+
+    /// Takes back every undelivered grant that is due.
+    pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
+        let now = host.monotonic();
+        loop {
+            let due = self.pending_releases.borrow_mut().take_due(now);
+            let Some(grant) = due else { return };
+            if let Some(lock) = host.lock(grant.name.as_name()) {
+                self.take_back(host, &lock, &grant);
+            }
+        }
+    }
+
+    /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their
+    /// owner could come back, be told that it holds the lock, and lose it.
+    pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        // All are taken at once: one that cannot be taken back now is added again.
+        let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
+        for grant in pending {
+            self.take_back(host, lock, &grant);
+        }
+    }
+
+    fn take_back<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, grant: &WaiterGrant) {
+        match lock.may_write(Initiator::Module) {
+            Authority::Yes => {}
+            Authority::NotNow | Authority::Refused => {
+                let due = host.monotonic().plus_millis(PAUSE_MILLIS);
+                return self.pending_releases.borrow_mut().add(grant.clone(), due);
+            }
+            // The server that decides now has the grant too, if it got that far. The lease ends it.
+            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
+        }
+        let mut key = lock.open(Mode::Write);
+        let now = host.now();
+        if self.put_back(&mut key, lock.name(), now).is_err() {
+            return;
+        }
+        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
+        let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
+        let released = lock::release(hold.ok().flatten().as_ref(), &proof);
+        if let Released::Released { .. } = released
+            && key.write(Write::Delete).is_ok()
+        {
+            drop(key);
+            let event =
+                self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
+            lock.publish(event);
+            self.with_queues(|queues| queues.forget_seen(lock.name()));
+            self.settle(host, lock, Initiator::Module, Ownership::Ours);
+        }
+    }
+}

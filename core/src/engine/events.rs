@@ -1,0 +1,67 @@
+//! What happens to many locks at once, and without a command that names them.
+//!
+//! Nothing is decided here. The contended locks are marked, and the next [`Engine::work`] settles
+//! them. Such events come in the middle of whatever the server is doing, such as walking over the
+//! very tables that a hand-off would change.
+
+use super::Engine;
+use crate::lock::{Moment, Suspicion};
+use crate::observe::Observer;
+
+impl<C> Engine<C> {
+    /// A client's command has these words, and may do this to the locks that they name. True if a
+    /// contended lock is to be looked at sooner than before.
+    pub fn suspect<'w>(
+        &self,
+        words: impl Iterator<Item = &'w [u8]>,
+        suspicion: impl FnOnce() -> Option<Suspicion>,
+        now: impl Fn() -> Moment,
+    ) -> bool {
+        self.with_queues(|queues| !queues.is_empty() && queues.suspect(words, suspicion, now))
+    }
+
+    /// This database was emptied (`None`: all of them).
+    pub fn flushed(&self, db: Option<i32>) {
+        self.evicted.borrow_mut().forget(db);
+        self.mark_all(db);
+    }
+
+    /// Two databases changed places. Waiters stay with the number of their database, as those of
+    /// BLPOP do, but what it holds is new.
+    pub fn swapped(&self, one: i32, other: i32) {
+        self.evicted.borrow_mut().swap(one, other);
+        self.mark_all(Some(one));
+        self.mark_all(Some(other));
+    }
+
+    /// The server has loaded its data. Any key may hold something else now.
+    pub fn loaded(&self) {
+        self.with_observer(Observer::forget_grants);
+        self.mark_all(None);
+    }
+
+    /// The server has become a primary, or a replica. The server that decided until now was told of
+    /// the evictions, so the evicted locks are gone for it.
+    pub fn role_changed(&self) {
+        self.with_observer(Observer::forget_grants);
+        self.evicted.borrow_mut().forget(None);
+    }
+
+    /// Slots begin to move, all their keys at once. The server copies the keys a little later. Evicted
+    /// locks go with them only if they are put back before.
+    pub fn slots_begin_to_go(&self) {
+        self.evicted.borrow_mut().hurry();
+    }
+
+    /// Slots may have come, and others gone.
+    pub fn slots_moved(&self) {
+        self.with_observer(Observer::doubt_grants);
+        self.with_queues(|queues| queues.doubt_all_slots());
+    }
+
+    /// The locks of this database (`None`: of all) may be granted from now on, as when a quarantine
+    /// ends.
+    pub fn mark_all(&self, db: Option<i32>) {
+        self.with_queues(|queues| queues.mark_all(db));
+    }
+}

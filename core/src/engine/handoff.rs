@@ -1,0 +1,189 @@
+//! The hand-off: a lock passes to the oldest waiter in one step.
+
+use super::{
+    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
+};
+use crate::command::Error;
+use crate::lock::{
+    Acquired, Cause, Departed, Grant, KeptName, Look, Lost, Marked, Moment, Next, Outcome,
+    Ownership, Settled,
+};
+use crate::observe::Given;
+
+/// How many locks are looked at for each cause in one turn. Nearly all of them are held as before,
+/// and a look costs a tenth of a hand-off.
+const LOOKS_IN_A_TURN: usize = 5_000;
+
+/// What it took to settle a lock. A turn counts it; nobody else needs to know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Effort {
+    /// One look: the lock is held, as it was.
+    Look,
+    More,
+}
+
+impl<C> Engine<C> {
+    /// Does what is due, in a call that no client has made.
+    pub fn work<H: Host<Client = C>>(&self, host: &H) {
+        let now = host.clocks();
+        let out_of_patience = self.with_queues(|queues| queues.wake(now, host.batch()));
+        for Departed { name, waiter } in out_of_patience {
+            self.answer(host, name.as_name(), waiter, Answer::GaveUp);
+        }
+        self.take_back_due(host);
+        self.put_back_due(host);
+        // Each cause has its own share of the turn, so that neither keeps the other waiting.
+        self.serve(host, Cause::Due);
+        self.serve(host, Cause::Suspected);
+    }
+
+    /// Looks at the locks that are marked for this cause, and settles those that need it.
+    fn serve<H: Host<Client = C>>(&self, host: &H, cause: Cause) {
+        let mut settled = 0;
+        for _ in 0..LOOKS_IN_A_TURN {
+            if settled == host.batch() {
+                return;
+            }
+            let Some(marked) = self.with_queues(|queues| queues.take_marked(cause)) else { return };
+            let Marked { name, ownership } = marked;
+            let Some(lock) = host.lock(name.as_name()) else { continue };
+            if self.settle(host, &lock, Initiator::Module, ownership) == Effort::More {
+                settled = settled.saturating_add(1);
+            }
+        }
+    }
+
+    /// Gives the lock to the next waiter, until it is held or nobody waits.
+    ///
+    /// The key is looked at first. The server is asked whether the module may write only if there is
+    /// something to write.
+    pub(super) fn settle<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        initiator: Initiator,
+        ownership: Ownership,
+    ) -> Effort {
+        self.settled.set(true);
+        let authority = match (host.authority(), ownership) {
+            (Authority::Yes, Ownership::Ours) => Authority::Yes,
+            (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
+            _ => lock.may_write(initiator),
+        };
+        if authority == Authority::Yes && self.is_held(host, lock) {
+            return Effort::Look;
+        }
+        let authority = match authority {
+            Authority::Yes => lock.may_write(initiator),
+            refusal => refusal,
+        };
+        match authority {
+            Authority::Yes => self.hand_on(host, lock),
+            Authority::NotNow => self.postpone(host, lock, PAUSE_MILLIS),
+            Authority::Refused => self.postpone(host, lock, REFUSAL_MILLIS),
+            Authority::Replica => self.send_away(host, lock, host.demoted()),
+            Authority::NotOurs => {
+                host.slot_has_gone();
+                self.send_away(host, lock, Error::GrantedElsewhere);
+            }
+            Authority::ClusterDown => self.send_all_away(host, Error::GrantedElsewhere),
+        }
+        Effort::More
+    }
+
+    /// Whether the lock is held, and nothing is to be done. So it is with nearly every lock that a
+    /// command names.
+    fn is_held<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> bool {
+        let key = lock.open(Mode::Look);
+        let now = host.clocks();
+        let look = self.with_fences(
+            || now.monotonic,
+            |fences| self.with_queues(|queues| queues.look(lock.name(), key.stored(), now, fences)),
+        );
+        drop(key);
+        match look {
+            Look::ToSettle => false,
+            Look::Held { lost } => {
+                self.report_lost(lock, lost, now.wall);
+                true
+            }
+        }
+    }
+
+    /// Carries out what the queue decides. Each round but the last takes one waiter out of the queue.
+    fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        let name = lock.name();
+        lock.prepare();
+        self.open_and_put_back(host, lock);
+        loop {
+            let mut key = lock.open(Mode::Write);
+            let now = host.clocks();
+            if key.stored().is_free(now.wall) {
+                lock.about_to_grant();
+            }
+            let held_until = key.stored().seen().and_then(|(_, deadline)| deadline);
+            let Settled { lost, next } = self.with_fences(
+                || now.monotonic,
+                |fences| {
+                    self.with_queues(|queues| {
+                        queues.settle(name, key.stored(), now, host.max_ttl(), fences)
+                    })
+                },
+            );
+            let written = key.write(next.write());
+            drop(key);
+            self.report_lost(lock, lost, now.wall);
+            let (waiter, answer) = match (next, written) {
+                (Next::Held | Next::Nobody, _) => return,
+                (Next::GaveUp(waiter), _) => (waiter, Answer::GaveUp),
+                (Next::NoFenceLeft(waiter), _) => (waiter, Answer::Refused(Error::NoFenceLeft)),
+                (Next::Again { waiter, .. } | Next::Grant { waiter, .. }, Err(error)) => {
+                    (waiter, Answer::Refused(error))
+                }
+                (Next::Again { waiter, fence_number, longer }, Ok(())) => {
+                    self.mark_delivered(fence_number);
+                    let again = Outcome::Acquire(Acquired::Again { fence_number, longer });
+                    self.report(lock, &again, Given::HandedOff, now.wall);
+                    let (name, deadline) = (KeptName::from(name), longer.or(held_until));
+                    (waiter, Answer::Again { name, fence_number, deadline })
+                }
+                (Next::Grant { waiter, fence, deadline }, Ok(())) => {
+                    let grant = Grant { owner: waiter.owner.as_owner(), fence, deadline };
+                    let granted = Outcome::Acquire(Acquired::Granted(grant));
+                    self.report(lock, &granted, Given::HandedOff, now.wall);
+                    (waiter, Answer::Granted { name: KeptName::from(name), fence, deadline })
+                }
+            };
+            self.answer(host, name, waiter, answer);
+        }
+    }
+
+    fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {
+        let now = host.now();
+        self.with_queues(|queues| queues.postpone(lock.name(), now, millis));
+    }
+
+    fn send_away<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, error: Error) {
+        let name = lock.name();
+        while let Some(first) = self.with_queues(|queues| queues.leave_first(name)) {
+            self.answer(host, name, first.waiter, Answer::Refused(error));
+        }
+    }
+
+    /// Sends every waiter away: this server no longer decides.
+    pub fn send_all_away<H: Host<Client = C>>(&self, host: &H, error: Error) {
+        for Departed { name, waiter } in self.with_queues(|queues| queues.leave_all()) {
+            self.answer(host, name.as_name(), waiter, Answer::Refused(error));
+        }
+    }
+
+    /// Reports a hold that ended without a release while somebody waited for it. No key is open.
+    fn report_lost(&self, lock: &impl Lock, lost: Option<Lost>, now: Moment) {
+        let Some(lost) = lost else { return };
+        let event = self.with_observer(|observer| observer.note_lost(lock.name(), &lost, now));
+        if let Some(event) = event {
+            lock.note_loss(&lost);
+            lock.publish(event);
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! What the engine asks of the server.
+//!
+//! The module implements these traits with the functions of the real server, the simulation with a
+//! virtual one. All methods take `&self`: whatever the server does in them may call the module back,
+//! and the engine with it.
+
+use crate::command::Error;
+use crate::lock::{
+    Deadline, Fence, KeptName, KeptOwner, Lost, Moment, Monotonic, Name, Now, Stored, Ttl, Write,
+};
+use crate::observe::Event;
+
+/// A server, during one call of the module.
+pub trait Host {
+    /// A client that waits.
+    type Client;
+    /// One lock, in the database that is selected.
+    type Lock<'n>: Lock
+    where
+        Self: 'n;
+
+    fn now(&self) -> Moment;
+
+    /// A clock that nobody can set.
+    fn monotonic(&self) -> Monotonic;
+
+    /// Both clocks.
+    fn clocks(&self) -> Now {
+        Now { wall: self.now(), monotonic: self.monotonic() }
+    }
+
+    /// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
+    fn authority(&self) -> Authority;
+
+    /// No lease may be longer.
+    fn max_ttl(&self) -> Ttl;
+
+    /// How many waiters are answered, and how many locks are settled for each cause, before other
+    /// clients have their turn again.
+    fn batch(&self) -> usize {
+        500
+    }
+
+    /// Selects the database of this lock, in a call that no client has made. `None` if there is no
+    /// such database.
+    fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
+
+    /// Tells a client what became of its wait. It does not wait any more.
+    fn answer(&self, client: Self::Client, owner: KeptOwner, answer: Answer);
+
+    /// Why nobody waits on a server that has become a replica.
+    fn demoted(&self) -> Error;
+
+    /// The slot of a lock turned out to be on another node, and no event had told so.
+    fn slot_has_gone(&self);
+
+    fn warn(&self, warning: Warning);
+}
+
+/// One lock, in the database that is selected.
+pub trait Lock {
+    /// The key of the lock, opened.
+    type Key<'s>: Key
+    where
+        Self: 's;
+
+    fn name(&self) -> Name<'_>;
+
+    /// Whether this server would let a client read the key.
+    fn may_read(&self) -> Authority;
+
+    /// Whether the module may write the key.
+    fn may_write(&self, initiator: Initiator) -> Authority;
+
+    /// Learns what must be known before a key is opened in which a lock may be granted.
+    fn prepare(&self);
+
+    fn open(&self, mode: Mode) -> Self::Key<'_>;
+
+    /// The key is open, and the lock in it is free and may be granted.
+    fn about_to_grant(&self);
+
+    /// Publishes a keyspace event. No key is open.
+    fn publish(&self, event: Event);
+
+    /// Hears why [`Event::Lost`] is about to be published. Only the simulation wants to know.
+    fn note_loss(&self, _lost: &Lost) {}
+}
+
+/// A key that is open. It is closed when it is dropped.
+pub trait Key {
+    fn stored(&self) -> Stored<'_>;
+
+    /// Writes, and tells replicas and the append-only file. If that is refused, nothing has changed.
+    fn write(&mut self, write: Write<'_>) -> Result<(), Error>;
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Read,
+    /// To see whether the module has anything to write. The server does not count it as a use of the
+    /// key, nor as a hit or a miss.
+    Look,
+    Write,
+}
+
+/// Whether the module may write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Authority {
+    Yes,
+    /// Writes are paused: ask again in a moment.
+    NotNow,
+    /// The server refuses writes: too few replicas are in sync (`min-replicas-to-write`), or the disk
+    /// fails.
+    Refused,
+    /// This server is a replica: another one decides.
+    Replica,
+    /// The key's slot is on another node, or on its way there.
+    NotOurs,
+    /// The cluster is down: no node may write anything.
+    ClusterDown,
+}
+
+/// Who causes a write of the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Initiator {
+    /// A client, whose command the server let in.
+    Client,
+    Module,
+}
+
+/// What became of a wait.
+#[derive(Debug)]
+pub enum Answer {
+    /// The lock is the client's, by a new grant.
+    Granted {
+        name: KeptName,
+        fence: Fence,
+        deadline: Deadline,
+    },
+    /// The lock was its own already.
+    Again {
+        name: KeptName,
+        fence_number: u64,
+        deadline: Option<Deadline>,
+    },
+    /// Its patience ended.
+    GaveUp,
+    Refused(Error),
+}
+
+/// What an operator should know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Warning {
+    /// The value of a lock has a fence that is not credible. The fence clock does not learn it.
+    FenceNotCredible,
+    /// The server evicts locks faster than they are put back. This many locks that are held are
+    /// missing.
+    EvictedTooFast { missing: usize },
+}

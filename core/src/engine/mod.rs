@@ -1,0 +1,181 @@
+//! The engine: the order in which things happen to locks.
+//!
+//! ```text
+//!   a client's command             a timer: work()
+//!         │                              │
+//!      change()                    waiters whose patience has ended
+//!         │ take back what nobody  undelivered grants
+//!         │   has heard of         evicted locks
+//!         │ settle, if suspected   suspected locks
+//!         │ decide                       │
+//!         │ write                        ▼
+//!         │ report            ┌── settle(): look; may the module write?; put back;
+//!         └─ settle ──────────┘     hand on, until the lock is held or nobody waits
+//! ```
+//!
+//! [`lock`](crate::lock) decides, in functions of what a key holds. The engine only keeps the order.
+//! It asks a [`Host`] for keys, for the time and for leave to write, and asks the queues who is
+//! next. The module on a real server and the simulation are two hosts of the same engine.
+//!
+//! **A command settles the lock that it changes before it returns**, so that a release and the grant
+//! after it are one transaction for replicas and the append-only file. Everything else (a deletion by
+//! another client, an expiry, a flush) only marks the lock. [`Engine::work`] settles it right after,
+//! in a timer, before other clients have their next turn. A write inside a notification would put the
+//! grant before the deletion that made it possible, and replicas would lose the lock.
+//!
+//! No key is open while an event is published or a client is answered: another module may react to
+//! either, and change the key.
+//!
+//! The engine lends its parts out for a moment at a time, and never while it asks the host: whatever
+//! the host does may call the engine back.
+
+mod change;
+mod delivery;
+mod events;
+mod evicting;
+mod handoff;
+mod host;
+mod pending;
+mod waiting;
+
+pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
+pub use waiting::NoRoom;
+
+use crate::lock::{
+    Evicted, Fence, FenceClock, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Queues,
+};
+use crate::observe::Observer;
+use pending::PendingReleases;
+use std::cell::{Cell, LazyCell, RefCell};
+use std::collections::BTreeSet;
+
+/// How long to wait before asking again whether the module may write, where writes are paused.
+const PAUSE_MILLIS: u64 = 10;
+
+/// How long to wait where the server refuses writes, which may last.
+const REFUSAL_MILLIS: u64 = 100;
+
+const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
+
+/// What the module remembers of locks between two calls. The keyspace is the only state of a lock:
+/// nothing here is needed to know who holds one. `C` is a client that waits.
+pub struct Engine<C> {
+    queues: LazyCell<RefCell<Queues<C>>>,
+    fences: Cell<FenceClock>,
+    evicted: RefCell<Evicted>,
+    /// The fences of grants to waiters that nobody has heard of yet. No two grants have the same.
+    undelivered: RefCell<BTreeSet<u64>>,
+    pending_releases: RefCell<PendingReleases>,
+    observer: RefCell<Observer>,
+    /// When the log last named a fence that is not credible.
+    complained: Cell<Option<Monotonic>>,
+    /// Whether a lock was settled since the host last asked.
+    settled: Cell<bool>,
+}
+
+impl<C> Engine<C> {
+    pub const fn new() -> Self {
+        Self {
+            queues: LazyCell::new(|| RefCell::new(Queues::new())),
+            fences: Cell::new(FenceClock::new()),
+            evicted: RefCell::new(Evicted::new()),
+            undelivered: RefCell::new(BTreeSet::new()),
+            pending_releases: RefCell::new(PendingReleases::new()),
+            observer: RefCell::new(Observer::new()),
+            complained: Cell::new(None),
+            settled: Cell::new(false),
+        }
+    }
+
+    /// Forgets everything.
+    pub fn reset(&self) {
+        *self.queues.borrow_mut() = Queues::new();
+        self.fences.set(FenceClock::new());
+        *self.evicted.borrow_mut() = Evicted::new();
+        self.undelivered.borrow_mut().clear();
+        *self.pending_releases.borrow_mut() = PendingReleases::new();
+        *self.observer.borrow_mut() = Observer::new();
+        self.complained.set(None);
+        self.settled.set(false);
+    }
+
+    /// Whether a command has settled a lock since the last call, so that [`Engine::next_due`] may
+    /// have changed.
+    pub fn take_settled(&self) -> bool {
+        self.settled.take()
+    }
+
+    /// When [`Engine::work`] next has something to do.
+    pub fn next_due(&self, now: Now) -> Option<Moment> {
+        let queued = {
+            let queues = self.queues.borrow();
+            if queues.has_marks() { Some(now.wall) } else { queues.next_due(now) }
+        };
+        let evicted = self.evicted.borrow().due(now.wall);
+        let pending = self.pending_releases.borrow().next_due().map(|due| now.wall_at(due));
+        [queued, evicted, pending].into_iter().flatten().min()
+    }
+
+    /// A copy of the fence clock, to look at.
+    pub fn fences(&self, now: impl FnOnce() -> Monotonic) -> FenceClock {
+        let mut fences = self.fences.get();
+        if fences.is_quarantined() {
+            fences.pass(now());
+        }
+        fences
+    }
+
+    /// Lends the fence clock out. It is copied and put back, so that a nested call cannot borrow it
+    /// twice.
+    pub fn with_fences<T>(
+        &self,
+        now: impl FnOnce() -> Monotonic,
+        body: impl FnOnce(&mut FenceClock) -> T,
+    ) -> T {
+        let mut fences = self.fences(now);
+        let outcome = body(&mut fences);
+        self.fences.set(fences);
+        outcome
+    }
+
+    /// Lends the queues out. `body` must not call the server, which could call back for them.
+    pub fn with_queues<T>(&self, body: impl FnOnce(&mut Queues<C>) -> T) -> T {
+        body(&mut self.queues.borrow_mut())
+    }
+
+    /// Lends the observer out. `body` must not call the server.
+    pub fn with_observer<T>(&self, body: impl FnOnce(&mut Observer) -> T) -> T {
+        body(&mut self.observer.borrow_mut())
+    }
+
+    /// Lends out what an operator is shown. `None` if any of it is lent out already, as it may be
+    /// when the server asks in the middle of a crash.
+    pub fn peek<T>(&self, body: impl FnOnce(&Queues<C>, &Observer, &Evicted) -> T) -> Option<T> {
+        let queues = self.queues.try_borrow().ok()?;
+        let observer = self.observer.try_borrow().ok()?;
+        let evicted = self.evicted.try_borrow().ok()?;
+        Some(body(&queues, &observer, &evicted))
+    }
+
+    fn waiters_for(&self, name: Name<'_>) -> usize {
+        self.queues.borrow().waiters_for(name)
+    }
+
+    /// Whether to log what clients can cause: they must not be able to fill the log.
+    fn may_complain(&self, now: Monotonic) -> bool {
+        let last = self.complained.get();
+        let due = last.is_none_or(|last| now.millis_since(last) >= MILLIS_BETWEEN_COMPLAINTS);
+        if due {
+            self.complained.set(Some(now));
+        }
+        due
+    }
+}
+
+/// A grant to a waiter, who may not have heard of it.
+#[derive(Clone, Debug)]
+pub struct WaiterGrant {
+    pub name: KeptName,
+    pub owner: KeptOwner,
+    pub fence: Fence,
+}

@@ -1,0 +1,90 @@
+//! Clients that begin to wait, and clients that leave.
+
+use super::{Answer, Engine, Host};
+use crate::command::Error;
+use crate::lock::{Departed, Joined, KeptOwner, Monotonic, Name, Owner, Room, Waiter, WaiterId};
+use crate::observe::WaitEnd;
+
+/// Why there is no room for another waiter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum NoRoom {
+    OnTheServer,
+    ForThisLock,
+}
+
+impl<C> Engine<C> {
+    /// Whether this owner may wait for the lock.
+    pub fn has_room<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        owner: Owner<'_>,
+        room: Room,
+    ) -> Result<(), NoRoom> {
+        let (has_room, waiters) = self
+            .with_queues(|queues| (queues.has_room(name, owner, room), queues.waiters_for(name)));
+        if has_room {
+            return Ok(());
+        }
+        let now = host.now();
+        self.with_observer(|observer| observer.queue_full(name, owner.as_bytes(), now));
+        Err(if waiters >= room.per_lock { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
+    }
+
+    /// Queues a client that has been blocked. [`Engine::settle_joined`] is to be called next.
+    pub fn join<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        waiter: Waiter<C>,
+    ) -> WaiterId {
+        let (owner, since) = (waiter.owner.clone(), waiter.since);
+        let (joined, waiters) =
+            self.with_queues(|queues| (queues.join(name, waiter), queues.waiters()));
+        let id = match joined {
+            Joined::Queued(id) => id,
+            Joined::InPlaceOf(id, former) => {
+                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
+                host.answer(former, owner.clone(), Answer::Refused(Error::Replaced));
+                id
+            }
+        };
+        let owner = owner.as_owner().as_bytes();
+        self.with_observer(|observer| observer.wait_started(name, owner, waiters));
+        id
+    }
+
+    /// Settles the lock that a client has begun to wait for: nobody may have looked at it on behalf
+    /// of its waiters yet.
+    pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        self.settle_if_suspect(host, lock);
+    }
+
+    /// Takes a client that waits out of its queue, without an answer.
+    pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) {
+        if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id)) {
+            let Waiter { owner, since, .. } = waiter;
+            self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
+        }
+    }
+
+    /// A request found the lock held, and its client cannot wait.
+    pub fn cannot_wait(&self, name: Name<'_>) {
+        self.with_observer(|observer| observer.refused(name));
+    }
+
+    pub(super) fn wait_ended<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        owner: &KeptOwner,
+        since: Monotonic,
+        end: WaitEnd,
+    ) {
+        let now = host.clocks();
+        let waited_us = now.monotonic.micros_since(since);
+        let owner = owner.as_owner().as_bytes();
+        self.with_observer(|observer| observer.wait_ended(name, owner, waited_us, end, now.wall));
+    }
+}

@@ -1,0 +1,439 @@
+//! Fences, and the clock that gives them out.
+//!
+//! A fence must grow for ever (L2), also over deletion, restart and failover, and without leaving a
+//! counter behind for every lock name ever used. So there is one clock per server, half time and half
+//! counter:
+//!
+//! ```text
+//!     fence = max(last + 1, unix microseconds)
+//!
+//!     wall clock   ──●────●────────●──┐ stepped back        ●───
+//!                                     └──────────●─────────┘
+//!     fence        ──●────●────────●──●──●──●────●──────────●───   never back
+//! ```
+//!
+//! While the process lives, `last + 1` alone keeps the order. What outlives the process is time: a
+//! new process starts at its own clock plus a margin (see [`FenceClock::raise`]), and learns from every
+//! fence it meets in a value (see [`FenceClock::observe`]). A replica that takes over also knows the fences of its
+//! primary, up to the last few. These may have been ahead of all clocks, for the same reason, so it starts above what it
+//! knows, too (see [`FenceClock::raise_above_known`]). What remains is a fence that was never met, and is ahead of the
+//! server's clock by more than the margin.
+//!
+//! Without a fence there is no grant. So this is also where a server is kept from granting anything for a
+//! while: see [`FenceClock::quarantine`].
+
+use super::lease::{Moment, Monotonic};
+use crate::plant::{Bug, planted};
+
+/// The number of a grant.
+///
+/// Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255, the
+/// largest integer JavaScript holds exactly. The fixed width is what tells a value written by
+/// Leasehold from an older client's `pid:uuid`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Fence(u64);
+
+impl Fence {
+    pub const FIRST: Self = Self(1_000_000_000_000_000);
+    pub const LAST: Self = Self((1 << 53) - 1);
+    pub const DIGITS: usize = 16;
+
+    pub fn new(number: u64) -> Option<Self> {
+        let fence = Self(number);
+        (Self::FIRST <= fence && fence <= Self::LAST).then_some(fence)
+    }
+
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+}
+
+/// Gives out fences, each larger than every one it gave or met before.
+#[derive(Clone, Copy, Debug)]
+pub struct FenceClock {
+    /// The highest that was given out here, or met.
+    known: u64,
+    /// Up to here others may have given them out.
+    floor: u64,
+    refused: u64,
+    quarantine: Option<Quarantine>,
+}
+
+/// A duration, so it goes by the clock that cannot be set: the holders that it waits for have their
+/// own clocks, and setting the clock of this server ends none of their leases.
+#[derive(Clone, Copy, Debug)]
+struct Quarantine {
+    end: Monotonic,
+    /// What was left when [`FenceClock::pass`] was last called.
+    left_micros: u64,
+}
+
+/// What comes of asking for a fence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Minted {
+    Fence(Fence),
+    /// None before this moment.
+    NotBefore(Moment),
+    /// None is left below 2^53, as with a wall clock set past the year 2255.
+    NoneLeft,
+}
+
+impl FenceClock {
+    /// How far ahead of the wall clock a fence in a value may be and still be learned: one day.
+    ///
+    /// Anyone who may SET a key can plant a fence near the end of the range. Were it learned, every
+    /// later fence would have to be larger, and a restart without data, which begins again at the
+    /// wall clock, would go back. So beyond the bound the value is what it says (held by that
+    /// owner, with that fence), but the clock stays where it is. Clocks that are wrong by hours, as by
+    /// a time zone, remain inside the bound.
+    pub const HORIZON_MILLIS: u64 = 24 * 60 * 60 * 1_000;
+
+    /// While a fence clock is ahead of the time it advances by a microsecond with each grant: so far in ten thousand.
+    const UNHEARD_MILLIS: u64 = 10;
+
+    pub const fn new() -> Self {
+        Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, quarantine: None }
+    }
+
+    /// The next fence.
+    pub fn mint(&mut self, now: Moment) -> Minted {
+        if let Some(end) = self.quarantine_ends(now) {
+            return Minted::NotBefore(end);
+        }
+        let next = self.last().saturating_add(1).max(now.micros());
+        match Fence::new(if planted(Bug::FenceFromTimeAlone) { now.micros() } else { next }) {
+            Some(fence) if planted(Bug::FenceNotRemembered) => Minted::Fence(fence),
+            Some(fence) => {
+                self.known = fence.0;
+                Minted::Fence(fence)
+            }
+            None => Minted::NoneLeft,
+        }
+    }
+
+    /// Gives no fence for so long: a server that may not know of grants that are still in force waits until
+    /// they have run out. 0 ends the quarantine that there is.
+    pub fn quarantine(&mut self, now: Monotonic, millis: u64) {
+        let end = now.plus_millis(millis);
+        let left_micros = end.micros_since(now);
+        self.quarantine = (millis > 0).then_some(Quarantine { end, left_micros });
+    }
+
+    pub const fn is_quarantined(&self) -> bool {
+        self.quarantine.is_some()
+    }
+
+    /// Lets time pass for the quarantine. To be called before every use while there is one; the wall clock
+    /// cannot tell when it is over.
+    pub fn pass(&mut self, now: Monotonic) {
+        self.quarantine = self
+            .quarantine
+            .map(|Quarantine { end, .. }| Quarantine { end, left_micros: end.micros_since(now) })
+            .filter(|quarantine| quarantine.left_micros > 0);
+    }
+
+    pub fn quarantine_left_micros(&self) -> u64 {
+        self.quarantine.map_or(0, |quarantine| quarantine.left_micros)
+    }
+
+    /// When the quarantine will be over, if there is one and nobody sets the clock meanwhile.
+    pub fn quarantine_ends(&self, now: Moment) -> Option<Moment> {
+        let quarantine = self.quarantine.filter(|_| !planted(Bug::QuarantineIgnored))?;
+        Some(now.plus_micros(quarantine.left_micros))
+    }
+
+    /// Takes note of a fence met in a value, unless it lies beyond the horizon.
+    pub fn observe(&mut self, fence: Fence, now: Moment) {
+        if fence.0 <= self.known || planted(Bug::FenceUnlearned) {
+            return;
+        }
+        if Self::is_credible(fence, now) || fence.0 <= self.floor {
+            self.known = fence.0;
+        } else {
+            self.refused = self.refused.saturating_add(1);
+        }
+    }
+
+    /// Whether some server may have given it out: clocks that are wrong by hours do occur.
+    pub fn is_credible(fence: Fence, now: Moment) -> bool {
+        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros() || planted(Bug::PoisonLearned)
+    }
+
+    /// Makes every later fence larger than `floor`. Called wherever grants may have been made that
+    /// this process does not know of: its start, the end of loading, the arrival of a slot.
+    pub fn raise(&mut self, floor: Moment) {
+        if floor.micros() < Fence::LAST.0 {
+            self.floor = self.floor.max(floor.micros());
+        }
+    }
+
+    /// The same for a server that takes over from another one, most of whose fences it knows. The last of them may never
+    /// have come here: they are above those that did, and as a rule not above the time plus the margin. Only if what is known
+    /// is beyond that, this server's clock is behind the other's, and how many were given out since is anybody's guess.
+    ///
+    /// How often it is done makes no difference, as long as no fence is given out or met in between. And it goes no higher
+    /// than needed: the floor of a server that is started anew, without its data, is to be above it soon.
+    pub fn raise_above_known(&mut self, now: Moment, margin_millis: u64) {
+        let (known, usual) = (Moment::from_micros(self.known), now.plus_millis(margin_millis));
+        self.raise(if known > usual {
+            known.plus_millis(margin_millis)
+        } else {
+            usual.max(known.plus_millis(Self::UNHEARD_MILLIS))
+        });
+    }
+
+    /// Fences met and not learned, since the start.
+    pub const fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// By how many microseconds the next fence is ahead of the wall clock.
+    pub const fn ahead_micros(&self, now: Moment) -> u64 {
+        if self.last() < Fence::FIRST.0 { 0 } else { self.last().saturating_sub(now.micros()) }
+    }
+
+    /// The highest that may have been given out, here or elsewhere, if any may.
+    pub fn highest(&self) -> Option<Fence> {
+        Fence::new(self.last())
+    }
+
+    /// Whether a fence was given out here, or met.
+    pub const fn is_in_use(&self) -> bool {
+        self.known >= Fence::FIRST.0
+    }
+
+    /// No fence up to here is given out any more.
+    const fn last(&self) -> u64 {
+        if self.known > self.floor { self.known } else { self.floor }
+    }
+}
+
+#[cfg(test)]
+impl Minted {
+    pub fn fence(self) -> Option<Fence> {
+        if let Self::Fence(fence) = self { Some(fence) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Moment = Moment::from_micros(1_763_000_000_000_000);
+
+    fn clock_at(now: Moment) -> FenceClock {
+        let mut clock = FenceClock::new();
+        clock.raise(now);
+        clock
+    }
+
+    #[test]
+    fn a_fence_is_the_wall_clock_while_that_is_ahead() {
+        assert_eq!(FenceClock::new().mint(NOW).fence().unwrap().number(), NOW.micros());
+    }
+
+    #[test]
+    fn two_fences_of_one_microsecond_differ_by_one() {
+        let mut clock = FenceClock::new();
+        let first = clock.mint(NOW).fence().unwrap();
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), first.number() + 1);
+    }
+
+    #[test]
+    fn a_raised_clock_gives_a_fence_above_the_floor() {
+        let mut clock = clock_at(NOW.plus_millis(5_000));
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
+    }
+
+    #[test]
+    fn a_clock_raised_above_what_it_knows_is_above_what_it_missed() {
+        let mut primary = clock_at(NOW.plus_millis(5_000));
+        let mut replica = FenceClock::new();
+        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
+        let missed = primary.mint(NOW).fence().unwrap();
+        let behind = Moment::from_micros(NOW.micros() - 3_000_000);
+        replica.raise_above_known(behind, 5_000);
+        assert!(replica.mint(behind).fence().unwrap() > missed);
+    }
+
+    #[test]
+    fn a_clock_that_knows_a_fence_right_at_the_margin_is_raised_by_what_it_may_have_missed() {
+        let mut clock = FenceClock::new();
+        clock.observe(Fence::new(NOW.micros() + 5_000_000).unwrap(), NOW);
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_010_001);
+    }
+
+    #[test]
+    fn a_clock_that_knows_nothing_is_raised_above_the_time() {
+        let mut clock = FenceClock::new();
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 5_000_001);
+    }
+
+    #[test]
+    fn a_clock_raised_above_what_it_knows_twice_is_as_high_as_raised_once() {
+        let mut clock = clock_at(NOW.plus_millis(60_000));
+        let known = clock.mint(NOW).fence().unwrap().number();
+        clock.raise_above_known(NOW, 5_000);
+        clock.raise_above_known(NOW, 5_000);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), known + 5_000_001);
+    }
+
+    #[test]
+    fn a_server_that_starts_without_data_soon_after_it_took_over_goes_on_above() {
+        let mut primary = clock_at(NOW.plus_millis(5_000));
+        let mut replica = FenceClock::new();
+        replica.observe(primary.mint(NOW).fence().unwrap(), NOW);
+        let then = NOW.plus_millis(300);
+        replica.raise_above_known(then, 5_000);
+        let last = replica.mint(then).fence().unwrap();
+        let later = NOW.plus_millis(500);
+        let mut anew = FenceClock::new();
+        anew.raise(later.plus_millis(5_000));
+        assert!(anew.mint(later).fence().unwrap() > last);
+    }
+
+    #[test]
+    fn a_fence_met_within_the_horizon_is_learned() {
+        let mut clock = clock_at(NOW);
+        let edge = Fence::new(NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000).unwrap();
+        clock.observe(edge, NOW);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), edge.number() + 1);
+        assert_eq!(clock.refused(), 0);
+    }
+
+    #[test]
+    fn a_fence_met_beyond_the_horizon_is_refused_and_counted() {
+        let mut clock = clock_at(NOW);
+        clock.observe(
+            Fence::new(NOW.micros() + FenceClock::HORIZON_MILLIS * 1_000 + 1).unwrap(),
+            NOW,
+        );
+        clock.observe(Fence::LAST, NOW);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
+        assert_eq!(clock.refused(), 2);
+    }
+
+    #[test]
+    fn a_clock_past_the_last_fence_gives_none_and_recovers() {
+        let mut clock = clock_at(NOW);
+        let year_3000 = Moment::from_micros(32_503_680_000_000_000);
+        clock.raise(year_3000);
+        assert_eq!(clock.mint(year_3000), Minted::NoneLeft);
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
+    }
+
+    #[test]
+    fn a_floor_above_which_there_is_no_fence_is_none() {
+        let mut clock = clock_at(Moment::from_micros(Fence::LAST.0));
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros());
+    }
+
+    #[test]
+    fn the_highest_is_what_was_given_met_or_reserved() {
+        let mut clock = FenceClock::new();
+        assert_eq!(clock.highest(), None);
+        let fence = clock.mint(NOW).fence();
+        assert_eq!(clock.highest(), fence);
+        clock.raise(NOW.plus_millis(1));
+        assert_eq!(clock.highest().unwrap().number(), NOW.micros() + 1_000);
+    }
+
+    #[test]
+    fn a_clock_is_in_use_once_it_gave_or_met_a_fence() {
+        assert!(!clock_at(NOW).is_in_use(), "a floor is no fence");
+        let (mut giving, mut meeting) = (FenceClock::new(), FenceClock::new());
+        let fence = giving.mint(NOW).fence().unwrap();
+        assert!(giving.is_in_use());
+        meeting.observe(Fence::LAST, NOW);
+        assert!(!meeting.is_in_use(), "refused");
+        meeting.observe(fence, NOW);
+        assert!(meeting.is_in_use());
+    }
+
+    #[test]
+    fn the_last_fence_is_given_once() {
+        let mut clock = FenceClock { known: Fence::LAST.0 - 1, ..FenceClock::new() };
+        assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
+        assert_eq!(clock.mint(NOW), Minted::NoneLeft);
+    }
+
+    #[test]
+    fn a_clock_before_2001_still_gives_sixteen_digits() {
+        let minted = FenceClock::new().mint(Moment::from_micros(0));
+        assert_eq!(minted, Minted::Fence(Fence::FIRST));
+    }
+
+    #[test]
+    fn a_clock_before_2001_is_behind_the_first_fence_that_it_gave() {
+        let (mut clock, then) = (FenceClock::new(), Moment::from_micros(7));
+        assert_eq!(clock.mint(then).fence(), Some(Fence::FIRST));
+        assert_eq!(clock.ahead_micros(then), Fence::FIRST.0 - 7);
+    }
+
+    const START: Monotonic = Monotonic::from_micros(7);
+
+    #[test]
+    fn a_quarantined_clock_gives_no_fence_until_the_quarantine_is_over() {
+        let mut clock = clock_at(NOW);
+        clock.quarantine(START, 50);
+        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(50)));
+        clock.pass(START.plus_millis(49));
+        assert_eq!(clock.mint(NOW), Minted::NotBefore(NOW.plus_millis(1)));
+        clock.pass(START.plus_millis(50));
+        assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros() + 1);
+        assert!(!clock.is_quarantined());
+    }
+
+    #[test]
+    fn a_quarantine_can_be_ended_before_its_time() {
+        let mut clock = clock_at(NOW);
+        clock.quarantine(START, 50);
+        clock.quarantine(START, 0);
+        assert!(clock.mint(NOW).fence().is_some());
+    }
+
+    #[test]
+    fn a_quarantine_lasts_as_long_whatever_the_wall_clock_is_set_to() {
+        const HOUR_MILLIS: u64 = 3_600_000;
+        let mut clock = FenceClock::new();
+        clock.quarantine(START, 50);
+        clock.pass(START.plus_millis(10));
+        let hour_before = Moment::from_millis(NOW.millis() - HOUR_MILLIS);
+        for now in [hour_before, NOW, NOW.plus_millis(HOUR_MILLIS)] {
+            assert_eq!(clock.mint(now), Minted::NotBefore(now.plus_millis(40)));
+        }
+        assert_eq!(clock.quarantine_left_micros(), 40_000);
+    }
+
+    #[test]
+    fn ahead_is_zero_for_a_clock_never_used_and_while_the_wall_clock_leads() {
+        assert_eq!(FenceClock::new().ahead_micros(Moment::from_micros(0)), 0);
+        assert_eq!(clock_at(NOW).ahead_micros(NOW.plus_millis(1)), 0);
+        assert_eq!(clock_at(NOW.plus_millis(2)).ahead_micros(NOW), 2_000);
+    }
+
+    proptest! {
+        #[test]
+        fn fences_grow_whatever_the_wall_clock_does(
+            steps in prop::collection::vec((0u64..1 << 51, 0u8..4, 0u64..1 << 53), 1..200)
+        ) {
+            let mut clock = FenceClock::new();
+            let mut previous = None;
+            for (micros, action, number) in steps {
+                let now = Moment::from_micros(micros);
+                match action {
+                    0 => clock.raise(Moment::from_micros(number)),
+                    1 => if let Some(fence) = Fence::new(number) { clock.observe(fence, now) },
+                    _ => if let Minted::Fence(fence) = clock.mint(now) {
+                        prop_assert!(previous < Some(fence));
+                        previous = Some(fence);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A held lock, and how it is written into a string key.
+//!
+//! ```text
+//!     1763712345678901:worker-7         key's own expiry
+//!     └──────┬───────┘ └───┬──┘         └──────┬───────┘
+//!       fence, always    owner             deadline
+//!         16 digits     1–255 bytes
+//! ```
+//!
+//! Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
+//! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
+
+use super::fence::{Fence, FenceClock};
+use super::lease::{Deadline, Moment};
+use super::owner::Owner;
+use crate::plant::{Bug, planted};
+use std::ops::RangeInclusive;
+
+/// Who holds a lock, by which grant, until when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold<'v> {
+    /// The holder. Bytes and not an [`Owner`]: a foreign value may be empty or longer than any owner.
+    pub owner: &'v [u8],
+    /// `None` for a foreign lock.
+    pub fence: Option<Fence>,
+    /// `None` for a key without expiry: held until deleted.
+    pub deadline: Option<Deadline>,
+}
+
+impl<'v> Hold<'v> {
+    /// What a key's value and expiry say. Every string says something.
+    pub fn read(value: &'v [u8], deadline: Option<Deadline>) -> Self {
+        match split(value) {
+            Some((fence, owner)) => Self { owner: owner.as_bytes(), fence: Some(fence), deadline },
+            None => Self { owner: value, fence: None, deadline },
+        }
+    }
+
+    /// Lets time decide: a hold whose deadline has passed is none, whatever the key still says.
+    ///
+    /// The server removes expired keys itself, but by a clock it may have read at the start of a
+    /// transaction or script; the lease ends by the clock of this moment.
+    pub fn in_force(self, now: Moment) -> Option<Self> {
+        match self.deadline {
+            Some(deadline) if deadline.has_passed(now) && !planted(Bug::ExpiryIgnored) => None,
+            _ => Some(self),
+        }
+    }
+
+    /// The fence as clients see it: 0 says that there is none.
+    pub fn fence_number(&self) -> u64 {
+        self.fence.map_or(0, Fence::number)
+    }
+
+    pub fn is_held_by(&self, owner: Owner<'_>) -> bool {
+        self.owner == owner.as_bytes()
+    }
+
+    pub fn matches(&self, proof: &Proof<'_>) -> bool {
+        let by_fence = proof.fence.is_none_or(|fence| fence == self.fence_number());
+        (self.is_held_by(proof.owner) || planted(Bug::OwnerUnasked))
+            && (by_fence || planted(Bug::FenceArgumentIgnored))
+    }
+}
+
+/// What a key holds.
+#[derive(Clone, Copy, Debug)]
+pub enum Stored<'v> {
+    Nothing,
+    Text { value: &'v [u8], deadline: Option<Deadline> },
+    OtherType,
+}
+
+/// The key holds something that is no string, and so no lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NotALock;
+
+impl<'v> Stored<'v> {
+    /// The hold in force, if any. Whatever fence the value carries is noted, so that nobody looks at a
+    /// value without the clock learning from it.
+    pub fn hold(self, now: Moment, fences: &mut FenceClock) -> Result<Option<Hold<'v>>, NotALock> {
+        match self {
+            Self::Nothing => Ok(None),
+            Self::OtherType => Err(NotALock),
+            Self::Text { value, deadline } => {
+                let hold = Hold::read(value, deadline);
+                if planted(Bug::ForeignLockIgnored) && hold.fence.is_none() {
+                    return Ok(None);
+                }
+                if let Some(fence) = hold.fence {
+                    fences.observe(fence, now);
+                }
+                Ok(hold.in_force(now))
+            }
+        }
+    }
+
+    /// Whether nobody holds the lock, as [`Stored::hold`] says; nothing is learned.
+    pub fn is_free(self, now: Moment) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::OtherType => false,
+            Self::Text { deadline, .. } => {
+                deadline.is_some_and(|deadline| deadline.has_passed(now))
+            }
+        }
+    }
+
+    /// The text as it is.
+    pub fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
+        match self {
+            Self::Text { value, deadline } => Some((value, deadline)),
+            Self::Nothing | Self::OtherType => None,
+        }
+    }
+}
+
+/// What a client shows to be taken for the holder: its owner and, if it wants to be exact, the fence of
+/// its grant. A number, not a [`Fence`]: clients may show any, and 0 for a foreign lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proof<'r> {
+    pub owner: Owner<'r>,
+    pub fence: Option<u64>,
+}
+
+/// The value of a grant, in place: granting a lock allocates nothing of ours.
+pub struct Value {
+    bytes: [u8; Self::LONGEST],
+    len: usize,
+}
+
+impl Value {
+    const LONGEST: usize = Fence::DIGITS + 1 + Owner::LONGEST;
+
+    /// What lengths a grant's value can have.
+    pub const LENGTHS: RangeInclusive<usize> = Fence::DIGITS + 2..=Self::LONGEST;
+
+    pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
+        let mut value = Self { bytes: [0; Self::LONGEST], len: 0 };
+        // A fence has sixteen digits by its range.
+        let mut digits = itoa::Buffer::new();
+        for part in [digits.format(fence.number()).as_bytes(), b":", owner.as_bytes()] {
+            value.append(part);
+        }
+        value
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    fn append(&mut self, part: &[u8]) {
+        let end = self.len.saturating_add(part.len());
+        if let Some(room) = self.bytes.get_mut(self.len..end) {
+            room.copy_from_slice(part);
+            self.len = end;
+        }
+    }
+}
+
+fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
+    let (digits, rest) = value.split_first_chunk::<{ Fence::DIGITS }>()?;
+    let (b':', owner) = rest.split_first()? else { return None };
+    let (first, last) =
+        (eight_digits(*digits.first_chunk()?)?, eight_digits(*digits.last_chunk()?)?);
+    // A leading zero puts the number below the first fence, so each fence is written in one way only.
+    Some((Fence::new(first.wrapping_mul(100_000_000).wrapping_add(last))?, Owner::new(owner)?))
+}
+
+/// What eight digits say, read all at once: every command passes here.
+fn eight_digits(digits: [u8; 8]) -> Option<u64> {
+    let ones = u64::from_le_bytes(digits) ^ 0x3030_3030_3030_3030;
+    // The upper half of what was a digit is 0, also with 6 added.
+    if (ones | ones.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
+        return None;
+    }
+    // Each joins with the one behind it: digits to pairs, pairs to fours, fours to all eight.
+    let pairs = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;
+    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
+    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(value: &[u8]) -> Hold<'_> {
+        Hold::read(value, None)
+    }
+
+    #[track_caller]
+    fn assert_foreign(value: &[u8]) {
+        assert_eq!(read(value), Hold { owner: value, fence: None, deadline: None });
+    }
+
+    #[test]
+    fn a_grant_is_written_as_fence_colon_owner() {
+        let value = Value::new(Fence::FIRST, Owner::new(b"a:b").unwrap());
+        assert_eq!(value.as_bytes(), b"1000000000000000:a:b");
+        let value = Value::new(Fence::LAST, Owner::new(b"x").unwrap());
+        assert_eq!(value.as_bytes(), b"9007199254740991:x");
+        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.start());
+        let value = Value::new(Fence::LAST, Owner::new(&[0; Owner::LONGEST]).unwrap());
+        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.end());
+    }
+
+    #[test]
+    fn values_of_another_form_are_foreign() {
+        for value in [
+            &b""[..],
+            b"owner",
+            b"12345:uuid",
+            b"12345",
+            b"1763000000000000",
+            b"1763000000000000:",
+            b"1763000000000000-x",
+            b":x",
+            b"0763000000000000:x",
+            b"9007199254740992:x",
+            b"4611686018427387904:x",
+            b"17630000000000001:x",
+            b"176300000000000a:x",
+            b" 763000000000000:x",
+            b"+763000000000000:x",
+        ] {
+            assert_foreign(value);
+        }
+        assert_foreign(&[b"1763000000000000:".as_slice(), &[b'x'; 256]].concat());
+    }
+
+    #[test]
+    fn a_fence_is_digits_and_nothing_else() {
+        for position in 0..Fence::DIGITS {
+            for byte in 0..=u8::MAX {
+                let mut value = *b"1234567890123456:x";
+                value[position] = byte;
+                let number: Option<u64> =
+                    value[..Fence::DIGITS].iter().try_fold(0, |number: u64, digit| {
+                        digit.is_ascii_digit().then(|| 10 * number + u64::from(digit - b'0'))
+                    });
+                let expected = number.and_then(Fence::new);
+                assert_eq!(read(&value).fence, expected, "{}", value.escape_ascii());
+            }
+        }
+    }
+
+    #[test]
+    fn a_foreign_lock_shows_fence_0_and_is_held_by_its_whole_value() {
+        let hold = read(b"12345:uuid");
+        assert_eq!(hold.fence_number(), 0);
+        let owner = Owner::new(b"12345:uuid").unwrap();
+        assert!(hold.matches(&Proof { owner, fence: None }));
+        assert!(hold.matches(&Proof { owner, fence: Some(0) }));
+        assert!(!hold.matches(&Proof { owner, fence: Some(12345) }));
+        assert!(!hold.is_held_by(Owner::new(b"uuid").unwrap()));
+    }
+
+    #[test]
+    fn a_proof_needs_the_owner_and_the_fence_if_it_shows_one() {
+        let hold = read(b"1763000000000000:a");
+        let proof = |owner, fence| Proof { owner: Owner::new(owner).unwrap(), fence };
+        assert!(hold.matches(&proof(b"a", None)));
+        assert!(hold.matches(&proof(b"a", Some(1_763_000_000_000_000))));
+        assert!(!hold.matches(&proof(b"a", Some(1_763_000_000_000_001))));
+        assert!(!hold.matches(&proof(b"a", Some(0))));
+        assert!(!hold.matches(&proof(b"b", None)));
+        assert!(!hold.matches(&proof(b"1763000000000000:a", None)));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_is_no_hold() {
+        let now = Moment::from_millis(1_763_000_000_000);
+        let hold = Hold::read(b"a", Some(Deadline::from_millis(now.millis())));
+        assert_eq!(hold.in_force(now), Some(hold));
+        assert_eq!(hold.in_force(now.plus_millis(1)), None);
+        let forever = read(b"a");
+        assert_eq!(forever.in_force(now.plus_millis(u64::MAX)), Some(forever));
+    }
+
+    #[test]
+    fn a_lease_that_ran_out_is_a_free_lock_but_its_fence_is_learned() {
+        let now = Moment::from_millis(1_763_000_000_000);
+        let deadline = Some(Deadline::from_millis(now.millis() - 1));
+        let stored = Stored::Text { value: b"1763000000000000:a", deadline };
+        let mut fences = FenceClock::new();
+        assert!(stored.is_free(now) && Stored::Nothing.is_free(now));
+        assert!(!stored.is_free(Moment::from_millis(now.millis() - 1)));
+        assert_eq!(stored.hold(now, &mut fences), Ok(None));
+        let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
+        assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);
+    }
+
+    #[test]
+    fn another_type_of_key_is_no_lock() {
+        let now = Moment::from_millis(0);
+        assert!(!Stored::OtherType.is_free(now));
+        assert_eq!(Stored::OtherType.hold(now, &mut FenceClock::new()), Err(NotALock));
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            number in Fence::FIRST.number()..=Fence::LAST.number(),
+            owner in prop::collection::vec(any::<u8>(), 1..=Owner::LONGEST),
+        ) {
+            let fence = Fence::new(number).unwrap();
+            let value = Value::new(fence, Owner::new(&owner).unwrap());
+            let hold = read(value.as_bytes());
+            prop_assert_eq!(hold.fence, Some(fence));
+            prop_assert_eq!(hold.owner, &owner[..]);
+        }
+
+        #[test]
+        fn every_string_reads_as_a_hold_that_prints_the_same_string(
+            value in prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..300),
+                "[0-9]{14,18}[:;]?[a-z:]{0,4}".prop_map(String::into_bytes),
+            ]
+        ) {
+            let hold = read(&value);
+            match hold.fence {
+                Some(fence) => {
+                    let again = Value::new(fence, Owner::new(hold.owner).unwrap());
+                    prop_assert_eq!(again.as_bytes(), &value[..]);
+                }
+                None => prop_assert_eq!(hold.owner, &value[..]),
+            }
+        }
+    }
+}

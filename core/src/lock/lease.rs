@@ -1,0 +1,258 @@
+//! Instants and durations of a lease. A type each, because all of them are "some milliseconds".
+//!
+//! There are two kinds of instant. What clients and replicas agree on, the end of a lease, is a
+//! [`Moment`] of the server's wall clock, which may be set back or forward. What lasts for some time
+//! here, such as patience or a quarantine, goes by [`Monotonic`], which cannot be set.
+
+use crate::plant::{Bug, planted};
+use std::num::NonZeroU64;
+
+const MICROS_PER_MILLI: u64 = 1_000;
+
+/// A point on the server's wall clock. Microseconds, because fences are made of them; leases count
+/// milliseconds, as the server's own expiry does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment {
+    micros: u64,
+}
+
+impl Moment {
+    pub const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    pub const fn from_millis(millis: u64) -> Self {
+        Self { micros: millis.saturating_mul(MICROS_PER_MILLI) }
+    }
+
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+    }
+
+    pub const fn plus_micros(self, micros: u64) -> Self {
+        Self { micros: self.micros.saturating_add(micros) }
+    }
+
+    /// Whole milliseconds from `earlier` to this; 0 if that is later.
+    pub const fn millis_since(self, earlier: Self) -> u64 {
+        self.micros.saturating_sub(earlier.micros) / MICROS_PER_MILLI
+    }
+
+    /// Whole milliseconds to let pass from `now` until this has come; 0 if it has.
+    pub const fn whole_millis_after(self, now: Self) -> u64 {
+        self.micros.saturating_sub(now.micros).div_ceil(MICROS_PER_MILLI)
+    }
+
+    pub const fn micros(self) -> u64 {
+        self.micros
+    }
+
+    pub const fn millis(self) -> u64 {
+        self.micros / MICROS_PER_MILLI
+    }
+}
+
+/// A point on a clock that only moves forward, at the speed of time. Its start means nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Monotonic {
+    micros: u64,
+}
+
+impl Monotonic {
+    pub const fn from_micros(micros: u64) -> Self {
+        Self { micros }
+    }
+
+    pub const fn plus_millis(self, millis: u64) -> Self {
+        Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+    }
+
+    /// 0 if `earlier` is later.
+    pub const fn micros_since(self, earlier: Self) -> u64 {
+        self.micros.saturating_sub(earlier.micros)
+    }
+
+    /// Whole milliseconds; 0 if `earlier` is later.
+    pub const fn millis_since(self, earlier: Self) -> u64 {
+        self.micros_since(earlier) / MICROS_PER_MILLI
+    }
+}
+
+/// One instant, as both clocks tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    pub wall: Moment,
+    pub monotonic: Monotonic,
+}
+
+impl Now {
+    /// What the wall clock will tell at `then`, unless it is set meanwhile.
+    pub const fn wall_at(self, then: Monotonic) -> Moment {
+        self.wall.plus_micros(then.micros_since(self.monotonic))
+    }
+
+    /// What the wall clock told at `then`, if nobody has set it since.
+    pub const fn wall_of(self, then: Monotonic) -> Moment {
+        Moment::from_micros(self.wall.micros.saturating_sub(self.monotonic.micros_since(then)))
+    }
+}
+
+/// How long a lease is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ttl {
+    millis: NonZeroU64,
+}
+
+impl Ttl {
+    /// A hundred years. Any moment of the server's clock plus this fits the signed 64 bits in which
+    /// the server keeps a deadline.
+    pub const LONGEST: Self = Self::days(100 * 365);
+
+    /// The longest that may be asked for unless an operator allows more.
+    pub const USUAL_LIMIT: Self = Self::days(1);
+
+    /// `None` for zero and above [`Ttl::LONGEST`].
+    pub fn from_millis(millis: u64) -> Option<Self> {
+        let ttl = Self { millis: NonZeroU64::new(millis)? };
+        (ttl <= Self::LONGEST).then_some(ttl)
+    }
+
+    pub const fn millis(self) -> u64 {
+        self.millis.get()
+    }
+
+    const fn days(days: u64) -> Self {
+        match NonZeroU64::new(days.saturating_mul(24 * 60 * 60 * 1_000)) {
+            Some(millis) => Self { millis },
+            None => Self { millis: NonZeroU64::MIN },
+        }
+    }
+}
+
+/// How long a client is ready to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Patience {
+    Unlimited,
+    Millis(NonZeroU64),
+}
+
+impl Patience {
+    /// As bounded as a lease, and for the same reason.
+    pub const LONGEST_MILLIS: u64 = Ttl::LONGEST.millis();
+
+    /// 0 means without limit. `None` above [`Patience::LONGEST_MILLIS`].
+    pub fn from_millis(millis: u64) -> Option<Self> {
+        (millis <= Self::LONGEST_MILLIS)
+            .then(|| NonZeroU64::new(millis).map_or(Self::Unlimited, Self::Millis))
+    }
+
+    /// When it ends, if it began now.
+    pub fn ends(self, now: Monotonic) -> Option<Monotonic> {
+        match self {
+            Self::Unlimited => None,
+            Self::Millis(_) if planted(Bug::PatienceIgnored) => None,
+            Self::Millis(millis) => Some(now.plus_millis(millis.get())),
+        }
+    }
+}
+
+/// When a lease ends, in unix milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Deadline {
+    millis: u64,
+}
+
+impl Deadline {
+    pub const fn from_millis(millis: u64) -> Self {
+        Self { millis }
+    }
+
+    pub const fn after(now: Moment, ttl: Ttl) -> Self {
+        Self { millis: now.millis().saturating_add(ttl.millis()) }
+    }
+
+    pub const fn millis(self) -> u64 {
+        self.millis
+    }
+
+    /// The server's own rule, so that the module and the server never disagree on whether a key is
+    /// still there: the millisecond of the deadline itself still belongs to the lease.
+    pub fn has_passed(self, now: Moment) -> bool {
+        now.millis() > self.millis.saturating_sub(u64::from(planted(Bug::ExpiryEarly)))
+    }
+
+    /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired
+    /// keys, they take them in the millisecond of the deadline already.
+    pub const fn may_have_passed(self, now: Moment) -> bool {
+        now.millis() >= self.millis
+    }
+
+    pub const fn first_moment_after(self) -> Moment {
+        Moment::from_millis(self.millis.saturating_add(1))
+    }
+
+    pub const fn millis_left(self, now: Moment) -> u64 {
+        self.millis.saturating_sub(now.millis())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ttl_is_neither_zero_nor_beyond_the_longest() {
+        assert_eq!(Ttl::from_millis(0), None);
+        assert_eq!(Ttl::from_millis(1).map(Ttl::millis), Some(1));
+        assert_eq!(Ttl::from_millis(Ttl::LONGEST.millis()), Some(Ttl::LONGEST));
+        assert_eq!(Ttl::from_millis(Ttl::LONGEST.millis() + 1), None);
+        assert_eq!(Ttl::LONGEST.millis(), 3_153_600_000_000);
+    }
+
+    #[test]
+    fn the_latest_deadline_fits_what_the_server_can_store() {
+        let latest = Moment::from_micros(i64::MAX.unsigned_abs());
+        assert!(i64::try_from(Deadline::after(latest, Ttl::LONGEST).millis()).is_ok());
+    }
+
+    #[test]
+    fn a_millisecond_is_a_thousand_moments_and_a_part_of_one_takes_a_whole_one_to_pass() {
+        let (first, second) = (Moment::from_millis(7), Moment::from_millis(8));
+        assert_eq!(second.whole_millis_after(first), 1);
+        assert_eq!(Moment::from_micros(9_001).whole_millis_after(first), 3);
+        assert_eq!(first.whole_millis_after(second), 0);
+    }
+
+    #[test]
+    fn what_is_to_come_is_told_as_the_wall_clock_will_tell_it() {
+        let now = Now { wall: Moment::from_millis(70), monotonic: Monotonic::from_micros(5_000) };
+        assert_eq!(now.wall_at(now.monotonic.plus_millis(2)), Moment::from_millis(72));
+        assert_eq!(now.wall_at(Monotonic::from_micros(0)), now.wall, "it is over");
+    }
+
+    #[test]
+    fn the_millisecond_of_the_deadline_belongs_to_the_lease() {
+        let deadline = Deadline::after(Moment::from_millis(1_000), Ttl::from_millis(5).unwrap());
+        assert!(!deadline.has_passed(Moment::from_micros(1_005_999)));
+        assert!(deadline.has_passed(Moment::from_micros(1_006_000)));
+        assert!(!deadline.may_have_passed(Moment::from_micros(1_004_999)));
+        assert!(deadline.may_have_passed(Moment::from_micros(1_005_000)));
+    }
+
+    #[test]
+    fn patience_0_has_no_end() {
+        assert_eq!(Patience::from_millis(0), Some(Patience::Unlimited));
+        assert_eq!(Patience::Unlimited.ends(Monotonic::from_micros(1)), None);
+        let five = Patience::from_millis(5).unwrap();
+        assert_eq!(five.ends(Monotonic::from_micros(1)), Some(Monotonic::from_micros(5_001)));
+        assert!(Patience::from_millis(Patience::LONGEST_MILLIS).is_some());
+        assert_eq!(Patience::from_millis(Patience::LONGEST_MILLIS + 1), None);
+    }
+
+    #[test]
+    fn what_is_left_of_a_lease_never_goes_below_zero() {
+        let deadline = Deadline::from_millis(1_000);
+        assert_eq!(deadline.millis_left(Moment::from_millis(400)), 600);
+        assert_eq!(deadline.millis_left(Moment::from_millis(1_001)), 0);
+    }
+}

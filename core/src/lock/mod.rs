@@ -1,0 +1,51 @@
+//! The lock, as a thing of its own: no server, no clock, no randomness, no unsafe code.
+//!
+//! ```text
+//!                     acquire → a grant with a new fence
+//!              ┌────────────────────────────────────────────┐
+//!              │                                            ▼
+//!          ┌──────┐                                     ┌──────┐ ⟲ acquire by the holder: same fence,
+//!          │ free │                                     │ held │   the lease never gets shorter
+//!          └──────┘                                     └──────┘ ⟲ extend by the holder: the lease ends
+//!              ▲                                            │      ttl from now
+//!              └────────────────────────────────────────────┘
+//!                 release by the holder, or the lease runs out
+//! ```
+//!
+//! The only state of a lock is a string key with an expiry (see [`Hold`]); what is here decides what
+//! to do with it. Everything is a function of what the key holds, the request and the moment.
+//!
+//! What must hold, cited by number in code, tests and docs:
+//!
+//! - **L1 mutual exclusion.** On one primary, grant n+1 of a lock takes effect only after grant n was
+//!   released, deleted, or its lease had run out.
+//! - **L2 fences grow.** Per lock name, for ever: if a grant was answered before another was asked for,
+//!   its fence is smaller.
+//! - **L3 owner.** Release and extend by anyone but the holder change nothing.
+//! - **L4 first come, first served** among waiters; a try never overtakes a queue.
+//! - **L5 no lost wake-up.** A free lock with a live waiter is granted at once.
+//! - **L6 the server lives.** No input, timing or fault crashes or hangs it, or leaks.
+//! - **L7 one truth.** Primary, replicas, AOF replay and RDB reload agree.
+//! - **L8 honest limits.** What asynchronous replication cannot promise is said, never hidden.
+
+mod decision;
+mod evicted;
+mod fence;
+mod hold;
+mod lease;
+mod name;
+mod outcome;
+mod owner;
+mod queue;
+
+pub use decision::{Acquired, Checked, Extended, Grant, NotHolder, Raised, Released};
+pub use decision::{acquire, check, extend, raise, release};
+pub use evicted::Evicted;
+pub use fence::{Fence, FenceClock};
+pub use hold::{Hold, NotALock, Proof, Stored, Value};
+pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
+pub use name::{KeptName, Name};
+pub use outcome::{Outcome, Write};
+pub use owner::{KeptOwner, Owner};
+pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues};
+pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};

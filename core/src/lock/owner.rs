@@ -1,0 +1,57 @@
+//! The identity a client presents.
+
+use std::borrow::Borrow;
+use std::rc::Rc;
+
+/// 1 to 255 bytes of anything; nothing assumes text. An identity, not a secret: who may run the
+/// commands at all is the server's ACL's business.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a>(&'a [u8]);
+
+impl<'a> Owner<'a> {
+    pub const LONGEST: usize = 255;
+
+    pub fn new(bytes: &'a [u8]) -> Option<Self> {
+        (1..=Self::LONGEST).contains(&bytes.len()).then_some(Self(bytes))
+    }
+
+    pub const fn as_bytes(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// An owner that outlives the request it came with: that of a waiter.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct KeptOwner(Rc<[u8]>);
+
+impl KeptOwner {
+    pub fn as_owner(&self) -> Owner<'_> {
+        Owner(&self.0)
+    }
+}
+
+impl From<Owner<'_>> for KeptOwner {
+    fn from(owner: Owner<'_>) -> Self {
+        Self(owner.0.into())
+    }
+}
+
+/// Lets a map of kept owners be asked for plain bytes.
+impl Borrow<[u8]> for KeptOwner {
+    fn borrow(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_has_1_to_255_bytes() {
+        assert_eq!(Owner::new(b""), None);
+        assert_eq!(Owner::new(b"\0").map(Owner::as_bytes), Some(&b"\0"[..]));
+        assert!(Owner::new(&[0xff; 255]).is_some());
+        assert_eq!(Owner::new(&[0xff; 256]), None);
+    }
+}

@@ -1,0 +1,46 @@
+//! What is always true of the queues, whatever has happened; for tests to ask after every step.
+
+#![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
+
+use super::{QueueId, Queues};
+
+impl<C> Queues<C> {
+    /// Whether everything points at what it should.
+    #[track_caller]
+    pub(crate) fn check(&self) {
+        let mut waiters = 0;
+        let (mut looks, mut marks, mut patience) = (0, 0, 0);
+        for (index, queue) in &self.queues {
+            let id = QueueId(index);
+            assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
+            assert!(queue.look.is_some() || queue.mark.is_some(), "never forgotten: {queue:?}");
+            looks += queue.look.into_iter().count();
+            assert!(queue.look.is_none_or(|look| self.looks.contains(id, look)));
+            marks += queue.mark.into_iter().count();
+            assert!(queue.mark.is_none_or(|mark| self.marks.contains(id, mark)));
+            let mut before = None;
+            let mut next = queue.head;
+            let mut length = 0;
+            while let Some(at) = next {
+                let place = &self.waiters[at.0];
+                assert_eq!((place.queue, place.before), (id, before), "linked both ways");
+                assert_eq!(queue.owners.get(&place.waiter.owner), Some(&at), "found by its owner");
+                let gives_up = place.waiter.gives_up;
+                patience += gives_up.into_iter().count();
+                assert!(gives_up.is_none_or(|end| self.patience.contains(&(end, at))));
+                length += 1;
+                before = next;
+                next = place.behind;
+            }
+            assert!(length > 0, "no queue is empty");
+            assert_eq!(queue.tail, before);
+            assert_eq!(queue.owners.len(), length, "every owner waits once");
+            waiters += length;
+        }
+        assert_eq!(self.waiters.len(), waiters, "whoever waits is in a queue");
+        assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
+        assert_eq!(self.looks.len(), looks, "every look is at a queue that there is");
+        assert_eq!(self.marks.len(), marks, "every mark is of a queue that there is");
+        assert_eq!(self.names.count(), self.queues.len());
+    }
+}

@@ -1,0 +1,219 @@
+//! Which locks are to be looked at: something has happened to them, or nobody knows whether it has.
+//!
+//! ```text
+//!   cause       marked by                                        served
+//!   Due         the end of a lease, a grant taken back, a        first
+//!               first waiter, a pause that ended
+//!   Suspected   commands of others that name the lock,           in what is left of the turn
+//!               flushes, swaps, slots that move
+//! ```
+//!
+//! Within a cause, locks are served in the order in which they were marked, and a mark that is there
+//! already keeps its place. So a lock waits for one round of the others at most, however often they
+//! are marked again meanwhile (L5).
+//!
+//! Anybody can name a lock, also clients that the server is about to refuse. So a suspicion costs one
+//! look at the key, and there is a least time between two looks at one lock: see [`Suspicion`].
+
+use super::super::lease::Moment;
+use super::super::name::{KeptName, Name};
+use super::{QueueId, Queues, RECHECK_MILLIS};
+use std::collections::BTreeSet;
+
+/// What a command may do that names a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Suspicion {
+    /// It may free the lock.
+    Freed,
+    /// It may put another value in place of the lock, and the key stays, without an expiry.
+    Rewritten,
+}
+
+impl Suspicion {
+    /// The least time between two looks at one lock for this suspicion.
+    pub(crate) const fn gap_millis(self) -> u64 {
+        match self {
+            Self::Freed => 2,
+            Self::Rewritten => 100,
+        }
+    }
+}
+
+/// Why a lock is to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    Due,
+    Suspected,
+}
+
+/// Where a lock stands among those to be looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Mark {
+    cause: Cause,
+    turn: u64,
+}
+
+/// A lock to look at.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Marked {
+    pub name: KeptName,
+    pub ownership: Ownership,
+}
+
+/// Whose the slot is that a lock is in. Outside of a cluster it never matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ownership {
+    Ours,
+    /// It may have gone to another node, and the key need not have gone with it.
+    InDoubt,
+}
+
+/// The marks of all locks, in the order in which they are served.
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    order: BTreeSet<(Mark, QueueId)>,
+    turn: u64,
+}
+
+impl Marks {
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// The mark that the lock has from now on.
+    fn add(&mut self, id: QueueId, former: Option<Mark>, cause: Cause) -> Mark {
+        if let Some(former) = former {
+            if former.cause <= cause {
+                return former;
+            }
+            self.order.remove(&(former, id));
+        }
+        let mark = Mark { cause, turn: self.turn };
+        self.turn = self.turn.saturating_add(1);
+        self.order.insert((mark, id));
+        mark
+    }
+
+    pub(super) fn remove(&mut self, id: QueueId, mark: Option<Mark>) {
+        if let Some(mark) = mark {
+            self.order.remove(&(mark, id));
+        }
+    }
+
+    fn first(&self, cause: Cause) -> Option<QueueId> {
+        let from = (Mark { cause, turn: 0 }, QueueId(0));
+        let &(mark, id) = self.order.range(from..).next()?;
+        (mark.cause == cause).then_some(id)
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.order.len()
+    }
+
+    #[cfg(test)]
+    pub(super) fn contains(&self, id: QueueId, mark: Mark) -> bool {
+        self.order.contains(&(mark, id))
+    }
+}
+
+impl<C> Queues<C> {
+    /// Somebody's command of these words names locks and may free them: at once or, queued in a transaction, after a
+    /// while. Nobody will say when. So the locks are suspected now, and as long as they are found held they are
+    /// looked at again after as much time as has passed since: whatever the delay, it is noticed after twice that.
+    ///
+    /// Nearly every word is no name. What the command may do is asked at the first that is, and the time when it matters.
+    /// True if any lock is to be looked at sooner than before.
+    pub fn suspect<'w>(
+        &mut self,
+        mut words: impl Iterator<Item = &'w [u8]>,
+        ask: impl FnOnce() -> Option<Suspicion>,
+        clock: impl Fn() -> Moment,
+    ) -> bool {
+        let Some(first) = words.find(|word| self.names.in_any_db(word).next().is_some()) else {
+            return false;
+        };
+        let Some(suspicion) = ask() else { return false };
+        let mut is_sooner = false;
+        for word in std::iter::once(first).chain(words) {
+            for id in self.names.in_any_db(word) {
+                let Some(queue) = self.queues.get_mut(id.0) else { continue };
+                if queue.is_repeated_by(suspicion) {
+                    continue;
+                }
+                match queue.touch(suspicion, clock()) {
+                    None if queue.mark.is_none() => {
+                        queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
+                    }
+                    Some(next) if queue.look.is_none_or(|look| next < look) => {
+                        self.looks.set(id, &mut queue.look, Some(next));
+                    }
+                    None | Some(_) => continue,
+                }
+                is_sooner = true;
+            }
+        }
+        is_sooner
+    }
+
+    pub(super) fn mark_queue(&mut self, id: QueueId, cause: Cause) {
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            queue.mark = Some(self.marks.add(id, queue.mark, cause));
+        }
+    }
+
+    /// The lock may have become free. True if anyone waits for it.
+    pub fn mark(&mut self, name: Name<'_>) -> bool {
+        self.id_of(name).is_some_and(|id| {
+            self.mark_queue(id, Cause::Due);
+            true
+        })
+    }
+
+    /// Any lock of these databases (`None`: of all) may have become free.
+    pub fn mark_all(&mut self, db: Option<i32>) {
+        for (index, queue) in &mut self.queues {
+            if db.is_none_or(|db| db == queue.name.db) {
+                queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+            }
+        }
+    }
+
+    /// All slots of a cluster may have gone.
+    pub fn doubt_all_slots(&mut self) {
+        for (index, queue) in &mut self.queues {
+            queue.ownership = Ownership::InDoubt;
+            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+        }
+    }
+
+    /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn.
+    pub fn doubt_next_slots(&mut self, count: usize) {
+        for _ in 0..count.min(self.queues.capacity()) {
+            self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
+            if let Some(queue) = self.queues.get_mut(self.next) {
+                queue.ownership = Ownership::InDoubt;
+                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Suspected));
+            }
+            self.next = self.next.saturating_add(1);
+        }
+    }
+
+    /// The lock that has waited longest to be looked at for this cause. Its mark is taken off.
+    pub fn take_marked(&mut self, cause: Cause) -> Option<Marked> {
+        let id = self.marks.first(cause)?;
+        let queue = self.queues.get_mut(id.0)?;
+        self.marks.remove(id, queue.mark.take());
+        if queue.look.is_none() {
+            // Should nobody come to look at it now, it is not forgotten.
+            let recheck = self.latest.plus_millis(RECHECK_MILLIS);
+            self.looks.set(id, &mut queue.look, Some(recheck));
+        }
+        let ownership = std::mem::replace(&mut queue.ownership, Ownership::Ours);
+        Some(Marked { name: queue.name.clone(), ownership })
+    }
+
+    pub fn has_marks(&self) -> bool {
+        !self.marks.is_empty()
+    }
+}

@@ -1,0 +1,187 @@
+//! The names of contended locks: to which queue each belongs, and whether a word is any of them.
+
+use super::QueueId;
+use crate::lock::name::Name;
+use foldhash::fast::RandomState;
+use std::collections::HashMap;
+use std::rc::Rc;
+
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Few, as a rule one, so the one that is meant is soon found.
+    dbs: Vec<(i32, Keys)>,
+    sieve: Sieve,
+}
+
+/// Words of everybody's commands are looked up here, so the hash is a fast one.
+type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
+
+impl Names {
+    pub(super) fn get(&self, name: Name<'_>) -> Option<QueueId> {
+        self.keys(name.db)?.get(name.key).copied()
+    }
+
+    fn keys(&self, db: i32) -> Option<&Keys> {
+        self.dbs.iter().find(|(known, _)| *known == db).map(|(_, keys)| keys)
+    }
+
+    pub(super) fn insert(&mut self, db: i32, key: Rc<[u8]>, id: QueueId) {
+        self.sieve.add(&key);
+        match self.dbs.iter_mut().find(|(known, _)| *known == db) {
+            Some((_, keys)) => drop(keys.insert(key, id)),
+            None => self.dbs.push((db, Keys::from_iter([(key, id)]))),
+        }
+    }
+
+    pub(super) fn remove(&mut self, name: Name<'_>) {
+        let Name { db, key } = name;
+        let Some((_, keys)) = self.dbs.iter_mut().find(|(known, _)| *known == db) else { return };
+        if keys.remove(key).is_some() {
+            self.sieve.take(key);
+        }
+        self.dbs.retain(|(_, keys)| !keys.is_empty());
+        if self.dbs.is_empty() {
+            // What a crowd needed is not kept when the crowd has gone.
+            *self = Self::default();
+        }
+    }
+
+    /// The queues of the locks of this name, of whatever database. Asked of every word of every command, so
+    /// nearly all are turned away by the sieve.
+    pub(super) fn in_any_db(&self, key: &[u8]) -> impl Iterator<Item = QueueId> {
+        let dbs = if self.sieve.may_have(key) { &*self.dbs } else { &[] };
+        dbs.iter().filter_map(move |(_, keys)| keys.get(key).copied())
+    }
+
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        assert!(self.dbs.iter().all(|(_, keys)| !keys.is_empty()), "no database is left empty");
+        self.dbs.iter().map(|(_, keys)| keys.len()).sum()
+    }
+}
+
+/// Tells most words that are no name from names, in a time that does not depend on how long they are: each name
+/// counts in one of many holes, and a word that falls into an empty hole is none.
+#[derive(Debug, Default)]
+struct Sieve {
+    holes: Vec<u32>,
+    /// No name was longer since the sieve was last empty.
+    longest: usize,
+}
+
+impl Sieve {
+    /// A power of two.
+    const HOLES: usize = 4_096;
+
+    fn add(&mut self, name: &[u8]) {
+        self.holes.resize(Self::HOLES, 0);
+        self.longest = self.longest.max(name.len());
+        if let Some(names) = self.holes.get_mut(Self::hole(name)) {
+            *names = names.saturating_add(1);
+        }
+    }
+
+    fn take(&mut self, name: &[u8]) {
+        if let Some(names) = self.holes.get_mut(Self::hole(name)) {
+            *names = names.saturating_sub(1);
+        }
+    }
+
+    fn may_have(&self, word: &[u8]) -> bool {
+        word.len() <= self.longest
+            && self.holes.get(Self::hole(word)).is_some_and(|&names| names > 0)
+    }
+
+    /// By the length and both ends, where the names of locks differ.
+    fn hole(word: &[u8]) -> usize {
+        let head =
+            word.first_chunk().map_or_else(|| packed(word), |head| u64::from_le_bytes(*head));
+        let tail = word.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
+        let length = u64::try_from(word.len()).unwrap_or(u64::MAX);
+        // Fibonacci hashing: the product spreads what differs anywhere to the upper bits.
+        let mixed = (head ^ tail.rotate_left(29) ^ length.rotate_left(56))
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        usize::try_from(mixed >> 52).unwrap_or(0) % Self::HOLES
+    }
+}
+
+/// Up to eight bytes as a number.
+fn packed(bytes: &[u8]) -> u64 {
+    bytes.iter().take(8).fold(0, |number, &byte| (number << 8) | u64::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    fn insert(names: &mut Names, db: i32, key: &str, id: usize) {
+        names.insert(db, key.as_bytes().into(), QueueId(id));
+    }
+
+    #[test]
+    fn a_name_is_found_in_every_database_that_has_it() {
+        let mut names = Names::default();
+        insert(&mut names, 0, "k", 1);
+        insert(&mut names, 9, "k", 2);
+        insert(&mut names, 9, "a-much-longer-name-than-the-sieve-looks-at", 3);
+        let mut found: Vec<_> = names.in_any_db(b"k").collect();
+        found.sort_unstable();
+        assert_eq!(found, [QueueId(1), QueueId(2)]);
+        assert_eq!(names.get(Name::new(9, b"k")), Some(QueueId(2)));
+        assert_eq!(names.get(Name::new(1, b"k")), None);
+        assert_eq!(names.in_any_db(b"a-much-longer-name-that-the-sieve-looks-at").count(), 0);
+    }
+
+    #[test]
+    fn a_name_that_is_gone_falls_through_no_hole_although_others_are_there() {
+        let mut names = Names::default();
+        insert(&mut names, 0, "orders:1", 1);
+        insert(&mut names, 0, "orders:2", 2);
+        names.remove(Name::new(0, b"orders:1"));
+        assert!(!names.sieve.may_have(b"orders:1") && names.sieve.may_have(b"orders:2"));
+    }
+
+    #[test]
+    fn names_that_differ_anywhere_near_an_end_fall_into_different_holes() {
+        let families: [fn(usize) -> String; 4] = [
+            |number| format!("{number}"),
+            |number| format!("{number:06}:the-same-for-all-of-them"),
+            |number| format!("the-same-for-all-of-them:{number:06}"),
+            |number| "x".repeat(8 + number % 256),
+        ];
+        for (family, most) in families.into_iter().zip([500, 500, 500, 256]) {
+            let holes: HashSet<_> =
+                (0..most).map(|number| Sieve::hole(family(number).as_bytes())).collect();
+            // By chance alone one in seventeen would share one.
+            assert!(holes.len() * 10 > most * 8, "{}: {} of {most}", family(7), holes.len());
+        }
+    }
+
+    #[test]
+    fn the_sieve_lets_every_name_through_until_it_is_gone_everywhere() {
+        let mut names = Names::default();
+        let keys: Vec<String> = (0..500).map(|number| format!("orders:{number}")).collect();
+        for (id, key) in keys.iter().enumerate() {
+            insert(&mut names, 0, key, id);
+            insert(&mut names, 1, key, id);
+        }
+        for key in &keys {
+            names.remove(Name::new(0, key.as_bytes()));
+            assert_eq!(names.in_any_db(key.as_bytes()).count(), 1, "{key}");
+            names.remove(Name::new(1, key.as_bytes()));
+            assert_eq!(names.in_any_db(key.as_bytes()).count(), 0, "{key}");
+        }
+        assert!(names.sieve.holes.is_empty(), "an empty sieve keeps no memory");
+    }
+
+    #[test]
+    fn the_sieve_turns_nearly_every_other_word_away() {
+        let mut names = Names::default();
+        insert(&mut names, 0, "orders:42", 1);
+        let words = (0..10_000).map(|number| format!("orders:{number}"));
+        let through = words.filter(|word| names.sieve.may_have(word.as_bytes())).count();
+        assert!((1..100).contains(&through), "{through}");
+        assert!(!names.sieve.may_have(&[b'x'; 1_000]), "it is longer than any name");
+    }
+}

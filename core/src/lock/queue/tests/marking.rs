@@ -1,0 +1,262 @@
+//! Which lock is looked at when: in turn, what is due first, and never too often.
+
+use super::*;
+use std::cell::Cell;
+use std::collections::HashSet;
+
+/// None of which is to be looked at.
+fn three_locks() -> Queues<Connection> {
+    let mut queues = Queues::new();
+    for key in [b"a", b"b", b"c"] {
+        let _ = queues.join(Name::new(0, key), waiter("bob", 1));
+    }
+    while take_marked(&mut queues).is_some() {}
+    queues
+}
+
+#[test]
+fn each_lock_has_its_turn_to_be_looked_at() {
+    let mut queues = three_locks();
+    let mut seen = HashSet::new();
+    for _ in 0..queues.queues.capacity() {
+        queues.doubt_next_slots(1);
+        seen.extend(take_marked(&mut queues).map(|name| name.key.to_vec()));
+    }
+    assert_eq!(seen.len(), 3, "{seen:?}");
+    queues.doubt_next_slots(usize::MAX);
+    assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
+}
+
+#[test]
+fn all_are_looked_at() {
+    let mut queues = three_locks();
+    queues.mark_all(None);
+    assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), 3);
+}
+
+/// The keys of the locks that are marked for this cause, in the order in which they are served.
+fn marked(queues: &mut Queues<Connection>, cause: Cause) -> Vec<u8> {
+    std::iter::from_fn(|| queues.take_marked(cause)).map(|marked| marked.name.key[0]).collect()
+}
+
+#[test]
+fn locks_are_served_in_the_order_in_which_they_were_marked() {
+    let mut queues = three_locks();
+    for key in [b"c", b"a", b"b"] {
+        touch(&mut queues, key, Suspicion::Freed, NOW);
+    }
+    // Marked again, they keep their place, and one that was served stands behind the others.
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().name.key[0], b'c');
+    for key in [b"c", b"b", b"a"] {
+        touch(&mut queues, key, Suspicion::Freed, NOW);
+    }
+    queues.check();
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"abc");
+}
+
+#[test]
+fn what_is_due_is_not_behind_what_is_suspected() {
+    let mut queues = three_locks();
+    touch(&mut queues, b"a", Suspicion::Freed, NOW);
+    touch(&mut queues, b"b", Suspicion::Freed, NOW);
+    assert!(queues.mark(Name::new(0, b"b")) && queues.mark(Name::new(0, b"c")));
+    touch(&mut queues, b"c", Suspicion::Freed, NOW);
+    queues.check();
+    assert_eq!(marked(&mut queues, Cause::Due), *b"bc");
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"a");
+    assert!(!queues.has_marks());
+}
+
+/// How often a lock is looked at that is held and named so often, and how often the clock is read for that.
+fn looks_and_readings(
+    suspicion: Suspicion,
+    held: Stored<'_>,
+    every_micros: usize,
+    for_micros: u64,
+) -> (u64, usize) {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let (mut looks, readings) = (0_u64, Cell::new(0));
+    for micros in (0..for_micros).step_by(every_micros) {
+        let now = NOW.plus_micros(micros);
+        let clock = || {
+            readings.set(usize::saturating_add(readings.get(), 1));
+            now
+        };
+        let _ = queues.suspect([KEY].into_iter(), || Some(suspicion), clock);
+        let _ = queues.wake(at(now), 9);
+        while let Some(name) = take_marked(&mut queues) {
+            let look = queues.look(name.as_name(), held, at(now), &mut fences);
+            assert_eq!(look, Look::Held { lost: None });
+            queues.check();
+            looks = looks.saturating_add(1);
+        }
+    }
+    (looks, readings.get())
+}
+
+#[test]
+fn a_lock_that_is_named_all_the_time_is_looked_at_once_in_a_while() {
+    let held = held_by("alice", Some(in_ms(60_000)));
+    let (looks, _) = looks_and_readings(Suspicion::Freed, held, 100, 100_000);
+    assert_eq!(looks, 100 / Suspicion::Freed.gap_millis(), "in 100 ms");
+}
+
+#[test]
+fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
+    assert!(queues.has_marks(), "nobody has looked because of a touch before");
+    assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW.plus_micros(1));
+    assert!(!queues.has_marks() && queues.may_have_changed(Name::new(0, KEY)));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(Suspicion::Freed.gap_millis())));
+    touch(&mut queues, KEY, Suspicion::Freed, in_ms(Suspicion::Freed.gap_millis()));
+    assert!(queues.has_marks());
+    queues.check();
+}
+
+#[test]
+fn a_lock_that_may_only_have_been_rewritten_is_looked_at_less_often() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    let gap = Suspicion::Rewritten.gap_millis();
+    touch(&mut queues, KEY, Suspicion::Rewritten, NOW);
+    assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(3));
+    assert!(!queues.has_marks());
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(gap)));
+    touch(&mut queues, KEY, Suspicion::Freed, in_ms(3));
+    assert!(queues.has_marks(), "that it may be free is more urgent");
+    assert!(matches!(settle_at(&mut queues, held_by("alice", None), in_ms(3)), Next::Held));
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(4));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(5)), "and is not forgotten over it");
+    queues.check();
+}
+
+#[test]
+fn a_lock_that_is_rewritten_all_the_time_is_looked_at_once_in_a_while() {
+    let held = held_by("alice", None);
+    let (looks, readings) = looks_and_readings(Suspicion::Rewritten, held, 1_000, 1_000_000);
+    assert_eq!(looks, 1_000 / Suspicion::Rewritten.gap_millis(), "in a second");
+    assert!(readings <= 2, "{readings} readings: else the looks themselves tell the time");
+}
+
+#[test]
+fn touches_between_two_looks_count_from_the_second_look() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let held = held_by("alice", None);
+    let gap = Suspicion::Rewritten.gap_millis();
+    assert_held(&mut queues, held);
+    touch(&mut queues, KEY, Suspicion::Rewritten, NOW);
+    // Queued in a transaction, and executed later than the look that it caused.
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(1));
+    let mut due = NOW;
+    for expected in [0, gap, 2 * gap, 4 * gap, 8 * gap] {
+        due = queues.next_due(at(due)).filter(|_| !queues.has_marks()).unwrap_or(due);
+        assert_eq!(due, in_ms(expected));
+        let _ = queues.wake(at(due), 9);
+        assert!(matches!(settle_at(&mut queues, held, due), Next::Held));
+        queues.check();
+    }
+    assert!(queues.may_have_changed(Name::new(0, KEY)));
+    touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(8 * gap + 1));
+    assert_eq!(queues.next_due(at(due)), Some(in_ms(9 * gap)), "not as late as it would be");
+}
+
+#[test]
+fn a_look_finds_out_whether_there_is_anything_to_do() {
+    let look = |stored, fences: &mut FenceClock| {
+        let (mut queues, _) = queue_of(&["bob"]);
+        let look = queues.look(Name::new(0, KEY), stored, at(in_ms(10)), fences);
+        queues.check();
+        assert_eq!(queues.is_marked(Name::new(0, KEY)), look == Look::ToSettle, "{stored:?}");
+        look
+    };
+    let mut fences = FenceClock::new();
+    let held = Look::Held { lost: None };
+    assert_eq!(look(held_by("alice", Some(in_ms(10))), &mut fences), held);
+    assert_eq!(look(Stored::OtherType, &mut fences), held);
+    assert_eq!(look(held_by("alice", Some(in_ms(9))), &mut fences), Look::ToSettle, "it is over");
+    assert_eq!(look(held_by("bob", None), &mut fences), Look::ToSettle, "it is his already");
+    assert_eq!(look(Stored::Nothing, &mut fences), Look::ToSettle);
+    fences.quarantine(START, 50);
+    assert_eq!(look(Stored::Nothing, &mut fences), held, "nothing is granted yet");
+}
+
+#[test]
+fn a_look_tells_of_a_hold_that_somebody_overwrote() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
+    let (look, mut fences) = (
+        |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
+            queues.look(Name::new(0, KEY), stored, at(in_ms(1)), fences)
+        },
+        FenceClock::new(),
+    );
+    let lost = look(&mut queues, held_by("carol", None), &mut fences);
+    assert!(matches!(lost, Look::Held { lost: Some(Lost { by: LostBy::Overwriting, .. }) }));
+    let again = look(&mut queues, held_by("carol", None), &mut fences);
+    assert_eq!(again, Look::Held { lost: None }, "told once");
+}
+
+#[test]
+fn slots_are_in_doubt_until_somebody_has_asked() {
+    let mut queues = three_locks();
+    touch(&mut queues, b"a", Suspicion::Freed, NOW);
+    queues.doubt_next_slots(usize::MAX);
+    for _ in 0..3 {
+        assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
+    }
+    queues.mark_all(None);
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::Ours);
+    queues.doubt_all_slots();
+    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
+}
+
+#[test]
+fn patience_goes_by_the_clock_that_nobody_sets() {
+    for wall in [Moment::from_millis(NOW.millis() - 3_600_000), in_ms(3_600_000)] {
+        let mut queues = Queues::new();
+        join(&mut queues, with_patience(2_000, waiter("bob", 1)));
+        let now = |millis| Now { wall: wall.plus_millis(millis), monotonic: after_ms(millis) };
+        assert!(queues.wake(now(1_999), 9).is_empty(), "too early");
+        assert_eq!(queues.next_due(now(1_999)), Some(wall.plus_millis(2_000)));
+        assert_eq!(queues.wake(now(2_000), 9).len(), 1, "too late");
+    }
+}
+
+#[test]
+fn no_lease_is_longer_than_what_may_be_asked_for_now() {
+    let max_ttl = Ttl::from_millis(7).unwrap();
+    let (mut queues, _) = queue_of(&["bob"]);
+    let mut fences = FenceClock::new();
+    let next =
+        queues.settle(Name::new(0, KEY), Stored::Nothing, at(NOW), max_ttl, &mut fences).next;
+    let Next::Grant { deadline, .. } = next else { panic!("not granted: {next:?}") };
+    assert_eq!(deadline, Deadline::from_millis(in_ms(7).millis()));
+}
+
+#[test]
+fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    assert_held(&mut queues, held_by("alice", None));
+    touch(&mut queues, KEY, Suspicion::Freed, NOW);
+    for millis in (0..2_500).step_by(10) {
+        queues.postpone(Name::new(0, KEY), in_ms(millis), 10);
+        assert!(!queues.has_marks());
+        let _ = queues.wake(at(in_ms(millis + 10)), 9);
+        assert!(queues.has_marks());
+    }
+    assert!(matches!(settle_at(&mut queues, held_by("alice", None), in_ms(2_500)), Next::Held));
+    assert_eq!(queues.next_due(at(in_ms(2_500))), Some(in_ms(2_510)), "and not a second later");
+    queues.check();
+}
+
+#[test]
+fn a_pause_touches_nothing() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    queues.postpone(Name::new(0, KEY), NOW, 10);
+    assert!(!queues.may_have_changed(Name::new(0, KEY)));
+}

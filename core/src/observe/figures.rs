@@ -1,0 +1,142 @@
+//! The rows of `INFO leasehold`.
+
+use super::observer::Observer;
+use crate::lock::Moment;
+use std::ffi::CStr;
+
+/// What others count, at the moment of asking.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Elsewhere {
+    /// Of the module, as the server shows it in MODULE LIST.
+    pub version: u64,
+    /// How many wait now.
+    pub waiters: u64,
+    /// How many may wait at once.
+    pub effective_max_waiters: u64,
+    /// For how long the one of them has waited that has waited longest.
+    pub longest_wait_us: u64,
+    /// Locks that were evicted and are not put back yet.
+    pub evictions_pending: u64,
+    /// For how long nothing is granted yet.
+    pub quarantine_left_us: u64,
+    /// Panics turned into error replies. Any is a defect of the module.
+    pub panics_caught: u64,
+    /// Fences met in values that were too far ahead of the clock to be learned.
+    pub fences_refused: u64,
+    /// By how many microseconds the next fence is ahead of the wall clock.
+    pub fence_ahead_us: u64,
+}
+
+/// All that a row can be made of.
+pub(super) struct Glance<'o> {
+    pub(super) observer: &'o Observer,
+    pub(super) elsewhere: Elsewhere,
+    pub(super) now: Moment,
+}
+
+type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
+
+/// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
+static ROWS: [Row; 40] = [
+    (c"version", |glance| glance.elsewhere.version),
+    (c"held", |glance| glance.observer.held(glance.now)),
+    (c"grants", |glance| glance.observer.counters.grants),
+    (c"retries", |glance| glance.observer.counters.retries),
+    (c"tries_refused", |glance| glance.observer.counters.tries_refused),
+    (c"waiters", |glance| glance.elsewhere.waiters),
+    (c"effective_max_waiters", |glance| glance.elsewhere.effective_max_waiters),
+    (c"waiters_most", |glance| glance.observer.counters.waiters_most),
+    (c"longest_wait_us", |glance| glance.elsewhere.longest_wait_us),
+    (c"waits_started", |glance| glance.observer.counters.waits_started),
+    (c"waits_started_after_try", |glance| glance.observer.counters.waits_started_after_try),
+    (c"waits_granted", |glance| glance.observer.counters.waits_granted),
+    (c"waits_timed_out", |glance| glance.observer.counters.waits_timed_out),
+    (c"waits_abandoned", |glance| glance.observer.counters.waits_abandoned),
+    (c"waits_refused", |glance| glance.observer.counters.waits_refused),
+    (c"queue_full", |glance| glance.observer.counters.queue_full),
+    (c"hand_offs", |glance| glance.observer.counters.hand_offs),
+    (c"wait_us_p50", |glance| glance.observer.waits.percentile(500)),
+    (c"wait_us_p95", |glance| glance.observer.waits.percentile(950)),
+    (c"wait_us_p99", |glance| glance.observer.waits.percentile(990)),
+    (c"wait_us_max", |glance| glance.observer.waits.max()),
+    (c"releases", |glance| glance.observer.counters.releases),
+    (c"releases_refused", |glance| glance.observer.counters.releases_refused),
+    (c"releases_late", |glance| glance.observer.counters.releases_late),
+    (c"extends", |glance| glance.observer.counters.extends),
+    (c"extends_refused", |glance| glance.observer.counters.extends_refused),
+    (c"extends_late", |glance| glance.observer.counters.extends_late),
+    (c"raises", |glance| glance.observer.counters.raises),
+    (c"hold_us_p50", |glance| glance.observer.holds.percentile(500)),
+    (c"hold_us_p95", |glance| glance.observer.holds.percentile(950)),
+    (c"hold_us_p99", |glance| glance.observer.holds.percentile(990)),
+    (c"hold_us_max", |glance| glance.observer.holds.max()),
+    (c"expiries_with_waiters", |glance| glance.observer.counters.expiries_with_waiters),
+    (c"evictions_restored", |glance| glance.observer.counters.evictions_restored),
+    (c"evictions_pending", |glance| glance.elsewhere.evictions_pending),
+    (c"log_len", |glance| u64::try_from(glance.observer.log.len()).unwrap_or(u64::MAX)),
+    (c"quarantine_left_us", |glance| glance.elsewhere.quarantine_left_us),
+    (c"panics_caught", |glance| glance.elsewhere.panics_caught),
+    (c"fences_refused", |glance| glance.elsewhere.fences_refused),
+    (c"fence_ahead_us", |glance| glance.elsewhere.fence_ahead_us),
+];
+
+impl Glance<'_> {
+    /// Names and values, in the order in which they are shown.
+    pub(super) fn rows(self) -> impl Iterator<Item = (&'static CStr, u64)> {
+        ROWS.iter().map(move |&(name, value)| (name, value(&self)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn every_row_has_a_name_of_its_own_that_info_can_show() {
+        let names: BTreeSet<_> = ROWS.iter().map(|(name, _)| name.to_bytes()).collect();
+        assert_eq!(names.len(), ROWS.len());
+        let is_plain = |c: &u8| c.is_ascii_lowercase() || c.is_ascii_digit() || *c == b'_';
+        assert!(names.iter().all(|name| !name.is_empty() && name.iter().all(is_plain)));
+    }
+
+    #[test]
+    fn every_counter_has_a_row_and_every_row_its_own_value() {
+        let mut observer = Observer::new();
+        let counters = &mut observer.counters;
+        let named = [
+            ("grants", &mut counters.grants),
+            ("retries", &mut counters.retries),
+            ("tries_refused", &mut counters.tries_refused),
+            ("waits_started", &mut counters.waits_started),
+            ("waits_started_after_try", &mut counters.waits_started_after_try),
+            ("waits_granted", &mut counters.waits_granted),
+            ("waits_timed_out", &mut counters.waits_timed_out),
+            ("waits_abandoned", &mut counters.waits_abandoned),
+            ("waits_refused", &mut counters.waits_refused),
+            ("queue_full", &mut counters.queue_full),
+            ("hand_offs", &mut counters.hand_offs),
+            ("waiters_most", &mut counters.waiters_most),
+            ("releases", &mut counters.releases),
+            ("releases_refused", &mut counters.releases_refused),
+            ("releases_late", &mut counters.releases_late),
+            ("extends", &mut counters.extends),
+            ("extends_refused", &mut counters.extends_refused),
+            ("extends_late", &mut counters.extends_late),
+            ("raises", &mut counters.raises),
+            ("expiries_with_waiters", &mut counters.expiries_with_waiters),
+            ("evictions_restored", &mut counters.evictions_restored),
+        ];
+        let mut expected = BTreeSet::new();
+        for (value, (name, counter)) in (1..).zip(named) {
+            *counter = value;
+            expected.insert((name, value));
+        }
+        let shown: BTreeSet<_> = observer
+            .rows(Elsewhere::default(), Moment::from_millis(0))
+            .filter(|(_, value)| *value > 0)
+            .map(|(name, value)| (name.to_str().unwrap(), value))
+            .collect();
+        assert_eq!(shown, expected);
+    }
+}

@@ -1,0 +1,207 @@
+//! The last noteworthy events, as SLOWLOG keeps the last slow commands.
+
+use super::shown::Shown;
+use crate::lock::{Moment, Name};
+use std::collections::VecDeque;
+
+/// What is worth a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Noted {
+    /// A holder released after its lease had run out.
+    LateRelease,
+    /// A holder extended after its lease had run out.
+    LateExtend,
+    /// A lock was gone before its lease had run out, and nobody had released it.
+    Deleted,
+    /// Another value stood in a lock's place before its lease had run out.
+    Overwritten,
+    /// A lock that was evicted was put back.
+    Restored,
+    /// Somebody waited for long.
+    LongWait,
+    /// Somebody could not wait, because too many did.
+    QueueFull,
+}
+
+impl Noted {
+    #[cfg(test)]
+    const ALL: [Self; 7] = [
+        Self::LateRelease,
+        Self::LateExtend,
+        Self::Deleted,
+        Self::Overwritten,
+        Self::Restored,
+        Self::LongWait,
+        Self::QueueFull,
+    ];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::LateRelease => "late-release",
+            Self::LateExtend => "late-extend",
+            Self::Deleted => "deleted",
+            Self::Overwritten => "overwritten",
+            Self::Restored => "restored",
+            Self::LongWait => "long-wait",
+            Self::QueueFull => "queue-full",
+        }
+    }
+}
+
+#[derive(Debug)]
+pub struct Entry {
+    /// From 1, and on after a reset, so that a reader sees what it has missed.
+    pub id: u64,
+    pub at: Moment,
+    pub event: Noted,
+    pub db: i32,
+    pub key: Shown,
+    /// Empty where it is not known.
+    pub owner: Shown,
+    /// By how much it was late, how long it waited, or how much of the lease was left, for ever being `None`;
+    /// else 0.
+    pub millis: Option<u64>,
+}
+
+#[derive(Debug)]
+pub struct Log {
+    /// Oldest first.
+    entries: VecDeque<Entry>,
+    length: usize,
+    next_id: u64,
+}
+
+impl Log {
+    pub const USUAL_LENGTH: usize = 128;
+    pub const GREATEST_LENGTH: usize = 10_000;
+
+    pub(super) const fn new() -> Self {
+        Self { entries: VecDeque::new(), length: Self::USUAL_LENGTH, next_id: 1 }
+    }
+
+    /// Keeps so many from now on, and drops the oldest if there are more.
+    pub(super) fn resize(&mut self, length: usize) {
+        if length == self.length {
+            return;
+        }
+        self.length = length.min(Self::GREATEST_LENGTH);
+        if self.entries.len() > self.length {
+            self.entries.drain(..self.entries.len().saturating_sub(self.length));
+            self.entries.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn note(
+        &mut self,
+        at: Moment,
+        event: Noted,
+        lock: Name<'_>,
+        owner: &[u8],
+        millis: Option<u64>,
+    ) {
+        if self.length == 0 {
+            return;
+        }
+        while self.entries.len() >= self.length {
+            self.entries.pop_front();
+        }
+        let id = self.next_id;
+        self.next_id = id.saturating_add(1);
+        let (key, owner) = (Shown::new(lock.key), Shown::new(owner));
+        self.entries.push_back(Entry { id, at, event, db: lock.db, key, owner, millis });
+    }
+
+    /// Newest first.
+    pub(crate) fn latest(&self, count: usize) -> impl Iterator<Item = &Entry> {
+        self.entries.iter().rev().take(count)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    pub(super) fn reset(&mut self) {
+        self.entries = VecDeque::new();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+    const LOCK: Name<'static> = Name { db: 2, key: b"k" };
+
+    fn note(log: &mut Log, times: usize) {
+        for _ in 0..times {
+            log.note(NOW, Noted::LateRelease, LOCK, b"a", Some(7));
+        }
+    }
+
+    fn ids(log: &Log) -> Vec<u64> {
+        log.latest(usize::MAX).map(|entry| entry.id).collect()
+    }
+
+    #[test]
+    fn every_event_has_a_name_of_its_own() {
+        let names: BTreeSet<_> = Noted::ALL.map(Noted::name).into();
+        assert_eq!(names.len(), Noted::ALL.len());
+    }
+
+    #[test]
+    fn an_entry_says_what_happened_when_and_to_whom() {
+        let mut log = Log::new();
+        log.note(NOW, Noted::Deleted, LOCK, b"alice", None);
+        let entry = log.latest(1).next().unwrap();
+        assert_eq!((entry.id, entry.at, entry.event), (1, NOW, Noted::Deleted));
+        assert_eq!((entry.db, entry.key.as_bytes()), (2, &b"k"[..]));
+        assert_eq!((entry.owner.as_bytes(), entry.millis), (&b"alice"[..], None));
+    }
+
+    #[test]
+    fn the_newest_come_first_and_the_oldest_are_dropped() {
+        let mut log = Log::new();
+        log.resize(3);
+        note(&mut log, 5);
+        assert_eq!(ids(&log), [5, 4, 3]);
+        assert_eq!(log.latest(2).map(|entry| entry.id).collect::<Vec<_>>(), [5, 4]);
+        assert_eq!(log.len(), 3);
+    }
+
+    #[test]
+    fn ids_go_on_after_a_reset() {
+        let mut log = Log::new();
+        note(&mut log, 2);
+        log.reset();
+        assert_eq!(log.len(), 0);
+        note(&mut log, 1);
+        assert_eq!(ids(&log), [3]);
+    }
+
+    #[test]
+    fn a_shorter_log_keeps_the_newest_and_gives_the_memory_back() {
+        let mut log = Log::new();
+        log.resize(1_000);
+        note(&mut log, 1_000);
+        log.resize(2);
+        assert_eq!(ids(&log), [1_000, 999]);
+        assert!(log.entries.capacity() < 10, "{}", log.entries.capacity());
+        log.resize(0);
+        note(&mut log, 1);
+        assert_eq!(log.len(), 0);
+        log.resize(1);
+        note(&mut log, 2);
+        assert_eq!(log.len(), 1);
+    }
+
+    #[test]
+    fn it_is_never_longer_than_the_greatest_length() {
+        let mut log = Log::new();
+        log.resize(usize::MAX);
+        note(&mut log, Log::GREATEST_LENGTH + 1);
+        assert_eq!(log.len(), Log::GREATEST_LENGTH);
+        assert!(size_of::<Entry>() <= 80, "{}", size_of::<Entry>());
+        assert_eq!(Log::new().entries.capacity(), 0);
+    }
+}

@@ -1,0 +1,453 @@
+//! What the server tells of: one method for each thing that can happen to a lock.
+//!
+//! A grant and its release, with nobody else about, are a few counters and one line of memory: no
+//! allocation, no copy of the key. Whatever costs more is paid by those who are refused, wait, or lose a
+//! lock.
+
+use super::contention::{self, Contention};
+use super::counters::{Counters, count};
+use super::event::Event;
+use super::figures::{Elsewhere, Glance};
+use super::histogram::Histogram;
+use super::log::{self, Log, Noted};
+use super::recent::{Lateness, Recent, Telling, Vanished};
+use super::tries::{Tried, Tries};
+use crate::lock::{
+    Acquired, Deadline, Extended, Fence, Grant, Hold, Lost, LostBy, Moment, Name, NotHolder,
+    Outcome, Owner, Raised, Released, Seen,
+};
+use std::ffi::CStr;
+
+/// What a wait must last to be noted, unless an operator says otherwise.
+pub const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
+
+/// Some events come by the thousand: requests to wait while there is no room, evictions while there
+/// is no memory.
+const MILLIS_BETWEEN_NOTES: u64 = 1_000;
+
+/// How far a fence may be ahead of the clock and still tell when it was given: many are given in one
+/// microsecond.
+const TIMELY_MICROS: u64 = 1_000;
+
+#[derive(Debug)]
+pub struct Observer {
+    pub(super) counters: Counters,
+    /// How long those waited that were granted the lock, or left.
+    pub(super) waits: Histogram,
+    /// From the grant of a lock to its release.
+    pub(super) holds: Histogram,
+    pub(super) log: Log,
+    contention: Contention,
+    recent: Recent,
+    tries: Tries,
+    /// 0 for never.
+    long_wait_millis: u64,
+    queue_full_noted: Option<Moment>,
+    restored_noted: Option<Moment>,
+    /// The last fence that was given ahead of the clock, or elsewhere. Neither it nor any before it says when it was given.
+    untimely: u64,
+}
+
+/// How a lock came to be granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Given {
+    /// To one who asked, and found it free.
+    Asked,
+    /// To the oldest waiter.
+    HandedOff,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitEnd {
+    /// With the lock.
+    Granted,
+    /// Patience ended.
+    TimedOut,
+    /// The client left: its connection ended, or an operator unblocked it.
+    Abandoned,
+    /// With an error.
+    Refused,
+}
+
+/// How a holder lost its lock without releasing it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The lease ran out so long before the holder came back.
+    RanOut { by_ms: u64 },
+    /// The key was deleted while so much of the lease was left.
+    Deleted { left_ms: u64 },
+    /// Another value stands in its place, and so much of the lease was left.
+    Overwritten { left_ms: u64 },
+}
+
+/// What was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refused {
+    Release,
+    Extend,
+}
+
+impl Observer {
+    pub const fn new() -> Self {
+        Self {
+            counters: Counters::new(),
+            waits: Histogram::new(),
+            holds: Histogram::new(),
+            log: Log::new(),
+            contention: Contention::new(),
+            recent: Recent::new(),
+            tries: Tries::new(),
+            long_wait_millis: USUAL_LONG_WAIT_MILLIS,
+            queue_full_noted: None,
+            restored_noted: None,
+            untimely: 0,
+        }
+    }
+
+    /// What an operator has set: how many entries the log keeps, and from how many milliseconds on a wait is
+    /// noted (0: none is). Costs nothing if that is what it was.
+    pub fn configure(&mut self, log_length: usize, long_wait_millis: u64) {
+        self.log.resize(log_length);
+        self.long_wait_millis = long_wait_millis;
+    }
+
+    /// Takes note of what a command that may change a lock came to, and of a grant to a waiter. Returns what is to be
+    /// published, in this order.
+    pub fn note(
+        &mut self,
+        name: Name<'_>,
+        outcome: &Outcome<'_>,
+        given: Given,
+        now: Moment,
+    ) -> [Option<Event>; 2] {
+        let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
+        match outcome {
+            Outcome::Acquire(Acquired::Granted(grant)) => {
+                let event = match given {
+                    Given::Asked => Event::Acquired,
+                    Given::HandedOff => Event::HandedOff,
+                };
+                [lost(self.granted(name, grant, given, now)), Some(event)]
+            }
+            Outcome::Acquire(Acquired::Again { fence_number, longer }) => {
+                self.retried(name, Fence::new(*fence_number), *longer);
+                [longer.map(|_| Event::Extended), None]
+            }
+            Outcome::Acquire(Acquired::Busy(owner)) => {
+                self.try_refused(name, *owner);
+                [None, None]
+            }
+            Outcome::Release(Released::Released { fence }) => {
+                self.released(name, *fence, now);
+                [Some(Event::Released), None]
+            }
+            Outcome::Release(Released::NotHolder(not_holder)) => {
+                [lost(self.refusal(Refused::Release, name, not_holder, now)), None]
+            }
+            Outcome::Extend(Extended::Until { fence, deadline }) => {
+                self.extended(name, *fence, *deadline);
+                [Some(Event::Extended), None]
+            }
+            Outcome::Extend(Extended::NotHolder(not_holder)) => {
+                [lost(self.refusal(Refused::Extend, name, not_holder, now)), None]
+            }
+            Outcome::Raise(Raised::To { former, fence, .. }) => {
+                self.raised(name, Some(*former), *fence);
+                [None, None]
+            }
+            Outcome::Acquire(Acquired::NoFenceLeft)
+            | Outcome::Wait(_)
+            | Outcome::Raise(Raised::Already { .. } | Raised::NotHolder | Raised::TooFarAhead) => {
+                [None, None]
+            }
+        }
+    }
+
+    /// Takes note of a hold that is over, and that nobody released while somebody waited for it.
+    pub fn note_lost(&mut self, name: Name<'_>, lost: &Lost, now: Moment) -> Option<Event> {
+        let Lost { seen, by } = lost;
+        let Hold { owner, fence, deadline } = Hold::read(&seen.value, seen.deadline);
+        // Older clients release their locks by deleting them, and nobody can tell.
+        if fence.is_none() && *by != LostBy::RunningOut {
+            return None;
+        }
+        match by {
+            LostBy::RunningOut => self.expired_with_waiters(name, fence),
+            LostBy::Deletion => self.deleted(name, owner, deadline, now),
+            LostBy::Overwriting => self.overwritten(name, owner, deadline, now),
+        }
+        Some(Event::Lost)
+    }
+
+    /// Takes note of an evicted lock that was put back.
+    pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
+        self.restored(name, Hold::read(&seen.value, None).owner, now);
+    }
+
+    /// The module itself took back a grant that nobody had heard of.
+    pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) -> Event {
+        self.recent.released(name.hash(), fence);
+        Event::Released
+    }
+
+    /// A lock was granted, and the key written. Tells if that shows that the grant before it was lost.
+    pub fn granted(
+        &mut self,
+        lock: Name<'_>,
+        grant: &Grant<'_>,
+        given: Given,
+        now: Moment,
+    ) -> Option<Loss> {
+        count(&mut self.counters.grants);
+        if given == Given::HandedOff {
+            count(&mut self.counters.hand_offs);
+        }
+        let number = grant.fence.number();
+        if number > now.micros().saturating_add(TIMELY_MICROS) {
+            self.untimely = number;
+        }
+        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, now)?;
+        // Only the hash of its owner is known.
+        self.log.note(now, Noted::Deleted, lock, b"", Some(left_ms));
+        Some(Loss::Deleted { left_ms })
+    }
+
+    /// The holder asked again, and was told its fence. `longer` is the new end of the lease, if it has one.
+    pub fn retried(&mut self, lock: Name<'_>, fence: Option<Fence>, longer: Option<Deadline>) {
+        count(&mut self.counters.retries);
+        self.lease_changed(lock, fence, longer);
+    }
+
+    /// A try found the lock held, or wanted by others. Its owner may wait next.
+    pub fn try_refused(&mut self, lock: Name<'_>, owner: Owner<'_>) {
+        self.refused(lock);
+        self.tries.refused(lock, owner.as_bytes());
+    }
+
+    /// A request to wait cannot wait where it came from.
+    pub fn refused(&mut self, lock: Name<'_>) {
+        count(&mut self.counters.tries_refused);
+        self.contention.refused(lock);
+    }
+
+    /// `waiters` counts all who wait on this server, this one included.
+    pub fn wait_started(&mut self, lock: Name<'_>, owner: &[u8], waiters: usize) {
+        count(&mut self.counters.waits_started);
+        if self.tries.wait_started(lock, owner) == Tried::Before {
+            count(&mut self.counters.waits_started_after_try);
+        }
+        let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
+        self.counters.waiters_most = self.counters.waiters_most.max(waiters);
+        self.contention.wait_started(lock);
+    }
+
+    pub fn wait_ended(
+        &mut self,
+        lock: Name<'_>,
+        owner: &[u8],
+        waited_us: u64,
+        end: WaitEnd,
+        now: Moment,
+    ) {
+        count(match end {
+            WaitEnd::Granted => &mut self.counters.waits_granted,
+            WaitEnd::TimedOut => &mut self.counters.waits_timed_out,
+            WaitEnd::Abandoned => &mut self.counters.waits_abandoned,
+            WaitEnd::Refused => &mut self.counters.waits_refused,
+        });
+        // It goes on elsewhere: in a newer request of the same owner, or on another server.
+        if end == WaitEnd::Refused {
+            return;
+        }
+        self.waits.record(waited_us);
+        self.contention.wait_ended(lock, waited_us);
+        let millis = waited_us / 1_000;
+        if self.long_wait_millis > 0 && millis >= self.long_wait_millis {
+            self.log.note(now, Noted::LongWait, lock, owner, Some(millis));
+        }
+    }
+
+    /// There was no room for a request to wait.
+    pub fn queue_full(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
+        count(&mut self.counters.queue_full);
+        self.contention.refused(lock);
+        if is_seldom(&mut self.queue_full_noted, now) {
+            self.log.note(now, Noted::QueueFull, lock, owner, Some(0));
+        }
+    }
+
+    /// The holder released the lock. A foreign lock has no fence, and nothing is known of it.
+    pub fn released(&mut self, lock: Name<'_>, fence: Option<Fence>, now: Moment) {
+        count(&mut self.counters.releases);
+        let Some(fence) = fence else { return };
+        self.recent.released(lock.hash(), fence);
+        // A fence is the time of its grant, unless the clock of fences ran ahead. A little it always may: by as
+        // much as the hold was shorter than what the server's clock can tell.
+        let is_timely = fence.number() <= now.micros().saturating_add(TIMELY_MICROS);
+        if fence.number() > self.untimely && is_timely {
+            self.holds.record(now.micros().saturating_sub(fence.number()));
+        }
+    }
+
+    pub fn extended(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Deadline) {
+        count(&mut self.counters.extends);
+        self.lease_changed(lock, fence, Some(deadline));
+    }
+
+    /// A lease ran out, and somebody waited for that; `fence` is that of the grant, if it had one.
+    pub fn expired_with_waiters(&mut self, lock: Name<'_>, fence: Option<Fence>) {
+        count(&mut self.counters.expiries_with_waiters);
+        if let Some(fence) = fence {
+            self.recent.ran_out(lock.hash(), fence);
+        }
+    }
+
+    /// A lock that was evicted was put back.
+    pub fn restored(&mut self, lock: Name<'_>, owner: &[u8], now: Moment) {
+        count(&mut self.counters.evictions_restored);
+        if is_seldom(&mut self.restored_noted, now) {
+            self.log.note(now, Noted::Restored, lock, owner, Some(0));
+        }
+    }
+
+    /// A lock was seen to be deleted by hand; `deadline` is when its lease would have ended.
+    pub fn deleted(
+        &mut self,
+        lock: Name<'_>,
+        owner: &[u8],
+        deadline: Option<Deadline>,
+        now: Moment,
+    ) {
+        self.lost(Noted::Deleted, lock, owner, deadline, now);
+    }
+
+    /// A lock was seen to be overwritten by hand; `deadline` is when its lease would have ended.
+    pub fn overwritten(
+        &mut self,
+        lock: Name<'_>,
+        owner: &[u8],
+        deadline: Option<Deadline>,
+        now: Moment,
+    ) {
+        self.lost(Noted::Overwritten, lock, owner, deadline, now);
+    }
+
+    /// Locks may have changed without this server's doing: it became a replica or a primary, or loaded data.
+    pub fn forget_grants(&mut self) {
+        self.recent.forget();
+    }
+
+    /// Locks have come from other servers, and some of them may have been here before.
+    pub fn doubt_grants(&mut self) {
+        self.recent.doubt();
+    }
+
+    /// How many grants run, of those that are remembered.
+    pub(super) fn held(&self, now: Moment) -> u64 {
+        self.recent.held(now)
+    }
+
+    /// The fields of INFO, names and values. Allocates nothing: a crash report asks for them too.
+    pub fn rows(
+        &self,
+        elsewhere: Elsewhere,
+        now: Moment,
+    ) -> impl Iterator<Item = (&'static CStr, u64)> {
+        Glance { observer: self, elsewhere, now }.rows()
+    }
+
+    /// The most contended locks, most contended first.
+    pub fn top(&self, count: usize) -> Vec<&contention::Entry> {
+        self.contention.top(count)
+    }
+
+    pub fn reset_top(&mut self) {
+        self.contention = Contention::new();
+    }
+
+    /// The last noteworthy events, newest first.
+    pub fn latest(&self, count: usize) -> impl Iterator<Item = &log::Entry> {
+        self.log.latest(count)
+    }
+
+    pub fn reset_log(&mut self) {
+        self.log.reset();
+    }
+
+    /// The holder has this fence from now on.
+    pub fn raised(&mut self, lock: Name<'_>, former: Option<Fence>, fence: Fence) {
+        count(&mut self.counters.raises);
+        self.untimely = self.untimely.max(fence.number());
+        if let Some(former) = former {
+            self.recent.raised(lock.hash(), former, fence);
+        }
+    }
+
+    fn lease_changed(&mut self, lock: Name<'_>, fence: Option<Fence>, deadline: Option<Deadline>) {
+        if let (Some(fence), Some(deadline)) = (fence, deadline) {
+            self.recent.extended(lock.hash(), fence, deadline);
+        }
+    }
+
+    fn refusal(
+        &mut self,
+        refused: Refused,
+        lock: Name<'_>,
+        NotHolder { proof, is_held }: &NotHolder<'_>,
+        now: Moment,
+    ) -> Option<Loss> {
+        let counters = &mut self.counters;
+        let (all, late, noted) = match refused {
+            Refused::Release => {
+                (&mut counters.releases_refused, &mut counters.releases_late, Noted::LateRelease)
+            }
+            Refused::Extend => {
+                (&mut counters.extends_refused, &mut counters.extends_late, Noted::LateExtend)
+            }
+        };
+        count(all);
+        let (lateness, telling) = self.recent.lateness(lock.hash(), proof, now)?;
+        let (loss, noted, millis) = match lateness {
+            Lateness::RanOut { by_ms } => {
+                count(late);
+                (Loss::RanOut { by_ms }, noted, by_ms)
+            }
+            Lateness::Vanished { left_ms } if *is_held => {
+                (Loss::Overwritten { left_ms }, Noted::Overwritten, left_ms)
+            }
+            Lateness::Vanished { left_ms } => (Loss::Deleted { left_ms }, Noted::Deleted, left_ms),
+        };
+        if telling == Telling::Again {
+            return None;
+        }
+        self.log.note(now, noted, lock, proof.owner.as_bytes(), Some(millis));
+        (telling == Telling::First).then_some(loss)
+    }
+
+    fn lost(
+        &mut self,
+        noted: Noted,
+        lock: Name<'_>,
+        owner: &[u8],
+        deadline: Option<Deadline>,
+        now: Moment,
+    ) {
+        self.recent.lost(lock.hash());
+        let left = deadline.map(|deadline| deadline.millis_left(now));
+        self.log.note(now, noted, lock, owner, left);
+    }
+}
+
+/// Whether such an event is to be noted: a second has passed since the last one was.
+fn is_seldom(noted: &mut Option<Moment>, now: Moment) -> bool {
+    let is_seldom =
+        noted.is_none_or(|last| now.millis().abs_diff(last.millis()) >= MILLIS_BETWEEN_NOTES);
+    if is_seldom {
+        *noted = Some(now);
+    }
+    is_seldom
+}
+
+#[cfg(test)]
+mod tests;

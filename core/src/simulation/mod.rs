@@ -1,0 +1,306 @@
+//! Random schedules over a virtual clock: the engine on a tiny server, side by side with the [`model`].
+//!
+//! ```text
+//!                     ┌──────────────► server ◄── keys, time, answers ──► engine
+//!   seed ─► schedule ─┤  every step      │
+//!                     │                  ▼
+//!                     └──────────────► model ◄─ the same? ─► keys, queues, answers
+//!                                        history: L1 to L4         L5: nobody waits for a free lock
+//! ```
+//!
+//! A schedule is a function of its seed alone, so a failure can be looked at as often as it takes:
+//!
+//! ```text
+//!     LEASEHOLD_SEED=0x2a cargo test simulation      this one, step by step
+//!     LEASEHOLD_SEEDS=100000 cargo test simulation   that many, however long it takes
+//! ```
+
+#![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
+
+mod history;
+mod host;
+mod keyspace;
+mod model;
+mod requests;
+mod schedule;
+mod world;
+
+use crate::lock::{Monotonic, Stored};
+use model::{Client, Content, LockName, Model, Reply};
+use requests::Request;
+use schedule::{EVERYTHING, Op, Schedule, Step};
+use std::collections::VecDeque;
+use std::io::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use world::{Server, lock};
+
+const SEEDS: u64 = 2_000;
+const STEPS: usize = 2_000;
+
+/// How many of the last steps are shown of a schedule that failed.
+const SHOWN: usize = 20;
+
+#[test]
+fn the_queues_do_what_the_model_says_and_l1_to_l5_hold() {
+    if let Some(seed) = setting("LEASEHOLD_SEED") {
+        // Not with println, which the test harness keeps to itself as long as all is well.
+        let mut terminal = std::io::stderr().lock();
+        return run(seed, Some(&mut |line| writeln!(terminal, "{line}").expect("a terminal")));
+    }
+    for seed in 0..setting("LEASEHOLD_SEEDS").unwrap_or(SEEDS) {
+        if let Err(failure) = catch_unwind(|| run(seed, None)) {
+            show_the_end_of(seed);
+            resume_unwind(failure);
+        }
+    }
+}
+
+fn show_the_end_of(seed: u64) {
+    let mut last = VecDeque::new();
+    let _failure = catch_unwind(AssertUnwindSafe(|| {
+        run(
+            seed,
+            Some(&mut |line| {
+                last.truncate(SHOWN - 1);
+                last.push_front(line);
+            }),
+        );
+    }));
+    println!("\nseed {seed:#x} failed. Its last steps:");
+    last.iter().rev().for_each(|line| println!("{line}"));
+    println!("replay: LEASEHOLD_SEED={seed:#x} cargo test simulation\n");
+}
+
+/// Takes every step of a schedule, and looks at everything after each.
+fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
+    let mut schedule = Schedule::new(seed);
+    let Schedule { start, at_once, quarantine_millis, .. } = schedule;
+    let server = Server::new(start, at_once, quarantine_millis, !seed.is_multiple_of(4));
+    let mut say = |line: std::fmt::Arguments<'_>| {
+        if let Some(trace) = &mut trace {
+            trace(line.to_string());
+        }
+    };
+    for number in 0..STEPS {
+        let step = schedule.next(&server);
+        let micros = server.state.borrow().now().micros();
+        say(format_args!("{number:>4} {micros} {step:?}"));
+        // Every request comes on a connection of its own.
+        let client = Client::try_from(number).expect("a small number");
+        take(&server, client, step);
+        for (client, reply) in &server.state.borrow().answers {
+            say(format_args!("{:>21} {client} is told {reply:?}", ""));
+        }
+        assert_same(&server);
+        server.engine.with_queues(|queues| {
+            if number % (1 + queues.waiters() / 8) == 0 {
+                queues.check();
+            }
+        });
+        if step.then_works && server.is_at_rest() {
+            assert_nobody_waits_for_a_free_lock(&server);
+            let state = server.state.borrow();
+            if !state.is_paused() {
+                state.history.assert_none_is_unheard(state.now());
+            }
+        }
+        let mut state = server.state.borrow_mut();
+        state.answers.clear();
+        state.model.answers.clear();
+    }
+}
+
+fn take(server: &Server, client: Client, step: Step) {
+    let mut state = server.state.borrow_mut();
+    state.is_heard = step.is_heard;
+    state.dies_at_once = step.dies_at_once;
+    drop(state);
+    happen(server, client, step.op);
+    if step.then_works {
+        server.work();
+        if step.dies_at_once && !server.is_at_rest() {
+            // A grant was found undeliverable, and the timer rings once more for it.
+            server.work();
+        }
+        let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
+        assert!(server.is_at_rest() || may_have_left_some, "never done");
+    }
+    if step.then_delivers {
+        server.deliver();
+    }
+    server.state.borrow_mut().notes_pause();
+}
+
+fn happen(server: &Server, client: Client, op: Op) {
+    match op {
+        Op::Pass(micros) => server.passes(micros),
+        Op::Step(micros) => server.steps(micros),
+        Op::Acquire(request) => acquire(server, client, request),
+        Op::AcquireWhileSet(request, micros) => {
+            server.steps(micros);
+            acquire(server, client, request);
+            server.steps(-micros);
+        }
+        Op::TryInTransaction(request, lag_millis) => settling(server, request.name, || {
+            server.state.borrow_mut().lag_millis = lag_millis;
+            server.acquire(client, request);
+            server.state.borrow_mut().lag_millis = 0;
+        }),
+        Op::Release(claim) => settling(server, claim.name, || server.release(client, claim)),
+        Op::Extend(claim, ttl) => {
+            settling(server, claim.name, || server.extend(client, claim, ttl))
+        }
+        Op::Raise(claim, fence) => {
+            settling(server, claim.name, || server.raise(client, claim, fence))
+        }
+        Op::Check(claim) => server.check(client, claim),
+        Op::Leave(client) => server.leaves(client),
+        Op::DieUnheard(at) => server.dies_unheard(at),
+        Op::Put(name, content) => server.put(name, content),
+        Op::Delete(name) => server.delete(name),
+        Op::ExpireAt(name, deadline) => server.expire_at(name, deadline),
+        Op::Rename(from, to) => server.duplicate(from, to, false),
+        Op::Copy(from, to) => server.duplicate(from, to, true),
+        Op::Flush(db) => server.flush(db),
+        Op::Swap(one, other) => server.swap(one, other),
+        Op::Evict(name) => server.evict(name),
+        Op::RemoveExpired => server.remove_expired(),
+        Op::Touch(name, suspicion) => server.touched(name, suspicion),
+        Op::Become(role) => server.becomes(role),
+        Op::SendAway(name) => server.slot_goes(name),
+        Op::Room(for_all, per_lock) => server.makes_room(for_all, per_lock),
+    }
+}
+
+fn acquire(server: &Server, client: Client, request: Request) {
+    settling(server, request.name, || server.acquire(client, request));
+    let is_unseen = server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
+    let waits = server.state.borrow().parked.contains_key(&client);
+    assert!(!(waits && is_unseen), "joined blindly");
+}
+
+/// A command that may change a lock first lets what has happened to it have its effect.
+fn settling(server: &Server, name: LockName, execute: impl FnOnce()) {
+    let was_dirty = server.engine.with_queues(|queues| queues.is_marked(lock(name)));
+    let mut state = server.state.borrow_mut();
+    state.settled.clear();
+    state.in_command = true;
+    drop(state);
+    execute();
+    server.state.borrow_mut().in_command = false;
+    let was_settled = server.state.borrow().settled.contains(&name);
+    assert!(!was_dirty || was_settled, "{name:?} was not settled");
+}
+
+fn assert_same(server: &Server) {
+    let state = &*server.state.borrow();
+    let world::State { model, keys, .. } = state;
+    assert_eq!(
+        by_client(&state.answers),
+        by_client(&model.answers),
+        "the answers, and the model's"
+    );
+    assert_eq!(
+        keys.len(),
+        model.keys.len(),
+        "the keys, and the model's: {keys:?} {:?}",
+        model.keys
+    );
+    for (&name, &content) in &model.keys {
+        assert!(holds(keys.stored(name), content), "{name:?}: {keys:?}, the model's: {content:?}");
+    }
+    let evicted = server.engine.peek(|_, _, evicted| evicted.len());
+    assert_eq!(evicted, Some(model.evictions()), "the evicted locks, and the model's");
+    server.engine.with_queues(|queues| {
+        assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");
+        for name in waited_for(model) {
+            let mut queue = queues.queue(lock(name));
+            for waiting in model.waiters_for(name) {
+                let waiter = queue.next().expect("as many wait as in the model");
+                assert_eq!(waiter.client, waiting.client, "{name:?}: who waits, and the model's");
+                assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
+                assert_eq!(waiter.ttl.millis(), waiting.ttl);
+                assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
+                assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
+            }
+            assert!(queue.next().is_none(), "{name:?}: more wait than in the model");
+        }
+    });
+}
+
+/// Whoever releases a lock is told so after those who are handed it.
+fn by_client(answers: &[(Client, Reply)]) -> Vec<(Client, Reply)> {
+    let mut answers = answers.to_vec();
+    answers.sort_by_key(|(client, _)| *client);
+    answers
+}
+
+impl Server {
+    /// Whether the model, which settles a lock when the engine looks at it, is ahead of the server.
+    fn differs_from_the_model(&self, name: LockName) -> bool {
+        let state = self.state.borrow();
+        let is_same = match state.model.keys.get(&name) {
+            Some(&content) => holds(state.keys.stored(name), content),
+            None => matches!(state.keys.stored(name), Stored::Nothing),
+        };
+        let waiters = self.engine.with_queues(|queues| queues.waiters_for(lock(name)));
+        !is_same || waiters != state.model.waiters_for(name).count()
+    }
+}
+
+fn holds(stored: Stored<'_>, content: Content) -> bool {
+    match (stored, content) {
+        (Stored::OtherType, Content::OtherType) => true,
+        (Stored::Text { value, deadline }, Content::Lock { holder, fence, deadline: until }) => {
+            says(value, holder, fence) && deadline.map(|deadline| deadline.millis()) == until
+        }
+        _ => false,
+    }
+}
+
+/// `fence:holder`, or a foreign lock's holder alone.
+fn says(value: &[u8], holder: &str, fence: u64) -> bool {
+    match value.strip_suffix(holder.as_bytes()) {
+        Some(b"") => fence == 0,
+        Some([digits @ .., b':']) => {
+            str::from_utf8(digits).ok().and_then(|digits| digits.parse().ok()) == Some(fence)
+        }
+        _ => false,
+    }
+}
+
+/// L5; nor for one that is its own already.
+fn assert_nobody_waits_for_a_free_lock(server: &Server) {
+    let state = server.state.borrow();
+    let now = state.now().micros();
+    for name in waited_for(&state.model) {
+        let holder = state.model.holder(name, now).map(|(holder, _)| holder);
+        let waits_for_itself =
+            state.model.waiters_for(name).any(|waiting| Some(waiting.owner) == holder);
+        assert!(
+            !(state.model.is_free(name, now) || waits_for_itself) || state.is_excused(name),
+            "L5: {name:?} is free, or its holder's, and not given"
+        );
+    }
+}
+
+/// The locks that anybody waits for.
+fn waited_for(model: &Model) -> Vec<LockName> {
+    let mut names = Vec::new();
+    for waiting in &model.waiters {
+        if !names.contains(&waiting.name) {
+            names.push(waiting.name);
+        }
+    }
+    names
+}
+
+/// A number, as `42` or as `0x2a`.
+fn setting(name: &str) -> Option<u64> {
+    let value = std::env::var(name).ok()?;
+    let parsed = match value.strip_prefix("0x") {
+        Some(digits) => u64::from_str_radix(digits, 16),
+        None => value.parse(),
+    };
+    Some(parsed.unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
+}

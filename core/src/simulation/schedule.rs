@@ -1,0 +1,387 @@
+//! What happens next: random, but all from one seed.
+//!
+//! Every seed has habits of its own (how many locks and owners, how long a lease, which of the things that
+//! can happen do so and how often), because a schedule in which everything happens all the time
+//! never gets anywhere. Names are few and times short, so that everything meets everything.
+
+use super::model::{Client, Content, LockName};
+use super::requests::{Claim, Request};
+use super::world::{KEYS, Role, Server, State};
+use crate::lock::{Fence, Suspicion};
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+use std::sync::LazyLock;
+
+const FEW: usize = 5;
+const CROWD: usize = 400;
+
+/// More than there ever is to do.
+pub(super) const EVERYTHING: usize = 2 * CROWD;
+
+static OWNERS: LazyLock<Vec<&'static str>> =
+    LazyLock::new(|| (0..CROWD).map(|number| &*format!("owner{number}").leak()).collect());
+
+/// November 2025, and one second before the last fence, in microseconds.
+const USUAL_START: u64 = 1_763_000_000_000_000;
+const LATE_START: u64 = (1 << 53) - 1_000_000;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Op {
+    /// Microseconds go by.
+    Pass(u64),
+    /// Somebody sets the wall clock, by so many microseconds.
+    Step(i64),
+    Acquire(Request),
+    /// The same, while the wall clock is set to another time, by so many microseconds, and not longer.
+    AcquireWhileSet(Request, i64),
+    /// As in a transaction: without waiting, and after the clock by which keys expire stood still.
+    TryInTransaction(Request, u64),
+    Release(Claim),
+    Extend(Claim, u64),
+    Raise(Claim, u64),
+    Check(Claim),
+    /// One who waits is gone.
+    Leave(Client),
+    /// One who was granted a lock is gone before hearing of it.
+    DieUnheard(usize),
+    Put(LockName, Content),
+    Delete(LockName),
+    ExpireAt(LockName, Option<u64>),
+    Rename(LockName, LockName),
+    Copy(LockName, LockName),
+    Flush(Option<i32>),
+    Swap(i32, i32),
+    Evict(LockName),
+    RemoveExpired,
+    /// An event that means nothing.
+    Touch(LockName, Suspicion),
+    Become(Role),
+    SendAway(LockName),
+    Room(usize, usize),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Step {
+    pub(super) op: Op,
+    /// Whether the module hears of it.
+    pub(super) is_heard: bool,
+    /// Whether the module gets to work right after; else something else happens first.
+    pub(super) then_works: bool,
+    /// Whether the first client that is told of its grant is gone by then.
+    pub(super) dies_at_once: bool,
+    /// Whether clients then get to hear what they were told.
+    pub(super) then_delivers: bool,
+}
+
+/// The things that can happen, by name.
+#[derive(Clone, Copy)]
+enum Kind {
+    Pass,
+    Leap,
+    Step,
+    WaitWhileSet,
+    Wait,
+    Try,
+    TryInTransaction,
+    Release,
+    Extend,
+    Raise,
+    Check,
+    Leave,
+    DieUnheard,
+    Put,
+    Delete,
+    ExpireAt,
+    Rename,
+    Copy,
+    Flush,
+    Swap,
+    Evict,
+    RemoveExpired,
+    Touch,
+    Role,
+    SendAway,
+    Room,
+}
+
+/// How often each happens, if at all; what a lock is for is never left out.
+const USUAL: [(Kind, u32, bool); 26] = [
+    (Kind::Pass, 200, true),
+    (Kind::Leap, 6, false),
+    (Kind::Step, 4, false),
+    (Kind::WaitWhileSet, 40, false),
+    (Kind::Wait, 340, true),
+    (Kind::Try, 60, true),
+    (Kind::TryInTransaction, 20, false),
+    (Kind::Release, 110, true),
+    (Kind::Extend, 30, false),
+    (Kind::Raise, 20, false),
+    (Kind::Check, 15, false),
+    (Kind::Leave, 40, false),
+    (Kind::DieUnheard, 40, false),
+    (Kind::Put, 20, false),
+    (Kind::Delete, 30, false),
+    (Kind::ExpireAt, 20, false),
+    (Kind::Rename, 10, false),
+    (Kind::Copy, 6, false),
+    (Kind::Flush, 6, false),
+    (Kind::Swap, 8, false),
+    (Kind::Evict, 30, false),
+    (Kind::RemoveExpired, 15, false),
+    (Kind::Touch, 10, false),
+    (Kind::Role, 16, false),
+    (Kind::SendAway, 3, false),
+    (Kind::Room, 4, false),
+];
+
+pub(super) struct Schedule {
+    rng: SmallRng,
+    weights: Vec<(Kind, u32)>,
+    all_weights: u32,
+    dbs: i32,
+    keys: usize,
+    owners: usize,
+    longest_lease: u64,
+    longest_patience: u64,
+    /// In a thousand.
+    works_late: u32,
+    unheard: u32,
+    pub(super) at_once: usize,
+    pub(super) quarantine_millis: u64,
+    pub(super) start: u64,
+}
+
+impl Schedule {
+    pub(super) fn new(seed: u64) -> Self {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let is_crowd = rng.random_ratio(1, 30);
+        let mut weights = Vec::new();
+        for (kind, usual, is_needed) in USUAL {
+            if is_needed || rng.random_ratio(2, 3) {
+                weights.push((kind, rng.random_range(1..=2 * usual)));
+            }
+        }
+        if is_crowd {
+            weights.push((Kind::Wait, 1_500));
+        }
+        Self {
+            all_weights: weights.iter().map(|&(_, weight)| weight).sum(),
+            weights,
+            dbs: rng.random_range(1..=2),
+            keys: if is_crowd { 1 } else { rng.random_range(1..=3) },
+            owners: if is_crowd { CROWD } else { rng.random_range(2..=FEW) },
+            longest_lease: *pick(&mut rng, &[3, 20, 300]),
+            longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
+            works_late: *pick(&mut rng, &[0, 0, 300]),
+            unheard: *pick(&mut rng, &[0, 0, 0, 200]),
+            at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
+            quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
+            start: if rng.random_ratio(1, 50) { LATE_START } else { USUAL_START },
+            rng,
+        }
+    }
+
+    pub(super) fn next(&mut self, server: &Server) -> Step {
+        let server = &*server.state.borrow();
+        let mut op = None;
+        while op.is_none() {
+            let kind = self.kind();
+            op = self.draw(kind, server);
+        }
+        Step {
+            op: op.expect("one was drawn"),
+            is_heard: self.unheard == 0 || !self.rng.random_ratio(self.unheard, 1_000),
+            then_works: self.works_late == 0 || !self.rng.random_ratio(self.works_late, 1_000),
+            dies_at_once: self.rng.random_ratio(1, 50),
+            then_delivers: self.rng.random_bool(0.5),
+        }
+    }
+
+    fn kind(&mut self) -> Kind {
+        let mut at = self.rng.random_range(0..self.all_weights);
+        for &(kind, weight) in &self.weights {
+            if at < weight {
+                return kind;
+            }
+            at -= weight;
+        }
+        Kind::Pass
+    }
+
+    /// `None` if that cannot happen now.
+    fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
+        let op = match kind {
+            Kind::Pass => Op::Pass(self.rng.random_range(0..3_000)),
+            Kind::Leap => Op::Pass(self.rng.random_range(0..2_500_000)),
+            Kind::Step => Op::Step(self.clock_step()),
+            Kind::Leave => {
+                let at = self.one_of(server.model.waiters.len())?;
+                Op::Leave(server.model.waiters[at].client)
+            }
+            Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
+            Kind::Touch => Op::Touch(self.name(), self.suspicion()),
+            Kind::Role => Op::Become(self.role(server.role)),
+            Kind::SendAway => Op::SendAway(self.name()),
+            Kind::Room => Op::Room(self.limit(), self.limit()),
+            // A replica does what its primary tells it.
+            Kind::Put if server.role == Role::Replica => {
+                let holder = self.owner();
+                let now = server.now();
+                let fence = possible(now.micros() + self.rng.random_range(0..4_000_000));
+                let deadline = Some(now.millis() + self.millis(self.longest_lease));
+                Op::Put(self.name(), Content::Lock { holder, fence, deadline })
+            }
+            Kind::Delete if server.role == Role::Replica => Op::Delete(self.name()),
+            _ if has_to_wait(kind, server.role) => return None,
+            Kind::WaitWhileSet => {
+                Op::AcquireWhileSet(self.request(server, true), self.clock_step())
+            }
+            Kind::Wait => Op::Acquire(self.request(server, true)),
+            Kind::Try => Op::Acquire(self.request(server, false)),
+            Kind::TryInTransaction => {
+                Op::TryInTransaction(self.request(server, false), self.millis(3))
+            }
+            Kind::Release => Op::Release(self.claim(server)),
+            Kind::Extend => Op::Extend(self.claim(server), self.millis(self.longest_lease)),
+            Kind::Raise => Op::Raise(self.claim(server), self.fence_of_another_server(server)),
+            Kind::Check => Op::Check(self.claim(server)),
+            Kind::Put => Op::Put(self.name(), self.content(server)),
+            Kind::Delete => Op::Delete(self.name()),
+            Kind::ExpireAt => Op::ExpireAt(self.name(), self.deadline(server)),
+            Kind::Rename => Op::Rename(self.name(), self.name()),
+            Kind::Copy => Op::Copy(self.name(), self.name()),
+            Kind::Flush => Op::Flush(self.rng.random_bool(0.5).then(|| self.db())),
+            Kind::Swap => Op::Swap(self.db(), self.db()),
+            Kind::Evict => Op::Evict(self.name()),
+            Kind::RemoveExpired => Op::RemoveExpired,
+        };
+        Some(op)
+    }
+
+    fn suspicion(&mut self) -> Suspicion {
+        if self.rng.random_bool(0.5) { Suspicion::Freed } else { Suspicion::Rewritten }
+    }
+
+    /// One that holds another lock already asks like everybody else; one in ten asks again for its own.
+    fn request(&mut self, server: &State, waits: bool) -> Request {
+        let name = self.name();
+        let holder = server.model.holder(name, server.now().micros());
+        let owner = match holder {
+            Some((holder, _)) if self.rng.random_ratio(1, 10) => holder,
+            _ => self.owner(),
+        };
+        let ttl = self.millis(self.longest_lease);
+        let patience =
+            if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
+        Request { name, owner, ttl, block: waits.then_some(patience) }
+    }
+
+    /// Most often the truth.
+    fn claim(&mut self, server: &State) -> Claim {
+        let name = self.name();
+        let holder = server.model.holder(name, server.now().micros());
+        let (owner, fence) = match holder {
+            Some(holder) if self.rng.random_ratio(9, 10) => holder,
+            Some((_, fence)) => (self.owner(), fence),
+            None => (self.owner(), 0),
+        };
+        let fence = match self.rng.random_range(0..10) {
+            0..5 => None,
+            5 => Some(if fence < Fence::LAST.number() { fence + 1 } else { fence - 1 }),
+            _ => Some(fence),
+        };
+        Claim { name, owner, fence }
+    }
+
+    /// Locks of older clients, locks copied from elsewhere with whatever fence, and what is no lock.
+    fn content(&mut self, server: &State) -> Content {
+        let now = server.now();
+        if self.rng.random_ratio(1, 6) {
+            return Content::OtherType;
+        }
+        let fence = match self.rng.random_range(0..12) {
+            0..8 => 0,
+            8..10 => possible(now.micros() - self.rng.random_range(0..10_000_000)),
+            10 => possible(now.micros() + self.rng.random_range(0..60_000_000)),
+            _ => possible(now.micros() + self.rng.random_range(0..200_000_000_000)),
+        };
+        let deadline =
+            self.rng.random_bool(0.5).then(|| now.millis() + self.millis(self.longest_lease));
+        Content::Lock { holder: self.owner(), fence, deadline }
+    }
+
+    /// Its clock may be behind, a little ahead, or as wrong as no clock is.
+    fn fence_of_another_server(&mut self, server: &State) -> u64 {
+        let now = server.now().micros();
+        possible(match self.rng.random_range(0..8) {
+            0 => self.rng.random_range(0..now),
+            1 => now + self.rng.random_range(0..200_000_000_000),
+            _ => now + self.rng.random_range(0..4_000_000),
+        })
+    }
+
+    fn deadline(&mut self, server: &State) -> Option<u64> {
+        let now = server.now().millis();
+        match self.rng.random_range(0..6) {
+            0 => None,
+            1 => Some(now - 1),
+            2 => Some(now + self.millis(1_000)),
+            _ => Some(now + self.millis(3)),
+        }
+    }
+
+    fn role(&mut self, role: Role) -> Role {
+        match role {
+            Role::Primary => *pick(&mut self.rng, &[Role::Paused, Role::Refusing, Role::Replica]),
+            Role::Paused | Role::Refusing | Role::Replica => Role::Primary,
+        }
+    }
+
+    /// Mostly a little; sometimes a summer's hour, either way.
+    fn clock_step(&mut self) -> i64 {
+        let micros = *pick(&mut self.rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
+        self.rng.random_range(-micros..=micros)
+    }
+
+    fn limit(&mut self) -> usize {
+        if self.rng.random_bool(0.5) { usize::MAX } else { self.rng.random_range(0..=4) }
+    }
+
+    fn millis(&mut self, most: u64) -> u64 {
+        self.rng.random_range(1..=most)
+    }
+
+    fn owner(&mut self) -> &'static str {
+        OWNERS[self.rng.random_range(0..self.owners)]
+    }
+
+    fn db(&mut self) -> i32 {
+        self.rng.random_range(0..self.dbs)
+    }
+
+    fn name(&mut self) -> LockName {
+        (self.db(), KEYS[self.rng.random_range(0..self.keys)])
+    }
+
+    fn one_of(&mut self, len: usize) -> Option<usize> {
+        (len > 0).then(|| self.rng.random_range(0..len))
+    }
+}
+
+/// Whether the server does not do this now. While writes are paused, it does what comes behind
+/// `CLIENT PAUSE` in the same transaction.
+fn has_to_wait(kind: Kind, role: Role) -> bool {
+    match (role, kind) {
+        (Role::Primary, _)
+        | (Role::Paused, Kind::TryInTransaction | Kind::Release | Kind::Extend) => false,
+        (Role::Paused | Role::Refusing | Role::Replica, _) => true,
+    }
+}
+
+fn possible(fence: u64) -> u64 {
+    fence.min(Fence::LAST.number())
+}
+
+fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
+    &choices[rng.random_range(0..choices.len())]
+}

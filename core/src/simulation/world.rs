@@ -1,0 +1,509 @@
+//! A tiny server: keys that expire, strangers who change them, databases that are flushed and swapped,
+//! eviction, pauses, a role, and a clock that is stepped.
+//!
+//! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
+
+use super::history::History;
+use super::keyspace::{Kept, Keyspace, swap_entries};
+use super::model::{Client, Content, LockName, Model, Reply};
+use super::requests::{Requested, owner};
+use crate::command::Error;
+use crate::engine::{Engine, WaiterGrant};
+use crate::lock::{
+    Deadline, Fence, FenceClock, Moment, Monotonic, Name, Now, Room, Seen, Stored, Suspicion,
+    Value, WaiterId,
+};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+pub(super) const MICROS_PER_MILLI: u64 = 1_000;
+
+/// How much later than the event itself a lock may be settled if nobody told the module of it.
+const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
+const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
+const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
+
+/// What a primary whose place this server takes may have been ahead of it.
+const FENCE_MARGIN_MILLIS: u64 = 5_000;
+
+/// Every key there is.
+pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Primary,
+    /// A primary on which `CLIENT PAUSE` is in force.
+    Paused,
+    /// A primary that refuses writes, because too few replicas are in sync.
+    Refusing,
+    Replica,
+}
+
+pub(super) struct Server {
+    pub(super) engine: Engine<Client>,
+    pub(super) state: RefCell<State>,
+}
+
+pub(super) struct State {
+    /// Whether the server tells of an eviction while the value is still there.
+    tells_what_it_evicts: bool,
+    pub(super) model: Model,
+    pub(super) history: History,
+    pub(super) answers: Vec<(Client, Reply)>,
+    /// Where to find those who wait.
+    pub(super) parked: BTreeMap<Client, WaiterId>,
+    /// Grants on their way to clients that have not heard of them.
+    pub(super) in_flight: Vec<(Client, WaiterGrant)>,
+    /// Who is about to join a queue.
+    pub(super) joining: Option<Client>,
+    pub(super) requested: Option<Requested>,
+    /// Whether the next client that is told of its grant is gone by then.
+    pub(super) dies_at_once: bool,
+    /// Whether a command that may change a lock is being executed.
+    pub(super) in_command: bool,
+    /// An evicted lock that the engine is to put back now.
+    returning: Option<(LockName, Content)>,
+    pub(super) is_open: bool,
+    pub(super) role: Role,
+    pub(super) room: Room,
+    /// A lock whose slot is on its way to another node.
+    pub(super) gone: Option<LockName>,
+    /// How much is done before other clients have their turn.
+    pub(super) at_once: usize,
+    /// By how much the clock by which keys expire is behind: in a transaction it stands still.
+    pub(super) lag_millis: u64,
+    /// The locks that the engine has settled in this step.
+    pub(super) settled: Vec<LockName>,
+    /// Whether the module hears of what happens to keys.
+    pub(super) is_heard: bool,
+    pub(super) keys: Keyspace,
+    /// Time that has passed, in microseconds; the wall clock may tell another.
+    elapsed: u64,
+    wall: u64,
+    /// Until when, in elapsed time, a lock may be found not to be settled.
+    excused: BTreeMap<LockName, u64>,
+    /// Until when, in elapsed time, any lock may be, because writes were not allowed, or nothing was
+    /// granted.
+    paused_until: u64,
+    /// For how long a server grants nothing when it has become a primary.
+    quarantine_millis: u64,
+    /// The latest time that the wall clock has told the queues since the module last worked.
+    told_at: u64,
+}
+
+impl State {
+    pub(super) fn now(&self) -> Moment {
+        Moment::from_micros(self.wall)
+    }
+
+    pub(super) fn monotonic(&self) -> Monotonic {
+        Monotonic::from_micros(self.elapsed)
+    }
+
+    fn clocks(&self) -> Now {
+        Now { wall: self.now(), monotonic: self.monotonic() }
+    }
+
+    fn wall_millis(&self) -> u64 {
+        self.wall / MICROS_PER_MILLI
+    }
+
+    fn may_write(&self) -> bool {
+        self.role == Role::Primary
+    }
+
+    /// The engine looks at a lock, or is about to put it off.
+    pub(super) fn settles(&mut self, name: LockName) {
+        self.settled.push(name);
+        if self.model.anyone_waits_for(name) {
+            self.told_at = self.told_at.max(self.wall);
+        }
+    }
+
+    /// Somebody was told that it holds the lock.
+    pub(super) fn told(&mut self, name: LockName, fence: u64) {
+        let is_learned = fence <= self.now().plus_millis(FenceClock::HORIZON_MILLIS).micros();
+        self.history.told(name, fence, is_learned);
+    }
+
+    /// The engine has opened the key to write it. If the lock was evicted, it puts it back now, or not at all.
+    pub(super) fn puts_back(&mut self, name: LockName, now: u64) {
+        let Some(lock) = self.model.evicted(name) else { return };
+        let was_there = self.model.keys.contains_key(&name);
+        self.model.put_back(name, now);
+        if !was_there && self.model.keys.contains_key(&name) {
+            self.returning = Some((name, lock));
+        } else {
+            self.history.evictions_forgotten(|evicted| evicted == name);
+        }
+    }
+
+    /// The engine puts an evicted lock back.
+    pub(super) fn restores(&mut self, name: LockName, value: &[u8], deadline: Option<Deadline>) {
+        let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
+        assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
+        match self.returning.take() {
+            Some((returning, Content::Lock { holder, fence, deadline })) if returning == name => {
+                self.history.restored(name, holder, fence, deadline);
+            }
+            other => panic!("{name:?} was put back, but was {other:?}"),
+        }
+        self.keys.put(name, value, deadline.map(Deadline::millis));
+    }
+}
+
+impl Server {
+    pub(super) fn new(
+        wall: u64,
+        at_once: usize,
+        quarantine_millis: u64,
+        tells_what_it_evicts: bool,
+    ) -> Self {
+        let state = State {
+            tells_what_it_evicts,
+            model: Model::new(),
+            history: History::default(),
+            answers: Vec::new(),
+            parked: BTreeMap::new(),
+            in_flight: Vec::new(),
+            joining: None,
+            requested: None,
+            in_command: false,
+            dies_at_once: false,
+            returning: None,
+            is_open: false,
+            role: Role::Primary,
+            room: Room { for_all: usize::MAX, per_lock: usize::MAX },
+            gone: None,
+            at_once,
+            lag_millis: 0,
+            settled: Vec::new(),
+            is_heard: true,
+            keys: Keyspace::default(),
+            elapsed: 0,
+            wall,
+            excused: BTreeMap::new(),
+            paused_until: 0,
+            quarantine_millis,
+            told_at: wall,
+        };
+        Self { engine: Engine::new(), state: RefCell::new(state) }
+    }
+
+    pub(super) fn passes(&self, micros: u64) {
+        let state = &mut *self.state.borrow_mut();
+        state.elapsed += micros;
+        state.model.elapsed = state.elapsed;
+        state.wall += micros;
+    }
+
+    /// Somebody sets the wall clock.
+    pub(super) fn steps(&self, micros: i64) {
+        let state = &mut *self.state.borrow_mut();
+        state.wall = state.wall.saturating_add_signed(micros);
+        // Set back, but not to before the queues were last told the time: they cannot know, and are late by
+        // as much.
+        if micros < 0 && state.wall >= state.told_at {
+            let late = micros.unsigned_abs();
+            state.paused_until += late;
+            state.excused.values_mut().for_each(|until| *until += late);
+        }
+    }
+
+    /// Does what is due, as the timer does it.
+    pub(super) fn work(&self) {
+        let mut state = self.state.borrow_mut();
+        state.told_at = state.wall;
+        drop(state);
+        self.engine.work(self);
+        let mut state = self.state.borrow_mut();
+        if state.role == Role::Replica {
+            state.history.may_stay_unheard(|_| true);
+        }
+        drop(state);
+        assert!(self.state.borrow().returning.is_none(), "an evicted lock was not put back");
+    }
+
+    /// Whether [`Server::work`] has done all there was to do.
+    pub(super) fn is_at_rest(&self) -> bool {
+        let now = self.state.borrow().clocks();
+        self.engine.next_due(now).is_none_or(|due| due > now.wall)
+    }
+
+    /// Whoever opens a key makes the server remove it if it has expired.
+    pub(super) fn remove_if_expired(&self, name: LockName) {
+        let state = self.state.borrow();
+        let at_millis = state.wall_millis() - state.lag_millis;
+        let has_expired = state.may_write() && state.keys.has_expired(name, at_millis);
+        drop(state);
+        if has_expired {
+            self.delete(name);
+        }
+    }
+
+    // What others do to keys.
+
+    /// `SET`, with an expiry or without, of a foreign lock (fence 0) or of a value as the module writes it; or
+    /// a write of another type. The module is not told of these, unless there is an expiry.
+    pub(super) fn put(&self, name: LockName, content: Content) {
+        self.remove_if_expired(name);
+        let mut state = self.state.borrow_mut();
+        if state.role == Role::Replica {
+            self.follow(&mut state, content);
+        }
+        state.model.keys.insert(name, content);
+        match content {
+            Content::OtherType => {
+                state.keys.kept.insert(name, Kept::OtherType);
+                state.history.over(name);
+                state.unheard(name);
+            }
+            Content::Lock { holder, fence, deadline } => {
+                match Fence::new(fence) {
+                    Some(fence) => {
+                        state.keys.put(name, Value::new(fence, owner(holder)).as_bytes(), deadline);
+                    }
+                    None => state.keys.put(name, holder.as_bytes(), deadline),
+                }
+                state.history.wrote(name, holder, fence, deadline);
+                drop(state);
+                self.touched(
+                    name,
+                    match deadline {
+                        Some(_) => Suspicion::Freed,
+                        None => Suspicion::Rewritten,
+                    },
+                );
+            }
+        }
+    }
+
+    /// A replica reads the grants it is sent, and must be above them when it becomes primary.
+    fn follow(&self, state: &mut State, content: Content) {
+        if let Content::Lock { fence, .. } = content
+            && let Some(fence) = Fence::new(fence)
+        {
+            let (now, monotonic) = (state.now(), state.monotonic());
+            self.engine.with_fences(|| monotonic, |fences| fences.observe(fence, now));
+            state.model.observe(fence.number(), state.wall);
+        }
+    }
+
+    pub(super) fn delete(&self, name: LockName) {
+        let mut state = self.state.borrow_mut();
+        if state.keys.kept.remove(&name).is_some() {
+            state.model.keys.remove(&name);
+            state.history.over(name);
+            drop(state);
+            self.touched(name, Suspicion::Freed);
+        }
+    }
+
+    /// `PEXPIREAT`; in the past it deletes. `PERSIST` without a deadline.
+    pub(super) fn expire_at(&self, name: LockName, until: Option<u64>) {
+        self.remove_if_expired(name);
+        if until.is_some_and(|until| until < self.state.borrow().wall_millis()) {
+            return self.delete(name);
+        }
+        let mut state = self.state.borrow_mut();
+        if let Some(Kept::Text { deadline, .. }) = state.keys.kept.get_mut(&name) {
+            *deadline = until;
+            if let Some(Content::Lock { deadline, .. }) = state.model.keys.get_mut(&name) {
+                *deadline = until;
+            }
+            state.history.moved(name, until);
+            drop(state);
+            self.touched(name, Suspicion::Freed);
+        }
+    }
+
+    /// `RENAME`, or `COPY` with `REPLACE`.
+    pub(super) fn duplicate(&self, from: LockName, to: LockName, keeps_the_source: bool) {
+        self.remove_if_expired(from);
+        self.remove_if_expired(to);
+        let content = self.state.borrow().model.keys.get(&from).copied();
+        let Some(content) = content.filter(|_| from != to) else { return };
+        if !keeps_the_source {
+            self.delete(from);
+        }
+        self.put(to, content);
+        self.touched(to, Suspicion::Freed);
+    }
+
+    pub(super) fn flush(&self, db: Option<i32>) {
+        let state = &mut *self.state.borrow_mut();
+        state.keys.kept.retain(|name, _| db.is_some_and(|db| db != name.0));
+        state.model.keys.retain(|name, _| db.is_some_and(|db| db != name.0));
+        state.history.flushed(db);
+        state.model.forget_evictions(|name| db.is_none_or(|db| db == name.0));
+        self.engine.flushed(db);
+    }
+
+    pub(super) fn swap(&self, one: i32, other: i32) {
+        if one == other {
+            return;
+        }
+        let state = &mut *self.state.borrow_mut();
+        for key in KEYS {
+            let (one, other) = ((one, key), (other, key));
+            state.keys.swap(one, other);
+            swap_entries(&mut state.model.keys, one, other);
+            state.history.swapped(one, other);
+        }
+        state.model.swap_evictions(one, other);
+        self.engine.swapped(one, other);
+    }
+
+    pub(super) fn evict(&self, name: LockName) {
+        let state = &mut *self.state.borrow_mut();
+        let (place, now) = (lock(name), state.now());
+        let Some(kept) = state.keys.kept.remove(&name) else { return };
+        let is_contended = state.model.anyone_waits_for(name);
+        assert_eq!(self.engine.is_contended(place), is_contended);
+        let held = state.model.keys.get(&name).copied();
+        let (is_due, lock) = if state.tells_what_it_evicts {
+            let is_a_lock = |content: &Content| match content {
+                Content::Lock { fence, .. } => *fence > 0 || is_contended,
+                Content::OtherType => false,
+            };
+            (self.engine.evicted(place, kept.stored(), now), held.filter(is_a_lock))
+        } else {
+            let seen = self.engine.seen(place).flatten();
+            let seen = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
+            (self.engine.evicted(place, seen, now), state.model.seen(name))
+        };
+        let is_kept = self.is_kept(name);
+        assert_eq!(is_due, is_kept || is_contended);
+        state.history.evicted(name, is_kept && lock == held);
+        state.model.evict(name, lock, now.micros());
+        assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
+    }
+
+    /// Whether the engine keeps what this key held when it was evicted.
+    fn is_kept(&self, name: LockName) -> bool {
+        let is_kept = self.engine.peek(|_, _, evicted| evicted.get(lock(name)).is_some());
+        is_kept.expect("nothing is lent out")
+    }
+
+    /// The server's own search for keys that have expired.
+    pub(super) fn remove_expired(&self) {
+        let state = self.state.borrow();
+        let now = state.wall_millis();
+        let expired: Vec<_> = state
+            .keys
+            .names()
+            .into_iter()
+            .filter(|&name| state.keys.has_expired(name, now))
+            .collect();
+        drop(state);
+        expired.into_iter().for_each(|name| self.delete(name));
+    }
+
+    pub(super) fn becomes(&self, role: Role) {
+        let former = self.state.borrow().role;
+        if (role == Role::Replica) != (former == Role::Replica) {
+            let state = &mut *self.state.borrow_mut();
+            self.engine.role_changed();
+            state.model.forget_evictions(|_| true);
+            state.history.evictions_forgotten(|_| true);
+        }
+        match role {
+            Role::Replica => self.engine.send_all_away(self, Error::Demoted),
+            Role::Primary if former == Role::Replica => {
+                let state = &mut *self.state.borrow_mut();
+                let floor = state.now().plus_millis(FENCE_MARGIN_MILLIS);
+                let monotonic = state.monotonic();
+                let millis = state.quarantine_millis;
+                let begin = |fences: &mut FenceClock| {
+                    fences.raise(floor);
+                    fences.quarantine(monotonic, millis);
+                };
+                self.engine.with_fences(|| monotonic, begin);
+                state.model.quarantine_ends = state.elapsed + millis * MICROS_PER_MILLI;
+                state.paused_until = state.paused_until.max(state.model.quarantine_ends);
+                state.model.raise(floor.micros());
+            }
+            Role::Primary | Role::Paused | Role::Refusing => {}
+        }
+        self.state.borrow_mut().role = role;
+    }
+
+    /// A slot is on its way to another node, and the cluster says so.
+    pub(super) fn slot_goes(&self, name: LockName) {
+        self.state.borrow_mut().gone = Some(name);
+        self.engine.slots_moved();
+        self.work();
+        let is_kept = self.is_kept(name);
+        let state = &mut *self.state.borrow_mut();
+        state.gone = None;
+        state.history.may_stay_unheard(|unheard| unheard == name);
+        if !is_kept {
+            // The other node has heard of the deletion.
+            state.model.forget_evictions(|evicted| evicted == name);
+            state.history.evictions_forgotten(|evicted| evicted == name);
+        }
+    }
+
+    pub(super) fn makes_room(&self, for_all: usize, per_lock: usize) {
+        let state = &mut *self.state.borrow_mut();
+        state.room = Room { for_all, per_lock };
+        state.model.most_waiters = for_all;
+        state.model.most_waiters_per_lock = per_lock;
+    }
+
+    // Events.
+
+    /// The module is told that something happened to the key, unless that got lost.
+    pub(super) fn touched(&self, name: LockName, suspicion: Suspicion) {
+        let mut state = self.state.borrow_mut();
+        if !state.is_heard {
+            return state.unheard(name);
+        }
+        // A command names a key, and the database is not known.
+        let (place, clocks) = (lock(name), state.clocks());
+        let _is_sooner =
+            self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
+        let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
+        if state.model.anyone_waits_for(name) && !is_marked {
+            // It was just looked at, and is not looked at again for a moment.
+            let next = self.engine.with_queues(|queues| queues.next_due(clocks));
+            let gap_millis = suspicion.gap_millis();
+            let latest = clocks.wall.plus_millis(gap_millis);
+            assert!(next.is_some_and(|next| next <= latest), "touched, and not looked at");
+            let until = state.elapsed + gap_millis * MICROS_PER_MILLI;
+            let excused = state.excused.entry(name).or_insert(until);
+            *excused = until.max(*excused);
+        }
+    }
+}
+
+// What the simulation wants to know.
+impl State {
+    fn unheard(&mut self, name: LockName) {
+        self.excused.insert(name, self.elapsed + RECHECK_MICROS);
+    }
+
+    /// Called after every step: until when somebody may be found waiting for a free lock.
+    pub(super) fn notes_pause(&mut self) {
+        let micros = match self.role {
+            Role::Primary => return,
+            Role::Paused | Role::Replica => PAUSE_MICROS,
+            Role::Refusing => REFUSAL_MICROS,
+        };
+        self.paused_until = self.paused_until.max(self.elapsed + micros);
+    }
+
+    /// Whether the module may do now what it has put off.
+    pub(super) fn is_paused(&self) -> bool {
+        self.elapsed <= self.paused_until
+    }
+
+    pub(super) fn is_excused(&self, name: LockName) -> bool {
+        self.is_paused() || self.excused.get(&name).is_some_and(|&until| self.elapsed <= until)
+    }
+}
+
+/// As the module knows it.
+pub(super) fn lock(name: LockName) -> Name<'static> {
+    Name::new(name.0, name.1.as_bytes())
+}

@@ -1,0 +1,169 @@
+//! The real server, as the host of the [engine](leasehold_core::engine).
+
+use super::api::api;
+use super::authority;
+use super::call::bytes_of;
+use super::key::{OpenKey, OwnedString};
+use super::state::STATE;
+use super::{blocked_client, clock, config, guard, log, slots};
+use leasehold_core::command::Error;
+use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
+use leasehold_core::lock::{KeptOwner, Moment, Monotonic, Name, Ttl};
+use leasehold_core::observe::Event;
+use leasehold_core::plant::{Bug, planted};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+
+/// The server, in one call of the module.
+#[derive(Clone, Copy)]
+pub(super) struct Server {
+    pub(super) ctx: *mut RedisModuleCtx,
+}
+
+impl Host for Server {
+    type Client = blocked_client::BlockedClient;
+    type Lock<'n> = LockKey<'n>;
+
+    fn now(&self) -> Moment {
+        clock::now()
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        clock::monotonic()
+    }
+
+    fn authority(&self) -> Authority {
+        authority::of_the_server(self.ctx)
+    }
+
+    fn max_ttl(&self) -> Ttl {
+        config::limits().max_ttl
+    }
+
+    /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for
+    /// the client.
+    fn lock<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
+        let db = if planted(Bug::WrongDatabase) { 0 } else { name.db };
+        // SAFETY: takes a valid context and a number.
+        let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, db) };
+        let string = OwnedString::new(self.ctx, name.key);
+        (selected == guard::status(true)).then_some(LockKey {
+            ctx: self.ctx,
+            name,
+            string: KeyName::Owned(string),
+        })
+    }
+
+    fn answer(&self, client: Self::Client, owner: KeptOwner, answer: Answer) {
+        client.unblock(owner, answer);
+    }
+
+    /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.
+    fn demoted(&self) -> Error {
+        if STATE.in_cluster.get() { Error::GrantedElsewhere } else { Error::Demoted }
+    }
+
+    fn slot_has_gone(&self) {
+        STATE.movements.has_gone();
+    }
+
+    fn warn(&self, warning: Warning) {
+        match warning {
+            Warning::FenceNotCredible => log::warning(
+                self.ctx,
+                "a lock's value has a fence more than a day ahead of the clock; \
+                 it is kept as it is, but later fences will not be above it",
+            ),
+            Warning::EvictedTooFast { missing } => log::warning(
+                self.ctx,
+                &format!(
+                    "the server evicts locks faster than they are put back: {missing} locks that are held are missing \
+                     from its data for now. Give it more memory, or set maxmemory-policy to noeviction"
+                ),
+            ),
+        }
+    }
+}
+
+/// The key of one lock.
+pub(super) struct LockKey<'n> {
+    ctx: *mut RedisModuleCtx,
+    name: Name<'n>,
+    string: KeyName,
+}
+
+enum KeyName {
+    /// An argument of the command that is being executed.
+    Argument(*mut RedisModuleString),
+    Owned(OwnedString),
+}
+
+impl<'n> LockKey<'n> {
+    /// The key that a command names.
+    ///
+    /// # Safety
+    /// The string is an argument of the command whose context this is, and is not freed before `'n` ends.
+    pub(super) unsafe fn of_argument(
+        ctx: *mut RedisModuleCtx,
+        string: *mut RedisModuleString,
+    ) -> Self {
+        // SAFETY: the context is valid, and the caller vouches for the string.
+        let name = unsafe { Name::new(api!(RedisModule_GetSelectedDb)(ctx), bytes_of(string)) };
+        Self { ctx, name, string: KeyName::Argument(string) }
+    }
+
+    /// The key of this name, in the database that is selected already.
+    pub(super) fn selected(ctx: *mut RedisModuleCtx, name: Name<'n>) -> Self {
+        Self { ctx, name, string: KeyName::Owned(OwnedString::new(ctx, name.key)) }
+    }
+
+    fn string(&self) -> *mut RedisModuleString {
+        match &self.string {
+            KeyName::Argument(string) => *string,
+            KeyName::Owned(string) => string.string(),
+        }
+    }
+}
+
+impl Lock for LockKey<'_> {
+    type Key<'s>
+        = OpenKey<'s>
+    where
+        Self: 's;
+
+    fn name(&self) -> Name<'_> {
+        self.name
+    }
+
+    fn may_read(&self) -> Authority {
+        authority::to_read(self.ctx, self.string())
+    }
+
+    fn may_write(&self, initiator: Initiator) -> Authority {
+        authority::to_write(self.ctx, self.string(), initiator)
+    }
+
+    fn prepare(&self) {
+        slots::prepare();
+    }
+
+    fn open(&self, mode: Mode) -> OpenKey<'_> {
+        OpenKey::open(self.ctx, self.string(), mode)
+    }
+
+    fn about_to_grant(&self) {
+        slots::about_to_grant(self.name.key);
+    }
+
+    fn publish(&self, event: Event) {
+        // SAFETY: context and key belong together; the event is a C string. The server looks whether anybody listens
+        // before it builds a message.
+        unsafe {
+            api!(RedisModule_NotifyKeyspaceEvent)(
+                self.ctx,
+                raw::REDISMODULE_NOTIFY_MODULE,
+                event.name().as_ptr(),
+                self.string(),
+            )
+        };
+    }
+}
