@@ -8,12 +8,12 @@ mod shape;
 mod terminal;
 mod transcript;
 
-use crate::support::{Client, Server, field, lacks, strings};
 use markdown::Page;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use testkit::{Client, Server, field, lacks, strings};
 use transcript::Transcript;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -2,10 +2,10 @@
 
 mod debian;
 
-use crate::support::{Server, lacks, module};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testkit::{Server, lacks, module};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

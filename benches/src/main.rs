@@ -15,9 +15,6 @@
 )]
 
 mod bench;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 fn main() {
     bench::run(std::env::args().skip(1));

@@ -13,16 +13,13 @@
 
 #[allow(dead_code, reason = "the benchmark itself uses the rest of it")]
 mod bench;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use bench::report::Report;
 use bench::statistics::Spread;
 use bench::turns::{Section, fairness, overtakings};
 use bench::{Effort, SECTIONS, machine};
 use std::fs;
-use support::is_older_than;
+use testkit::is_older_than;
 
 /// Runs a section, which looks at every reply by itself; the rows that it wrote down.
 fn rows(name: &str) -> Vec<String> {

@@ -3,11 +3,11 @@
 use crate::scene::{
     LONG, both_kinds, eventually_free, held, locks, locks_with, millis, server, soon, url,
 };
-use crate::support::Server;
 use leasehold_client::{Error, Extended, Locks, Loss, Released, Settings};
 use redis::Value;
 use std::future::poll_fn;
 use std::task::Poll;
+use testkit::Server;
 use tokio::time::sleep;
 
 fn ttl_of(server: &Server, key: &str) -> u128 {

@@ -1,9 +1,9 @@
 //! A proxy that delivers late what a client sent before it gave the connection up.
 
 use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, soon, url};
-use crate::support::{Proxy, Server};
 use leasehold_client::{Extended, Guard, Locks, Loss, Request, Settings};
 use std::time::{Duration, Instant};
+use testkit::{Proxy, Server};
 use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 

@@ -1,7 +1,6 @@
 //! What runtimes leave behind that nobody drives any more, or that have ended.
 
 use crate::scene::{LONG, both_kinds, eventually, eventually_free, held, millis, soon, url};
-use crate::support::Server;
 use leasehold_client::{Guard, Locks, Options, Released, blocking};
 use std::future::{pending, poll_fn};
 use std::pin::{Pin, pin};
@@ -9,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use testkit::Server;
 use tokio::runtime::{Builder, Runtime};
 
 const LIMIT: Duration = Duration::from_secs(5);

@@ -4,12 +4,12 @@ use crate::scene::{
     LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
     url, with_module, without_module,
 };
-use crate::support::{Proxy, Server, bulk_text, figure};
 use leasehold_client::{Extended, Locks, Loss, Released, Renew, Settings};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Instant;
+use testkit::{Proxy, Server, bulk_text, figure};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 

@@ -4,7 +4,6 @@ use crate::scene::{
     LONG, both_kinds, eventually_free, held, millis, quorum, soon, ttl_of, url, with_module,
     without_module,
 };
-use crate::support::Server;
 use leasehold_client::{Error, Extended, Guard, Locks, Loss, Released, Request, Settings};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -12,6 +11,7 @@ use std::sync::mpsc;
 use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::Server;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 

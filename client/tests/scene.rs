@@ -1,10 +1,10 @@
 //! What most tests begin with.
 
-use crate::support::{Server, Setup, figure};
 use leasehold_client::{Locks, Quorum, Settings};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
 use std::time::{Duration, Instant};
+use testkit::{Server, Setup, figure};
 use tokio::time::sleep;
 
 /// Longer than any test.

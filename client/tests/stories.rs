@@ -1,14 +1,14 @@
 //! The stories that locks are told by, and the habits of those who had another lock before.
 
 use crate::scene::{LONG, both_kinds, held, locks, locks_with, millis, server, soon, with_module};
-use crate::support::clock::HOUR;
-use crate::support::{Clock, Seed, Server, short_or_long, strings};
 use leasehold_client::{Guard, Locks, Loss, Released, Settings};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::env;
 use std::process::{self, Command};
 use std::time::{Duration, Instant};
+use testkit::clock::HOUR;
+use testkit::{Clock, Seed, Server, short_or_long, strings};
 use tokio::time::sleep;
 use uuid::Uuid;
 

@@ -48,7 +48,7 @@ fn image(machines: &str, words: &[&str]) -> (bool, String) {
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        crate::support::announce(&format!("skipped: no {program} in PATH"));
+        testkit::announce(&format!("skipped: no {program} in PATH"));
     }
     found
 }

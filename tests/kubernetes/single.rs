@@ -4,10 +4,10 @@ use super::group::{Group, PASSWORD};
 use super::{ROOT, text};
 use crate::docker::CLI_SINCE;
 use crate::docker::container::Container;
-use crate::support::{find_cli, module};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use testkit::{find_cli, module};
 
 #[test]
 fn the_only_server_comes_back_with_its_locks_and_its_password() {
@@ -96,7 +96,7 @@ fn a_stock_image_serves_with_what_the_init_container_brings() {
     let entrypoint = format!("{folder}/leasehold-entrypoint");
     stock.start_program(&entrypoint, &["--port", "0", "--unixsocket", &socket], "");
     let healthcheck = format!("{folder}/leasehold-healthcheck");
-    crate::support::eventually("it grants", || {
+    testkit::eventually("it grants", || {
         stock.look();
         let (success, told) = stock.call(&healthcheck, &["ready", "-s", &socket]);
         if success { Ok(()) } else { Err(told) }

@@ -6,11 +6,11 @@ use super::report::{Report, Table, Target};
 use super::statistics::{Spread, quantile};
 use super::turns::{Section, fairness, overtakings};
 use super::ways::{BATON, POLLING, QUEUE, Way};
-use crate::support::Server;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::Server;
 
 const WORKERS: [usize; 4] = [2, 16, 64, 256];
 /// The case whose figures are to be reached.

@@ -6,7 +6,7 @@ use super::load::{Load, Sample, Shape, Work};
 use super::plot;
 use super::report::{Report, Table, Target};
 use super::statistics::Spread;
-use crate::support::{Server, start_pair};
+use testkit::{Server, start_pair};
 
 /// How many names the locks have, one after another.
 const NAMES: usize = 10_240;
