@@ -2,8 +2,9 @@
 
 use super::Effort;
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
+use super::table::Table;
 use super::turns::{Section, fairness, overtakings};
 use super::ways::{BATON, POLLING, QUEUE, Way};
 use std::sync::Barrier;

@@ -3,8 +3,9 @@
 use super::Effort;
 use super::contenders::ONE;
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, request, socket};
 use redis::Value;
 use std::time::Instant;

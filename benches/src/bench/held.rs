@@ -3,8 +3,9 @@
 use super::contenders::{Contender, Lock, Part};
 use super::load::{Load, Shape, Work};
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::{Effort, cores};
 use testkit::Server;
 

@@ -2,8 +2,9 @@
 
 use super::contenders::{Batch, OKAY, ONE, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
 use std::path::PathBuf;

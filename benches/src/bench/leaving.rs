@@ -2,8 +2,9 @@
 
 use super::Effort;
 use super::hand_off::roomy;
-use super::report::{Report, Table};
+use super::report::Report;
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, request, socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

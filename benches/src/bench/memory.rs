@@ -3,7 +3,8 @@
 use super::Effort;
 use super::contenders::Lock;
 use super::hand_off::roomy;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
+use super::table::Table;
 use std::thread::sleep;
 use std::time::Duration;
 use testkit::crowd::Crowd;

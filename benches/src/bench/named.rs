@@ -3,8 +3,9 @@
 
 use super::contenders::{Batch, OKAY, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
+use super::table::Table;
 use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
 use std::path::{Path, PathBuf};
