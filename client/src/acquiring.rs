@@ -188,8 +188,11 @@ impl Inner {
         let mut since = None;
         loop {
             sleep(LOOK_EVERY).await;
-            let home = slot.asked_on();
-            if home == Home::here() || self.orders.is_driven(home, LOOK_EVERY).await {
+            let is_driven = match slot.taken_on() {
+                Some(home) if home != Home::here() => self.orders.is_driven(home, LOOK_EVERY).await,
+                _ => true,
+            };
+            if is_driven {
                 since = None;
             } else if since.get_or_insert_with(Instant::now).elapsed()
                 >= self.settings.unreachable_after
@@ -240,8 +243,7 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        self.orders
-            .abandon(Abandoned { key, owner, ttl, slot: None, place: None, parked }, pending.home);
+        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
     }
 
     async fn wait(

@@ -37,10 +37,6 @@ impl Hold {
         Some(Guard { hold: self, left: false })
     }
 
-    pub(crate) fn holds(&self, fence: u64) -> bool {
-        self.guards.load(SeqCst) > 0 && self.lease.fence == fence
-    }
-
     /// One guard fewer; the last one releases. Whether this one does.
     fn leave(&self, reply: Option<Reply>) -> Result<Ordered, Error> {
         if self.guards.fetch_sub(1, SeqCst) > 1 {
@@ -297,7 +293,9 @@ impl Guard {
         if self.loss().is_some() {
             return Ok(None);
         }
-        let asking = lease.about_to_extend([ONLY], ttl, Moment::now());
+        let Some(asking) = lease.about_to_extend([ONLY], ttl, Moment::now()) else {
+            return Ok(None);
+        };
         if asking.effect == Effect::Shortened {
             orders.look_again(lease.id);
         }

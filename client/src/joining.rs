@@ -6,19 +6,19 @@ use crate::clock::Moment;
 use crate::guard::{Guard, Hold};
 use crate::request::Wanted;
 use crate::validity::later;
-use std::sync::Weak;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Joins the grant if there is one still. It lasts at least as long as was asked for now, it is
 /// renewed if anybody wants that, and replicas are asked if they are to be: what was asked for
 /// before is not undone.
 pub(crate) async fn join(
-    hold: &Weak<Hold>,
+    hold: Option<Arc<Hold>>,
     wanted: &Wanted,
     within: Duration,
 ) -> Result<Option<Guard>, Error> {
     // Counted from here on, so that it is not released meanwhile.
-    let Some(guard) = hold.upgrade().and_then(Hold::another) else { return Ok(None) };
+    let Some(guard) = hold.and_then(Hold::another) else { return Ok(None) };
     let (lease, begun) = (&guard.hold.lease, Moment::now());
     let ttl = match (lease.ttl_to_join(wanted.ttl, begun), wanted.replicas) {
         (Some(ttl), _) => Some(ttl),

@@ -41,7 +41,7 @@ const RELEASES_AFTER: [Duration; 3] =
 /// How long a server may take at least to close a connection that is left.
 const LEAVING: Duration = Duration::from_secs(5);
 
-/// The same where the owner may come back: what is on its way would release a later grant.
+/// The same where the owner may come back: what is on its way may be granted after the release.
 const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 /// How often sentinels are asked again who is the primary.
@@ -202,7 +202,7 @@ impl Keeper {
         kept.renewing = false;
         let (lease, now) = (Arc::clone(&kept.lease), Moment::now());
         match outcome {
-            Ok(()) if lease.ended().is_some() => self.forget(id),
+            Ok(()) if lease.ended().is_some() || lease.is_superseded() => self.forget(id),
             Ok(()) => self.schedule.set(id, lease.next().at()),
             Err(_) => {
                 let next = now.later(lease.retry_after(now)).min(lease.valid_until());
@@ -295,14 +295,14 @@ pub(crate) async fn extend(
         answer = wire.ask_heard(&lease.key, question, replicas, limits) => answer?,
     };
     let now = Moment::now();
-    // An earlier try of it may still be on its way.
-    if !answer.repeated {
-        asking.answered(ONLY, now);
-    }
     let counted = match answer.number {
         Some(1) => asking.extended(answer.asked, now),
         _ => Counted::Over,
     };
+    // An earlier try of it may still be on its way.
+    if !answer.repeated {
+        asking.answered(ONLY, now);
+    }
     if counted != Counted::Over {
         story::extended(lease, now);
         return Ok(Some((answer, counted)));
@@ -330,17 +330,19 @@ async fn released(
     if let Some(slot) = &slot {
         // A request of the same owner has it for as long as it waits. What that one is granted
         // after this lease is not to be released here.
-        let Some(taken) = before_the_end(&lease, slot.place.lock()).await else {
+        let Some(taken) = before_the_end(&lease, slot.take()).await else {
             return Ok(Released::Late);
         };
-        // The same owner asked again, and the server gave it the same grant, which may have been kept
-        // or released since. Or another keeper was faster.
-        let is_held = taken.upgrade().is_some_and(|hold| hold.holds(lease.fence));
-        if is_held || slot.is_superseded(&lease) || !ledger.is_open(number) {
+        // Another keeper was faster.
+        if !ledger.is_open(number) {
             return Ok(Released::StillHeld);
         }
-        slot.ask_on(Home::here());
         place = Some(taken);
+    }
+    // The same owner asked again, and the server gave it the same grant, which may have been kept or
+    // released since.
+    if lease.is_superseded() {
+        return Ok(Released::StillHeld);
     }
     let valid_until = lease.valid_until();
     let until = later(Instant::now(), within).max(valid_until.as_instant());
@@ -379,8 +381,8 @@ async fn hold_for_the_rest(
     let question = |now| {
         let ttl = lease.hold_for(now).unwrap_or(SHORTEST);
         // Each try is for another ttl, and each may be carried out whenever it arrives.
-        let asking = lease.about_to_extend([ONLY], ttl, now);
-        locked(&tries).push(asking);
+        // No later lease is of this grant: its owner's place is taken, or the client is closed.
+        locked(&tries).extend(lease.about_to_extend([ONLY], ttl, now));
         Question::Extend { owner: &lease.owner, fence: lease.fence, ttl }
     };
     let answered = wire.ask_anew(&lease.key, question, limits).await;
@@ -399,7 +401,7 @@ async fn hold_for_the_rest(
 
 /// The server frees it then, also when this program has ended.
 async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome {
-    let HoldOn { key, owner, fence, until } = hold_on;
+    let HoldOn { key, owner, fence, until, .. } = hold_on;
     let limits = wire.limits(within, Some(later(Instant::now(), within)));
     let question = |now| Question::Extend { owner: &owner, fence, ttl: until.since(now) };
     match wire.ask_anew(&key, question, limits).await {
@@ -408,11 +410,12 @@ async fn hold_on(wire: Arc<Wire>, hold_on: HoldOn, within: Duration) -> Outcome 
     }
 }
 
-/// None when the lease is over, unless it comes at once.
+/// None when the lease is over on the server, unless it comes at once.
 async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> Option<T> {
+    let now = Moment::now();
     let end = match lease.ended() {
-        Some(Loss::Expired | Loss::Taken) => Moment::now(),
-        _ => lease.valid_until(),
+        Some(Loss::Taken) => now,
+        _ => now.later(lease.left(now)),
     };
     tokio::select! {
         biased;
@@ -422,12 +425,17 @@ async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> 
 }
 
 async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, ttl, slot, place, parked } = abandoned;
+    let Abandoned { key, owner, ttl, place, parked } = abandoned;
     let question = Question::ReleaseAny { owner: &owner };
     let left = match parked {
         Some(parked) => {
-            let limit = if place.is_some() { LEAVING_FOR_GOOD } else { ttl.max(LEAVING) };
-            parked.link.leave(&key, question, limit).await
+            // An owner that may come back is released by its fence, and only then: what named the
+            // owner alone could release a later grant.
+            let (last, limit) = match &place {
+                Some(_) => (None, LEAVING_FOR_GOOD),
+                None => (Some(question), ttl.max(LEAVING)),
+            };
+            parked.link.leave(&key, last, limit).await
         }
         None => Left::Unknown,
     };
@@ -439,8 +447,8 @@ async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
     for rest in RELEASES_AFTER.into_iter().take(times) {
         sleep(rest).await;
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = match &slot {
-            Some(slot) => release_by_fence(&wire, &key, &owner, slot, limits).await,
+        let answer = match &place {
+            Some(place) => release_by_fence(&wire, &key, &owner, place.slot(), limits).await,
             None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
         };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };

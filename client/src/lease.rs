@@ -49,6 +49,8 @@ struct State {
     /// How much of that ttl can be counted on.
     counted: Duration,
     valid_until: Moment,
+    /// Until when the server may hold it, whatever it has carried out and not answered.
+    may_hold_until: Moment,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -108,13 +110,18 @@ impl Lease {
         unanswered: Arc<Mutex<Unanswered>>,
     ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
-        let counted = locked(&unanswered).counted(ttl, asked, &[ONLY], 1);
+        let mut others = locked(&unanswered);
+        others.pass_to(id);
+        let counted = others.counted(ttl, asked, &[ONLY], 1);
+        let may_hold_until = may_hold_until(&others, ttl, asked);
+        drop(others);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
             ttl,
             asked,
             counted,
             valid_until: valid_until(asked, counted),
+            may_hold_until,
             renewal: ttl,
             renewed_until,
             held_until: None,
@@ -139,6 +146,11 @@ impl Lease {
             sooner: Notify::new(),
             heard: Notify::new(),
         }
+    }
+
+    /// The server gave the same grant again to a later request, whose lease it is now.
+    pub(crate) fn is_superseded(&self) -> bool {
+        !self.unanswered().is_of(self.id)
     }
 
     pub(crate) fn valid_for(&self, now: Moment) -> Duration {
@@ -277,8 +289,13 @@ impl State {
     }
 
     fn left(&self, now: Moment) -> Duration {
-        self.asked.later(self.ttl).since(now)
+        self.may_hold_until.since(now)
     }
+}
+
+/// Until when the server may hold what it was asked for then, or what it may carry out after that.
+fn may_hold_until(others: &Unanswered, ttl: Duration, asked: Moment) -> Moment {
+    asked.later(ttl.max(others.longest_after(asked).unwrap_or_default()))
 }
 
 /// Until when a lease is renewed if that was asked for at this moment.
@@ -322,7 +339,7 @@ mod tests {
 
     /// Asked for, and answered at once.
     pub(super) fn extend(lease: &Lease, now: Moment, ttl: Duration) -> Counted {
-        let mut asking = lease.about_to_extend([ONLY], ttl, now);
+        let mut asking = lease.about_to_extend([ONLY], ttl, now).unwrap();
         asking.answered(ONLY, now);
         asking.extended(now, now)
     }
@@ -377,6 +394,47 @@ mod tests {
     }
 
     #[test]
+    fn the_server_may_hold_it_for_as_long_as_any_extension_may_be_in_force() {
+        let (lease, asked) = lease(Renew::Off);
+        assert_eq!(lease.left(asked), MINUTE);
+        let hour = lease.about_to_extend([ONLY], 60 * MINUTE, asked);
+        assert_eq!(lease.left(asked), 60 * MINUTE, "it may be carried out");
+        assert_eq!(lease.ttl_to_join(MINUTE, asked + SECOND), Some(60 * MINUTE - SECOND));
+        drop(hour);
+        assert_eq!(extend(&lease, asked + SECOND, SECOND), Counted::Fully);
+        assert_eq!(lease.left(asked + SECOND), 60 * MINUTE, "it may still arrive");
+        let later = asked + 2 * SECOND;
+        let (lease, _) = super::tests::lease(Renew::Off);
+        assert_eq!(extend(&lease, asked + SECOND, 60 * MINUTE), Counted::Fully);
+        assert_eq!(extend(&lease, later, SECOND), Counted::Fully);
+        assert_eq!(lease.left(later), SECOND, "the server has answered the shorter one last");
+    }
+
+    /// Its guards are gone, and nobody has told its keeper.
+    #[test]
+    fn nothing_is_asked_for_a_lease_whose_grant_was_given_to_a_later_request() {
+        let (first, asked) = lease(Renew::Every);
+        let names = |id| {
+            let text = String::new;
+            Names { id, name: text(), key: text(), owner: text(), correlation: text() }
+        };
+        let unanswered = Arc::clone(&first.unanswered);
+        let next = Lease::after(names(2), 7, asked, MINUTE, Renew::Every, unanswered);
+        assert!(first.is_superseded() && !next.is_superseded());
+        let due = asked + 20 * SECOND;
+        assert!(first.about_to_renew([ONLY], due).is_none());
+        assert!(first.about_to_extend([ONLY], SECOND, due).is_none());
+        assert!(next.about_to_renew([ONLY], due).is_some());
+    }
+
+    #[test]
+    fn a_lease_that_has_ended_is_not_renewed_before_that_is_told() {
+        let (lease, asked) = lease(Renew::Every);
+        assert_eq!(lease.note_end(Loss::Released), None);
+        assert!(lease.about_to_renew([ONLY], asked + 20 * SECOND).is_none());
+    }
+
+    #[test]
     fn a_lease_is_held_on_until_the_latest_moment_that_was_asked_for() {
         let (lease, asked) = lease(Renew::Every);
         assert_eq!(lease.hold_for(asked), None);
@@ -389,7 +447,7 @@ mod tests {
     #[test]
     fn what_is_over_is_not_revived() {
         let (late, asked) = lease(Renew::Every);
-        let asking = late.about_to_extend([ONLY], MINUTE, asked + 59 * SECOND);
+        let asking = late.about_to_extend([ONLY], MINUTE, asked + 59 * SECOND).unwrap();
         assert_eq!(asking.extended(asked + 59 * SECOND, asked + MINUTE), Counted::Over);
         let (lost, asked) = lease(Renew::Every);
         assert!(lost.end(Loss::Taken));

@@ -143,15 +143,22 @@ impl Link {
         self.connection.clone().req_packed_commands(pipeline, 0, count).await
     }
 
-    /// Sends a last question, waits for no answer, and closes the connection. The server executes what was sent in
-    /// order, and then closes its side: nothing that was sent on this connection can take effect after that. Whoever
-    /// waits on it leaves the queue at once.
-    pub(crate) async fn leave(self, key: &str, last: Question<'_>, limit: Duration) -> Left {
-        let mut last = self.server.command_in_full(key, last);
+    /// Sends a last question, if there is one, waits for no answer, and closes the connection. The server executes what
+    /// was sent in order, and then closes its side: nothing that was sent on this connection can take effect after that.
+    /// Whoever waits on it leaves the queue at once.
+    pub(crate) async fn leave(
+        self,
+        key: &str,
+        last: Option<Question<'_>>,
+        limit: Duration,
+    ) -> Left {
+        let last = last.map(|last| self.server.command_in_full(key, last));
         let Self { mut connection, driver, seen, .. } = self;
         let leaving = async {
-            // Once it is on its way the connection can be closed behind it.
-            let _ = connection.send_packed_command(last.set_no_response(true)).await;
+            if let Some(mut last) = last {
+                // Once it is on its way the connection can be closed behind it.
+                let _ = connection.send_packed_command(last.set_no_response(true)).await;
+            }
             drop(connection);
             if let Some(mut driver) = Arc::into_inner(driver) {
                 let _ = (&mut driver.0).await;

@@ -8,7 +8,7 @@ use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Lease, Names};
 use crate::line::Lines;
-use crate::orders::{Abandoned, HoldOn, Orders};
+use crate::orders::Orders;
 use crate::pending::Pending;
 use crate::poison::locked;
 use crate::request::{Options, Request, Wanted};
@@ -45,11 +45,14 @@ use uuid::Uuid;
 /// - [`close`](Locks::close) releases what any of the runtimes holds. A request that is under way
 ///   on a runtime that stands still ends when that runtime is driven again.
 ///
-/// Runtimes share one thing, and a runtime that stands still may hold up others there: requests for
-/// the same lock with the same chosen owner take turns. If one was begun on a runtime that stands
-/// still, then those on others fail with [`Error::Unreachable`] after
-/// [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use an
-/// owner for each runtime.
+/// Runtimes share two things, and a runtime that stands still may hold up others there:
+///
+/// - Requests for the same lock with the same chosen owner take turns. If one has its turn on a
+///   runtime that stands still, then those on others fail with [`Error::Unreachable`] after
+///   [`Settings::unreachable_after`], unless their patience ends before. Drive the runtime, or use
+///   an owner for each runtime.
+/// - Requests that wait share [`Settings::wait_connections`]. One that waits on a runtime that stands
+///   still, or that is next, keeps its connection.
 ///
 /// Extensions of one lease do not wait for each other. While an extension to a shorter ttl is not
 /// answered, or nobody polls it, the lease is counted on for no more than that ttl, and renewed as
@@ -269,19 +272,6 @@ impl Locks {
         let Settings { response, within, .. } = self.inner.settings;
         self.inner.wire.find_out(response, later(Instant::now(), within)).await
     }
-
-    /// Releases in the background what may have been granted to this owner.
-    pub(crate) fn abandon(&self, name: &str, owner: &str, ttl: Duration, home: Home) {
-        let (key, owner) = (self.key(name), owner.to_owned());
-        let abandoned = Abandoned { key, owner, ttl, slot: None, place: None, parked: None };
-        self.inner.orders.abandon(abandoned, home);
-    }
-
-    /// Has the server free in the background at that moment what this owner was granted.
-    pub(crate) fn hold_on(&self, name: &str, owner: &str, fence: u64, until: Moment, home: Home) {
-        let (key, owner) = (self.key(name), owner.to_owned());
-        self.inner.orders.hold_on(HoldOn { key, owner, fence, until }, home);
-    }
 }
 
 impl Inner {
@@ -311,15 +301,14 @@ impl Inner {
                     Some(Duration::ZERO) => Some(later(asked, self.settings.response)),
                     _ => until,
                 };
-                let place = self.stand(until, &key, Arc::clone(&slot.place).lock_owned());
+                let place = self.stand(until, &key, slot.take());
                 let place = tokio::select! {
                     biased;
                     place = place => place?,
                     error = self.stands_still(slot) => return Err(error),
                 };
                 let Some(place) = place else { return Ok(None) };
-                slot.ask_on(Home::here());
-                if let Some(guard) = join(&place, wanted, self.settings.within).await? {
+                if let Some(guard) = join(place.hold(), wanted, self.settings.within).await? {
                     return Ok(Some(guard));
                 }
                 self.release_the_last(slot, &key, owner, wanted, until).await?;
@@ -332,7 +321,6 @@ impl Inner {
             key,
             owner: owner.to_owned(),
             ttl: wanted.ttl,
-            slot: slot.clone(),
             place,
             unknown: false,
             parked: None,
@@ -363,9 +351,6 @@ impl Inner {
         }
         let lease = Arc::new(lease);
         self.orders.keep(&lease).map_err(|_| Error::Closed)?;
-        if let Some(slot) = &slot {
-            slot.hold(&lease);
-        }
         story::acquired(&lease, asked.elapsed());
         let hold = Arc::new(Hold {
             lease,
@@ -374,20 +359,22 @@ impl Inner {
             slot,
             guards: AtomicUsize::new(1),
         });
-        if let Some(mut place) = pending.known() {
-            *place = Arc::downgrade(&hold);
+        if let Some(place) = pending.known() {
+            place.granted(&hold);
         }
         Ok(Some(Guard { hold, left: false }))
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {
-        let mut slots = locked(&self.slots);
+        let (mut slots, key) = (locked(&self.slots), (key.to_owned(), owner.to_owned()));
+        if let Some(known) = slots.get(&key) {
+            return Arc::clone(known);
+        }
         // Those that nobody uses are in the way of none, but they would be more and more.
         if slots.len() >= 1_024 && slots.len().is_power_of_two() {
             slots.retain(|_, slot| Arc::strong_count(slot) > 1 || slot.is_used());
         }
-        let slot = slots.entry((key.to_owned(), owner.to_owned()));
-        Arc::clone(slot.or_insert_with(|| Arc::new(Slot::new())))
+        Arc::clone(slots.entry(key).or_insert_with(|| Arc::new(Slot::new())))
     }
 }
 

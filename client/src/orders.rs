@@ -6,22 +6,21 @@
 //! those of tests, and serves several at the same time.
 
 use crate::clock::Moment;
-use crate::guard::Hold;
 use crate::home::Home;
 use crate::keeper::Keeper;
 use crate::lease::Lease;
 use crate::ledger::{Keeping, Leaving, Ledger};
 use crate::poison::locked;
 use crate::queue::Parked;
-use crate::same_owner::Slot;
+use crate::same_owner::{Place, Slot};
 use crate::wire::Wire;
 use crate::{Error, Released};
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::mpsc::{UnboundedSender, error::SendError, unbounded_channel};
-use tokio::sync::{OwnedMutexGuard, oneshot};
+use tokio::sync::oneshot;
 
 pub(crate) enum Order {
     /// There is a request that may lead to more.
@@ -47,6 +46,8 @@ pub(crate) struct HoldOn {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) until: Moment,
+    /// For how long it may be held if the server does not hear of that.
+    pub(crate) left: Duration,
 }
 
 /// Nobody waits any more for a grant that may have been made.
@@ -54,10 +55,8 @@ pub(crate) struct Abandoned {
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
-    /// Where others of the same owner meet, if the caller chose the owner, …
-    pub(crate) slot: Option<Arc<Slot>>,
-    /// … and wait for this one.
-    pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
+    /// If the caller chose the owner: others of the same owner wait for it.
+    pub(crate) place: Option<Place>,
     pub(crate) parked: Option<Box<Parked>>,
 }
 
@@ -163,7 +162,7 @@ impl Orders {
 
     /// Without a keeper the lease ends by itself.
     pub(crate) fn hold_on(&self, hold_on: HoldOn, home: Home) {
-        let (key, left) = (hold_on.key.clone(), hold_on.until.since(Moment::now()));
+        let (key, left) = (hold_on.key.clone(), hold_on.left);
         let number = self.desk.ledger.begin(key, left, Home::here());
         let _ = self.release(number, Order::HoldOn { number, hold_on }, &[home]);
     }
@@ -266,10 +265,10 @@ impl Orders {
         let keeper = self.keepers().get(&home).cloned();
         match keeper {
             Some(keeper) => {
-                if let Order::Abandon { abandoned: Abandoned { slot: Some(slot), .. }, .. } = &order
+                if let Order::Abandon { abandoned: Abandoned { place: Some(place), .. }, .. } =
+                    &order
                 {
-                    // Whoever asks next for the same owner stands behind this.
-                    slot.ask_on(home);
+                    place.move_to(home);
                 }
                 keeper.send(order).map_err(|SendError(order)| order)
             }

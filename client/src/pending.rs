@@ -1,13 +1,10 @@
 //! A request that may have been heard: whoever drops it gives back what it may have been granted.
 
-use crate::guard::Hold;
 use crate::home::Home;
 use crate::orders::{Abandoned, Orders};
 use crate::queue::Parked;
-use crate::same_owner::Slot;
-use std::sync::{Arc, Weak};
+use crate::same_owner::Place;
 use std::time::Duration;
-use tokio::sync::OwnedMutexGuard;
 
 pub(crate) struct Pending {
     pub(crate) orders: Orders,
@@ -16,10 +13,8 @@ pub(crate) struct Pending {
     pub(crate) key: String,
     pub(crate) owner: String,
     pub(crate) ttl: Duration,
-    /// Where others of the same owner meet, if the caller chose the owner, …
-    pub(crate) slot: Option<Arc<Slot>>,
-    /// … and wait for this one.
-    pub(crate) place: Option<OwnedMutexGuard<Weak<Hold>>>,
+    /// If the caller chose the owner: others of the same owner wait for it.
+    pub(crate) place: Option<Place>,
     pub(crate) unknown: bool,
     /// The connection on which it waits.
     pub(crate) parked: Option<Parked>,
@@ -27,7 +22,7 @@ pub(crate) struct Pending {
 
 impl Pending {
     /// It is known what became of it.
-    pub(crate) fn known(mut self) -> Option<OwnedMutexGuard<Weak<Hold>>> {
+    pub(crate) fn known(mut self) -> Option<Place> {
         self.unknown = false;
         self.place.take()
     }
@@ -37,9 +32,8 @@ impl Drop for Pending {
     fn drop(&mut self) {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
-            let (slot, place, parked) =
-                (self.slot.take(), self.place.take(), self.parked.take().map(Box::new));
-            let abandoned = Abandoned { key, owner, ttl: self.ttl, slot, place, parked };
+            let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
+            let abandoned = Abandoned { key, owner, ttl: self.ttl, place, parked };
             self.orders.abandon(abandoned, self.home);
         }
     }

@@ -78,6 +78,8 @@ impl<T> Releases<T> {
 
     /// Tells when all are done that have begun by now, and not those that begin later.
     pub(crate) fn tell_when_done(&mut self, done: oneshot::Sender<()>) -> Done {
+        // Some do not wait any longer.
+        self.waiting.retain(|(_, done)| !done.is_closed());
         self.waiting.push((self.next, done));
         self.done()
     }
@@ -126,6 +128,16 @@ mod tests {
     #[test]
     fn whoever_waits_for_nothing_is_told_at_once() {
         assert!(waiting(&mut Releases::default()).try_recv().is_ok());
+    }
+
+    #[test]
+    fn whoever_waits_no_longer_is_forgotten() {
+        let mut releases = Releases::default();
+        releases.begin("a");
+        for _ in 0..100 {
+            drop(waiting(&mut releases));
+        }
+        assert_eq!(releases.waiting.len(), 1);
     }
 
     #[test]

@@ -13,22 +13,42 @@ use crate::home::Home;
 use crate::lease::Lease;
 use crate::poison::locked;
 use crate::unanswered::{LONGEST_WAY, Unanswered};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
-/// Its place is locked while somebody asks as this owner.
+/// How long the place is kept for whoever has waited longest. Nobody may drive its runtime.
+const TURN: Duration = Duration::from_millis(500);
+
+/// One at a time asks as this owner, in the order of coming.
 pub(crate) struct Slot {
-    pub(crate) place: Arc<tokio::sync::Mutex<Weak<Hold>>>,
     past: Mutex<Past>,
+    freed: Notify,
+}
+
+/// The right to ask as this owner, until it is dropped.
+pub(crate) struct Place(Arc<Slot>);
+
+/// Whoever waits for the place may leave before it has it.
+struct Standing<'s> {
+    slot: &'s Slot,
+    number: u64,
 }
 
 struct Past {
-    /// The runtime of whoever had the place last.
-    asked_on: Home,
+    /// The runtime of whoever has the place.
+    taken_on: Option<Home>,
+    free_since: Moment,
+    /// Those who wait for the place.
+    line: BTreeSet<u64>,
+    next: u64,
+    /// What was granted last to whoever had the place.
+    hold: Weak<Hold>,
     /// The last fence that was granted, and its extensions.
     fence: u64,
     unanswered: Arc<Mutex<Unanswered>>,
-    /// The last lease, and its fence.
-    latest: Option<(u64, u64)>,
     unreleased: Option<Unreleased>,
 }
 
@@ -45,29 +65,42 @@ pub(crate) struct Unreleased {
 impl Slot {
     pub(crate) fn new() -> Self {
         let past = Past {
-            asked_on: Home::here(),
+            taken_on: None,
+            free_since: Moment::now(),
+            line: BTreeSet::new(),
+            next: 0,
+            hold: Weak::new(),
             fence: 0,
             unanswered: Arc::default(),
-            latest: None,
             unreleased: None,
         };
-        Self { place: Arc::default(), past: Mutex::new(past) }
+        Self { past: Mutex::new(past), freed: Notify::new() }
     }
 
-    /// Somebody has the place or waits for it, or something may still reach the server.
+    /// Something may still reach the server.
     pub(crate) fn is_used(&self) -> bool {
         let (past, now) = (self.past(), Moment::now());
         let is_unreleased = past.unreleased.as_ref().is_some_and(|it| it.until > now);
         let is_unanswered = || locked(&past.unanswered).is_any(now);
-        Arc::strong_count(&self.place) > 1 || is_unreleased || is_unanswered()
+        is_unreleased || is_unanswered()
     }
 
-    pub(crate) fn asked_on(&self) -> Home {
-        self.past().asked_on
+    /// Waits until everybody has had the place who came before. Whoever does not come when it is
+    /// free loses its turn.
+    pub(crate) async fn take(self: &Arc<Self>) -> Place {
+        let standing = Standing { slot: self, number: self.past().stand() };
+        loop {
+            let freed = self.freed.notified();
+            if self.past().take(standing.number) {
+                return Place(Arc::clone(self));
+            }
+            let _ = timeout(TURN, freed).await;
+        }
     }
 
-    pub(crate) fn ask_on(&self, home: Home) {
-        self.past().asked_on = home;
+    /// The runtime of whoever has the place.
+    pub(crate) fn taken_on(&self) -> Option<Home> {
+        self.past().taken_on
     }
 
     /// What was asked for under the grant of this fence, which is the last one.
@@ -79,16 +112,6 @@ impl Slot {
         Arc::clone(&past.unanswered)
     }
 
-    /// This lease is held now.
-    pub(crate) fn hold(&self, lease: &Lease) {
-        self.past().latest = Some((lease.fence, lease.id));
-    }
-
-    /// Whether the server gave the same grant again to a later request, whose lease it is now.
-    pub(crate) fn is_superseded(&self, lease: &Lease) -> bool {
-        self.past().latest.is_some_and(|(fence, id)| fence == lease.fence && id != lease.id)
-    }
-
     pub(crate) fn unreleased(&self) -> Option<Unreleased> {
         self.past().unreleased.clone()
     }
@@ -97,10 +120,16 @@ impl Slot {
     pub(crate) fn about_to_release(&self, fence: u64, lease: Option<Arc<Lease>>, until: Moment) {
         let until = until.later(LONGEST_WAY);
         let mut past = self.past();
-        // Another keeper may help with the release of an earlier grant, which is over.
-        if past.unreleased.as_ref().is_none_or(|known| known.fence <= fence) {
-            past.unreleased = Some(Unreleased { fence, lease, until });
-        }
+        past.unreleased = match past.unreleased.take() {
+            // Another keeper may help with the release of an earlier grant, which is over.
+            Some(known) if known.fence > fence => Some(known),
+            // An earlier try of the same may be on its way for longer.
+            Some(known) if known.fence == fence => {
+                let (lease, until) = (lease.or(known.lease), until.max(known.until));
+                Some(Unreleased { fence, lease, until })
+            }
+            _ => Some(Unreleased { fence, lease, until }),
+        };
     }
 
     /// The server has answered it: nobody has this grant any more.
@@ -110,6 +139,64 @@ impl Slot {
 
     fn past(&self) -> MutexGuard<'_, Past> {
         locked(&self.past)
+    }
+}
+
+impl Past {
+    fn stand(&mut self) -> u64 {
+        let number = self.next;
+        self.next = number.saturating_add(1);
+        self.line.insert(number);
+        number
+    }
+
+    /// Whether the place is taken now by the one who waits under this number.
+    fn take(&mut self, number: u64) -> bool {
+        let is_first = self.line.range(..number).next().is_none();
+        let is_turn_over = Moment::now().since(self.free_since) >= TURN;
+        if self.taken_on.is_some() || !(is_first || is_turn_over) {
+            return false;
+        }
+        self.taken_on = Some(Home::here());
+        self.line = self.line.split_off(&number.saturating_add(1));
+        true
+    }
+}
+
+impl Place {
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.0
+    }
+
+    /// Whoever has it goes on there.
+    pub(crate) fn move_to(&self, home: Home) {
+        self.0.past().taken_on = Some(home);
+    }
+
+    /// What was granted last to whoever had it.
+    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
+        self.0.past().hold.upgrade()
+    }
+
+    pub(crate) fn granted(&self, hold: &Arc<Hold>) {
+        self.0.past().hold = Arc::downgrade(hold);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut past = self.0.past();
+        (past.taken_on, past.free_since) = (None, Moment::now());
+        drop(past);
+        self.0.freed.notify_waiters();
+    }
+}
+
+impl Drop for Standing<'_> {
+    fn drop(&mut self) {
+        if self.slot.past().line.remove(&self.number) {
+            self.slot.freed.notify_waiters();
+        }
     }
 }
 
@@ -130,6 +217,40 @@ mod tests {
         slot.released(8);
         assert_eq!(known(), None);
         assert!(!slot.is_used());
+    }
+
+    #[test]
+    fn an_earlier_release_of_the_same_grant_may_be_on_its_way_for_longer() {
+        let (slot, now) = (Slot::new(), Moment::now());
+        let later = now.later(LONGEST_WAY);
+        slot.about_to_release(8, None, later);
+        slot.about_to_release(8, None, now);
+        let until = slot.unreleased().map(|known| known.until);
+        assert_eq!(until, Some(later.later(LONGEST_WAY)));
+    }
+
+    #[tokio::test]
+    async fn whoever_waits_has_its_turn_in_the_order_of_coming() {
+        let slot = Arc::new(Slot::new());
+        let first = slot.take().await;
+        let order = Arc::<Mutex<Vec<u32>>>::default();
+        let mut tasks = Vec::new();
+        for number in 0..10 {
+            let (slot, order) = (Arc::clone(&slot), Arc::clone(&order));
+            tasks.push(tokio::spawn(async move {
+                let _place = slot.take().await;
+                locked(&order).push(number);
+                tokio::task::yield_now().await;
+            }));
+            tokio::task::yield_now().await;
+        }
+        // Some leave, and whoever comes at that moment is not served before them.
+        tasks.remove(3).abort();
+        drop(first);
+        drop(slot.take().await);
+        assert_eq!(*locked(&order), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
+        assert!(slot.past().line.is_empty());
+        assert_eq!(slot.taken_on(), None);
     }
 
     #[test]

@@ -17,16 +17,22 @@ use std::time::Duration;
 /// How long bytes may be on their way after the client has given up their connection.
 pub(crate) const LONGEST_WAY: Duration = Duration::from_secs(60);
 
-/// By server and ttl.
+/// Whoever is extending a lease is heard within this time, or may never look at the answer.
+const LATELY: Duration = Duration::from_secs(5);
+
+/// Those of one grant.
 #[derive(Debug, Default)]
 pub(crate) struct Unanswered {
+    /// By server and ttl.
     asked: BTreeMap<(usize, Duration), Asked>,
+    /// The last lease of this grant.
+    lease: u64,
 }
 
 #[derive(Debug, Default)]
 struct Asked {
-    /// How many are waited for.
-    waiting: usize,
+    /// When those were begun that are waited for.
+    waiting: Vec<Moment>,
     /// When the last one was answered.
     answered: Option<Moment>,
     /// Until when those may arrive that were given up.
@@ -36,37 +42,46 @@ struct Asked {
 impl Unanswered {
     /// This server is asked for an extension of this ttl.
     pub(crate) fn begin(&mut self, server: usize, ttl: Duration, now: Moment) {
-        // An extension that is waited for may have been asked for at any time.
-        if self.asked.values().all(|asked| asked.waiting == 0) {
-            self.asked.retain(|_, asked| asked.may_be_heard(now));
-        }
-        let asked = self.asked.entry((server, ttl)).or_default();
-        asked.waiting = asked.waiting.saturating_add(1);
+        // Those that are waited for have been asked for since then.
+        let since = self.asked.iter().flat_map(|((_, ttl), asked)| asked.may_count(*ttl, now));
+        let since = since.min().unwrap_or(now);
+        self.asked.retain(|_, asked| asked.may_be_heard(since));
+        self.asked.entry((server, ttl)).or_default().waiting.push(now);
     }
 
-    /// The server has answered it now.
-    pub(crate) fn answered(&mut self, server: usize, ttl: Duration, now: Moment) {
-        if let Some(asked) = self.end(server, ttl) {
+    /// The server gave the grant once more: earlier leases of it are over.
+    pub(crate) fn pass_to(&mut self, lease: u64) {
+        self.lease = lease;
+    }
+
+    pub(crate) fn is_of(&self, lease: u64) -> bool {
+        self.lease == lease
+    }
+
+    /// The server has answered the one that was begun then.
+    pub(crate) fn answered(&mut self, server: usize, ttl: Duration, begun: Moment, now: Moment) {
+        if let Some(asked) = self.end(server, ttl, begun) {
             asked.answered = asked.answered.max(Some(now));
         }
     }
 
     /// The server has not answered it, and it has been given up now.
-    pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, now: Moment) {
-        if let Some(asked) = self.end(server, ttl) {
+    pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, begun: Moment, now: Moment) {
+        if let Some(asked) = self.end(server, ttl, begun) {
             asked.arrives_until = asked.arrives_until.max(Some(now.later(LONGEST_WAY)));
         }
     }
 
-    fn end(&mut self, server: usize, ttl: Duration) -> Option<&mut Asked> {
+    fn end(&mut self, server: usize, ttl: Duration, begun: Moment) -> Option<&mut Asked> {
         let asked = self.asked.get_mut(&(server, ttl))?;
-        asked.waiting = asked.waiting.saturating_sub(1);
+        let place = asked.waiting.iter().position(|waiting| *waiting == begun)?;
+        asked.waiting.swap_remove(place);
         Some(asked)
     }
 
     /// Whether any shorter extension is waited for.
     pub(crate) fn is_any_shorter(&self, ttl: Duration) -> bool {
-        self.asked.iter().any(|((_, of), asked)| *of < ttl && asked.waiting > 0)
+        self.asked.iter().any(|((_, of), asked)| *of < ttl && !asked.waiting.is_empty())
     }
 
     /// Whether the server may carry out any after that moment.
@@ -74,10 +89,19 @@ impl Unanswered {
         self.asked.values().any(|asked| asked.may_be_heard(after))
     }
 
-    /// The longest extension that is waited for.
-    pub(crate) fn longest(&self) -> Option<Duration> {
-        let waiting = self.asked.iter().filter(|(_, asked)| asked.waiting > 0);
-        waiting.map(|((_, ttl), _)| *ttl).max()
+    /// The longest extension that was begun lately and is waited for.
+    pub(crate) fn longest(&self, now: Moment) -> Option<Duration> {
+        self.longest_of(|asked| asked.waiting.iter().any(|begun| begun.later(LATELY) > now))
+    }
+
+    /// The longest extension that the server may carry out after that moment.
+    pub(crate) fn longest_after(&self, moment: Moment) -> Option<Duration> {
+        self.longest_of(|asked| asked.may_be_heard(moment))
+    }
+
+    fn longest_of(&self, is_one: impl Fn(&Asked) -> bool) -> Option<Duration> {
+        let those = self.asked.iter().filter(|(_, asked)| is_one(asked));
+        those.map(|((_, ttl), _)| *ttl).max()
     }
 
     /// For how much of its ttl an extension counts from the moment it was asked for, if these
@@ -123,9 +147,16 @@ impl Unanswered {
 }
 
 impl Asked {
+    /// When those were begun that are waited for, and may count for something. An extension is
+    /// asked for within one ttl, and lasts for one.
+    fn may_count(&self, ttl: Duration, now: Moment) -> impl Iterator<Item = Moment> {
+        let longest = ttl.saturating_mul(2);
+        self.waiting.iter().copied().filter(move |begun| begun.later(longest) > now)
+    }
+
     fn may_be_heard(&self, after: Moment) -> bool {
         let was_answered_later = self.answered.is_some_and(|answered| answered > after);
-        self.waiting > 0 || was_answered_later || self.may_arrive(after)
+        !self.waiting.is_empty() || was_answered_later || self.may_arrive(after)
     }
 
     fn may_arrive(&self, after: Moment) -> bool {
@@ -142,7 +173,7 @@ mod tests {
 
     fn give_up(unanswered: &mut Unanswered, server: usize, ttl: Duration, now: Moment) {
         unanswered.begin(server, ttl, now);
-        unanswered.given_up(server, ttl, now);
+        unanswered.given_up(server, ttl, now, now);
     }
 
     #[test]
@@ -178,29 +209,65 @@ mod tests {
             unanswered.begin(0, SECOND, now);
         }
         unanswered.begin(0, MINUTE, now + SECOND);
-        unanswered.answered(0, SECOND, now + 2 * SECOND);
+        unanswered.answered(0, SECOND, now, now + 2 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "one is waited for");
         assert_eq!(unanswered.counted_alone(MINUTE, now, &[0], 1), MINUTE);
-        assert_eq!(unanswered.longest(), Some(MINUTE));
         assert!(unanswered.is_any_shorter(MINUTE) && !unanswered.is_any_shorter(SECOND));
-        unanswered.answered(0, SECOND, now + 4 * SECOND);
+        unanswered.answered(0, SECOND, now, now + 4 * SECOND);
         assert_eq!(counted(&unanswered, now + 3 * SECOND), SECOND, "it was answered later");
         assert_eq!(counted(&unanswered, now + 4 * SECOND), MINUTE);
         assert!(!unanswered.is_any_shorter(MINUTE));
     }
 
     #[test]
-    fn what_can_arrive_no_more_is_forgotten_when_nothing_is_waited_for_any_more() {
+    fn what_can_arrive_no_more_is_forgotten_when_nothing_older_is_waited_for_any_more() {
         let (mut unanswered, now) = (Unanswered::default(), Moment::now());
-        unanswered.begin(0, MINUTE, now);
+        unanswered.begin(0, 3 * MINUTE, now);
         for millis in 0..100 {
             give_up(&mut unanswered, 0, Duration::from_millis(millis), now);
         }
-        unanswered.begin(0, SECOND, now + 2 * LONGEST_WAY);
+        let later = now + 2 * LONGEST_WAY;
+        unanswered.begin(0, SECOND, later);
         assert_eq!(unanswered.counted(MINUTE, now, &[0], 1), Duration::ZERO);
-        unanswered.answered(0, SECOND, now + 2 * LONGEST_WAY);
-        unanswered.answered(0, MINUTE, now + 2 * LONGEST_WAY);
-        unanswered.begin(0, SECOND, now + 3 * LONGEST_WAY);
+        unanswered.answered(0, 3 * MINUTE, now, later);
+        unanswered.begin(0, SECOND, later);
         assert_eq!(unanswered.asked.len(), 1);
+    }
+
+    /// Each of another ttl.
+    #[test]
+    fn extensions_that_always_overlap_are_forgotten_once_they_are_answered() {
+        let (mut unanswered, mut now) = (Unanswered::default(), Moment::now());
+        let ttl = |number| MINUTE + Duration::from_millis(number);
+        unanswered.begin(0, ttl(0), now);
+        for number in 1..1_000 {
+            let begun = now;
+            now = now + Duration::from_millis(10);
+            unanswered.begin(0, ttl(number), now);
+            unanswered.answered(0, ttl(number - 1), begun, now);
+        }
+        assert!(unanswered.asked.len() <= 3, "{}", unanswered.asked.len());
+    }
+
+    #[test]
+    fn an_extension_that_nobody_looks_at_is_no_reason_to_remember_all_that_come_after_it() {
+        let (mut unanswered, begun) = (Unanswered::default(), Moment::now());
+        unanswered.begin(0, MINUTE, begun);
+        for seconds in 0..1_000 {
+            let (now, ttl) = (begun + seconds * SECOND, 2 * MINUTE + seconds * SECOND);
+            unanswered.begin(0, ttl, now);
+            unanswered.answered(0, ttl, now, now);
+        }
+        assert!(unanswered.asked.len() <= 3, "{}", unanswered.asked.len());
+    }
+
+    #[test]
+    fn renewals_ask_for_no_more_because_of_an_extension_that_nobody_looks_at() {
+        let (mut unanswered, now) = (Unanswered::default(), Moment::now());
+        unanswered.begin(0, 60 * MINUTE, now);
+        unanswered.begin(0, MINUTE, now + SECOND);
+        assert_eq!(unanswered.longest(now + SECOND), Some(60 * MINUTE));
+        assert_eq!(unanswered.longest(now + LATELY), Some(MINUTE));
+        assert_eq!(unanswered.longest(now + MINUTE), None);
     }
 }

@@ -1,21 +1,11 @@
 //! Taking a lock, holding it, giving it back; the same with the module and without.
 
 use crate::scene::{
-    LONG, both_kinds, eventually_free, held, locks, locks_with, millis, server, soon, url,
+    LONG, both_kinds, eventually_free, held, locks, locks_with, millis, poll_once, server, soon,
+    standing, ttl_of, url,
 };
 use leasehold_client::{Error, Extended, Locks, Loss, Released, Settings};
-use redis::Value;
-use std::future::poll_fn;
-use std::task::Poll;
-use testkit::Server;
 use tokio::time::sleep;
-
-fn ttl_of(server: &Server, key: &str) -> u128 {
-    match server.cmd(["PTTL", key]) {
-        Value::Int(left) => left.try_into().unwrap(),
-        other => panic!("{other:?}"),
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_is_taken_and_given_back() {
@@ -95,8 +85,7 @@ async fn a_release_goes_on_when_nobody_waits_for_its_outcome() {
     let locks = locks(&server).await;
     let guard = locks.try_lock("printer").await.unwrap().expect("it is free");
     let mut release = Box::pin(guard.release());
-    let asked = poll_fn(|context| Poll::Ready(release.as_mut().poll(context).is_pending()));
-    assert!(asked.await, "it was too quick");
+    poll_once(release.as_mut()).await;
     drop(release);
     eventually_free(&server, "printer").await;
 }
@@ -128,7 +117,10 @@ async fn a_guard_never_counts_on_more_than_the_server_grants() {
             let (counted_on, granted) = (guard.valid_for(), ttl_of(&server, "printer"));
             // The key was asked later; what passed in between is on its side.
             assert!(counted_on.as_millis() < 10_000 - 100, "the drift is off");
-            assert!(guard.valid_for().as_millis() <= granted, "{counted_on:?}, {granted}");
+            assert!(
+                guard.valid_for() <= millis(granted.cast_unsigned()),
+                "{counted_on:?}, {granted}"
+            );
             sleep(millis(5)).await;
         }
     }
@@ -291,8 +283,7 @@ fn a_client_goes_on_when_the_runtime_that_it_was_made_on_has_ended() {
             // What one runtime left behind is given back on the next one.
             drop(runtime);
             assert_eq!(guard.loss(), Some(Loss::Expired));
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.unwrap().block_on(async {
+            standing().block_on(async {
                 assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
             });
         }

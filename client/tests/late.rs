@@ -1,10 +1,12 @@
 //! A proxy that delivers late what a client sent before it gave the connection up.
 
-use crate::scene::{LONG, both_kinds, eventually, held, locks, millis, soon, url};
-use leasehold_client::{Extended, Guard, Locks, Loss, Request, Settings};
+use crate::scene::{
+    LONG, both_kinds, client, eventually, held, lock, locks, millis, server, soon, standing,
+    ttl_of, url, waiters,
+};
+use leasehold_client::{Extended, Guard, Locks, Loss, Released, Request, Settings};
 use std::time::{Duration, Instant};
 use testkit::{Proxy, Server};
-use tokio::runtime::Builder;
 use tokio::time::{sleep, timeout};
 
 /// That of the extension which arrives late.
@@ -23,14 +25,7 @@ async fn extended_past_a_stuck_one(proxy: &Proxy, lock: impl Fn(&Locks) -> Reque
 
 /// What is left of the lease on the server, in milliseconds.
 fn left(server: &Server) -> i64 {
-    left_of(server, "printer")
-}
-
-fn left_of(server: &Server, key: &str) -> i64 {
-    match server.cmd(["PTTL", key]) {
-        redis::Value::Int(left) => left,
-        other => panic!("{other:?}"),
-    }
+    ttl_of(server, "printer")
 }
 
 async fn delivered(proxy: &Proxy, server: &Server) {
@@ -105,6 +100,32 @@ async fn the_next_guard_of_an_owner_allows_for_an_extension_of_the_last_one_that
     }
 }
 
+/// Each try asks for what is left of that time.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_next_guard_of_an_owner_allows_for_each_try_to_hold_the_lock_on_that_arrives_late() {
+    const LEAST: Duration = millis(15_000);
+    for server in both_kinds() {
+        let proxy = Proxy::to(server.port());
+        let ours = Locks::connect_with(url(proxy.port()), Settings::default()).await.unwrap();
+        let alice = || ours.lock("printer").owner("alice").fixed_ttl(LONG);
+        let last = alice().hold_at_least(LEAST).await.unwrap();
+        let fence = last.fence();
+        proxy.hold();
+        // Its first try goes unanswered, and the next one takes another connection.
+        assert_eq!(soon(last.release()).await.unwrap(), Released::Later);
+        let guard = soon(alice()).await.unwrap();
+        assert_eq!(guard.fence(), fence, "the server knows the owner");
+        assert!(guard.valid_for() <= LEAST, "{:?}", guard.valid_for());
+        assert!(ttl_of(&server, "printer") > LEAST.as_millis().try_into().unwrap());
+        proxy.deliver();
+        let left = eventually("the lease is cut on the server", || {
+            let left = millis(ttl_of(&server, "printer").cast_unsigned());
+            if left <= LEAST { Ok(left) } else { Err(left) }
+        });
+        assert!(guard.valid_for() <= left.await);
+    }
+}
+
 /// The connection on which it was sent is gone before it arrives, and so is its runtime.
 #[test]
 fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_owner() {
@@ -112,8 +133,7 @@ fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_o
         let proxy = Proxy::to(server.port());
         let locks = Locks::new(url(proxy.port())).unwrap();
         let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
-        let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
-        let (first, ours) = (runtime(), runtime());
+        let (first, ours) = (standing(), standing());
         first.block_on(async {
             let guard = soon(alice()).await.unwrap();
             proxy.hold();
@@ -123,15 +143,52 @@ fn a_release_that_arrives_late_does_not_free_the_lock_of_the_next_guard_of_its_o
         ours.block_on(async {
             let guard = soon(alice()).await.unwrap();
             proxy.deliver();
-            let until = Instant::now() + millis(500);
-            while Instant::now() < until {
-                assert!(held(&server, "printer").is_some(), "{:?}", guard.valid_for());
-                sleep(millis(5)).await;
-            }
-            assert_eq!(guard.loss(), None);
+            stays_held(&server, &guard).await;
             assert!(soon(guard.release()).await.unwrap().in_time());
         });
     }
+}
+
+/// The server has granted the lock on the connection that the request left, and the runtime of that
+/// request has ended.
+#[test]
+fn what_a_request_left_behind_does_not_free_the_lock_of_the_next_guard_of_its_owner() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let (locks, holder) = (Locks::new(url(proxy.port())).unwrap(), client(&server));
+    let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+    let (first, ours) = (standing(), standing());
+    let other = lock(&ours, holder.lock("printer").ttl(LONG));
+    first.block_on(async {
+        let mut request = Box::pin(alice().into_future());
+        while waiters(&server, "printer") == 0 {
+            let _ = timeout(millis(10), request.as_mut()).await;
+        }
+        proxy.hold();
+        drop(request);
+        sleep(millis(100)).await;
+    });
+    ours.block_on(async { assert!(soon(other.release()).await.unwrap().in_time()) });
+    assert!(held(&server, "printer").unwrap().ends_with("alice"));
+    // The answer is read before the connection ends.
+    first.block_on(async { sleep(millis(100)).await });
+    drop(first);
+    ours.block_on(async {
+        let guard = soon(alice()).await.unwrap();
+        proxy.deliver();
+        stays_held(&server, &guard).await;
+        assert!(soon(guard.release()).await.unwrap().in_time());
+    });
+}
+
+/// For long enough to see what is on its way.
+async fn stays_held(server: &Server, guard: &Guard) {
+    let until = Instant::now() + millis(500);
+    while Instant::now() < until {
+        assert!(held(server, "printer").is_some(), "{:?}", guard.valid_for());
+        sleep(millis(5)).await;
+    }
+    assert_eq!(guard.loss(), None);
 }
 
 /// Renewals that the server did not answer in time are tried again.
@@ -169,7 +226,7 @@ async fn a_renewal_of_a_guard_that_is_gone_does_not_cut_the_lease_of_the_next_on
         while Instant::now() < until {
             for (name, guard) in names.iter().zip(&guards) {
                 let valid = i64::try_from(guard.valid_for().as_millis()).unwrap();
-                let left = left_of(&server, name);
+                let left = ttl_of(&server, name);
                 assert!(
                     left + 100 > valid,
                     "{name}: {left} ms are left, {valid} ms are counted on"

@@ -1,35 +1,27 @@
 //! What runtimes leave behind that nobody drives any more, or that have ended.
 
-use crate::scene::{LONG, both_kinds, eventually, eventually_free, held, millis, soon, url};
-use leasehold_client::{Guard, Locks, Options, Released, blocking};
-use std::future::{pending, poll_fn};
+use crate::scene::{
+    LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, quorum,
+    soon, standing, url, with_module, without_module,
+};
+use leasehold_client::{Locks, Loss, Options, Released, blocking};
+use std::future::pending;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
-use testkit::Server;
+use testkit::Proxy;
 use tokio::runtime::{Builder, Runtime};
+use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// What closing a client returns that has released all.
 const NOTHING: [String; 0] = [];
 
-fn standing() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
 fn driven() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
-}
-
-fn client(server: &Server) -> Locks {
-    Locks::new(url(server.port())).unwrap()
-}
-
-fn lock(runtime: &Runtime, locks: &Locks, name: &str) -> Guard {
-    runtime.block_on(async { soon(locks.lock(name).ttl(LONG)).await.unwrap() })
 }
 
 /// The client has a keeper there.
@@ -45,12 +37,8 @@ async fn lock_and_release(locks: &Locks) {
 }
 
 /// Looks at it once, and goes on with whatever that has begun for a moment.
-async fn begun(what: &mut Pin<Box<impl Future>>) {
-    poll_fn(|context| {
-        assert!(what.as_mut().poll(context).is_pending());
-        Poll::Ready(())
-    })
-    .await;
+async fn begun(what: Pin<&mut impl Future>) {
+    poll_once(what).await;
     tokio::task::yield_now().await;
 }
 
@@ -58,13 +46,13 @@ async fn begun(what: &mut Pin<Box<impl Future>>) {
 fn a_guard_that_is_dropped_where_nobody_goes_on_is_released_by_a_runtime_that_does() {
     for server in both_kinds() {
         let (locks, idle, ours) = (client(&server), standing(), driven());
-        let guard = lock(&ours, &locks, "printer");
+        let guard = lock(&ours, locks.lock("printer").ttl(LONG));
         idle.block_on(async { drop(guard) });
         ours.block_on(eventually_free(&server, "printer"));
         // One that has begun the release is no different, nor one that has never seen the lock.
         used(&idle, &locks);
-        let guard = lock(&idle, &locks, "scanner");
-        idle.block_on(begun(&mut Box::pin(guard.release())));
+        let guard = lock(&idle, locks.lock("scanner").ttl(LONG));
+        idle.block_on(begun(pin!(guard.release())));
         ours.block_on(eventually_free(&server, "scanner"));
     }
 }
@@ -92,8 +80,11 @@ fn closing_releases_what_was_dropped_on_a_runtime_that_has_ended() {
     for server in both_kinds() {
         let (locks, first, ours) = (client(&server), standing(), standing());
         used(&ours, &locks);
-        let dropped = lock(&first, &locks, "dropped");
-        let (held_on, outside) = (lock(&first, &locks, "held on"), lock(&first, &locks, "outside"));
+        let dropped = lock(&first, locks.lock("dropped").ttl(LONG));
+        let (held_on, outside) = (
+            lock(&first, locks.lock("held on").ttl(LONG)),
+            lock(&first, locks.lock("outside").ttl(LONG)),
+        );
         first.block_on(async { drop(dropped) });
         drop(first);
         drop(outside);
@@ -110,7 +101,7 @@ fn closing_releases_what_was_dropped_on_a_runtime_that_has_ended() {
 fn closing_releases_what_was_dropped_when_there_was_no_runtime_left() {
     for server in both_kinds() {
         let (locks, first) = (client(&server), standing());
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         drop(first);
         drop(guard);
         let ours = standing();
@@ -125,7 +116,7 @@ fn what_is_dropped_on_a_thread_of_a_runtime_that_has_ended_is_waited_for() {
     for mut server in both_kinds() {
         let (locks, first, ours) = (client(&server), driven(), driven());
         used(&ours, &locks);
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         let (end, is_over) = mpsc::channel::<()>();
         let dropping = first.spawn_blocking(move || {
             is_over.recv().unwrap();
@@ -146,7 +137,7 @@ fn what_is_dropped_on_a_thread_of_a_runtime_that_has_ended_is_waited_for() {
 fn the_next_runtime_releases_what_the_last_one_left() {
     for server in both_kinds() {
         let (locks, first) = (client(&server), standing());
-        let guard = lock(&first, &locks, "printer");
+        let guard = lock(&first, locks.lock("printer").ttl(LONG));
         first.block_on(async { drop(guard) });
         drop(first);
         let ours = standing();
@@ -190,7 +181,7 @@ fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
         used(&ours, &locks);
         // It is sent, and not answered before nobody looks any more.
         let mut request = Box::pin(locks.lock("printer").ttl(LONG).into_future());
-        first.block_on(begun(&mut request));
+        first.block_on(begun(request.as_mut()));
         ours.block_on(eventually("it is granted", || held(&server, "printer").ok_or(())));
         first.block_on(async { drop(request) });
         drop(first);
@@ -200,11 +191,93 @@ fn a_request_that_is_given_up_with_its_runtime_is_named_or_released() {
     }
 }
 
+/// Its keeper has asked for a shorter lease, and nobody knows whether the server has heard of that.
+#[test]
+fn closing_releases_what_was_to_be_held_on_by_a_runtime_that_nobody_drives_any_more() {
+    for server in both_kinds() {
+        let proxy = Proxy::to(server.port());
+        let (locks, idle, ours) = (Locks::new(url(proxy.port())).unwrap(), standing(), driven());
+        let alice = locks.lock("printer").owner("alice").ttl(LONG).hold_at_least(millis(500));
+        let guard = lock(&idle, alice);
+        proxy.hold();
+        idle.block_on(async {
+            assert!(timeout(millis(50), guard.release()).await.is_err());
+        });
+        used(&ours, &locks);
+        // Long enough for another keeper to help, and for the shorter lease to be over.
+        thread::sleep(millis(1_500));
+        assert!(held(&server, "printer").is_some());
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// The earlier guard was dropped where nobody releases it, and the place of their owner is taken by a
+/// request that nobody drives.
+#[test]
+fn closing_leaves_alone_what_a_later_guard_of_the_same_grant_has_kept() {
+    for server in both_kinds() {
+        let (locks, idle, still, ours) = (client(&server), standing(), standing(), driven());
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG);
+        let guard = lock(&idle, alice());
+        let fence = guard.fence();
+        idle.block_on(async { drop(guard) });
+        let next = lock(&ours, alice());
+        assert_eq!(next.fence(), fence, "the server knows the owner");
+        next.keep();
+        let mut third = Box::pin(alice().into_future());
+        still.block_on(poll_once(third.as_mut()));
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert!(held(&server, "printer").is_some(), "it is to stay");
+    }
+}
+
+/// The server has carried it out, and the guard is lost before that is known.
+#[test]
+fn closing_releases_what_an_extension_holds_that_nobody_has_heard_of() {
+    for mut server in both_kinds() {
+        let (locks, ours) = (client(&server), driven());
+        let [guard, dropped] =
+            ["held", "dropped"].map(|name| lock(&ours, locks.lock(name).fixed_ttl(millis(1_000))));
+        server.freeze();
+        ours.block_on(async {
+            for guard in [&guard, &dropped] {
+                assert!(timeout(millis(20), guard.extend(LONG)).await.is_err());
+            }
+            assert_eq!(soon(guard.lost()).await, Loss::Expired);
+            // It fails once there is no more time for it.
+            assert!(soon(dropped.release()).await.is_err());
+            assert_eq!(locks.close(millis(200)).await, ["dropped", "held"]);
+        });
+        server.thaw();
+        assert_eq!(ours.block_on(locks.close(LIMIT)), ["dropped"]);
+        assert_eq!(held(&server, "held"), None);
+    }
+}
+
+/// With a quorum, each of whose tasks belongs to the runtime that it was begun on.
+#[test]
+fn closing_a_quorum_names_what_a_runtime_has_not_released_before_it_ended() {
+    for setup in [with_module, without_module] {
+        let servers = [setup().start(), setup().start(), setup().start()];
+        let (first, ours) = (standing(), standing());
+        let quorum = first.block_on(quorum(&servers));
+        let guard = first.block_on(async { soon(quorum.lock("printer").ttl(LONG)).await.unwrap() });
+        let mut release = Box::pin(guard.release());
+        first.block_on(poll_once(release.as_mut()));
+        drop(first);
+        let _ = ours.block_on(async { soon(release).await });
+        let left = ours.block_on(quorum.close(LIMIT));
+        let is_held = servers.iter().filter(|server| held(server, "printer").is_some()).count() > 1;
+        assert_eq!(!left.is_empty(), is_held, "{left:?}");
+    }
+}
+
 #[test]
 fn a_release_outside_of_any_runtime_needs_none_that_is_driven() {
     for server in both_kinds() {
         let (locks, idle) = (client(&server), standing());
-        let guard = lock(&idle, &locks, "printer");
+        let guard = lock(&idle, locks.lock("printer").ttl(LONG));
         let (done, is_done) = mpsc::channel();
         thread::spawn(move || done.send(wait_for(guard.release())));
         let outcome = is_done.recv_timeout(LIMIT).expect("it hangs");

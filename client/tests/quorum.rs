@@ -1,9 +1,8 @@
 //! A lock on most of several servers that know nothing of each other.
 
-use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, url};
+use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, ttl_of, url};
 use crate::scene::{with_module, without_module};
 use leasehold_client::{Error, Extended, Loss, Quorum, QuorumGuard, Released, Settings};
-use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -204,7 +203,7 @@ async fn a_lease_is_extended_if_most_servers_extend_it() {
         assert_eq!(soon(guard.extend(2 * LONG)).await.unwrap(), Extended::Extended);
         assert!(guard.valid_for() > LONG);
         for server in &servers[1..] {
-            let Value::Int(left) = server.cmd("PTTL printer") else { panic!("no number") };
+            let left = ttl_of(server, "printer");
             assert!(left > 60_000, "{left}");
         }
         servers[1].kill();
@@ -212,6 +211,23 @@ async fn a_lease_is_extended_if_most_servers_extend_it() {
         let error = soon(guard.extend(2 * LONG)).await;
         assert!(matches!(error, Err(Error::Unreachable { .. })), "{error:?}");
         assert!(guard.valid_for() <= before && guard.loss().is_none());
+    }
+}
+
+/// For longer than requests go on that were made for the first ttl.
+#[tokio::test(flavor = "multi_thread")]
+async fn closing_names_what_servers_hold_for_as_long_as_they_may() {
+    for setup in KINDS {
+        let mut servers = start(3, setup);
+        let quorum = quorum(&servers).await.server_limit(millis(400));
+        let extended = quorum.lock("extended").fixed_ttl(millis(1_000)).await.unwrap();
+        assert_eq!(soon(extended.extend(LONG)).await.unwrap(), Extended::Extended);
+        let least = quorum.lock("least").fixed_ttl(LONG).hold_at_least(millis(500));
+        let least = least.await.unwrap();
+        servers.iter_mut().for_each(Server::freeze);
+        drop((extended, least));
+        let _ = timeout(millis(5_000), quorum.settle()).await;
+        assert_eq!(quorum.close(millis(200)).await, ["extended", "least"]);
     }
 }
 

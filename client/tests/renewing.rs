@@ -1,13 +1,11 @@
 //! Leases are renewed while their guards live, and no longer.
 
 use crate::scene::{
-    LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
-    url, with_module, without_module,
+    LONG, both_kinds, eventually, held, locks, locks_with, millis, poll_once, quorum, server, soon,
+    ttl_of, url, with_module, without_module,
 };
 use leasehold_client::{Extended, Locks, Loss, Released, Renew, Settings};
-use std::future::poll_fn;
-use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::pin::pin;
 use std::time::Instant;
 use testkit::{Proxy, Server, bulk_text, figure};
 use tokio::runtime::Handle;
@@ -187,15 +185,6 @@ async fn a_lease_is_renewed_before_the_end_of_a_shorter_one_whose_request_was_dr
         assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None);
         assert_eq!(guard.release().await.unwrap(), Released::Released);
     }
-}
-
-/// Begins it, and leaves it there.
-async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
-    poll_fn(|context| {
-        assert!(begun.as_mut().poll(context).is_pending());
-        Poll::Ready(())
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

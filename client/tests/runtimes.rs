@@ -1,33 +1,18 @@
 //! One client on several runtimes at the same time, as in a static: none depends on another one.
 
 use crate::scene::{
-    LONG, both_kinds, eventually_free, held, millis, quorum, soon, ttl_of, url, with_module,
-    without_module,
+    LONG, both_kinds, client, eventually_free, held, lock, millis, poll_once, quorum, soon,
+    standing, ttl_of, url, with_module, without_module,
 };
-use leasehold_client::{Error, Extended, Guard, Locks, Loss, Released, Request, Settings};
-use std::future::poll_fn;
+use leasehold_client::{Error, Extended, Locks, Loss, Released, Settings};
 use std::pin::pin;
 use std::sync::mpsc;
-use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::Server;
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Builder;
 use tokio::time::timeout;
 
 const LIMIT: Duration = Duration::from_secs(3);
-
-fn runtime() -> Runtime {
-    Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-fn client(server: &Server) -> Locks {
-    Locks::new(url(server.port())).unwrap()
-}
-
-fn lock(runtime: &Runtime, request: Request) -> Guard {
-    runtime.block_on(async { soon(request).await.unwrap() })
-}
 
 #[test]
 fn a_guard_is_renewed_on_when_the_runtime_that_was_there_first_ends() {
@@ -37,7 +22,7 @@ fn a_guard_is_renewed_on_when_the_runtime_that_was_there_first_ends() {
         let (end, is_to_end) = mpsc::channel::<()>();
         let theirs = locks.clone();
         let first = thread::spawn(move || {
-            let runtime = runtime();
+            let runtime = standing();
             let guard = lock(&runtime, theirs.lock("scanner").ttl(millis(600)));
             ready.send(()).unwrap();
             is_to_end.recv().unwrap();
@@ -45,7 +30,7 @@ fn a_guard_is_renewed_on_when_the_runtime_that_was_there_first_ends() {
             assert_eq!(guard.loss(), Some(Loss::Expired), "nobody renews it");
         });
         is_ready.recv().unwrap();
-        let ours = runtime();
+        let ours = standing();
         let guard = lock(&ours, locks.lock("printer").ttl(millis(600)));
         end.send(()).unwrap();
         first.join().unwrap();
@@ -65,7 +50,7 @@ fn two_runtimes_use_one_client_in_two_threads() {
             let locks = locks.clone();
             thread::spawn(move || {
                 for run in 0..5 {
-                    runtime().block_on(async {
+                    standing().block_on(async {
                         let ours = locks.lock(name).ttl(LONG).await.unwrap();
                         for _ in 0..10 {
                             let shared = soon(locks.lock("shared").ttl(LONG)).await.unwrap();
@@ -86,7 +71,7 @@ fn two_runtimes_use_one_client_in_two_threads() {
 #[test]
 fn a_runtime_that_nobody_drives_keeps_no_other_from_locking_and_releasing() {
     for server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let theirs = lock(&idle, locks.lock("printer").ttl(LONG));
         let begun = Instant::now();
         ours.block_on(async {
@@ -105,7 +90,8 @@ fn a_runtime_that_nobody_drives_keeps_no_other_from_locking_and_releasing() {
 fn a_guard_that_is_dropped_outside_of_any_runtime_is_released_by_that_of_its_request() {
     for server in both_kinds() {
         let locks = client(&server);
-        let (idle, driven) = (runtime(), Builder::new_multi_thread().enable_all().build().unwrap());
+        let (idle, driven) =
+            (standing(), Builder::new_multi_thread().enable_all().build().unwrap());
         let _theirs = lock(&idle, locks.lock("scanner").ttl(LONG));
         drop(lock(&driven, locks.lock("printer").ttl(LONG)));
         driven.block_on(eventually_free(&server, "printer"));
@@ -115,7 +101,7 @@ fn a_guard_that_is_dropped_outside_of_any_runtime_is_released_by_that_of_its_req
 #[test]
 fn the_loss_of_a_guard_is_seen_although_nobody_drives_its_runtime() {
     for server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let guards = ["a", "b"].map(|name| lock(&idle, locks.lock(name).ttl(millis(500))));
         let [awaited, watched] = &guards;
         ours.block_on(async {
@@ -130,7 +116,7 @@ fn the_loss_of_a_guard_is_seen_although_nobody_drives_its_runtime() {
 #[test]
 fn a_guard_that_shares_its_grant_with_another_runtime_outlives_it() {
     for server in both_kinds() {
-        let (locks, first, ours) = (client(&server), runtime(), runtime());
+        let (locks, first, ours) = (client(&server), standing(), standing());
         let alice = || locks.lock("printer").owner("alice").ttl(millis(600));
         let (theirs, guard) = (lock(&first, alice()), lock(&ours, alice()));
         assert_eq!(theirs.fence(), guard.fence());
@@ -147,7 +133,7 @@ fn a_guard_that_shares_its_grant_with_another_runtime_outlives_it() {
 #[test]
 fn a_request_does_not_stand_behind_one_that_nobody_drives() {
     for server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let holder = client(&server);
         ours.block_on(async {
             let guard = soon(holder.lock("printer").ttl(LONG)).await.unwrap();
@@ -170,7 +156,7 @@ fn a_request_does_not_stand_behind_one_that_nobody_drives() {
 #[test]
 fn a_request_does_not_stand_behind_a_release_that_nobody_drives() {
     for mut server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let alice = || locks.lock("printer").owner("alice").ttl(LONG);
         let guard = lock(&ours, alice());
         server.freeze();
@@ -190,7 +176,7 @@ fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
     for server in both_kinds() {
         let settings = Settings::default().unreachable_after(millis(1_000));
         let locks = Locks::with_settings(url(server.port()), settings).unwrap();
-        let (idle, ours, holder) = (runtime(), runtime(), client(&server));
+        let (idle, ours, holder) = (standing(), standing(), client(&server));
         let guard = lock(&ours, holder.lock("printer").ttl(LONG));
         let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
         let first = idle.spawn(alice());
@@ -219,10 +205,37 @@ fn a_request_is_told_if_another_one_of_its_owner_stands_still() {
     }
 }
 
+/// It loses its turn, and nothing else stands behind it.
+#[test]
+fn whoever_waits_for_its_turn_on_a_runtime_that_nobody_drives_holds_up_nobody() {
+    for server in both_kinds() {
+        let (locks, idle, ours, holder) =
+            (client(&server), standing(), standing(), client(&server));
+        let alice = || locks.lock("printer").owner("alice").ttl(LONG).into_future();
+        let guard = lock(&ours, holder.lock("printer").ttl(LONG));
+        let mut first = Box::pin(alice());
+        ours.block_on(poll_once(first.as_mut()));
+        let mut second = Box::pin(alice());
+        idle.block_on(poll_once(second.as_mut()));
+        ours.block_on(async {
+            drop(guard);
+            let guard = soon(first).await.unwrap();
+            assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+            let guard = soon(alice()).await.unwrap();
+            assert_eq!(soon(guard.release()).await.unwrap(), Released::Released);
+        });
+        assert_eq!(held(&server, "printer"), None);
+        // Driven again, it has its turn.
+        let guard = idle.block_on(async { soon(second).await.unwrap() });
+        assert!(held(&server, "printer").unwrap().ends_with("alice"));
+        idle.block_on(async { assert!(guard.release().await.unwrap().in_time()) });
+    }
+}
+
 #[test]
 fn whoever_closes_a_client_releases_what_runtimes_hold_that_nobody_drives() {
     for server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let other = client(&server);
         let guard = lock(&idle, locks.lock("held").ttl(LONG));
         let busy = lock(&ours, other.lock("busy").ttl(LONG));
@@ -251,14 +264,11 @@ fn whoever_closes_a_client_releases_what_runtimes_hold_that_nobody_drives() {
 #[test]
 fn an_extension_that_nobody_drives_keeps_no_other_runtime_from_extending_and_renewing() {
     for server in both_kinds() {
-        let (locks, idle, ours) = (client(&server), runtime(), runtime());
+        let (locks, idle, ours) = (client(&server), standing(), standing());
         let alice = || locks.lock("printer").owner("alice").ttl(millis(900));
         let (theirs, guard) = (lock(&idle, alice()), lock(&ours, alice()));
         let mut begun = pin!(theirs.extend(millis(900)));
-        idle.block_on(poll_fn(|context| {
-            assert!(begun.as_mut().poll(context).is_pending());
-            Poll::Ready(())
-        }));
+        idle.block_on(poll_once(begun.as_mut()));
         ours.block_on(async {
             assert_eq!(timeout(millis(2_500), guard.lost()).await.ok(), None);
             let extended = timeout(millis(600), guard.extend(millis(900))).await.unwrap();
@@ -273,7 +283,7 @@ fn an_extension_that_nobody_drives_keeps_no_other_runtime_from_extending_and_ren
 #[test]
 fn a_renewal_that_nobody_drives_keeps_no_other_runtime_from_renewing() {
     for mut server in both_kinds() {
-        let (locks, idle) = (client(&server), runtime());
+        let (locks, idle) = (client(&server), standing());
         let driven = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let alice = || locks.lock("printer").owner("alice").ttl(millis(3_000));
         let (theirs, guard) = (lock(&idle, alice()), lock(&driven, alice()));
@@ -295,7 +305,7 @@ fn a_renewal_that_nobody_drives_keeps_no_other_runtime_from_renewing() {
 fn whoever_closes_a_quorum_releases_what_runtimes_hold_that_nobody_drives() {
     for setup in [with_module, without_module] {
         let servers = [setup().start(), setup().start(), setup().start()];
-        let (idle, ours) = (runtime(), runtime());
+        let (idle, ours) = (standing(), standing());
         let quorum = idle.block_on(quorum(&servers));
         let lock = |name: &str| quorum.lock(name).ttl(LONG);
         let guards = idle.block_on(async {

@@ -1,10 +1,14 @@
 //! What most tests begin with.
 
-use leasehold_client::{Locks, Quorum, Settings};
+use leasehold_client::{Guard, Locks, Quorum, Request, Settings};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 use testkit::{Server, Setup, figure};
+use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 
 /// Longer than any test.
@@ -25,6 +29,20 @@ pub(crate) fn soon<T>(expected: impl IntoFuture<Output = T>) -> impl Future<Outp
         let came = tokio::time::timeout(PATIENCE, expected).await;
         came.unwrap_or_else(|_| panic!("it never came: {whose}"))
     }
+}
+
+/// Begins it, and leaves it there.
+pub(crate) async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
+    poll_fn(|context| {
+        assert!(begun.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+/// A runtime that stands still while nobody blocks on it.
+pub(crate) fn standing() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
 }
 
 /// A server with the module that clients reach over TCP.
@@ -87,6 +105,16 @@ pub(crate) async fn locks(server: &Server) -> Locks {
 
 pub(crate) async fn locks_with(server: &Server, settings: Settings) -> Locks {
     Locks::connect_with(url(server.port()), settings).await.unwrap()
+}
+
+/// The same, and it is not connected on any runtime yet.
+pub(crate) fn client(server: &Server) -> Locks {
+    Locks::new(url(server.port())).unwrap()
+}
+
+/// Has it granted on this runtime.
+pub(crate) fn lock(runtime: &Runtime, request: Request) -> Guard {
+    runtime.block_on(async { soon(request).await.unwrap() })
 }
 
 /// A client of these, as most have it.

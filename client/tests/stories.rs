@@ -1,6 +1,8 @@
 //! The stories that locks are told by, and the habits of those who had another lock before.
 
-use crate::scene::{LONG, both_kinds, held, locks, locks_with, millis, server, soon, with_module};
+use crate::scene::{
+    LONG, both_kinds, held, locks, locks_with, millis, server, soon, standing, ttl_of, with_module,
+};
 use leasehold_client::{Guard, Locks, Loss, Released, Settings};
 use redis::Value;
 use std::collections::BTreeSet;
@@ -8,16 +10,9 @@ use std::env;
 use std::process::{self, Command};
 use std::time::{Duration, Instant};
 use testkit::clock::HOUR;
-use testkit::{Clock, Seed, Server, short_or_long, strings};
+use testkit::{Clock, Seed, short_or_long, strings};
 use tokio::time::sleep;
 use uuid::Uuid;
-
-fn left_of(server: &Server, key: &str) -> i64 {
-    match server.cmd(["PTTL", key]) {
-        Value::Int(left) => left,
-        other => panic!("{other:?}"),
-    }
-}
 
 async fn take(locks: &Locks, name: &str) -> Guard {
     locks.try_lock(name).await.unwrap().expect("it is free")
@@ -51,7 +46,7 @@ async fn the_ttl_comes_from_the_environment() {
     let server = server();
     let locks = locks_with(&server, Settings::from_env().unwrap()).await;
     let _guard = take(&locks, "printer").await;
-    let left = left_of(&server, "printer");
+    let left = ttl_of(&server, "printer");
     assert!((1..=5_000).contains(&left), "{left}");
 }
 
@@ -84,9 +79,9 @@ async fn a_release_at_5100_of_a_lease_that_ended_at_5000_leaves_alone_who_acquir
         assert!(acquired < ttl + millis(2_000), "{acquired:?}");
         let until = ttl + ttl / 50;
         sleep(until.saturating_sub(begun.elapsed())).await;
-        let before = (held(&server, "printer"), left_of(&server, "printer"));
+        let before = (held(&server, "printer"), ttl_of(&server, "printer"));
         assert_eq!(alice.release().await.unwrap(), Released::Late);
-        let after = (held(&server, "printer"), left_of(&server, "printer"));
+        let after = (held(&server, "printer"), ttl_of(&server, "printer"));
         assert!(before.0.as_ref().unwrap().ends_with(bob.owner()));
         assert_eq!(after.0, before.0);
         assert!(before.1 - after.1 < 10_000, "{before:?}, {after:?}");
@@ -97,7 +92,7 @@ async fn a_release_at_5100_of_a_lease_that_ended_at_5000_leaves_alone_who_acquir
 /// A holder has fence 42 and is paused, the next one has 43, and the store refuses 42 after that.
 #[test]
 fn a_holder_that_is_paused_past_its_lease_knows_it_and_its_write_is_refused() {
-    let alone = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let alone = || standing();
     for server in both_kinds() {
         let mut store = Store::default();
         // Nothing runs on it but what it is given here: between the two it stands still.

@@ -9,7 +9,7 @@
 //! nobody polls. Servers carry them out in any order, so each counts for no more than any that may
 //! be carried out after it.
 
-use super::{Lease, Next, ONLY, State};
+use super::{Lease, Next, ONLY, State, may_hold_until};
 use crate::clock::Moment;
 use crate::validity::valid_until;
 use std::collections::BTreeSet;
@@ -23,6 +23,7 @@ pub(crate) struct Asking<'l> {
     pub(crate) lease: &'l Lease,
     pub(crate) ttl: Duration,
     pub(crate) effect: Effect,
+    begun: Moment,
     silent: BTreeSet<usize>,
 }
 
@@ -48,28 +49,30 @@ pub(crate) enum Counted {
 
 impl Lease {
     /// From now on these servers may have this ttl in force, which may be less than what is left.
+    /// None if the grant is that of a later lease.
     pub(crate) fn about_to_extend(
         &self,
         servers: impl IntoIterator<Item = usize>,
         ttl: Duration,
         now: Moment,
-    ) -> Asking<'_> {
+    ) -> Option<Asking<'_>> {
         self.ask(self.state(), servers, ttl, now)
     }
 
-    /// The same to renew it, if that is due now. Whoever is extending it to a longer ttl is to have
-    /// that, whichever of the two the servers carry out last.
+    /// The same to renew it, if it has not ended and that is due now. Whoever is extending it to a
+    /// longer ttl is to have that, whichever of the two the servers carry out last.
     pub(crate) fn about_to_renew(
         &self,
         servers: impl IntoIterator<Item = usize>,
         now: Moment,
     ) -> Option<Asking<'_>> {
         let state = self.state();
-        if !matches!(state.next(), Next::Renew { at } if at <= now) {
+        let is_due = matches!(state.next(), Next::Renew { at } if at <= now);
+        if state.ended.is_some() || !is_due {
             return None;
         }
-        let ttl = state.renewal_ttl(now).max(self.unanswered().longest().unwrap_or_default());
-        Some(self.ask(state, servers, ttl, now))
+        let ttl = state.renewal_ttl(now).max(self.unanswered().longest(now).unwrap_or_default());
+        self.ask(state, servers, ttl, now)
     }
 
     fn ask(
@@ -78,11 +81,16 @@ impl Lease {
         servers: impl IntoIterator<Item = usize>,
         ttl: Duration,
         now: Moment,
-    ) -> Asking<'_> {
+    ) -> Option<Asking<'_>> {
         let silent: BTreeSet<_> = servers.into_iter().collect();
-        for server in &silent {
-            self.unanswered().begin(*server, ttl, now);
+        let mut unanswered = self.unanswered();
+        // The later lease has counted what was asked for before it, and nothing after.
+        if !unanswered.is_of(self.id) {
+            return None;
         }
+        silent.iter().for_each(|server| unanswered.begin(*server, ttl, now));
+        drop(unanswered);
+        state.may_hold_until = state.may_hold_until.max(now.later(ttl));
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
@@ -93,15 +101,16 @@ impl Lease {
         if effect == Effect::Shortened {
             self.sooner.notify_waiters();
         }
-        Asking { lease: self, ttl, effect, silent }
+        Some(Asking { lease: self, ttl, effect, begun: now, silent })
     }
 }
 
 impl Asking<'_> {
-    /// Nothing more of it can reach this server.
+    /// Nothing more of it can reach this server. What others were begun at the same time is known
+    /// until then: so it is counted before.
     pub(crate) fn answered(&mut self, server: usize, now: Moment) {
         if self.silent.remove(&server) {
-            self.lease.unanswered().answered(server, self.ttl, now);
+            self.lease.unanswered().answered(server, self.ttl, self.begun, now);
         }
     }
 
@@ -122,20 +131,22 @@ impl Asking<'_> {
         if state.ended.is_some() || now >= state.valid_until {
             return Counted::Over;
         }
-        let counted = self.lease.unanswered().counted(self.ttl, asked, agreed, needed);
+        let others = self.lease.unanswered();
+        let counted = others.counted(self.ttl, asked, agreed, needed);
         let until = valid_until(asked, counted);
         // What was counted on before has allowed for this extension since it was begun.
-        if until > state.valid_until {
+        if until >= state.valid_until {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
-            state.ttl = self.ttl;
+            (state.ttl, state.may_hold_until) =
+                (self.ttl, may_hold_until(&others, self.ttl, asked));
         }
-        let alone = self.lease.unanswered().counted_alone(self.ttl, now, agreed, needed);
+        let alone = others.counted_alone(self.ttl, now, agreed, needed);
         if alone > counted { Counted::Less } else { Counted::Fully }
     }
 
     fn give_up(&mut self, now: Moment) {
         for server in std::mem::take(&mut self.silent) {
-            self.lease.unanswered().given_up(server, self.ttl, now);
+            self.lease.unanswered().given_up(server, self.ttl, self.begun, now);
         }
         self.lease.heard.notify_waiters();
     }
@@ -157,10 +168,10 @@ mod tests {
     #[test]
     fn a_shorter_ttl_counts_as_soon_as_it_may_be_in_force() {
         let (lease, asked) = lease(Renew::Every);
-        let shorter = lease.about_to_extend([ONLY], SECOND, asked);
+        let shorter = lease.about_to_extend([ONLY], SECOND, asked).unwrap();
         assert_eq!(shorter.effect, Effect::Shortened);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
-        let longer = lease.about_to_extend([ONLY], MINUTE, asked);
+        let longer = lease.about_to_extend([ONLY], MINUTE, asked).unwrap();
         assert_eq!(longer.effect, Effect::None);
         assert_eq!(lease.valid_until(), valid_until(asked, SECOND));
     }
@@ -168,7 +179,7 @@ mod tests {
     #[test]
     fn a_shorter_extension_that_nobody_answered_bounds_later_ones_for_a_minute() {
         let (lease, asked) = lease(Renew::Every);
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).unwrap().give_up(asked);
         let mut again = asked;
         for _ in 0..60 {
             again = again + SECOND;
@@ -185,7 +196,7 @@ mod tests {
     #[test]
     fn the_last_renewal_that_counts_for_less_is_followed_by_another() {
         let (lease, asked) = lease(Renew::AtMost(2 * MINUTE));
-        lease.about_to_extend([ONLY], 3 * SECOND, asked).give_up(asked);
+        lease.about_to_extend([ONLY], 3 * SECOND, asked).unwrap().give_up(asked);
         assert_eq!(extend(&lease, asked, 2 * MINUTE), Counted::Fully);
         assert_eq!(lease.next(), Next::Renew { at: asked + SECOND });
     }
@@ -197,8 +208,8 @@ mod tests {
             for is_first_answered_first in [true, false] {
                 let (lease, begun) = lease(Renew::Every);
                 let (early, late) = (begun + SECOND, begun + 2 * SECOND);
-                let mut first = lease.about_to_extend([ONLY], first, early);
-                let mut second = lease.about_to_extend([ONLY], second, late);
+                let mut first = lease.about_to_extend([ONLY], first, early).unwrap();
+                let mut second = lease.about_to_extend([ONLY], second, late).unwrap();
                 let answered = late + SECOND;
                 let look = |asking: &mut Asking<'_>, asked| {
                     asking.answered(ONLY, answered);
@@ -226,8 +237,8 @@ mod tests {
     #[test]
     fn whoever_was_extended_beside_a_shorter_one_knows_that_more_can_be_had() {
         let (lease, asked) = lease(Renew::Every);
-        let mut shorter = lease.about_to_extend([ONLY], SECOND, asked);
-        let mut longer = lease.about_to_extend([ONLY], MINUTE, asked);
+        let mut shorter = lease.about_to_extend([ONLY], SECOND, asked).unwrap();
+        let mut longer = lease.about_to_extend([ONLY], MINUTE, asked).unwrap();
         let half = asked + SECOND / 2;
         assert_eq!(longer.extended(asked, half), Counted::Less, "nobody has answered the other");
         shorter.answered(ONLY, half);
@@ -244,7 +255,7 @@ mod tests {
         let (lease, asked) = lease(Renew::Every);
         let due = asked + 20 * SECOND;
         assert!(lease.about_to_renew([ONLY], asked).is_none(), "it is not due");
-        let longer = lease.about_to_extend([ONLY], 2 * MINUTE, due);
+        let longer = lease.about_to_extend([ONLY], 2 * MINUTE, due).unwrap();
         assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(2 * MINUTE));
         drop(longer);
         assert_eq!(lease.about_to_renew([ONLY], due).map(|asking| asking.ttl), Some(MINUTE));
@@ -255,7 +266,7 @@ mod tests {
     #[test]
     fn an_extension_that_nobody_looks_at_keeps_no_other_from_counting() {
         let (lease, asked) = lease(Renew::Every);
-        let left = lease.about_to_extend([ONLY], 6 * SECOND, asked);
+        let left = lease.about_to_extend([ONLY], 6 * SECOND, asked).unwrap();
         let mut now = asked;
         for _ in 0..100 {
             let Next::Renew { at } = lease.next() else { panic!("it is not renewed") };

@@ -87,14 +87,15 @@ impl Attempt {
                 answer.as_ref().is_ok_and(|answer| answer.number.is_none() && !answer.repeated);
             let released_below = answer.as_ref().is_ok_and(|answer| answer.number.is_some());
             if !nothing_there && !released_below {
-                servers.abandon(*server, subject);
+                servers.leave(*server, subject, Ask::Acquire);
             }
         }
         let whom: Vec<_> = granted(&answers).into_iter().map(|(server, _)| server).collect();
-        let released = servers.ask(&whom, subject, Ask::Release, |released| released == Some(1));
+        let release = Ask::Release { left: subject.ttl };
+        let released = servers.ask(&whom, subject, release, |released| released == Some(1));
         for (server, answer) in released.await {
             if answer.is_err() {
-                servers.abandon(server, subject);
+                servers.leave(server, subject, Ask::Acquire);
             }
         }
         self.open = false;
@@ -104,7 +105,7 @@ impl Attempt {
 impl Drop for Attempt {
     fn drop(&mut self) {
         if self.open {
-            self.servers.abandon_everywhere(&self.subject);
+            self.servers.leave_everywhere(&self.subject, Ask::Acquire);
         }
     }
 }

@@ -325,7 +325,7 @@ impl QuorumGuard {
                     in_time = in_time.saturating_add(1);
                 }
                 Ok(_) => gone = gone.saturating_add(1),
-                Err(_) => self.held.leave(*server, leaving),
+                Err(_) => servers.leave(*server, subject, leaving),
             }
         }
         if gone.saturating_add(in_time) == 0 {

@@ -97,25 +97,15 @@ impl Held {
     /// What servers are asked when it is held no more.
     pub(super) fn leaving(&self) -> Ask {
         let (fence, now) = (self.lease.fence, Moment::now());
+        let left = self.lease.left(now);
         match self.lease.hold_for(now) {
-            Some(left) => Ask::HoldOn { fence, until: now.later(left) },
-            None => Ask::Release,
-        }
-    }
-
-    /// Has this one asked in the background.
-    pub(super) fn leave(&self, server: usize, leaving: Ask) {
-        match leaving {
-            Ask::HoldOn { fence, until } => {
-                self.servers.hold_on(server, &self.subject, fence, until);
-            }
-            _ => self.servers.abandon(server, &self.subject),
+            Some(rest) => Ask::HoldOn { fence, until: now.later(rest), left },
+            None => Ask::Release { left },
         }
     }
 
     fn leave_everywhere(&self) {
-        let leaving = self.leaving();
-        self.servers.everybody().into_iter().for_each(|server| self.leave(server, leaving));
+        self.servers.leave_everywhere(&self.subject, self.leaving());
     }
 
     pub(super) async fn extend(&self, ttl: Duration) -> Result<Counted, Error> {
@@ -123,7 +113,10 @@ impl Held {
             return Ok(Counted::Over);
         }
         let asked = Moment::now();
-        self.ask(self.lease.about_to_extend(self.servers.everybody(), ttl, asked), asked).await
+        match self.lease.about_to_extend(self.servers.everybody(), ttl, asked) {
+            Some(asking) => self.ask(asking, asked).await,
+            None => Ok(Counted::Over),
+        }
     }
 
     /// The same if it is due now.
@@ -148,20 +141,22 @@ impl Held {
             () = lease.over.cancelled() => return Ok(Counted::Over),
             answers = answers => answers,
         };
-        let (mut agreed, now) = (Vec::new(), Moment::now());
+        let (mut agreed, mut said, now) = (Vec::new(), Vec::new(), Moment::now());
         for (server, answer) in &answers {
             let Ok(answer) = answer else { continue };
-            if !answer.repeated {
-                asking.answered(*server, now);
-            }
+            said.push((*server, answer.repeated));
             if agrees(answer.number) {
                 agreed.push(*server);
             }
         }
-        let said = answers.iter().filter(|(_, answer)| answer.is_ok()).count();
-        let refused = said.saturating_sub(agreed.len());
-        if agreed.len() >= servers.majority() {
-            let counted = asking.extended_by(&agreed, servers.majority(), asked, now);
+        let refused = said.len().saturating_sub(agreed.len());
+        let is_extended = agreed.len() >= servers.majority();
+        let extended = || asking.extended_by(&agreed, servers.majority(), asked, now);
+        let counted = is_extended.then(extended);
+        for (server, _) in said.iter().filter(|(_, repeated)| !repeated) {
+            asking.answered(*server, now);
+        }
+        if let Some(counted) = counted {
             match counted {
                 Counted::Over => self.lease.lose(Loss::Expired),
                 Counted::Fully | Counted::Less => story::extended(lease, now),

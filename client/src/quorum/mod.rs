@@ -260,7 +260,9 @@ impl Quorum {
     /// Ends the use of all copies of this client, as [`Locks::close`] does, and of the clients of
     /// its servers. Returns the names of the locks that could not be released on so many servers
     /// within `limit` that they may still be held. What guards hold is released from the runtime
-    /// that this is called on, whether theirs are driven or not.
+    /// that this is called on, whether theirs are driven or not. What a request was granted that is
+    /// under way on a runtime that stands still is not named: it is released when that runtime is
+    /// driven again, or the request is dropped.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

@@ -13,6 +13,7 @@ use crate::closing::at_most;
 use crate::dialect::Question;
 use crate::gate::Gate;
 use crate::home::Home;
+use crate::orders::{Abandoned, HoldOn};
 use crate::poison::locked;
 use crate::releases::{Done, Releases};
 use crate::validity::later;
@@ -74,12 +75,28 @@ pub(crate) enum Ask {
         fence: u64,
         ttl: Duration,
     },
-    Release,
-    /// To have it free then, and no sooner.
+    /// It may be held for so long if it is not released.
+    Release {
+        left: Duration,
+    },
+    /// The same, and it is to be free then, and no sooner.
     HoldOn {
         fence: u64,
         until: Moment,
+        left: Duration,
     },
+}
+
+/// A server that is being asked. Dropped before its answer was heard, as when the runtime ends, it
+/// is asked on in the background.
+struct Asked {
+    servers: Arc<Servers>,
+    subject: Arc<Subject>,
+    server: usize,
+    ask: Ask,
+    is_done: bool,
+    /// Until what is left behind is ordered, too.
+    _under_way: UnderWay,
 }
 
 /// Those who have answered in time, or failed, and where they are in the list.
@@ -159,19 +176,13 @@ impl Servers {
         for &server in whom {
             let (servers, subject, answer) =
                 (Arc::clone(self), Arc::clone(subject), answer.clone());
-            let under_way = self.begin(server, &subject);
+            let _under_way = self.begin(server, &subject);
+            let mut this = Asked { servers, subject, server, ask, is_done: false, _under_way };
             tokio::spawn(async move {
-                // Until what it leaves behind is ordered, too.
-                let _under_way = under_way;
-                let came = servers.ask_one(server, &subject, ask, asked, limit).await;
-                let failed = came.is_err();
-                let late = answer.send((server, came)).is_err();
-                match ask {
-                    Ask::Acquire | Ask::Release if late => servers.abandon(server, &subject),
-                    Ask::HoldOn { fence, until } if late && failed => {
-                        servers.hold_on(server, &subject, fence, until);
-                    }
-                    _ => {}
+                let came = this.servers.ask_one(server, &this.subject, ask, asked, limit).await;
+                let is_held_on = came.is_ok() && matches!(ask, Ask::HoldOn { .. });
+                if answer.send((server, came)).is_ok() || is_held_on {
+                    this.done();
                 }
             });
         }
@@ -211,8 +222,8 @@ impl Servers {
             Ask::Acquire => Question::Acquire { owner, ttl: subject.ttl },
             Ask::Raise { fence } => Question::Raise { owner, fence },
             Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
-            Ask::Release => Question::ReleaseAny { owner },
-            Ask::HoldOn { fence, until } => {
+            Ask::Release { .. } => Question::ReleaseAny { owner },
+            Ask::HoldOn { fence, until, .. } => {
                 Question::Extend { owner, fence, ttl: until.since(now) }
             }
         };
@@ -239,22 +250,27 @@ impl Servers {
         Tasks::begin(&self.tasks, server, &subject.name)
     }
 
-    /// Has this one release it in the background, until it is known to be released or over.
-    pub(crate) fn abandon(&self, server: usize, subject: &Subject) {
-        if let Some(locks) = self.all.get(server) {
-            locks.abandon(&subject.name, &subject.owner, subject.ttl, subject.home);
-        }
+    /// Has this one see in the background to what it was asked and may not have heard.
+    pub(crate) fn leave(&self, server: usize, subject: &Subject, ask: Ask) {
+        let Some(locks) = self.all.get(server) else { return };
+        let Subject { name, owner, ttl, home } = subject;
+        let (key, owner) = (locks.key(name), owner.clone());
+        let ttl = match ask {
+            Ask::Acquire => *ttl,
+            // Whoever knows of no lease any more tries for one ttl all the same.
+            Ask::Release { left } => left.max(*ttl),
+            Ask::HoldOn { fence, until, left } => {
+                let hold_on = HoldOn { key, owner, fence, until, left };
+                return locks.orders().hold_on(hold_on, *home);
+            }
+            Ask::Raise { .. } | Ask::Extend { .. } => return,
+        };
+        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        locks.orders().abandon(abandoned, *home);
     }
 
-    /// Has this one free it at that moment.
-    pub(crate) fn hold_on(&self, server: usize, subject: &Subject, fence: u64, until: Moment) {
-        if let Some(locks) = self.all.get(server) {
-            locks.hold_on(&subject.name, &subject.owner, fence, until, subject.home);
-        }
-    }
-
-    pub(crate) fn abandon_everywhere(&self, subject: &Subject) {
-        self.everybody().into_iter().for_each(|server| self.abandon(server, subject));
+    pub(crate) fn leave_everywhere(&self, subject: &Subject, ask: Ask) {
+        self.everybody().into_iter().for_each(|server| self.leave(server, subject, ask));
     }
 
     /// What it comes to that not enough of them agreed: none if most of them have said so, or the error that kept them.
@@ -292,6 +308,21 @@ impl Tasks {
 
     fn of(&self, server: usize) -> Option<MutexGuard<'_, Releases<String>>> {
         Some(locked(self.open.get(server)?))
+    }
+}
+
+impl Asked {
+    /// Nothing is left to be done in the background.
+    fn done(&mut self) {
+        self.is_done = true;
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.is_done {
+            self.servers.leave(self.server, &self.subject, self.ask);
+        }
     }
 }
 
