@@ -6,8 +6,8 @@ mod keys;
 mod unloading;
 mod waiting;
 
-use crate::support::{Client, Server, field, int, lacks, unchanged};
 use redis::Value;
+use testkit::{Client, Server, field, int, lacks, unchanged};
 
 const LONG: u64 = 60_000;
 

@@ -1,14 +1,12 @@
 //! `LOCK.ACQUIRE key owner ttl`: every reply and every error.
 
-use crate::support::errors::{
+use redis::Value;
+use std::collections::HashSet;
+use testkit::errors::{
     OWNER_LENGTH, PATIENCE_OUT_OF_RANGE, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION,
     WRONG_TYPE, wrong_arity,
 };
-use crate::support::{
-    Server, assert_each_is_refused, bulk, deadline, error, eventually, int, unchanged,
-};
-use redis::Value;
-use std::collections::HashSet;
+use testkit::{Server, assert_each_is_refused, bulk, deadline, error, eventually, int, unchanged};
 
 const MAX_TTL: u64 = 86_400_000;
 

@@ -1,8 +1,8 @@
 //! `LOCK.CHECK key owner [fence]`: every reply and every error.
 
-use crate::support::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
-use crate::support::{Server, assert_each_is_refused, eventually, int, unchanged};
 use redis::Value;
+use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
+use testkit::{Server, assert_each_is_refused, eventually, int, unchanged};
 
 #[test]
 fn the_holder_is_told_the_fence_of_its_grant() {

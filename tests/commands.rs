@@ -1,7 +1,7 @@
 //! What the server tells about the commands: flags, keys, rights, documentation.
 
-use crate::support::{Client, Server, field, int, lacks, strings};
 use redis::Value;
+use testkit::{Client, Server, field, int, lacks, strings};
 
 struct Expected {
     name: &'static str,

@@ -2,14 +2,14 @@
 
 mod refused;
 
-use crate::support::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
-use crate::support::{
-    Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
-};
 use crate::waiting::owners;
 use redis::Value;
 use std::fs;
 use std::net::TcpListener;
+use testkit::errors::{TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE};
+use testkit::{
+    Client, Server, Waiter, error, int, is_older_than, lacks, module, strings, unchanged,
+};
 
 const LONG: u64 = 60_000;
 

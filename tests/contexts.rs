@@ -1,8 +1,8 @@
 //! The commands in pipelines, transactions and scripts, and what they do to WATCH.
 
-use crate::support::errors::{OWNER_LENGTH, SCRIPT_REPEATED, TTL_NOT_POSITIVE};
-use crate::support::{Server, bulk, error, int, lacks, strings, unchanged};
 use redis::Value;
+use testkit::errors::{OWNER_LENGTH, SCRIPT_REPEATED, TTL_NOT_POSITIVE};
+use testkit::{Server, bulk, error, int, lacks, strings, unchanged};
 
 #[test]
 fn a_pipeline_gets_its_replies_in_order() {

@@ -7,10 +7,10 @@ mod image;
 mod stack;
 mod starting;
 
-use crate::support::find_cli;
 use stack::Stack;
 use std::fs;
 use std::path::Path;
+use testkit::find_cli;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -8,12 +8,12 @@ mod shape;
 mod terminal;
 mod transcript;
 
-use crate::support::{Client, Server, field, lacks, strings};
 use markdown::Page;
 use redis::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use testkit::{Client, Server, field, lacks, strings};
 use transcript::Transcript;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
@@ -322,7 +322,7 @@ fn pages() -> Vec<Page> {
         "docker/README.md".into(),
         "examples/README.md".into(),
     ];
-    for folder in ["docs", "docs/commands"] {
+    for folder in ["docs", "docs/benchmarks", "docs/commands"] {
         for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
             let name = entry.unwrap().file_name().into_string().unwrap();
             if name.ends_with(".md") {

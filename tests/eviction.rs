@@ -6,12 +6,12 @@
 
 mod unseen;
 
-use crate::support::{
+use redis::Value;
+use std::time::{Duration, Instant};
+use testkit::{
     Client, Server, Setup, Snapshot, Waiter, aof, bulk, deadline, eventually, is_older_than, lacks,
     module, start_pair, wait_until_in_sync,
 };
-use redis::Value;
-use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
 
@@ -248,7 +248,7 @@ fn replicas_and_the_append_only_file_hear_of_the_eviction_and_then_of_the_lock()
     }
     wait_until_in_sync(&primary, &replica);
     let live = Snapshot::of(&primary);
-    assert_eq!(live.len(), 20);
+    assert_eq!(live.size(), 20);
     assert_eq!(Snapshot::of(&replica), live);
     let lines = aof::lines(&primary);
     let of_k3: Vec<&str> =

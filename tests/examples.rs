@@ -13,7 +13,7 @@ mod shapes;
 mod stores;
 mod stories;
 
-use crate::support::Server;
+use testkit::Server;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

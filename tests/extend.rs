@@ -1,9 +1,9 @@
 //! `LOCK.EXTEND key owner ttl [fence]`: every reply and every error.
 
-use crate::support::errors::{
+use testkit::errors::{
     FENCE_NOT_A_NUMBER, OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity,
 };
-use crate::support::{
+use testkit::{
     Client, Server, assert_each_is_refused, bulk, deadline, error, eventually, int, unchanged,
 };
 

@@ -1,10 +1,10 @@
 //! Fences grow for ever: over everything that can happen to a key, and over what somebody plants in one.
 
-use crate::support::clock::HOUR;
-use crate::support::errors::NO_FENCE_LEFT;
-use crate::support::{Client, Clock, Server, bulk, error, eventually, int};
 use redis::Value;
 use std::time::Duration;
+use testkit::clock::HOUR;
+use testkit::errors::NO_FENCE_LEFT;
+use testkit::{Client, Clock, Server, bulk, error, eventually, int};
 
 const LONG: u64 = 60_000;
 const HOUR_IN_MICROS: u64 = 3_600_000_000;

@@ -1,7 +1,7 @@
 //! Locks that Leasehold did not write: old clients' `SET key value NX PX ttl`.
 
-use crate::support::{Server, bulk, deadline, eventually, int, unchanged};
 use redis::Value;
+use testkit::{Server, bulk, deadline, eventually, int, unchanged};
 
 const LONG: u64 = 60_000;
 

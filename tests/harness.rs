@@ -1,6 +1,6 @@
 //! The harness itself: a crash is never a passed test.
 
-use crate::support::{Server, unchanged};
+use testkit::{Server, unchanged};
 
 #[test]
 #[should_panic(expected = "the server")]

@@ -1,11 +1,11 @@
 //! The harness beyond one server: clusters, sentinels, links that can be cut, servers that are frozen.
 
-use crate::support::{
+use redis::Value;
+use std::time::{Duration, Instant};
+use testkit::{
     Cluster, Proxy, Sentinels, Server, SlotMove, Takeover, Way, bulk, eventually, int, lacks,
     lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
 };
-use redis::Value;
-use std::time::{Duration, Instant};
 
 /// How long a topology may take to be up. Servers themselves make a cluster wait for two seconds.
 const SECONDS_TO_BE_UP: u64 = 15;

@@ -1,8 +1,8 @@
 //! `LOCK.HELP`: what a person at the prompt gets.
 
-use crate::support::errors::wrong_arity;
-use crate::support::{Server, error, strings};
 use redis::Value;
+use testkit::errors::wrong_arity;
+use testkit::{Server, error, strings};
 
 #[test]
 fn help_has_a_line_for_every_command() {

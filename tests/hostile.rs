@@ -2,11 +2,11 @@
 
 mod words;
 
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Seed, Server, Snapshot, eventually, figure, int, short_or_long, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
 
 /// So many connections send requests that wait, and never look at what they are told.
 const DEAF: usize = 16;

@@ -1,10 +1,8 @@
 //! `LOCK.INFO key`: every reply and every error.
 
-use crate::support::errors::{WRONG_TYPE, wrong_arity};
-use crate::support::{
-    Server, assert_each_is_refused, bulk, deadline, eventually, int, lacks, unchanged,
-};
 use redis::Value;
+use testkit::errors::{WRONG_TYPE, wrong_arity};
+use testkit::{Server, assert_each_is_refused, bulk, deadline, eventually, int, lacks, unchanged};
 
 #[test]
 fn a_free_lock_is_nil() {

@@ -1,6 +1,6 @@
 //! Those who do not use the module do not pay for it. What is left is measured: `make bench ONLY=innocent`.
 
-use crate::support::{Client, Server, eventually};
+use testkit::{Client, Server, eventually};
 
 const LONG: u64 = 86_400_000;
 

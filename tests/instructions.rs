@@ -7,14 +7,14 @@
 //! Each command is compared with one of the server's own, and that is what the budget is about: both change together
 //! from compiler to compiler.
 
-use crate::support::waiter::{id_of, wait_until_parked};
-use crate::support::{Client, Server, announce, is_older_than, is_valkey_since, server_name};
 use redis::Value;
 use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
+use testkit::waiter::{id_of, wait_until_parked};
+use testkit::{Client, Server, announce, is_older_than, is_valkey_since, server_name};
 
 /// Enough that what the server does now and then does not count.
 const COMMANDS: usize = 2_000;

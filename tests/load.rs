@@ -3,11 +3,11 @@
 mod fences;
 mod parsed;
 
-use crate::support::{
+use redis::Value;
+use testkit::{
     Clock, Server, UNLOAD, clock::HOUR, field, int, misplaces_clients, module, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
 
 const LONG: u64 = 60_000;
 

@@ -60,7 +60,6 @@ mod restarts;
 mod scenarios;
 mod settings;
 mod silent;
-mod support;
 mod tidy;
 mod tracking;
 mod upgrading;

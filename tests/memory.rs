@@ -1,7 +1,7 @@
 //! Out of memory: no new locks, but holders can still let go and hold on.
 
-use crate::support::{Server, bulk, int, unchanged};
 use redis::Value;
+use testkit::{Server, bulk, int, unchanged};
 
 const LONG: u64 = 60_000;
 

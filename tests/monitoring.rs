@@ -1,12 +1,12 @@
 //! What Prometheus and Grafana are given: it asks for nothing that the server does not tell, and alerts on what the docs
 //! say to alert on.
 
-use crate::support::{Client, Server, announce, is_older_than, lacks, strings};
 use redis::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testkit::{Client, Server, announce, is_older_than, lacks, strings};
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn text(name: &str) -> String {

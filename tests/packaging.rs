@@ -2,11 +2,11 @@
 
 mod debian;
 
-use crate::support::{Server, announce, lacks, module};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
+use testkit::{Server, announce, lacks, module};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 

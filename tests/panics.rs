@@ -2,16 +2,16 @@
 //!
 //! Debug builds panic where the environment tells them to, by the name that each entry gives its guard.
 
-use crate::support::errors::INTERNAL;
-use crate::support::{
-    Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
-    is_older_than, lacks, lacks_moves_at_once, misplaces_clients, module, start_pair,
-    wait_until_in_sync,
-};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use testkit::errors::INTERNAL;
+use testkit::{
+    Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
+    is_older_than, lacks, lacks_moves_at_once, misplaces_clients, module, start_pair,
+    wait_until_in_sync,
+};
 
 const LONG: u64 = 60_000;
 

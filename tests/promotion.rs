@@ -1,11 +1,11 @@
 //! Fences grow over failover, also onto a replica whose clock is wrong.
 
-use crate::support::clock::HOUR;
-use crate::support::{
-    Client, Clock, Server, eventually, misplaces_clients, start_pair, wait_until_in_sync,
-};
 use redis::Value;
 use std::time::Duration;
+use testkit::clock::HOUR;
+use testkit::{
+    Client, Clock, Server, eventually, misplaces_clients, start_pair, wait_until_in_sync,
+};
 
 const LONG: u64 = 60_000;
 

@@ -1,12 +1,12 @@
 //! For a while after its start, or after it became primary, a server that is told so grants no lock: what it
 //! may not know of runs out first.
 
-use crate::support::{
+use redis::Value;
+use std::time::{Duration, Instant};
+use testkit::{
     Client, Clock, Server, Setup, Waiter, announce, clock::HOUR, eventually, lacks, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
-use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
 

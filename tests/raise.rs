@@ -1,11 +1,11 @@
 //! `LOCK.RAISE key owner fence`: every reply and every error, and what becomes of the fences after it.
 
-use crate::support::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
-use crate::support::{
+use redis::Value;
+use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
+use testkit::{
     Client, Server, Waiter, aof, assert_each_is_refused, bulk, deadline, error, int, start_pair,
     unchanged, wait_until_in_sync,
 };
-use redis::Value;
 
 const LONG: u64 = 60_000;
 const HOUR_MICROS: u64 = 3_600_000_000;
@@ -165,7 +165,7 @@ fn a_late_release_is_known_by_the_raised_fence() {
         client.grant("k", "alice", 200);
         raise(&mut client, "alice", raised + HOUR_MICROS).unwrap()
     });
-    crate::support::eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
+    testkit::eventually("the lease runs out", || client.info("k").map_or(Ok(()), Err));
     assert_eq!(client.cmd(format!("LOCK.RELEASE k alice {in_force}")), int(0));
     assert_eq!(client.counter("releases_late"), 1);
 }

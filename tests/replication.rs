@@ -1,10 +1,10 @@
 //! One truth: what replicas, the append-only file and the RDB file say is what the primary says.
 
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, LockInfo, Seed, Server, Snapshot, aof, deadline, error, eventually, int, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
 
 const LONG: u64 = 60_000;
 /// Absolute, because a relative expiry of the server's own SET may arrive a millisecond later.
@@ -34,7 +34,7 @@ fn lively(client: &mut Client, seed: &mut Seed, commands: usize) {
 fn assert_same(primary: &Server, replica: &Server) {
     wait_until_in_sync(primary, replica);
     let (primary, replica) = (Snapshot::of(primary), Snapshot::of(replica));
-    assert_ne!(primary.len(), 0, "nothing to compare");
+    assert_ne!(primary.size(), 0, "nothing to compare");
     assert_eq!(primary, replica);
 }
 
@@ -89,7 +89,7 @@ fn the_append_only_file_loads_without_the_module() {
     let before = Snapshot::of(&server);
     server.kill();
     let without = Server::builder().aof().without_module().in_the_directory_of(&server).start();
-    assert_ne!(before.len(), 0, "nothing to compare");
+    assert_ne!(before.size(), 0, "nothing to compare");
     assert_eq!(Snapshot::of(&without), before);
 }
 
@@ -102,7 +102,7 @@ fn the_rdb_file_loads_without_the_module() {
     assert_eq!(server.cmd("SAVE"), Value::Okay);
     server.kill();
     let without = Server::builder().without_module().in_the_directory_of(&server).start();
-    assert_ne!(before.len(), 0, "nothing to compare");
+    assert_ne!(before.size(), 0, "nothing to compare");
     assert_eq!(Snapshot::of(&without), before);
 }
 

@@ -1,9 +1,9 @@
 //! Fences grow and locks stay over every way a server can end and begin again.
 
-use crate::support::clock::HOUR;
-use crate::support::{Clock, Server, Setup, eventually, int, misplaces_clients, module};
 use redis::Value;
 use std::time::Duration;
+use testkit::clock::HOUR;
+use testkit::{Clock, Server, Setup, eventually, int, misplaces_clients, module};
 
 const LONG: u64 = 60_000;
 

@@ -1,9 +1,9 @@
 //! The stories locks are told by: racers, lapsed holders, stolen locks, lost updates.
 
-use crate::support::{Server, bulk, eventually, int, strings};
 use redis::Value;
 use std::sync::Barrier;
 use std::thread;
+use testkit::{Server, bulk, eventually, int, strings};
 
 const LONG: u64 = 60_000;
 

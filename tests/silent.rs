@@ -1,11 +1,11 @@
 //! A server on which no lock was ever asked for says nothing to replicas, to files or to whoever looks on; and one
 //! that is used says no more than fences need.
 
-use crate::support::{
+use redis::Value;
+use testkit::{
     Cluster, Server, SlotMove, Stream, aof, eventually, is_older_than, misplaces_clients, module,
     start_pair, wait_until_in_sync,
 };
-use redis::Value;
 
 const LONG: u64 = 60_000;
 

@@ -3,11 +3,9 @@
 //! That nothing is sent is seen without waiting: what the server tells a client of a command of another's, it
 //! has written by the time that command is answered, and so before its answer to whatever the first asks next.
 
-use crate::support::{
-    Client, Server, Waiter, bulk, eventually, int, start_pair, wait_until_in_sync,
-};
 use crate::waiting::owners;
 use redis::{PushKind, Value};
+use testkit::{Client, Server, Waiter, bulk, eventually, int, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 

@@ -3,12 +3,10 @@
 //!
 //! `LEASEHOLD_OTHER_MODULE` names the other build. Without it the other build is the same one.
 
-use crate::support::{
-    Client, Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync,
-};
 use redis::Value;
 use std::env;
 use std::path::PathBuf;
+use testkit::{Client, Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
 

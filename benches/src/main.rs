@@ -1,7 +1,7 @@
 //! `make bench`: Leasehold measured against what its users would pick instead.
 //!
 //! One run measures one server, the one that `LEASEHOLD_SERVER` names or the first in PATH. What it measures and how is
-//! said for users in `docs/benchmarks.md`, into which the full form writes its tables.
+//! said for users in `docs/benchmarks.md`. The full form writes its tables beside it, in `docs/benchmarks/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -15,9 +15,6 @@
 )]
 
 mod bench;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 fn main() {
     bench::run(std::env::args().skip(1));

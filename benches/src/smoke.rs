@@ -13,16 +13,14 @@
 
 #[allow(dead_code, reason = "the benchmark itself uses the rest of it")]
 mod bench;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 
 use bench::report::Report;
 use bench::statistics::Spread;
 use bench::turns::{Section, fairness, overtakings};
-use bench::{Effort, SECTIONS, machine};
+use bench::{Effort, SECTIONS, machine, overview};
 use std::fs;
-use support::is_older_than;
+use std::path::Path;
+use testkit::is_older_than;
 
 /// Runs a section, which looks at every reply by itself; the rows that it wrote down.
 fn rows(name: &str) -> Vec<String> {
@@ -90,6 +88,15 @@ fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
 #[test]
 fn what_innocent_traffic_pays_is_measured() {
     assert_eq!(rows("innocent").len(), 7);
+}
+
+#[test]
+fn the_overview_is_of_the_figures_of_each_server() {
+    let docs = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs"));
+    let overview = overview::of(&docs.join("benchmarks")).markdown();
+    assert!(overview.lines().count() > 15, "{overview}");
+    let page = fs::read_to_string(docs.join("benchmarks.md")).unwrap();
+    assert!(page.contains(&overview), "docs/benchmarks.md should have\n\n{overview}");
 }
 
 /// Sections by worker, moment of asking, and moment of the grant.

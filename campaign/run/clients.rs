@@ -3,7 +3,6 @@
 use crate::claims::Excuse;
 use crate::fight::{Field, now};
 use crate::roaming::{SentOn, sent_on};
-use crate::support::Seed;
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
 use std::fs;
@@ -12,6 +11,7 @@ use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
+use testkit::Seed;
 
 /// The longest that a client waits for a lock: longer than a lock may be free while somebody waits, so that it is seen.
 const LONGEST_WAIT: u32 = 2_200;

@@ -12,7 +12,6 @@
 //! anything stops it, as in `alone`, tellers talk all the time.
 
 use crate::claims::{Claims, Disturbance, Excuse};
-use crate::support::{Seed, Server};
 use crate::{clients, tellers, waiters, wire};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
@@ -22,6 +21,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant, UNIX_EPOCH};
+use testkit::{Seed, Server};
 
 const CLIENTS: usize = 24;
 

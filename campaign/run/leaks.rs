@@ -4,13 +4,13 @@
 //! and go, in one of four ways. A thousand rounds are a hundred million and two million.
 
 use crate::fight::Fought;
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Seed, Server, bulk_text, eventually, is_older_than};
 use redis::Value;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::crowd::Crowd;
+use testkit::{Client, Seed, Server, bulk_text, eventually, is_older_than};
 
 /// As many names as would show: a tenth of a byte left behind by each would be more than a part in ten.
 const NAMES: usize = 10_000_000;

@@ -1,11 +1,11 @@
 //! A line for each run of a scenario, so that what is claimed can be added up by anyone.
 
 use crate::fight::Fought;
-use crate::support::Server;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::process::Command;
+use testkit::Server;
 
 const HEAD: &str =
     "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\n";

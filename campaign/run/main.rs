@@ -28,9 +28,6 @@ mod leaks;
 mod ledger;
 mod roaming;
 mod scenarios;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 mod tellers;
 mod waiters;
 mod wire;

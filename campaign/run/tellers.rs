@@ -23,12 +23,12 @@ pub(crate) use turns::handed_on_unseen;
 
 use crate::claims::{Claims, Excuse};
 use crate::fight::{Field, now};
-use crate::support::Seed;
 use crate::wire::{Lost, Wire, owners};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
+use testkit::Seed;
 
 /// Of a teller.
 const WAITERS: usize = 8;

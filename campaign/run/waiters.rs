@@ -2,12 +2,12 @@
 
 use crate::claims::Excuse;
 use crate::fight::{Field, now};
-use crate::support::Seed;
 use crate::wire::{Lost, Wire, owners};
 use leasehold_campaign::{Op, Outcome, Record};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
+use testkit::Seed;
 
 /// More of a queue says no more.
 const COUNT: u32 = 8;

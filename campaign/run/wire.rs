@@ -1,11 +1,11 @@
 //! A connection that can be asked whether it has been told something.
 
-use crate::support::{self, field};
 use redis::{Parser, Value};
 use std::io::{ErrorKind, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
+use testkit::{self, field};
 
 /// By this name the server knows all of them.
 pub(crate) const TELLERS: &str = "teller";
@@ -109,7 +109,7 @@ pub(crate) fn owners(queue: &Value) -> Result<Vec<String>, Lost> {
 
 /// What `TIME` replied.
 pub(crate) fn micros(time: &Value) -> Result<u64, Lost> {
-    support::micros(time).ok_or(Lost)
+    testkit::micros(time).ok_or(Lost)
 }
 
 /// Whether whoever listens there follows another.

@@ -1,11 +1,11 @@
 //! Programs that have no runtime.
 
 use crate::scene::{LONG, both_kinds, held, millis, server, url, waiters};
-use crate::support::{Server, eventually};
 use leasehold_client::blocking::{Guard, Locks};
 use leasehold_client::{Error, Extended, Loss, Options, Released, Settings};
 use std::thread;
 use std::time::Duration;
+use testkit::{Server, eventually};
 
 fn locks(server: &Server) -> Locks {
     Locks::new(url(server.port())).unwrap()

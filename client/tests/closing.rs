@@ -3,9 +3,9 @@
 use crate::scene::{
     Kind, LONG, both_kinds, eventually_waiting, held, locks, locks_with, millis, server, soon, url,
 };
-use crate::support::Proxy;
 use leasehold_client::{Error, Locks, Loss, Settings};
 use std::time::{Duration, Instant};
+use testkit::Proxy;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settle_waits_for_releases_before_it_and_not_for_those_after() {

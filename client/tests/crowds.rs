@@ -5,7 +5,6 @@ use crate::scene::{
     server, soon, url, with_module,
 };
 use crate::slow::SlowLink;
-use crate::support::{Client, Proxy, Server, bulk_text, lacks};
 use leasehold_client::{Error, Locks, Released, Settings};
 use redis::Value;
 use std::io::{Read, Write};
@@ -13,6 +12,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use testkit::{Client, Proxy, Server, bulk_text, lacks};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 

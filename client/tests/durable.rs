@@ -1,8 +1,8 @@
 //! Grants that replicas must have heard of.
 
 use crate::scene::{LONG, eventually_waiting, held, locks, locks_with, millis, soon};
-use crate::support::{Server, start_pair};
 use leasehold_client::{Error, Released, Settings};
+use testkit::{Server, start_pair};
 use tokio::time::timeout;
 
 fn pairs() -> [(Server, Server); 2] {

@@ -1,9 +1,9 @@
 //! One leader among several candidates.
 
 use crate::scene::{LONG, both_kinds, eventually_waiting, locks, millis, server, soon};
-use crate::support::lacks;
 use leasehold_client::{Election, Error, Leader, Loss, Options, Released};
 use std::time::Duration;
+use testkit::lacks;
 
 const LIMIT: Duration = Duration::from_secs(10);
 
@@ -130,7 +130,7 @@ async fn whoever_observes_goes_on_when_the_server_is_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_cut_off_knows_it_and_another_one_leads() {
     for server in both_kinds() {
-        let proxy = crate::support::Proxy::to(server.port());
+        let proxy = testkit::Proxy::to(server.port());
         let url = crate::scene::url(proxy.port());
         let cut_off = leasehold_client::Locks::connect_with(url, Default::default()).await.unwrap();
         let leadership = short(cut_off.election("scheduler", "one")).campaign().await.unwrap();

@@ -6,13 +6,13 @@
 //! ```
 
 use crate::scene::{LONG, eventually, millis, soon, url, with_module, without_module};
-use crate::support::{Proxy, Seed, Server, Setup, Way, figure, short_or_long};
 use leasehold_client::{Error, Extended, Guard, Locks, Loss, Renew, Settings};
 use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Proxy, Seed, Server, Setup, Way, figure, short_or_long};
 use tokio::time::sleep;
 
 const TASKS: usize = 64;

@@ -1,8 +1,8 @@
 //! A look at a lock, without asking for it.
 
 use crate::scene::{LONG, both_kinds, eventually_waiting, locks, locks_with, millis, server, soon};
-use crate::support::Cluster;
 use leasehold_client::{Dialect, Error, Locks, Settings, Target};
+use testkit::Cluster;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_tells_who_has_it_for_how_long() {

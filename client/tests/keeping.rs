@@ -4,9 +4,9 @@ use crate::scene::{
     LONG, both_kinds, eventually, held, locks, locks_with, millis, quorum, server, soon, ttl_of,
     with_module, without_module,
 };
-use crate::support::Setup;
 use leasehold_client::{Error, Loss, Released, Renew, Settings};
 use std::time::Instant;
+use testkit::Setup;
 use tokio::time::sleep;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,9 +4,9 @@ use crate::scene::{
     LONG, both_kinds, client, eventually, held, lock, locks, millis, server, soon, standing,
     ttl_of, url, waiters,
 };
-use crate::support::{Proxy, Server};
 use leasehold_client::{Extended, Guard, Locks, Loss, Released, Request, Settings};
 use std::time::{Duration, Instant};
+use testkit::{Proxy, Server};
 use tokio::time::{sleep, timeout};
 
 /// That of the extension which arrives late.

@@ -4,7 +4,6 @@ use crate::scene::{
     LONG, both_kinds, client, eventually, eventually_free, held, lock, millis, poll_once, quorum,
     soon, standing, url, with_module, without_module,
 };
-use crate::support::Proxy;
 use leasehold_client::{Locks, Loss, Options, Released, blocking};
 use std::future::pending;
 use std::pin::{Pin, pin};
@@ -12,6 +11,7 @@ use std::sync::{Arc, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::Duration;
+use testkit::Proxy;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::timeout;
 

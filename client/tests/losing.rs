@@ -1,10 +1,10 @@
 //! A guard says in time that it holds nothing any more.
 
 use crate::scene::{LONG, both_kinds, held, locks, millis, server, soon, url};
-use crate::support::{Proxy, Server, Way};
 use leasehold_client::{Locks, Loss, Released, Settings};
 use std::sync::Arc;
 use std::time::Instant;
+use testkit::{Proxy, Server, Way};
 use tokio::time::{sleep, timeout};
 
 const TTL: u64 = 600;

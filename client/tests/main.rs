@@ -1,6 +1,6 @@
 //! What the client promises, tested on real servers.
 //!
-//! The harness is that of the module: `tests/support/`. The same variables choose the server and the build.
+//! The same variables choose the server and the build as for the tests of the module.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,9 +42,6 @@ mod several;
 mod sieve;
 mod slow;
 mod stories;
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../tests/support/mod.rs"]
-mod support;
 mod suspend;
 mod tls;
 mod topology;

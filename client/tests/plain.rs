@@ -1,9 +1,9 @@
 //! Servers without the module, and groups of which only some have it.
 
 use crate::scene::{LONG, held, locks, millis, server, soon, url, without_module};
-use crate::support::{Server, bulk_text, is_older_than, is_valkey_since};
 use leasehold_client::{Dialect, Extended, Quorum, Released};
 use redis::Value;
+use testkit::{Server, bulk_text, is_older_than, is_valkey_since};
 use tokio::time::timeout;
 
 /// How often the server was sent a script.
@@ -117,7 +117,7 @@ async fn what_is_remembered_of_a_lock_is_forgotten_after_a_day() {
 async fn clients_that_use_the_module_and_clients_that_do_not_keep_each_other_out() {
     let server = without_module().start();
     let plain = locks(&server).await;
-    let module = crate::support::module::path().to_str().unwrap();
+    let module = testkit::module::path().to_str().unwrap();
     assert_eq!(server.cmd(["MODULE", "LOAD", module]), Value::Okay);
     let native = locks(&server).await;
     assert_eq!((plain.dialect(), native.dialect()), (Dialect::Plain, Dialect::Native));

@@ -2,12 +2,12 @@
 
 use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, ttl_of, url};
 use crate::scene::{with_module, without_module};
-use crate::support::clock::HOUR;
-use crate::support::{Clock, Proxy, Server, Setup, Way};
 use leasehold_client::{Error, Extended, Loss, Quorum, QuorumGuard, Released, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use testkit::clock::HOUR;
+use testkit::{Clock, Proxy, Server, Setup, Way};
 use tokio::time::{sleep, timeout};
 
 const KINDS: [fn() -> Setup; 2] = [with_module, without_module];

@@ -7,8 +7,6 @@
 //! ```
 
 use crate::scene::{millis, url, with_module};
-use crate::support::clock::HOUR;
-use crate::support::{Clock, Proxy, Seed, Server, figure, misplaces_clients, short_or_long};
 use leasehold_client::{Quorum, QuorumGuard, Renew, Settings};
 use std::collections::HashMap;
 use std::fs;
@@ -16,6 +14,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::clock::HOUR;
+use testkit::{Clock, Proxy, Seed, Server, figure, misplaces_clients, short_or_long};
 use tokio::time::sleep;
 
 const TTL: Duration = Duration::from_millis(1_000);

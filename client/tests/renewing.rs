@@ -4,10 +4,10 @@ use crate::scene::{
     LONG, both_kinds, eventually, held, locks, locks_with, millis, poll_once, quorum, server, soon,
     ttl_of, url, with_module, without_module,
 };
-use crate::support::{Proxy, Server, bulk_text, figure};
 use leasehold_client::{Extended, Locks, Loss, Released, Renew, Settings};
 use std::pin::pin;
 use std::time::Instant;
+use testkit::{Proxy, Server, bulk_text, figure};
 use tokio::runtime::Handle;
 use tokio::time::{sleep, timeout};
 

@@ -1,6 +1,5 @@
 //! What most tests begin with.
 
-use crate::support::{Server, Setup, figure};
 use leasehold_client::{Guard, Locks, Quorum, Request, Settings};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
@@ -8,6 +7,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
+use testkit::{Server, Setup, figure};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::sleep;
 

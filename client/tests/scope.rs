@@ -2,11 +2,11 @@
 //! lost its lock.
 
 use crate::scene::{LONG, both_kinds, eventually, held, locks, locks_with, millis, server, soon};
-use crate::support::Server;
 use leasehold_client::{Error, Locks, Loss, Options, Settings};
 use std::future::pending;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
+use testkit::Server;
 use tokio::time::sleep;
 
 async fn scene() -> (Server, Locks) {

@@ -3,14 +3,14 @@
 use crate::scene::{
     LONG, both_kinds, held, locks, locks_with, millis, server, soon, standing, ttl_of, with_module,
 };
-use crate::support::clock::HOUR;
-use crate::support::{Clock, Seed, short_or_long, strings};
 use leasehold_client::{Guard, Locks, Loss, Released, Settings};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::env;
 use std::process::{self, Command};
 use std::time::{Duration, Instant};
+use testkit::clock::HOUR;
+use testkit::{Clock, Seed, short_or_long, strings};
 use tokio::time::sleep;
 use uuid::Uuid;
 

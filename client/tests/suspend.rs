@@ -5,12 +5,12 @@
 //! does. Linux only.
 
 use crate::scene::{Kind, millis, soon, url};
-use crate::support::Clock;
 use leasehold_client::{Locks, Loss, Quorum, Settings};
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::Clock;
 use tokio::time::{sleep, timeout};
 
 /// Where the process finds its servers.

@@ -1,10 +1,10 @@
 //! Encrypted connections.
 
 use crate::scene::{LONG, millis, soon};
-use crate::support::{Server, lacks_tls};
 use leasehold_client::{Error, Locks, Settings, Tls};
 use redis::{Client, ClientTlsConfig, TlsCertificates};
 use std::fs;
+use testkit::{Server, lacks_tls};
 
 fn url(server: &Server) -> String {
     format!("rediss://127.0.0.1:{}", server.port())

@@ -2,8 +2,8 @@
 
 use crate::oracle::Oracle;
 use crate::scene::{LONG, eventually, eventually_waiting, held, millis, server, soon, url};
-use crate::support::{Cluster, Sentinels, Setup, SlotMove, Takeover, wait_until_in_sync};
 use leasehold_client::{Dialect, Extended, Locks, Loss, Released, Settings, Target};
+use testkit::{Cluster, Sentinels, Setup, SlotMove, Takeover, wait_until_in_sync};
 use tokio::time::sleep;
 
 /// Long enough for a failover, short enough that renewals fall into it.

@@ -5,10 +5,10 @@ use crate::scene::{
     soon, url, waiters, without_module,
 };
 use crate::sieve::Sieve;
-use crate::support::{Seed, Server, bulk_text, figure, short_or_long};
 use leasehold_client::{Error, Guard, Locks, Released, Settings};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::{Seed, Server, bulk_text, figure, short_or_long};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 

@@ -4,8 +4,8 @@
 use super::{
     ALL, ALL_BUT_ACQUIRE, CHANGES, HELP, NONE, READS, READS_AND_HELP, assert_may_run, log_in,
 };
-use crate::support::{Server, lacks};
 use redis::Value;
+use testkit::{Server, lacks};
 
 type Commands = &'static [&'static str];
 

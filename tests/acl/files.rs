@@ -1,10 +1,10 @@
 //! Users that the configuration file or the ACL file brings: read before the module is loaded, or after.
 
 use super::{ALL, HELP, all_commands, assert_may_run, authenticated};
-use crate::support::{Server, Setup, lacks, module};
 use redis::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
+use testkit::{Server, Setup, lacks, module};
 
 fn assert_has_its_rights(setup: Setup) {
     let server = setup.aof().start();

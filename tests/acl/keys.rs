@@ -1,8 +1,8 @@
 //! Patterns of keys: `~`, and from 7.0 on `%R~` and `%W~`, and selectors.
 
 use super::{ALL, HELP, NONE, READS_AND_HELP, assert_may_run, log_in};
-use crate::support::{Server, lacks};
 use redis::Value;
+use testkit::{Server, lacks};
 
 /// The rights to keys, and which commands they allow on the lock `mine` and on the lock `theirs`.
 type Row = (&'static str, &'static [&'static str], &'static [&'static str]);

@@ -3,8 +3,8 @@
 //! Left to itself a server dies of a rule about a command that is gone: at once, or at the next ACL LIST.
 
 use super::{ALL, assert_may_run, log_in};
-use crate::support::{Server, UNLOAD, lacks, strings};
 use redis::Value;
+use testkit::{Server, UNLOAD, lacks, strings};
 
 #[test]
 fn a_category_outlives_the_module_and_covers_it_again() {

@@ -1,8 +1,8 @@
 //! Waiting: the rules are asked once, when the request comes.
 
 use super::{LONG, all_commands, log_in};
-use crate::support::{Client, Server, eventually, int};
 use redis::Value;
+use testkit::{Client, Server, eventually, int};
 
 /// Alice holds the lock, and the user waits for it.
 fn waiting(server: &Server) -> Client {

@@ -1,10 +1,8 @@
 //! What `WAIT` after a grant is worth: it says how many replicas have heard of it, and not who takes over.
 
 use super::{LONG, fence};
-use crate::support::{
-    Proxy, Server, Waiter, int, is_older_than, lacks, start_pair, wait_until_in_sync,
-};
 use redis::Value;
+use testkit::{Proxy, Server, Waiter, int, is_older_than, lacks, start_pair, wait_until_in_sync};
 
 /// How long `WAIT` waits for what will not come.
 const NOT_LONG: u64 = 50;

@@ -3,10 +3,10 @@
 
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN, two_clocks};
-use crate::support::{
+use std::time::{Duration, Instant};
+use testkit::{
     Cluster, Proxy, SlotMove, eventually, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
 };
-use std::time::{Duration, Instant};
 
 #[test]
 fn locks_continue_on_the_node_that_their_slot_moves_to_at_once() {

@@ -2,12 +2,12 @@
 //! becomes of those grants.
 
 use super::LONG;
-use crate::support::{
+use redis::Value;
+use std::time::{Duration, Instant};
+use testkit::{
     Client, Cluster, Pace, Sentinels, Server, eventually, figure, short_or_long, start_pair,
     wait_until_it_is,
 };
-use redis::Value;
-use std::time::{Duration, Instant};
 
 /// A grant of a server that should not have given it any more.
 struct Stray {

@@ -2,7 +2,7 @@
 
 use super::scene::Scene;
 use super::{LONG, TRYAGAIN, clock_of_a_replica, two_clocks_and_replicas};
-use crate::support::{
+use testkit::{
     Clock, Cluster, SlotMove, Takeover, eventually, lacks, misplaces_clients, wait_until_in_sync,
     wait_until_it_is,
 };

@@ -2,9 +2,9 @@
 
 use super::scene::Scene;
 use super::{LONG, SOON, asking, fence};
-use crate::support::{Cluster, SlotMove, int, wait_until_in_sync, wait_until_it_is};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::{Cluster, SlotMove, int, wait_until_in_sync, wait_until_it_is};
 
 fn on_its_way(cluster: &Cluster) -> (SlotMove, Scene) {
     let slot = cluster.slot_of(0);

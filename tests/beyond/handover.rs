@@ -1,12 +1,12 @@
 //! One server hands locks over to another, and stops writing for a moment to do so. Leases end before, during and after.
 
 use super::LONG;
-use crate::support::{
+use redis::Value;
+use std::time::Duration;
+use testkit::{
     Cluster, Proxy, Server, SlotMove, Takeover, Waiter, eventually, lacks, lacks_moves_at_once,
     wait_until_in_sync, wait_until_it_is,
 };
-use redis::Value;
-use std::time::Duration;
 
 /// So many locks, whose leases end one after another.
 const LOCKS: u64 = 60;

@@ -24,9 +24,9 @@ mod storm;
 mod unannounced;
 mod unheeded;
 
-use crate::support::{Client, Clock, Cluster, eventually, misplaces_clients, module};
 use redis::Value;
 use std::time::Duration;
+use testkit::{Client, Clock, Cluster, eventually, misplaces_clients, module};
 
 const LONG: u64 = 60_000;
 

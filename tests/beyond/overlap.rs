@@ -2,11 +2,11 @@
 //! first leases run. With a quarantine as long as the longest lease it does not.
 
 use super::LONG;
-use crate::support::{
+use std::time::{Duration, Instant};
+use testkit::{
     Client, Cluster, Proxy, Sentinels, Server, Setup, Takeover, eventually, lacks, short_or_long,
     wait_until_in_sync, wait_until_it_is,
 };
-use std::time::{Duration, Instant};
 
 /// Longer than it takes to replace a primary, or there would be nothing to overlap.
 const TTL: Duration = Duration::from_secs(4);

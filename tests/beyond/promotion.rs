@@ -2,12 +2,12 @@
 
 use super::scene::Scene;
 use super::{LONG, WITHIN_THE_MARGIN, clock_of_a_replica};
-use crate::support::{
+use redis::Value;
+use std::time::Duration;
+use testkit::{
     Clock, Proxy, Server, aof, eventually, fences_become_known, int, lacks, misplaces_clients,
     start_pair, wait_until_in_sync, wait_until_it_is,
 };
-use redis::Value;
-use std::time::Duration;
 
 #[test]
 fn locks_continue_on_a_replica_that_is_promoted_without_the_last_grants() {

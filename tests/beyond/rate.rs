@@ -1,14 +1,14 @@
 //! How often a primary that dies takes grants with it that its successor gives again: by chance, as in real life, and
 //! by how far replicas are behind.
 
-use crate::support::{
-    Client, End, Proxy, Seed, Server, eventually, figure, short_or_long, wait_until_in_sync,
-};
 use redis::Value;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{
+    Client, End, Proxy, Seed, Server, eventually, figure, short_or_long, wait_until_in_sync,
+};
 
 const WORKERS: usize = 4;
 const LOCKS: usize = 6;

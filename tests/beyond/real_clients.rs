@@ -1,14 +1,14 @@
 //! Clients of a cluster as applications have them: the library's, with its own view of the slots and its own retries.
 
 use super::{LONG, fence};
-use crate::support::{
-    Cluster, ClusterClient, Server, SlotMove, Takeover, bulk_text, eventually, lacks,
-    lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
-};
 use redis::cluster::{ClusterClient as Library, ClusterConnection};
 use redis::{RedisResult, Value};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{
+    Cluster, ClusterClient, Server, SlotMove, Takeover, bulk_text, eventually, lacks,
+    lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+};
 
 /// How long it rests before it asks again. Its own default is above a second, which it waits after each TRYAGAIN.
 const REST_MILLIS: u64 = 10;

@@ -4,16 +4,16 @@ use super::history::{Held, wrongs};
 use super::real_clients::{Caller, library};
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN};
-use crate::support::{
-    Client, Cluster, End, Rebalance, Seed, Setup, SlotMove, Snapshot, Waiter, figure, lacks,
-    short_or_long, wait_until_in_sync, wait_until_it_is,
-};
 use redis::Value;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use testkit::{
+    Client, Cluster, End, Rebalance, Seed, Setup, SlotMove, Snapshot, Waiter, figure, lacks,
+    short_or_long, wait_until_in_sync, wait_until_it_is,
+};
 
 const WORKERS: usize = 12;
 
@@ -223,7 +223,7 @@ fn while_a_cluster_is_rebalanced_no_lock_is_held_twice_and_everybody_is_answered
         let (primary, replica) = (cluster.node(index), cluster.node(index + 3));
         wait_until_in_sync(primary, replica);
         let truth = Snapshot::of(primary);
-        compared += truth.len();
+        compared += truth.size();
         assert_eq!(Snapshot::of(replica), truth, "of node {index}");
     }
     // Not for each: which slots come back, and so how many locks a node has, is up to the program.

@@ -1,8 +1,8 @@
 //! A client that asks the wrong node is told where to go, in the words of the server.
 
 use super::LONG;
-use crate::support::{Client, Cluster, SlotMove, lacks};
 use redis::Value;
+use testkit::{Client, Cluster, SlotMove, lacks};
 
 /// Every command that has a key, with a core command that is to be answered alike.
 fn commands(key: &str) -> [String; 6] {

@@ -1,14 +1,14 @@
 //! What replicas say of locks, and that replicas of replicas, with the module or without, hold what their primary holds.
 
 use super::LONG;
-use crate::support::{
-    Client, Clock, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, bulk_text, clock,
-    deadline, error, eventually, misplaces_clients, short_or_long, start_pair, wait_until_in_sync,
-};
 use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{
+    Client, Clock, Cluster, Proxy, Seed, Server, Setup, Snapshot, Waiter, Way, bulk_text, clock,
+    deadline, error, eventually, misplaces_clients, short_or_long, start_pair, wait_until_in_sync,
+};
 
 const READONLY: &str = "READONLY You can't write against a read only replica.";
 
@@ -210,7 +210,7 @@ fn assert_equal([primary, middle, last]: &[Server; 3]) {
     wait_until_in_sync(primary, middle);
     wait_until_in_sync(primary, last);
     let truth = Snapshot::of(primary);
-    assert_eq!(truth.len(), 2);
+    assert_eq!(truth.size(), 2);
     assert_eq!(Snapshot::of(middle), truth, "in the middle");
     assert_eq!(Snapshot::of(last), truth, "at the end");
 }

@@ -1,9 +1,9 @@
 //! What clients were told by a primary, and what must be true once another server has taken over from it.
 
 use super::LONG;
-use crate::support::{Server, Waiter, deadline};
 use redis::Value;
 use std::time::Duration;
+use testkit::{Server, Waiter, deadline};
 
 /// What waiters may be told when they are sent away, so that they know to ask elsewhere.
 const SENT_AWAY: [&str; 4] = ["UNBLOCKED", "TRYAGAIN", "MOVED", "CLUSTERDOWN"];

@@ -2,8 +2,8 @@
 
 use super::clock_of_a_replica;
 use super::scene::Scene;
-use crate::support::{Clock, Sentinels, lacks, strings, wait_until_in_sync};
 use redis::Value;
+use testkit::{Clock, Sentinels, lacks, strings, wait_until_in_sync};
 
 /// All replicas have a clock that is behind, and miss what is granted last.
 fn sentinels_with_a_scene() -> (Sentinels, Scene, Clock) {

@@ -2,8 +2,8 @@
 
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, pass, two_clocks};
-use crate::support::{Cluster, SlotMove, error, int, lacks};
 use std::time::Instant;
+use testkit::{Cluster, SlotMove, error, int, lacks};
 
 /// A slot of node 0 that is to go to node 1.
 fn scene_in_a_slot(cluster: &Cluster) -> (SlotMove, Scene) {

@@ -2,16 +2,16 @@
 //! then no lock is ever held twice.
 
 use super::history::{Held, wrongs};
-use crate::support::{
-    Cluster, ClusterClient, End, Seed, Slot, SlotMove, Takeover, eventually, lacks_moves_at_once,
-    wait_until_in_sync, wait_until_it_is,
-};
 use redis::Value;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{
+    Cluster, ClusterClient, End, Seed, Slot, SlotMove, Takeover, eventually, lacks_moves_at_once,
+    wait_until_in_sync, wait_until_it_is,
+};
 
 const WORKERS: usize = 8;
 const LOCKS: [&str; 3] = ["a", "b", "c"];

@@ -1,10 +1,10 @@
 //! Slots that come and go otherwise than the commands say when the module hears of them.
 
 use super::{LONG, SOON, pass, two_clocks};
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Cluster, Slot, SlotMove, Waiter, eventually, is_valkey_since, lacks};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::crowd::Crowd;
+use testkit::{Client, Cluster, Slot, SlotMove, Waiter, eventually, is_valkey_since, lacks};
 
 /// Waits until the node would send clients of this slot elsewhere; when that was.
 fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Instant {

@@ -2,9 +2,9 @@
 //! sent it.
 
 use super::{LONG, asking, fence, pass, two_clocks};
-use crate::support::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
 use redis::Value;
 use std::time::Duration;
+use testkit::{Client, Clock, Cluster, SlotMove, Waiter, error, eventually, int, lacks};
 
 const NOAUTH: &str = "NOAUTH Authentication required.";
 const NO_MARGIN: &str = "CONFIG SET leasehold.fence-margin 0";

@@ -1,10 +1,10 @@
 //! A `CONFIG SET` that the server refuses changes nothing, whatever makes it refuse, and wherever it stands.
 
 use super::{LONG, SETTINGS, setting};
-use crate::support::module::USUAL_FENCE_MARGIN;
-use crate::support::{Client, Server, Waiter, eventually, lacks};
 use redis::Value;
 use std::net::TcpListener;
+use testkit::module::USUAL_FENCE_MARGIN;
+use testkit::{Client, Server, Waiter, eventually, lacks};
 
 /// So many wait, each for a lock of its own.
 const WAITERS: usize = 20;

@@ -1,12 +1,12 @@
 //! What runs in a container, run in folders of its own instead, with nothing in PATH but what the images have.
 
-use crate::support::{announce, eventually, find_cli, is_older_than, module, server_binary};
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
+use testkit::{announce, eventually, find_cli, is_older_than, module, server_binary};
 
 /// The programs that scripts and commands use.
 const PROGRAMS: [&str; 12] =

@@ -2,12 +2,12 @@
 
 use super::CLI_SINCE;
 use super::container::Container;
-use crate::support::{
+use redis::Value;
+use std::fs;
+use testkit::{
     Client, Cluster, Server, eventually, find_cli, int, is_older_than, lacks, lacks_tls,
     start_pair, wait_until_it_is,
 };
-use redis::Value;
-use std::fs;
 
 fn ask(question: &str, server: &Server) -> Result<(), String> {
     ask_with(question, server, &[], "")

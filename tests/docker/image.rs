@@ -78,7 +78,7 @@ fn image_with(scene: &Path, variables: &[(&str, &str)], words: &[&str]) -> (bool
 fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok();
     if !found {
-        crate::support::announce(&format!("skipped: no {program} in PATH"));
+        testkit::announce(&format!("skipped: no {program} in PATH"));
     }
     found
 }

@@ -2,9 +2,9 @@
 
 use super::container::{Container, at};
 use super::{ROOT, text};
-use crate::support::{Seed, eventually, free_port_of_a_node};
 use std::collections::BTreeMap;
 use std::path::Path;
+use testkit::{Seed, eventually, free_port_of_a_node};
 use yaml_rust2::{Yaml, YamlLoader};
 
 pub(super) struct Stack {

@@ -3,9 +3,9 @@
 
 use super::CLI_SINCE;
 use super::container::{Container, server_name};
-use crate::support::{caller_library, find_cli, lacks, module};
 use std::fs;
 use std::path::Path;
+use testkit::{caller_library, find_cli, lacks, module};
 
 #[test]
 fn the_entrypoint_loads_the_module_whatever_else_it_is_told() {

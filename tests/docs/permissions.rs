@@ -1,9 +1,9 @@
 //! The users of docs/operating.md, each tried on a server: what it is said to be able to do, and no more.
 
 use super::{item, page, registered, text};
-use crate::support::{Client, Server, field, lacks, strings};
 use redis::Value;
 use std::collections::BTreeSet;
+use testkit::{Client, Server, field, lacks, strings};
 
 struct User {
     name: &'static str,

@@ -6,11 +6,11 @@
 
 use super::comparison::Dictionary;
 use super::terminal;
-use crate::support::{Client, Server, Words, eventually, field, int};
 use redis::{RedisResult, Value};
 use std::collections::HashMap;
 use std::sync::mpsc::{self, Receiver};
 use std::thread;
+use testkit::{Client, Server, Words, eventually, field, int};
 
 /// What redis-cli says then.
 const CLOSED: &str = "Error: Server closed the connection";

@@ -18,8 +18,8 @@
 
 use super::markdown::Block;
 use super::session::Session;
-use crate::support::Server;
 use std::collections::HashSet;
+use testkit::Server;
 
 const RESP3: &str = "$ redis-cli -3";
 const WAITING: &str = "(waiting)";

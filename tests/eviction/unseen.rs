@@ -2,11 +2,11 @@
 //! own.
 
 use super::{EVICT, LONG, evict_and, evicting, is_back, tells_too_late};
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Cluster, Server, SlotMove, bulk, deadline, eventually, module, start_pair,
     wait_until_in_sync, wait_until_it_is,
 };
-use redis::Value;
 
 /// Alice's lock `k` is here and is evicted: it is still hers.
 #[track_caller]

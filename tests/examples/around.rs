@@ -3,9 +3,9 @@
 use super::recipe::{Recipe, Script};
 use super::recipes::wait_until_waiters;
 use super::{address_of, server};
-use crate::support::{Server, eventually};
 use std::fs;
 use std::thread;
+use testkit::{Server, eventually};
 
 const LONG: u64 = 60_000;
 

@@ -4,8 +4,8 @@
 use super::program::{available, find, run};
 use super::stores::{Store, mariadb, objects, postgres};
 use super::{page, server};
-use crate::support::{bulk, eventually};
 use std::process::Command;
+use testkit::{bulk, eventually};
 
 const PAGE: &str = "docs/guide.md";
 const LONG: u64 = 60_000;

@@ -4,13 +4,13 @@ use super::program::Told;
 use super::recipe::{Locks, Outcome, Recipe};
 use super::recipes::wait_until_waiters;
 use super::{address_of, server};
-use crate::support::{
-    Client, Cluster, Server, Takeover, bulk_text, eventually, field, lacks, wait_until_it_is,
-};
 use redis::Value;
 use std::fs;
 use std::process::Command;
 use std::thread;
+use testkit::{
+    Client, Cluster, Server, Takeover, bulk_text, eventually, field, lacks, wait_until_it_is,
+};
 
 const LONG: u64 = 60_000;
 

@@ -2,12 +2,12 @@
 
 use super::program::{Missing, Told, available, find, folder, install, run, write};
 use super::{ROOT, address_of};
-use crate::support::Server;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
+use testkit::Server;
 
 /// The oldest Node on which the examples run.
 const SINCE: (u32, u32) = (20, 11);

@@ -1,6 +1,5 @@
 //! Programs of others that the examples and recipes need: found, run with a deadline, and missed aloud.
 
-use crate::support::announce;
 use std::env;
 use std::fmt::Display;
 use std::fs::{self, File};
@@ -9,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use testkit::announce;
 
 /// Longer than any of them takes.
 const LONGEST: Duration = Duration::from_secs(60);

@@ -2,11 +2,11 @@
 
 use super::program::{Told, run};
 use super::{ADDRESS, ROOT, address_of, page, server};
-use crate::support::{Client, eventually, find_cli};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
+use testkit::{Client, eventually, find_cli};
 
 const PAGE: &str = "docs/clients.md";
 const LONG: u64 = 60_000;

@@ -4,7 +4,7 @@ use super::address_of;
 use super::around::scripts;
 use super::recipe::Script;
 use super::server;
-use crate::support::Server;
+use testkit::Server;
 
 const LONG: u64 = 60_000;
 

@@ -5,7 +5,6 @@
 use super::program::{Missing, Told, find, install, run};
 use super::python::MOTO;
 use super::{ADDRESS, address_of};
-use crate::support::{Server, find_cli};
 use std::env;
 use std::fs::{self, File};
 use std::os::unix::fs::{MetadataExt, chown, symlink};
@@ -15,6 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testkit::{Server, find_cli};
 
 /// Whom Linux calls `nobody`: Postgres refuses to run as root.
 const NOBODY: u32 = 65_534;

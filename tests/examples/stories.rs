@@ -5,11 +5,11 @@ use super::node::{IOREDIS, NODE_REDIS, Package, REDLOCK};
 use super::program::{Told, available, find, run};
 use super::python::REDIS_PY;
 use super::{ROOT, address_of, page, server};
-use crate::support::{Server, find_cli};
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 use std::thread;
+use testkit::{Server, find_cli};
 
 const PAGE: &str = "examples/README.md";
 const DIGITS_OF_A_FENCE: usize = 16;

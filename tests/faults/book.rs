@@ -7,10 +7,10 @@
 //!
 //! An answer that never came leaves open whether the server did what it was asked to.
 
-use crate::support::{Client, deadline};
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
 use std::time::UNIX_EPOCH;
+use testkit::{Client, deadline};
 
 /// The wall clock, in microseconds; the server's is the same.
 pub(super) fn now() -> i64 {

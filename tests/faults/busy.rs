@@ -2,12 +2,12 @@
 //! release them, and let some run out.
 
 use super::book::{Grant, Release, Span, lease, now};
-use crate::support::{Client, Seed, Server, eventually};
 use redis::Value;
 use std::mem;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::Duration;
+use testkit::{Client, Seed, Server, eventually};
 
 /// Those that everybody wants.
 const LOCKS: [&str; 4] = ["a", "b", "c", "d"];

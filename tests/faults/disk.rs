@@ -6,11 +6,11 @@
 use super::LONG;
 use super::book::Book;
 use super::busy;
-use crate::support::{Client, Seed, Server, Setup, Waiter, aof, deadline, eventually, int, lacks};
 use redis::Value;
 use std::fs;
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use testkit::{Client, Seed, Server, Setup, Waiter, aof, deadline, eventually, int, lacks};
 
 /// More than the server waits until it asks again whether it may write.
 const LONG_ENOUGH_MILLIS: i64 = 300;

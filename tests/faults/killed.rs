@@ -7,11 +7,11 @@
 
 use super::book::{Book, Fate, Grant, now};
 use super::busy;
-use crate::support::{Seed, Server, Setup, figure, is_older_than, power, short_or_long};
 use std::collections::VecDeque;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
+use testkit::{Seed, Server, Setup, figure, is_older_than, power, short_or_long};
 
 const WORKERS: usize = 6;
 

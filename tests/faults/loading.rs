@@ -4,14 +4,14 @@
 use super::LONG;
 use super::book::Book;
 use super::busy;
-use crate::support::{
-    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, bulk_text, error, eventually, field, int,
-    is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
-};
 use redis::Value;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
+use testkit::{
+    Client, Clock, Proxy, Seed, Server, Setup, Snapshot, bulk_text, error, eventually, field, int,
+    is_older_than, lacks, lacks_setting, module, wait_until_in_sync,
+};
 
 /// So much data, and so long until each key is sent, that there is time to look around while it is loaded.
 const FILLER: &str = "DEBUG POPULATE 1500 filler 4000";
@@ -344,7 +344,7 @@ fn a_replica_whose_link_breaks_while_it_loads_into_nothing_has_nothing_and_fence
     pair.follow();
     pair.wait_until_it_loads();
     let pair = pair.cut_off_for_good();
-    assert_eq!(Snapshot::of(&pair.replica).len(), 0);
+    assert_eq!(Snapshot::of(&pair.replica).size(), 0);
     pair.is_promoted_and_goes_on_above(highest);
 }
 

@@ -2,11 +2,11 @@
 
 use super::book::Book;
 use super::busy;
-use crate::support::{Client, Seed, Server, Snapshot, eventually, figure, short_or_long};
 use redis::Value;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Seed, Server, Snapshot, eventually, figure, short_or_long};
 
 const WORKERS: usize = 10;
 const EVERY: Duration = Duration::from_millis(200);
@@ -67,7 +67,7 @@ fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
     });
     save(&mut client, "BGSAVE");
     let live = Snapshot::of(&server);
-    assert_ne!(live.len(), 0, "nothing to compare");
+    assert_ne!(live.size(), 0, "nothing to compare");
     let mut agrees = |server: &Server, what: &str| {
         assert_eq!(Snapshot::of(server), live, "{what}");
         book.compare(&grants, &mut server.client()).assert_nothing_lost();

@@ -1,10 +1,10 @@
 //! The append-only file was cut off in its middle, or damaged.
 
 use super::LONG;
-use crate::support::{Client, Clock, Seed, Server, Snapshot, Waiter, aof, figure, short_or_long};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::{Client, Clock, Seed, Server, Snapshot, Waiter, aof, figure, short_or_long};
 
 const LOCKS: [&str; 5] = ["a", "b", "c", "d", "e"];
 const STEPS: usize = 60;

@@ -1,6 +1,6 @@
 //! What somebody might send: words, whole commands of ours with any of them, and what others may do to the same keys.
 
-use crate::support::Seed;
+use testkit::Seed;
 
 const COMMANDS: [&str; 10] = [
     "LOCK.ACQUIRE",
@@ -97,7 +97,7 @@ fn word(seed: &mut Seed) -> Vec<u8> {
 }
 
 fn noise(seed: &mut Seed, longest: usize) -> Vec<u8> {
-    (0..seed.below(longest)).map(|_| seed.next().to_le_bytes()[0]).collect()
+    (0..seed.below(longest)).map(|_| seed.number().to_le_bytes()[0]).collect()
 }
 
 /// A value: nearly always one that says something of a lock.
@@ -108,7 +108,7 @@ fn value(seed: &mut Seed) -> Vec<u8> {
         1 => value.extend(noise(seed, 300)),
         2 => {
             let at = seed.below(value.len());
-            value[at] = seed.next().to_le_bytes()[0];
+            value[at] = seed.number().to_le_bytes()[0];
         }
         _ => {}
     }

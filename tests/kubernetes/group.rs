@@ -2,10 +2,10 @@
 
 use super::text;
 use crate::docker::container::Container;
-use crate::support::{Seed, eventually, free_port_of_a_node, is_older_than};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use testkit::{Seed, eventually, free_port_of_a_node, is_older_than};
 use yaml_rust2::{Yaml, YamlLoader};
 
 /// The password of the pods' secret. Where it is written into a configuration file, it has to be quoted.

@@ -2,11 +2,11 @@
 //! they repeat of other files is the same there.
 
 use super::{ROOT, text};
-use crate::support::announce;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testkit::announce;
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn parsed(name: &str) -> Vec<Yaml> {

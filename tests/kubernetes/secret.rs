@@ -3,7 +3,7 @@
 use super::group::{Group, PASSWORD};
 use super::surviving::{SENTINELS, SERVERS, assert_held, grant, started};
 use super::text;
-use crate::support::eventually;
+use testkit::eventually;
 
 const NEW: &str = "5ec2e7";
 

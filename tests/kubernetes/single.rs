@@ -4,12 +4,12 @@ use super::group::{Group, PASSWORD};
 use super::{ROOT, text};
 use crate::docker::CLI_SINCE;
 use crate::docker::container::Container;
-use crate::support::{find_cli, module};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::process::Command;
+use testkit::{find_cli, module};
 
 /// The only server, ready.
 fn started() -> Option<Group> {
@@ -136,7 +136,7 @@ fn a_stock_image_serves_with_what_the_init_container_brings() {
     let entrypoint = format!("{folder}/leasehold-entrypoint");
     stock.start_program(&entrypoint, &["--port", "0", "--unixsocket", &socket], "");
     let healthcheck = format!("{folder}/leasehold-healthcheck");
-    crate::support::eventually("it grants", || {
+    testkit::eventually("it grants", || {
         stock.look();
         let (success, told) = stock.call(&healthcheck, &["ready", "-s", &socket]);
         if success { Ok(()) } else { Err(told) }

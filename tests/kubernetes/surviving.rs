@@ -2,11 +2,11 @@
 
 use super::group::{Group, PASSWORD};
 use crate::docker::CLI_SINCE;
-use crate::support::{eventually, find_cli};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use testkit::{eventually, find_cli};
 
 pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
 pub(super) const SENTINELS: [&str; 3] =
@@ -168,7 +168,7 @@ fn no_grant_is_lost_while_a_primary_hands_over() {
         }
     }
     let (last, fence) = numbered.last().unwrap();
-    crate::support::announce(&format!("{} grants until the hand-over", granted.len()));
+    testkit::announce(&format!("{} grants until the hand-over", granted.len()));
     let told = group.tell(&next, &format!("LOCK.CHECK lock:{last} worker"));
     assert_eq!(told, fence.to_string());
     let lost_none: [String; 0] = [];

@@ -1,9 +1,9 @@
 //! Unloaded and loaded again, a module goes on with larger fences, or is not unloaded (L2).
 
 use super::LONG;
-use crate::support::module::USUAL_FENCE_MARGIN;
-use crate::support::{Clock, Server, UNLOAD, clock::HOUR, eventually, int};
 use redis::Value;
+use testkit::module::USUAL_FENCE_MARGIN;
+use testkit::{Clock, Server, UNLOAD, clock::HOUR, eventually, int};
 
 /// So often is a module loaded again.
 const ROUNDS: usize = 40;

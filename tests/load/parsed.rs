@@ -4,9 +4,9 @@
 //! each command. Left to themselves they die when they come to one whose module is gone. So a test does not stop when
 //! the module was unloaded, but goes on to where the server would die.
 
-use crate::support::waiter::{id_of, wait_until_parked};
-use crate::support::{Client, Server, UNLOAD, eventually, int, lacks, module};
 use redis::Value;
+use testkit::waiter::{id_of, wait_until_parked};
+use testkit::{Client, Server, UNLOAD, eventually, int, lacks, module};
 
 const ACQUIRE: &str = "LOCK.ACQUIRE k alice 60000";
 

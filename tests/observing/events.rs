@@ -1,11 +1,9 @@
 //! Key events: which are published for a lock, in which order, and for whom.
 
 use super::{Figures, evict, let_run_out};
-use crate::support::{
-    Client, Server, Setup, Waiter, eventually, int, start_pair, wait_until_in_sync,
-};
 use crate::waiting::LONG;
 use redis::Value;
+use testkit::{Client, Server, Setup, Waiter, eventually, int, start_pair, wait_until_in_sync};
 
 /// A server that publishes all events there are, but those of misses.
 fn telling() -> Setup {
@@ -34,7 +32,7 @@ impl Listener {
         self.publisher.cmd(format!("PUBLISH {THE_END} x"));
         let mut messages = Vec::new();
         loop {
-            let message = crate::support::strings(&self.client.receive());
+            let message = testkit::strings(&self.client.receive());
             let [.., channel, text] = &message[..] else { panic!("{message:?}") };
             if channel == THE_END {
                 return messages;

@@ -1,9 +1,9 @@
 //! `INFO leasehold`: each field moves when the manual says so, once, and no other does.
 
 use super::{fresh, let_run_out};
-use crate::support::int;
 use crate::waiting::LONG;
 use redis::Value;
+use testkit::int;
 
 #[test]
 fn nothing_is_counted_before_anything_happens() {

@@ -1,9 +1,9 @@
 //! Who comes too late, as `INFO leasehold` counts it; and what is not claimed, because it is not known.
 
 use super::{Figures, fresh, let_run_out};
-use crate::support::{Client, Server, error, int, start_pair, wait_until_in_sync};
 use crate::waiting::LONG;
 use redis::Value;
+use testkit::{Client, Server, error, int, start_pair, wait_until_in_sync};
 
 #[test]
 fn a_release_that_is_repeated_is_refused_and_is_not_late() {

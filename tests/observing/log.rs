@@ -1,13 +1,13 @@
 //! `LOCK.LOG`: what happened to locks that somebody should know of.
 
 use super::{Figures, evict, let_run_out, pass, until_waited};
-use crate::support::{
-    Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, is_older_than, lacks,
-    start_pair,
-};
 use crate::waiting::LONG;
 use redis::Value;
 use std::time::Duration;
+use testkit::{
+    Client, Clock, Server, Waiter, bulk, deadline, eventually, field, int, is_older_than, lacks,
+    start_pair,
+};
 
 const DAY: u64 = 86_400_000;
 

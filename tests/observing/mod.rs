@@ -12,10 +12,10 @@ mod times;
 mod top;
 mod waits;
 
-use crate::support::{Client, Clock, Server, eventually, field};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
+use testkit::{Client, Clock, Server, eventually, field};
 
 /// The figures of `INFO leasehold`, and which of them have moved since the last look.
 struct Figures {

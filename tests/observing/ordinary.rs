@@ -6,13 +6,13 @@
 //! long; `LEASEHOLD_SEED` repeats the chances of an earlier run, although not the timing of its threads.
 
 use super::Figures;
-use crate::support::{Client, Seed, Server, eventually, int, strings};
 use crate::waiting::{LONG, waiters};
 use redis::Value;
 use std::env;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Seed, Server, eventually, int, strings};
 
 const KEYS: [&str; 3] = ["a", "b", "c"];
 const WORKERS: usize = 8;

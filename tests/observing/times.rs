@@ -2,10 +2,10 @@
 //! in no time. Waits go by a clock that nobody can step.
 
 use super::{Figures, pass, until_waited, waited};
-use crate::support::{Client, Clock, Server, Waiter, int, micros};
 use crate::waiting::LONG;
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::{Client, Clock, Server, Waiter, int, micros};
 
 const DAY: u64 = 86_400_000;
 

@@ -1,12 +1,12 @@
 //! `LOCK.TOP`: which locks are contended most, and how much.
 
 use super::{Figures, until_waited};
-use crate::support::{
-    Client, Seed, Server, Waiter, bulk, field, int, lacks, start_pair, wait_until_in_sync,
-};
 use crate::waiting::LONG;
 use redis::Value;
 use std::collections::HashMap;
+use testkit::{
+    Client, Seed, Server, Waiter, bulk, field, int, lacks, start_pair, wait_until_in_sync,
+};
 
 const DAY: u64 = 86_400_000;
 

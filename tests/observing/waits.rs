@@ -1,9 +1,9 @@
 //! `INFO leasehold` about waiting: every wait begins once and ends in one of four ways.
 
 use super::{Figures, evict, let_run_out};
-use crate::support::{Client, Server, Waiter, eventually, int, start_pair};
 use crate::waiting::{LONG, can_be_unblocked, owners, waiters};
 use redis::Value;
+use testkit::{Client, Server, Waiter, eventually, int, start_pair};
 
 const HELD: (&str, i64) = ("held", 1);
 

@@ -1,12 +1,12 @@
 //! The maintainer scripts of Debian's package, run by dpkg in a root folder of its own.
 
 use super::ROOT;
-use crate::support::{Server, announce, module};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
+use testkit::{Server, announce, module};
 
 const MODULE: &str = "usr/lib/redis/modules/libleasehold.so";
 

@@ -1,9 +1,9 @@
 //! Who may connect, and which commands there are.
 
 use super::{LONG, smoke};
-use crate::support::{Server, Setup, announce, error, unchanged};
 use redis::Value;
 use std::net::{IpAddr, UdpSocket};
+use testkit::{Server, Setup, announce, error, unchanged};
 
 const ONE_OF_EACH: [&str; 8] = [
     "LOCK.ACQUIRE k bob 60000",

@@ -1,10 +1,10 @@
 //! How clients reach the server, and what it does about those who are silent or slow.
 
 use super::{CROWD, LONG, crowd_for, smoke, start_with};
-use crate::support::{Server, Waiter, lacks_tls};
 use crate::waiting::owners;
 use redis::Value;
 use std::net::{IpAddr, Ipv4Addr};
+use testkit::{Server, Waiter, lacks_tls};
 
 #[test]
 fn a_server_reached_over_tls() {

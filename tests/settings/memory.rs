@@ -1,9 +1,9 @@
 //! What the server does to keep its memory small and in order.
 
 use super::{LONG, smoke, start_with};
-use crate::support::{Client, Server, Setup, Waiter, eventually, lacks, lacks_setting};
 use crate::waiting::{owners, waiters};
 use redis::Value;
+use testkit::{Client, Server, Setup, Waiter, eventually, lacks, lacks_setting};
 
 fn stat(client: &mut Client, name: &str) -> u64 {
     let field = client.info_field("stats", name);

@@ -6,9 +6,9 @@ mod memory;
 mod scripts;
 mod threads;
 
-use crate::support::{Client, Server, Setup, Waiter, bulk, eventually, int, lacks, strings};
 use crate::waiting::{owners, waiters};
 use redis::Value;
+use testkit::{Client, Server, Setup, Waiter, bulk, eventually, int, lacks, strings};
 
 const LONG: u64 = 60_000;
 

@@ -1,10 +1,10 @@
 //! A script that runs for long keeps the server from everything else, and it lets others see that.
 
 use super::{LONG, smoke, start_with};
-use crate::support::{Client, Server, Setup, Waiter, aof, eventually, is_older_than};
 use crate::waiting::owners;
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::{Client, Server, Setup, Waiter, aof, eventually, is_older_than};
 
 /// A server that calls itself busy after a millisecond.
 fn impatient(setup: Setup) -> Server {

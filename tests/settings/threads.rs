@@ -1,9 +1,9 @@
 //! Threads that read and write for the server.
 
 use super::{LONG, smoke, start_with};
-use crate::support::crowd::Crowd;
-use crate::support::{Server, eventually, int};
 use redis::Value;
+use testkit::crowd::Crowd;
+use testkit::{Server, eventually, int};
 
 /// So many at once that threads are worth their while.
 const BUSY: usize = 64;
@@ -31,12 +31,12 @@ fn a_server_with_4_threads() {
 fn everybody_in_turn(server: &Server, crowd: &mut Crowd, latest: &mut u64) {
     let mut client = server.client();
     let held = client.grant("k", "alice", LONG);
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, "LOCK.CHECK k alice");
         crowd.send(index, format!("LOCK.ACQUIRE k {index} 60000 BLOCK 0"));
     }
     let (mut checks, mut grants, mut releases) = (0, 0, 0);
-    while releases < crowd.len() {
+    while releases < crowd.size() {
         for (index, reply) in crowd.receive() {
             match reply {
                 Some(Value::Int(1)) => releases += 1,
@@ -51,7 +51,7 @@ fn everybody_in_turn(server: &Server, crowd: &mut Crowd, latest: &mut u64) {
                 other => panic!("{index} received {other:?}"),
             }
         }
-        if checks == crowd.len() && grants == 0 {
+        if checks == crowd.size() && grants == 0 {
             assert!(client.release("k", "alice"));
         }
     }

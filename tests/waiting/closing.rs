@@ -2,13 +2,13 @@
 //! a client that was sent its grant, and closes the connection itself, keeps the lock for its lease.
 
 use super::{LONG, Waiter, exact, granted_at, id_of, owners, wait_until_parked};
-use crate::support::{
-    Client, Server, Setup, bulk_text, eventually, int, is_older_than, is_valkey_since, lacks,
-    start_pair,
-};
 use redis::Value;
 use std::io::Write;
 use tempfile::NamedTempFile;
+use testkit::{
+    Client, Server, Setup, bulk_text, eventually, int, is_older_than, is_valkey_since, lacks,
+    start_pair,
+};
 
 /// Long before the lease of whoever went unheard would have ended, and before the next regular look at the lock.
 const SOON: i64 = 800;

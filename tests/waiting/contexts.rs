@@ -2,10 +2,10 @@
 //! that would wait gets nil. Where a client cannot know that it may not wait, it gets an error.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Server, Snapshot, bulk, error, eventually, int, is_valkey_since, lacks, start_pair,
 };
-use redis::Value;
 
 const WAIT: &str = "LOCK.ACQUIRE k bob 60000 BLOCK 0";
 

@@ -1,10 +1,10 @@
 //! Thousands of waiters.
 
 use super::{LONG, Waiter, granted_at, owners, waiters};
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Server, Setup, eventually, int};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::crowd::Crowd;
+use testkit::{Client, Server, Setup, eventually, int};
 
 /// A server that such a crowd fits on.
 fn roomy() -> Setup {
@@ -14,7 +14,7 @@ fn roomy() -> Setup {
 
 /// Queues every member up for `k`, each after the one before it is known to be queued.
 fn queue_up_one_by_one(crowd: &mut Crowd, observer: &mut Client) {
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k w{index} 600000 BLOCK 0"));
         let wanted = i64::try_from(index).unwrap() + 1;
         wait_until(|| observer.info("k").unwrap().waiters == wanted);
@@ -32,10 +32,10 @@ fn wait_until(mut arrived: impl FnMut() -> bool) {
 /// Each member that receives its grant releases the lock, until all have had it. Who had it, in the order
 /// of the fences, and how long the whole took.
 fn drain(crowd: &mut Crowd, client: &mut Client) -> (Vec<usize>, Duration) {
-    let mut fences = Vec::with_capacity(crowd.len());
+    let mut fences = Vec::with_capacity(crowd.size());
     let started = Instant::now();
     assert!(client.release("k", "alice"));
-    while fences.len() < crowd.len() {
+    while fences.len() < crowd.size() {
         for (index, reply) in crowd.receive() {
             match reply {
                 Some(Value::Int(1)) => {}
@@ -73,7 +73,7 @@ fn ten_thousand_waiters_for_one_lock_are_served_exactly_in_the_order_of_their_co
     queue_up_one_by_one(&mut crowd, &mut client);
     let full = "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)";
     let refused = client.cmd("LOCK.ACQUIRE k late 60000 BLOCK 0");
-    assert_eq!(refused, crate::support::error(full));
+    assert_eq!(refused, testkit::error(full));
     let (order, _) = drain(&mut crowd, &mut client);
     assert!(order.into_iter().eq(0..10_000));
     assert_eq!(waiters(&server), 0);
@@ -100,7 +100,7 @@ fn five_thousand_waiters_for_a_thousand_locks_are_served_lock_by_lock() {
     let all: Vec<_> = (0..locks).map(|lock| format!("LOCK.RELEASE k{lock} alice")).collect();
     client.pipeline(&all.iter().map(String::as_str).collect::<Vec<_>>());
     let mut served = vec![Vec::new(); locks];
-    let mut left = crowd.len();
+    let mut left = crowd.size();
     while left > 0 {
         for (index, reply) in crowd.receive() {
             let lock = index % locks;
@@ -206,7 +206,7 @@ fn while_ten_thousand_lose_their_patience_in_one_moment_others_are_answered_with
     // On a machine that is busy with other things, one time of three must do.
     for _ in 0..3 {
         let end = client.now() + 2_500;
-        for index in 0..crowd.len() {
+        for index in 0..crowd.size() {
             if index % 100 == 0 && index > 0 {
                 let wanted = index as u64;
                 wait_until(|| client.counter("waiters") == wanted);
@@ -235,7 +235,7 @@ fn leases_that_end_one_after_another_pass_the_lock_through_the_whole_queue() {
     let mut client = server.client();
     client.grant("k", "alice", 10 * LONG);
     let mut crowd = Crowd::of(&server, 300);
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k w{index} 2 BLOCK 0"));
     }
     wait_until(|| client.counter("waiters") == 300);

@@ -4,9 +4,9 @@
 //! deadline before it.
 
 use super::{LONG, Waiter, exact, granted_at, is_redis_since, waiters};
-use crate::support::crowd::Crowd;
-use crate::support::{Clock, Server, clock::HOUR, deadline, eventually};
 use redis::Value;
+use testkit::crowd::Crowd;
+use testkit::{Clock, Server, clock::HOUR, deadline, eventually};
 
 /// What is promised on an idle server.
 const PROMPT_MILLIS: i64 = 3;
@@ -134,11 +134,11 @@ fn leases_that_the_server_itself_finds_to_have_ended_are_all_handed_on() {
         client.grant(format!("k{lock}"), "alice", LONG);
     }
     let mut crowd = Crowd::of(&server, LOCKS * ROUNDS);
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} {LONG} BLOCK 0", index % LOCKS));
     }
     eventually("they wait", || match waiters(&server) {
-        waiting if waiting == crowd.len() as u64 => Ok(()),
+        waiting if waiting == crowd.size() as u64 => Ok(()),
         waiting => Err(waiting),
     });
     for _ in 0..ROUNDS {

@@ -2,11 +2,11 @@
 //! replicas and the append-only file are told in that order.
 
 use super::{LONG, Waiter, exact, granted_at, owners, waiters};
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Server, Snapshot, aof, bulk, deadline, eventually, int, lacks, micros, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
 
 /// What frees `k`, which alice holds in database 0.
 const WAYS: [&str; 32] = [
@@ -331,7 +331,7 @@ fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
     }
     wait_until_in_sync(&primary, &replica);
     let live = Snapshot::of(&primary);
-    assert!(live.len() >= left.len());
+    assert!(live.size() >= left.len());
     assert_eq!(Snapshot::of(&replica), live);
     primary.kill();
     primary.start_again();
@@ -357,7 +357,7 @@ fn a_flush_is_told_before_the_grants_that_it_made_possible() {
         }
         wait_until_in_sync(&primary, &replica);
         let live = Snapshot::of(&primary);
-        assert!(live.len() >= keys.len());
+        assert!(live.size() >= keys.len());
         assert_eq!(Snapshot::of(&replica), live, "{way}");
         primary.kill();
         primary.start_again();

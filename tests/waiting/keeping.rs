@@ -1,9 +1,9 @@
 //! What does not free a lock: waiters wait on, and are granted it once it is free.
 
 use super::{LONG, Waiter, exact, granted_at, owners, waiters};
-use crate::support::errors::WRONG_TYPE;
-use crate::support::{Client, Server, bulk, deadline, error, eventually, int};
 use redis::Value;
+use testkit::errors::WRONG_TYPE;
+use testkit::{Client, Server, bulk, deadline, error, eventually, int};
 
 /// Waits until the server's clock is well past `moment`, in Unix milliseconds.
 fn let_pass(client: &mut Client, moment: i64) {
@@ -145,7 +145,7 @@ fn looking_at_a_queue_and_trying_change_nothing_and_touch_no_watcher() {
     ] {
         let mut watcher = server.client();
         watcher.cmd("WATCH k");
-        crate::support::unchanged(&server, || client.cmd(command));
+        testkit::unchanged(&server, || client.cmd(command));
         assert_eq!(watcher.transaction(&["LOCK.CHECK k alice"]), [int(fence)], "{command}");
     }
     assert_eq!(owners(&server, "k"), ["bob"]);

@@ -1,8 +1,8 @@
 //! Granted while the server was busy, for so long that the lease was over before the waiter could be told.
 
 use super::{LONG, Waiter};
-use crate::support::{Server, int};
 use redis::Value;
+use testkit::{Server, int};
 
 /// As long as the server is busy after the grant.
 const BUSY: &str = "DEBUG SLEEP 0.2";

@@ -1,11 +1,11 @@
 //! A waiter leaves: its connection ends, in whatever way, or an operator takes it away. Nobody else notices.
 
 use super::{LONG, Waiter, can_be_unblocked, owners, wait_until_parked, waiters};
-use crate::support::{Client, Server, error, eventually, int, lacks};
 use redis::Value;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
+use testkit::{Client, Server, error, eventually, int, lacks};
 
 /// Alice holds `k`; `first` and `last` wait, and in between one whose connection `end` ends.
 fn assert_only_it_leaves(end: impl FnOnce(&Server, TcpStream, i64)) {

@@ -1,9 +1,9 @@
 //! How many may wait, for one lock and for all; and what a try may not do while they do.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Server, error, eventually, int, lacks, strings};
 use redis::Value;
+use testkit::crowd::Crowd;
+use testkit::{Client, Server, error, eventually, int, lacks, strings};
 
 const FULL: &str = "QUEUEFULL too many waiters (config leasehold.max-waiters)";
 const LOCK_FULL: &str =

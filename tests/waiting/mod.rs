@@ -27,9 +27,9 @@ mod stress;
 mod talking;
 mod unheard;
 
-use crate::support::waiter::{id_of, is_parked, wait_until_parked};
-use crate::support::{Server, Waiter, field, is_older_than};
 use redis::Value;
+use testkit::waiter::{id_of, is_parked, wait_until_parked};
+use testkit::{Server, Waiter, field, is_older_than};
 
 pub(crate) const LONG: u64 = 60_000;
 
@@ -80,7 +80,7 @@ pub(crate) fn waiters(server: &Server) -> u64 {
 }
 
 /// A server whose fences are the microseconds of its clock, and so tell when a grant was made.
-fn exact() -> crate::support::Setup {
+fn exact() -> testkit::Setup {
     Server::builder().module_args("fence-margin 0")
 }
 

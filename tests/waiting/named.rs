@@ -6,13 +6,13 @@
 //! its waiter.
 
 use super::{LONG, Waiter, exact, granted_at, is_parked};
-use crate::support::contended::Contended;
-use crate::support::traffic::Traffic;
-use crate::support::{
-    Client, Cluster, Seed, Server, Setup, SlotMove, announce, deadline, micros, strings,
-};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::traffic::Traffic;
+use testkit::{
+    Client, Cluster, Seed, Server, Setup, SlotMove, announce, deadline, micros, strings,
+};
 
 /// More than are looked at in one turn of the server.
 const LOCKS: usize = 1_500;

@@ -2,10 +2,10 @@
 //! written, nothing crashes, and all of it is made good when the pause ends.
 
 use super::{LONG, Waiter, exact, granted_at, is_parked, owners};
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Server, Snapshot, deadline, eventually, lacks, start_pair, wait_until_in_sync,
 };
-use redis::Value;
 
 /// Long enough for whatever should not happen to happen; ended by `UNPAUSE`, not by time.
 const PAUSE: &str = "CLIENT PAUSE 60000 WRITE";
@@ -216,7 +216,7 @@ fn many_pauses_with_leases_ending_and_clients_leaving_lose_no_lock() {
     }
     client.grant("last", "alice", LONG);
     wait_until_in_sync(&primary, &replica);
-    assert_eq!(Snapshot::of(&primary).len(), 1);
+    assert_eq!(Snapshot::of(&primary).size(), 1);
     assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
 }
 

@@ -2,9 +2,9 @@
 //! queue.
 
 use super::{LONG, Waiter, owners};
-use crate::support::{Proxy, Server, eventually};
 use redis::Value;
 use std::time::Duration;
+use testkit::{Proxy, Server, eventually};
 
 /// Long enough for a machine that is busy with other tests.
 const IDLE_LIMIT: Duration = Duration::from_secs(2);

@@ -1,13 +1,13 @@
 //! The queue of a lock: who is in it, in which order, for how long, and how many may be.
 
 use super::{LONG, Row, Waiter, exact, owners, queue, rows, waiters};
-use crate::support::crowd::Crowd;
-use crate::support::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
-use crate::support::{
-    Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
-};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::crowd::Crowd;
+use testkit::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
+use testkit::{
+    Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
+};
 
 const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
 const PATIENCE_OUT_OF_RANGE: &str =
@@ -215,7 +215,7 @@ fn without_a_count_a_hundred_are_listed_at_most() {
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     let mut crowd = Crowd::of(&server, 101);
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k w{index} 60000 BLOCK 0"));
     }
     eventually("all of them wait", || match client.info("k").unwrap().waiters {

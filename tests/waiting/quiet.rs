@@ -5,12 +5,12 @@
 //! of commands, and in `instantaneous_ops_per_sec`.
 
 use super::{LONG, Waiter};
-use crate::support::contended::Contended;
-use crate::support::{Client, Cluster, Seed, Server, announce, lacks};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::{Client, Cluster, Seed, Server, announce, lacks};
 
 /// The servers that can check a command without executing it.
 const DRY_RUNS: (u32, u32) = (7, 2);

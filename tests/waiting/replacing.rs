@@ -1,8 +1,8 @@
 //! A primary that becomes a replica: every waiter is told, none hangs, and the new primary decides.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::{Server, Snapshot, deadline, eventually, start_pair, wait_until_in_sync};
 use redis::Value;
+use testkit::{Server, Snapshot, deadline, eventually, start_pair, wait_until_in_sync};
 
 /// The waiter is told that the server decides no longer, by an error that says so or by the end of its
 /// connection right behind it.

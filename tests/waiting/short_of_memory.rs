@@ -1,11 +1,11 @@
 //! Eviction: a lock that is held and waited for is put back when the server evicts it, not given away.
 
 use super::{LONG, Waiter, owners};
-use crate::support::{
+use redis::Value;
+use testkit::{
     Client, Server, Setup, Snapshot, bulk, deadline, eventually, lacks, start_pair,
     wait_until_in_sync,
 };
-use redis::Value;
 
 /// A server that evicts keys with an expiry when it is short of memory.
 fn evicting() -> Setup {
@@ -113,7 +113,7 @@ fn the_replica_and_the_file_have_the_restored_lock() {
     client.cmd("DEL filler");
     wait_until_in_sync(&primary, &replica);
     let live = Snapshot::of(&primary);
-    assert_eq!(live.len(), 1);
+    assert_eq!(live.size(), 1);
     assert_eq!(Snapshot::of(&replica), live);
     primary.kill();
     primary.start_again();

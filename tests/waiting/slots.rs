@@ -2,11 +2,11 @@
 //! anybody left waiting on a node that became a replica. What becomes of the locks then is in `tests/beyond/`.
 
 use super::{LONG, Waiter, waiters};
-use crate::support::{
-    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
-};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::{
+    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
+};
 
 const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
 

@@ -3,10 +3,10 @@
 //! moment of that clock.
 
 use super::{LONG, Waiter, is_parked, rows};
-use crate::support::{Client, Clock, Server, announce, clock::HOUR, eventually, int, lacks};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Clock, Server, announce, clock::HOUR, eventually, int, lacks};
 
 /// A lease that outlasts each step.
 const DAY: u64 = 86_400_000;

@@ -1,16 +1,16 @@
 //! What happens to the server while clients wait: shutdown, unload, saving, reloading.
 
 use super::{LONG, Waiter, owners, waiters};
-use crate::support::crowd::Crowd;
-use crate::support::{Server, Snapshot, UNLOAD, eventually, int};
 use redis::Value;
+use testkit::crowd::Crowd;
+use testkit::{Server, Snapshot, UNLOAD, eventually, int};
 
 #[test]
 fn a_server_with_1_000_waiters_stops_cleanly() {
     let mut server = Server::builder().aof().start();
     server.client().grant("k", "alice", LONG);
     let mut crowd = Crowd::of(&server, 1_000);
-    for index in 0..crowd.len() {
+    for index in 0..crowd.size() {
         crowd.send(index, format!("LOCK.ACQUIRE k{} w{index} 60000 BLOCK 0", index % 7));
     }
     // The first of each of the seven others was granted its lock.
@@ -65,7 +65,7 @@ fn the_data_is_saved_and_the_file_rewritten_while_clients_wait() {
     client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
     let carol = Waiter::of(&server, "k", "carol");
-    let in_progress = |client: &mut crate::support::Client, field: &str| {
+    let in_progress = |client: &mut testkit::Client, field: &str| {
         client.info_field("persistence", field).unwrap() != "0"
     };
     for (command, field) in

@@ -5,9 +5,6 @@
 
 use super::history::{Event, Record, Span, check, now};
 use super::{LONG, Waiter, can_be_unblocked, exact, rows, waiters};
-use crate::support::{
-    Client, Seed, Server, Snapshot, eventually, micros, start_pair, wait_until_in_sync,
-};
 use redis::Value;
 use std::collections::HashMap;
 use std::env;
@@ -16,6 +13,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Seed, Server, Snapshot, eventually, micros, start_pair, wait_until_in_sync};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 const WORKERS: usize = 12;

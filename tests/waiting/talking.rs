@@ -1,8 +1,8 @@
 //! What else goes over the connection of one that waits.
 
 use super::{LONG, Waiter, id_of, owners, wait_until_parked};
-use crate::support::{Server, bulk, eventually, int, is_valkey_since, strings};
 use redis::Value;
+use testkit::{Server, bulk, eventually, int, is_valkey_since, strings};
 
 #[test]
 fn commands_behind_the_request_are_executed_after_its_reply() {

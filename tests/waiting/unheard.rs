@@ -1,8 +1,8 @@
 //! Granted, and gone before the reply: the lock does not stay with somebody who never heard that it has it.
 
 use super::{LONG, Waiter, exact, granted_at, owners};
-use crate::support::{Server, Snapshot, aof, eventually, int, start_pair, wait_until_in_sync};
 use redis::Value;
+use testkit::{Server, Snapshot, aof, eventually, int, start_pair, wait_until_in_sync};
 
 /// Releases `k` and kills those waiters, in one packet: each is granted the lock, or stands in line for
 /// it, and is gone before anything is written to it.
@@ -105,7 +105,7 @@ fn replicas_and_the_file_see_the_grant_and_its_return() {
     assert_eq!(lines, ["SET", "DEL", "SET", "DEL", "SET"]);
     wait_until_in_sync(&primary, &replica);
     let live = Snapshot::of(&primary);
-    assert_eq!(live.len(), 1);
+    assert_eq!(live.size(), 1);
     assert_eq!(Snapshot::of(&replica), live);
     primary.kill();
     primary.start_again();

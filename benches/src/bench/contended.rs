@@ -2,15 +2,16 @@
 
 use super::Effort;
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
+use super::table::Table;
 use super::turns::{Section, fairness, overtakings};
 use super::ways::{BATON, POLLING, QUEUE, Way};
-use crate::support::Server;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::Server;
 
 const WORKERS: [usize; 4] = [2, 16, 64, 256];
 /// The case whose figures are to be reached.

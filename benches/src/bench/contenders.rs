@@ -1,8 +1,8 @@
 //! The ways to take a lock and give it back that are compared: what each sends, and what it must be answered.
 
 use super::wire::{encode, load_script};
-use crate::support::Server;
 use redis::Value;
+use testkit::Server;
 
 /// How long every lease is, so that none ends while something is measured.
 pub(crate) const TTL: &str = "600000";

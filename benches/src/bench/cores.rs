@@ -1,11 +1,11 @@
 //! Who runs where. Among several servers, one could share a core with the one who measures for as long as it lives, and
 //! another not; so all are given the same core, and the one who measures has the others.
 
-use crate::support::Server;
 use std::mem;
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::thread;
+use testkit::Server;
 
 /// How many cores there were before this program confined itself.
 pub(crate) fn all() -> usize {

@@ -3,13 +3,14 @@
 use super::Effort;
 use super::contenders::ONE;
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, request, socket};
-use crate::support::crowd::{Crowd, Received};
-use crate::support::{Server, eventually};
 use redis::Value;
 use std::time::Instant;
+use testkit::crowd::{Crowd, Received};
+use testkit::{Server, eventually};
 
 /// How many wait for a lock, and how many such locks there are. With few waiters there are many locks, so that nobody
 /// is granted one twice within hundreds of rounds: otherwise the processor's caches would still know the client.
@@ -96,7 +97,7 @@ impl Group {
     fn of(server: &Server, waiters: usize, locks: usize) -> Self {
         let crowd = Crowd::of(server, (waiters + 1) * locks);
         let mut group = Self { waiters, crowd, holders: vec![0; locks], arrived: Vec::new() };
-        for member in 0..group.crowd.len() {
+        for member in 0..group.crowd.size() {
             group.ask(member);
         }
         for _ in 0..locks {

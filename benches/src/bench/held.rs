@@ -3,10 +3,11 @@
 use super::contenders::{Contender, Lock, Part};
 use super::load::{Load, Shape, Work};
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::{Effort, cores};
-use crate::support::Server;
+use testkit::Server;
 
 const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 
@@ -125,7 +126,7 @@ impl Place {
             let locks: Vec<_> = part.iter().copied().map(Lock::numbered).collect();
             place.load.measure(&work(&contender, Part::Acquire, &locks), locks.len());
         }
-        assert_eq!(place.server.cmd("DBSIZE"), crate::support::int(held as u64 as i64));
+        assert_eq!(place.server.cmd("DBSIZE"), testkit::int(held as u64 as i64));
         place
     }
 }

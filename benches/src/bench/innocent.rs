@@ -2,13 +2,14 @@
 
 use super::contenders::{Batch, OKAY, ONE, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
-use crate::support::{Cluster, Server};
 use std::path::PathBuf;
 use std::time::Instant;
+use testkit::{Cluster, Server};
 
 /// One command for each of many keys, `{}` standing for the number of the key, and what it is answered.
 const TRAFFIC: [(&str, &[Reply]); 5] = [

@@ -2,14 +2,15 @@
 
 use super::Effort;
 use super::hand_off::roomy;
-use super::report::{Report, Table};
+use super::report::Report;
 use super::statistics::Spread;
+use super::table::Table;
 use super::wire::{Line, request, socket};
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Server, eventually};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::crowd::Crowd;
+use testkit::{Client, Server, eventually};
 
 /// Time for all to gather before the first is due to leave.
 const GATHERING: Duration = Duration::from_secs(3);

@@ -2,8 +2,8 @@
 
 use super::contenders::Batch;
 use super::wire::{Line, socket};
-use crate::support::{Client, Server};
 use std::time::{Duration, Instant};
+use testkit::{Client, Server};
 
 /// How many connections there are, and how much is on its way on each.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! What the figures depend on besides the program: the server, the machine, the day.
 
 use super::cores;
-use crate::support::{Client, Server};
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
+use testkit::{Client, Server};
 
 /// Such as `redis-8.6`, and `Redis 8.6.3`.
 pub(crate) fn names_of_the_server() -> (String, String) {

@@ -3,11 +3,12 @@
 use super::Effort;
 use super::contenders::Lock;
 use super::hand_off::roomy;
-use super::report::{Report, Table, Target};
-use crate::support::crowd::Crowd;
-use crate::support::{Client, Server, bulk_text, eventually};
+use super::report::{Report, Target};
+use super::table::Table;
 use std::thread::sleep;
 use std::time::Duration;
+use testkit::crowd::Crowd;
+use testkit::{Client, Server, bulk_text, eventually};
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let locks = effort.pick(1_000, 100_000, 100_000);
@@ -95,12 +96,12 @@ fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2
     client.pipeline(&["LOCK.ACQUIRE first alice 1000", "LOCK.RELEASE first alice"]);
     let before = settled(effort, &mut client);
     all(&mut client, 0);
-    assert_eq!(client.cmd("DBSIZE"), crate::support::int(count as i64));
+    assert_eq!(client.cmd("DBSIZE"), testkit::int(count as i64));
     let size = bulk_text(&client.cmd(format!("GET {}", locks[0].key))).len();
     assert_eq!(size, 16 + 1 + 36, "values of another length");
     let held = settled(effort, &mut client);
     all(&mut client, 1);
-    assert_eq!(client.cmd("DBSIZE"), crate::support::int(0));
+    assert_eq!(client.cmd("DBSIZE"), testkit::int(0));
     let after = settled(effort, &mut client);
     [held, after].map(|used| (used - before) / count as f64)
 }

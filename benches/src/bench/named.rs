@@ -3,15 +3,16 @@
 
 use super::contenders::{Batch, OKAY, Reply};
 use super::load::{Load, Shape, Work};
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
+use super::table::Table;
 use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
-use crate::support::contended::Contended;
-use crate::support::traffic::Traffic;
-use crate::support::{Client, Seed, Server, deadline, eventually};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::traffic::Traffic;
+use testkit::{Client, Seed, Server, deadline, eventually};
 
 /// More than the server looks at in one turn.
 const CONTENDED: usize = 1_500;

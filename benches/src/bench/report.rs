@@ -1,7 +1,8 @@
-//! What is written down: tables for people on the terminal and in `docs/benchmarks.md`, the same figures in files of
-//! comma-separated values, and drawings.
+//! What is written down: tables for people, on the terminal and on the page of each server in `docs/benchmarks/`, the
+//! same figures in files of comma-separated values, and drawings. `docs/benchmarks.md` gets the overview.
 
-use super::{Effort, machine};
+use super::table::Table;
+use super::{Effort, machine, overview};
 use std::fmt::Write;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,67 +17,6 @@ pub(crate) struct Target {
     pub(crate) wanted: String,
     pub(crate) measured: String,
     pub(crate) met: bool,
-}
-
-/// Rows under a heading.
-pub(crate) struct Table {
-    columns: Vec<&'static str>,
-    rows: Vec<Vec<String>>,
-}
-
-impl Table {
-    pub(crate) fn new(columns: &[&'static str]) -> Self {
-        Self { columns: columns.to_vec(), rows: Vec::new() }
-    }
-
-    pub(crate) fn row(&mut self, cells: Vec<String>) {
-        assert_eq!(cells.len(), self.columns.len(), "{cells:?}");
-        self.rows.push(cells);
-    }
-
-    /// As a table of Markdown whose columns are aligned in the source too. Figures are to the right.
-    fn markdown(&self) -> String {
-        let width = |column: usize| {
-            let cells = self.rows.iter().map(|row| row[column].chars().count());
-            cells.chain([self.columns[column].chars().count(), 4]).max().unwrap()
-        };
-        let widths: Vec<usize> = (0..self.columns.len()).map(width).collect();
-        let begins_a_figure = |c: char| c.is_ascii_digit() || "–-+≤≥".contains(c);
-        let is_figure = |column: usize| {
-            column > 0 && self.rows.iter().all(|row| row[column].starts_with(begins_a_figure))
-        };
-        let mut text = String::new();
-        let mut line = |cells: &[String]| {
-            for (column, cell) in cells.iter().enumerate() {
-                let width = widths[column];
-                if is_figure(column) {
-                    write!(text, "| {cell:>width$} ").unwrap();
-                } else {
-                    write!(text, "| {cell:<width$} ").unwrap();
-                }
-            }
-            text.push_str("|\n");
-        };
-        line(&self.columns.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
-        let rule = |column: usize| {
-            let dashes = "-".repeat(widths[column] - 1);
-            if is_figure(column) { format!("{dashes}:") } else { format!("{dashes}-") }
-        };
-        line(&(0..widths.len()).map(rule).collect::<Vec<_>>());
-        self.rows.iter().for_each(|row| line(row));
-        text
-    }
-
-    fn comma_separated(&self) -> String {
-        let cell =
-            |cell: &str| if cell.contains(',') { format!("\"{cell}\"") } else { cell.into() };
-        let mut text = self.columns.join(",") + "\n";
-        for row in &self.rows {
-            let cells: Vec<String> = row.iter().map(|text| cell(text)).collect();
-            text += &(cells.join(",") + "\n");
-        }
-        text
-    }
 }
 
 pub(crate) struct Report {
@@ -114,9 +54,10 @@ impl Report {
         let mut text = table.markdown();
         for drawing in drawings {
             let file = format!("{}-{drawing}.svg", self.server);
-            write!(text, "\n![{drawing}, {}](benchmarks/{file})\n", self.server).unwrap();
+            write!(text, "\n![{drawing}, {}]({file})\n", self.server).unwrap();
         }
-        self.publish(name, &text);
+        write!(text, "\n{}\n", self.origin).unwrap();
+        self.publish(&self.folder.join(format!("{}.md", self.server)), name, &text);
     }
 
     /// The same figures, for programs.
@@ -154,27 +95,26 @@ impl Report {
         if whole {
             self.table("targets", &table, &[]);
             self.file("targets", &table);
+            let overview = overview::of(&self.folder).markdown();
+            self.publish(&Path::new(ROOT).join(PAGE), "targets", &overview);
         } else {
             println!("\n{}", table.markdown());
         }
         println!("written to {}", self.folder.display());
     }
 
-    /// Replaces what stands between `<!-- NAME SERVER -->` and `<!-- end -->`.
-    fn publish(&self, name: &str, text: &str) {
+    /// Replaces what stands between `<!-- NAME -->` and `<!-- end -->` on a page.
+    fn publish(&self, page: &Path, name: &str, text: &str) {
         if self.effort != Effort::Full {
             return;
         }
-        let file = Path::new(ROOT).join(PAGE);
-        let page = fs::read_to_string(&file).unwrap();
-        let mark = format!("<!-- {name} {} -->\n", self.server);
-        let Some((before, rest)) = page.split_once(&mark) else {
-            println!("{PAGE} has no place for it: no line {}", mark.trim_end());
+        let mark = format!("<!-- {name} -->\n");
+        let before = fs::read_to_string(page).unwrap_or_default();
+        let Some((head, rest)) = before.split_once(&mark) else {
+            println!("{} has no place for it: no line {}", page.display(), mark.trim_end());
             return;
         };
-        let (_, after) = rest.split_once("<!-- end -->").expect("an end of the place");
-        let origin = &self.origin;
-        let text = format!("{before}{mark}\n{text}\n{origin}\n\n<!-- end -->{after}");
-        fs::write(file, text).unwrap();
+        let (_, tail) = rest.split_once("<!-- end -->").expect("an end of the place");
+        fs::write(page, format!("{head}{mark}\n{text}\n<!-- end -->{tail}")).unwrap();
     }
 }

@@ -4,9 +4,10 @@ use super::Effort;
 use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
 use super::load::{Load, Sample, Shape, Work};
 use super::plot;
-use super::report::{Report, Table, Target};
+use super::report::{Report, Target};
 use super::statistics::Spread;
-use crate::support::{Server, start_pair};
+use super::table::Table;
+use testkit::{Server, start_pair};
 
 /// How many names the locks have, one after another.
 const NAMES: usize = 10_240;

@@ -2,10 +2,10 @@
 
 use super::contenders::{ONE, RELEASE, Reply, TTL};
 use super::wire::{Line, encoded, load_script, request, socket};
-use crate::support::Server;
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use testkit::Server;
 
 /// Takes the lock, or says for how long it is held.
 const TRY: &str = "\

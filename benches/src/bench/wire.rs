@@ -1,10 +1,10 @@
 //! Requests as bytes, and connections that cost the one who measures as little as can be: no parser, no allocation.
 
-use crate::support::{Server, bulk_text, strings};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use testkit::{Server, bulk_text, strings};
 
 /// A reply that takes longer never comes.
 const REPLY_DEADLINE: Duration = Duration::from_secs(60);

@@ -2,9 +2,9 @@
 
 use super::lossless;
 use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
-use crate::support::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
 
 /// Leases of those who were asked last end by then.
 const QUIET: Duration = Duration::from_secs(4);
@@ -24,7 +24,7 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
     let begin = Instant::now();
     while begin.elapsed() < length && fought.wrong.is_empty() {
         let place = (primary.port(), 10, "l");
-        let round = (seed.next(), Duration::from_millis(700));
+        let round = (seed.number(), Duration::from_millis(700));
         let of_round = fight_closely(place, &lossless(), &closely, round, |faults, seed, _| {
             thread::sleep(Duration::from_millis(seed.below(100) as u64));
             // What is swapped away does not come back.

@@ -2,9 +2,9 @@
 
 use super::lossless;
 use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely};
-use crate::support::{Client, Seed, Server, eventually};
 use std::thread;
 use std::time::Duration;
+use testkit::{Client, Seed, Server, eventually};
 
 pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     let mut of_locks = Seed::of(seed);

@@ -1,12 +1,12 @@
 //! Servers whose clocks are apart, by less than the margin: fences grow all the same.
 
 use crate::fight::Fought;
-use crate::support::{
+use redis::Value;
+use std::time::{Duration, Instant};
+use testkit::{
     Client, Clock, Cluster, Proxy, Seed, Server, SlotMove, Waiter, fences_become_known, lacks,
     misplaces_clients, wait_until_in_sync,
 };
-use redis::Value;
-use std::time::{Duration, Instant};
 
 const LONG: u64 = 60_000;
 

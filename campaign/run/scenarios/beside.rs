@@ -4,11 +4,11 @@
 //! long as the margin: until the clock has passed what the successor gave out first.
 
 use crate::fight::now;
-use crate::support::replica::history_of;
-use crate::support::{Client, Server, Words, role_of};
 use redis::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
+use testkit::replica::history_of;
+use testkit::{Client, Server, Words, role_of};
 
 /// Longer than sentinels take, or it is demoted before.
 const LONGEST: Duration = Duration::from_secs(5);

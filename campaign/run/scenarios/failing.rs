@@ -2,10 +2,10 @@
 
 use super::{lossless, millis};
 use crate::fight::{Fought, fight};
-use crate::support::{Proxy, Seed, Server, Setup, Way, wait_until_in_sync, wait_until_it_is};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
+use testkit::{Proxy, Seed, Server, Setup, Way, wait_until_in_sync, wait_until_it_is};
 
 pub(crate) fn restarts(seed: u64, length: Duration) -> Fought {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");

@@ -2,12 +2,12 @@
 
 use super::{LAG, lossless, millis};
 use crate::fight::{Field, Fought, fight, now};
-use crate::support::{Cluster, eventually, role_of, wait_until_in_sync};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Cluster, eventually, role_of, wait_until_in_sync};
 
 /// Longer than the others wait before they take a node for dead, and have a replica take over.
 const TOO_LONG: Duration = Duration::from_millis(1_500);

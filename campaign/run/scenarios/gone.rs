@@ -2,12 +2,12 @@
 
 use super::guarded::converse;
 use crate::fight::Fought;
-use crate::support::Server;
 use crate::tellers::{Teller, closed_in_any_way, over_when_told};
 use crate::wire::Lost;
 use std::fs;
 use std::time::Duration;
 use tempfile::NamedTempFile;
+use testkit::Server;
 
 /// The server closes their connections in the turn in which they are granted the lock, or is busy
 /// until their lease is over.

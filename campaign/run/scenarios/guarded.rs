@@ -2,13 +2,13 @@
 
 use crate::claims::Claims;
 use crate::fight::Fought;
-use crate::support::{Clock, Seed, Server, is_older_than};
 use crate::tellers::{
     Conversation, MOST, Teller, deletion_in_a_step, evicted, evicted_unwaited, limited,
     transaction_in_a_step,
 };
 use crate::wire::{Lost, asked, is_gone};
 use std::time::{Duration, Instant};
+use testkit::{Clock, Seed, Server, is_older_than};
 
 /// A lock is not given away because the server evicted it, whether or not somebody waits for it.
 pub(crate) fn eviction(seed: u64, length: Duration) -> Fought {

@@ -3,9 +3,9 @@
 use super::lossless;
 use crate::clients::PATIENCE;
 use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
-use crate::support::{Proxy, Server, Way};
 use std::thread;
 use std::time::Duration;
+use testkit::{Proxy, Server, Way};
 
 /// The server does not know, and goes on: what it grants to somebody who never hears of it is held all the same, to the end
 /// of the lease, and the order of its queues stays. So nothing is excused but what the clients themselves cannot know.

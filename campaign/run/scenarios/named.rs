@@ -3,13 +3,13 @@
 use super::guarded::shows_something;
 use crate::claims::Claims;
 use crate::fight::Fought;
-use crate::support::contended::Contended;
-use crate::support::traffic::Traffic;
-use crate::support::{Client, Seed, Server};
 use crate::tellers::{Teller, handed_on_unseen};
 use crate::wire::{asked, is_gone};
 use redis::Value;
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::traffic::Traffic;
+use testkit::{Client, Seed, Server};
 
 /// More than the server looks at in one turn.
 const LOCKS: usize = 1_500;

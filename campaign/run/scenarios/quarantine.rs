@@ -3,10 +3,10 @@
 use super::{lossless, millis};
 use crate::claims::Excuse;
 use crate::fight::{Fought, fight, now};
-use crate::support::{Clock, Server, eventually, is_older_than};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Clock, Server, eventually, is_older_than};
 
 /// As long as the longest lease that clients ask for.
 const QUARANTINE: Duration = Duration::from_millis(1_000);

@@ -2,14 +2,14 @@
 //! grow over it, and the server lives.
 
 use crate::fight::Fought;
-use crate::support::contended::Contended;
-use crate::support::traffic::{Batch, Traffic};
-use crate::support::{Client, Clock, Seed, Server, module};
 use crate::wire::is_gone;
 use redis::Value;
 use std::panic;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::traffic::{Batch, Traffic};
+use testkit::{Client, Clock, Seed, Server, module};
 
 const LONG: u64 = 60_000;
 

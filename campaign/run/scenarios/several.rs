@@ -3,13 +3,13 @@
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
 use crate::fight::{Faults, Field, Fought, fight, now};
-use crate::support::replica::history_of;
-use crate::support::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 use leasehold_campaign::Rules;
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
+use testkit::replica::history_of;
+use testkit::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 
 /// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
 /// see `beside`.

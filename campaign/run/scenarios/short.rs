@@ -2,11 +2,11 @@
 
 use super::lossless;
 use crate::fight::{Fought, fight, now};
-use crate::support::{Clock, Server, eventually};
 use leasehold_campaign::{Rules, Span};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::{Clock, Server, eventually};
 
 /// How long the clock may stay behind: so much longer does a lease last.
 const BEHIND: Duration = Duration::from_millis(300);
@@ -185,8 +185,7 @@ fn saves(server: &Server, end: &str) {
     let mut client = server.client();
     eventually("the file is saved, or not", || {
         client.cmd("BGSAVE");
-        let field =
-            |client: &mut crate::support::Client, name| client.info_field("persistence", name);
+        let field = |client: &mut testkit::Client, name| client.info_field("persistence", name);
         let is_over = field(&mut client, "rdb_bgsave_in_progress").as_deref() == Some("0");
         let ended = field(&mut client, "rdb_last_bgsave_status");
         if is_over && ended.as_deref() == Some(end) { Ok(()) } else { Err(ended) }

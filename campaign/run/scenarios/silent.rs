@@ -1,13 +1,13 @@
 //! What the module has a server do, or tell others, while nobody asks for anything.
 
 use crate::fight::Fought;
-use crate::support::contended::Contended;
-use crate::support::{Client, Seed, Server, wait_until_in_sync};
 use redis::Value;
 use std::collections::BTreeMap;
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::contended::Contended;
+use testkit::{Client, Seed, Server, wait_until_in_sync};
 
 const LOCKS: usize = 300;
 

@@ -4,10 +4,10 @@
 use super::alone::touch;
 use super::{lossless, millis};
 use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely, now};
-use crate::support::{Clock, Proxy, Seed, Server, Way};
 use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
+use testkit::{Clock, Proxy, Seed, Server, Way};
 
 const LOCKS: u32 = 10;
 

@@ -1,10 +1,10 @@
 //! What others do to the keys of locks, to those who wait, and to what everybody may do.
 
 use crate::fight::Faults;
-use crate::support::{Client, Seed, bulk_text, is_older_than};
 use crate::wire::TELLERS;
 use std::thread;
 use std::time::Duration;
+use testkit::{Client, Seed, bulk_text, is_older_than};
 
 /// Nothing but what frees a lock excuses anything.
 pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, lock: u32) {
@@ -57,7 +57,7 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
 fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     // Drawn whether somebody waits or not: who does is no part of what the seed says.
     let how = *seed.pick(&["TIMEOUT", "ERROR"]);
-    let which = seed.next();
+    let which = seed.number();
     if is_older_than((7, 4)) {
         return;
     }

@@ -3,9 +3,9 @@
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
-use crate::support::{field, is_valkey_since};
 use crate::wire::Lost;
 use redis::Value;
+use testkit::{field, is_valkey_since};
 
 const EVER: u64 = 600_000;
 

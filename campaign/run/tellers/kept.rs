@@ -3,9 +3,9 @@
 use super::{LATE_MICROS, LONG, Teller, is_granted};
 use crate::claims::Excuse;
 use crate::fight::now;
-use crate::support::bulk_text;
 use crate::wire::{Lost, Wire};
 use redis::Value;
+use testkit::bulk_text;
 
 const EVER: u64 = 600_000;
 

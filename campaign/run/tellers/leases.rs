@@ -2,9 +2,9 @@
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
-use crate::support::{is_older_than, is_valkey_since};
 use crate::wire::{Lost, micros};
 use redis::Value;
+use testkit::{is_older_than, is_valkey_since};
 
 /// How often somebody else tries: for longer than the lease lasts.
 const TRIES: usize = 500;

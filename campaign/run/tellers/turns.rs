@@ -3,13 +3,13 @@
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
 use crate::fight::now;
-use crate::support::field;
 use crate::wire::{Lost, micros};
 use leasehold_campaign::Span;
 use redis::Value;
 use std::ops::Range;
 use std::thread;
 use std::time::Duration;
+use testkit::field;
 
 /// How long those wait who are not to give up.
 const EVER: u64 = 600_000;

@@ -11,13 +11,9 @@
     reason = "a test stops at the first surprise"
 )]
 
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
-use support::{Server, Setup, short_or_long, strings};
+use testkit::{Server, Setup, short_or_long, strings};
 
 /// Fences are numbered in the order of their size; the racers are <winner> and <loser>, and a wait is <s>.
 const STORY: &str = "

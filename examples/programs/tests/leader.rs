@@ -1,12 +1,12 @@
 //! The leader, over faults of its process and of the server.
 
 use crate::program::{Program, assert_no_lock_is_left, url};
-use crate::support::{Server, Setup, eventually, short_or_long};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
+use testkit::{Server, Setup, eventually, short_or_long};
 
 struct Scene {
     server: Server,

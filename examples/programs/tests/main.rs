@@ -11,10 +11,6 @@
     reason = "a test stops at the first surprise"
 )]
 
-#[allow(dead_code, unused_imports, reason = "the tests of the module use the rest of it")]
-#[path = "../../../tests/support/mod.rs"]
-mod support;
-
 mod leader;
 mod nightly;
 mod program;

@@ -1,9 +1,9 @@
 //! The nightly job.
 
 use crate::program::{Program, locks, url};
-use crate::support::{Server, Setup, eventually, short_or_long};
 use std::process::Command;
 use std::time::{Duration, Instant};
+use testkit::{Server, Setup, eventually, short_or_long};
 
 const BEGINS: &str = "begins the job";
 const DONE: &str = "the job is done";

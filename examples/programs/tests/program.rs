@@ -1,10 +1,10 @@
 //! A program that runs, and what it says.
 
-use crate::support::{Server, eventually, strings};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
+use testkit::{Server, eventually, strings};
 
 pub(crate) struct Program {
     process: Child,

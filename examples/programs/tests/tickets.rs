@@ -1,7 +1,6 @@
 //! The web service that sells tickets.
 
 use crate::program::{Program, assert_no_lock_is_left, locks, url};
-use crate::support::{Server, Setup, bulk_text, eventually, int, short_or_long};
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -11,6 +10,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
+use testkit::{Server, Setup, bulk_text, eventually, int, short_or_long};
 
 const SEATS: usize = 40;
 const VISITORS: usize = 60;

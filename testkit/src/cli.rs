@@ -1,0 +1,86 @@
+//! redis-cli, or valkey-cli, as a program to run.
+
+use super::version::{announce, server_binary, version_in};
+use super::{Cluster, eventually};
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+/// Since when it shares out slots.
+const REBALANCES_SINCE: (u32, u32) = (5, 0);
+
+/// Longer than any number of slots takes.
+const LONGEST: Duration = Duration::from_secs(120);
+
+/// Beside the server, or in PATH; `None`, and it says so, where there is none that is new enough.
+pub fn find(since: (u32, u32)) -> Option<PathBuf> {
+    let beside = server_binary().parent().map(PathBuf::from);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let found = beside
+        .into_iter()
+        .chain(env::split_paths(&path))
+        .flat_map(|folder| ["redis-cli", "valkey-cli"].map(|name| folder.join(name)))
+        .find(|client| client.is_file() && is_since(client, since));
+    if found.is_none() {
+        let (major, minor) = since;
+        announce(&format!(
+            "skipped: no redis-cli or valkey-cli from {major}.{minor} on beside the server or in PATH"
+        ));
+    }
+    found
+}
+
+/// `redis-cli 7.0.15`
+fn is_since(client: &Path, since: (u32, u32)) -> bool {
+    let output = Command::new(client).arg("--version").output();
+    let line = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    line.is_ok_and(|line| version_in(&line, "-cli ").is_some_and(|version| version >= since))
+}
+
+/// Shares out the slots of a cluster, as an operator does.
+pub struct Rebalance {
+    client: PathBuf,
+}
+
+impl Rebalance {
+    /// `None`, and it says so, where there is no program for it.
+    pub fn by_program() -> Option<Self> {
+        Some(Self { client: find(REBALANCES_SINCE)? })
+    }
+
+    /// Gives a node so much of the share that each other primary gets. Returns when all nodes agree.
+    pub fn to_weight(&self, cluster: &Cluster, index: usize, weight: f64) {
+        let node = cluster.node(index);
+        // It moves nothing as long as nodes do not agree, as after slots that have just moved.
+        let file = node.dir().join("rebalance");
+        eventually("the slots are shared out", || {
+            let mut program = Command::new(&self.client)
+                .args(["--cluster", "rebalance", &format!("127.0.0.1:{}", node.port())])
+                .args(["--cluster-weight", &format!("{}={weight}", node.id)])
+                .args(["--cluster-threshold", "1"])
+                .stdin(Stdio::null())
+                .stdout(File::create(&file).unwrap())
+                .spawn()
+                .unwrap();
+            let told = || String::from_utf8_lossy(&fs::read(&file).unwrap()).into_owned();
+            let begun = Instant::now();
+            let status = loop {
+                if let Some(status) = program.try_wait().unwrap() {
+                    break status;
+                }
+                if begun.elapsed() > LONGEST {
+                    program.kill().unwrap();
+                    program.wait().unwrap();
+                    panic!("it never ends: {}", told());
+                }
+                sleep(Duration::from_millis(10));
+            };
+            let told = told();
+            if status.success() && !told.contains("[ERR]") { Ok(()) } else { Err(told) }
+        });
+        cluster.wait_until_all_agree();
+    }
+}

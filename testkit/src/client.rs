@@ -1,0 +1,294 @@
+//! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
+
+use super::eventually::eventually;
+use super::reply::{field, int, micros};
+use super::tls::Tunnel;
+use redis::{Parser, RedisResult, Value};
+use std::fmt::Debug;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+/// A reply that takes longer never comes.
+const REPLY_DEADLINE: Duration = Duration::from_secs(20);
+
+/// A connection to one server.
+pub struct Client {
+    wire: Box<dyn Wire>,
+    parser: Parser,
+}
+
+trait Wire: Read + Write + Send {}
+impl Wire for UnixStream {}
+impl Wire for TcpStream {}
+impl Wire for Tunnel {}
+
+/// What `LOCK.INFO` says of a held lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LockInfo {
+    /// Who holds the lock.
+    pub owner: Vec<u8>,
+    /// The number of the grant.
+    pub fence: u64,
+    /// How long the lease lasts yet, in milliseconds.
+    pub ttl: i64,
+    /// When the lease ends, in milliseconds of Unix time.
+    pub deadline: i64,
+    /// How many wait for the lock.
+    pub waiters: i64,
+}
+
+impl Client {
+    pub(crate) fn over_unix(socket: &Path) -> std::io::Result<Self> {
+        let stream = UnixStream::connect(socket)?;
+        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
+        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    }
+
+    pub(crate) fn over_tcp(address: IpAddr, port: u16) -> std::io::Result<Self> {
+        let stream = TcpStream::connect((address, port))?;
+        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
+        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    }
+
+    pub(crate) fn over_tls(tunnel: Tunnel) -> std::io::Result<Self> {
+        tunnel.stream().set_read_timeout(Some(REPLY_DEADLINE))?;
+        Ok(Self { wire: Box::new(tunnel), parser: Parser::new() })
+    }
+
+    /// Sends one command and waits for its reply. An error reply is a reply like any other; losing the
+    /// connection ends the test.
+    pub fn cmd(&mut self, words: impl Words) -> Value {
+        let words = words.words();
+        self.try_cmd(words.clone()).unwrap_or_else(|error| panic!("{}: {error}", shown(&words)))
+    }
+
+    /// The same where the connection may be lost.
+    pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
+        self.wire.write_all(&encoded(&words.words()))?;
+        self.parser.parse_value(&mut self.wire)
+    }
+
+    /// Sends bytes that need not be a command.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        self.wire.write_all(bytes).unwrap();
+    }
+
+    /// The same where the connection may be lost.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        self.wire.write_all(bytes)
+    }
+
+    /// Sends one command whose reply is not waited for: see `receive`.
+    pub fn send(&mut self, words: impl Words) {
+        self.send_bytes(&encoded(&words.words()));
+    }
+
+    /// Sends all commands in one write. Their replies are not waited for: see `receive`.
+    pub fn send_all(&mut self, commands: &[&str]) {
+        let bytes: Vec<u8> =
+            commands.iter().flat_map(|command| encoded(&command.words())).collect();
+        self.send_bytes(&bytes);
+    }
+
+    /// Waits for one more reply, or a message the server sends by itself.
+    pub fn receive(&mut self) -> Value {
+        self.try_receive().unwrap()
+    }
+
+    /// The same where the connection may be lost.
+    pub fn try_receive(&mut self) -> RedisResult<Value> {
+        self.parser.parse_value(&mut self.wire)
+    }
+
+    /// Waits until the server has closed the connection, and sees that it had nothing more to say.
+    #[track_caller]
+    pub fn assert_closed(&mut self) {
+        match self.wire.read(&mut [0; 16]) {
+            Ok(0) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            other => panic!("it was not closed: {other:?}"),
+        }
+    }
+
+    /// Sends all commands in one write, then reads all replies.
+    pub fn pipeline(&mut self, commands: &[&str]) -> Vec<Value> {
+        self.send_all(commands);
+        commands
+            .iter()
+            .map(|command| {
+                let reply = self.parser.parse_value(&mut self.wire);
+                reply.unwrap_or_else(|error| panic!("{command}: {error}"))
+            })
+            .collect()
+    }
+
+    /// The commands between MULTI and EXEC, and what EXEC answered for each.
+    pub fn transaction(&mut self, commands: &[&str]) -> Vec<Value> {
+        let whole = [&["MULTI"], commands, &["EXEC"]].concat();
+        match self.pipeline(&whole).pop() {
+            Some(Value::Array(replies)) => replies,
+            other => panic!("EXEC of {commands:?}: {other:?}"),
+        }
+    }
+
+    /// `LOCK.ACQUIRE`: the fence, or `None` when another owner has the lock.
+    pub fn acquire(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        owner: impl AsRef<[u8]>,
+        ttl: u64,
+    ) -> Option<u64> {
+        let ttl = ttl.to_string();
+        fence_or_nil(&self.cmd([b"LOCK.ACQUIRE", key.as_ref(), owner.as_ref(), ttl.as_bytes()]))
+    }
+
+    /// `LOCK.ACQUIRE` of a lock that is free or the owner's.
+    #[track_caller]
+    pub fn grant(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>, ttl: u64) -> u64 {
+        self.acquire(key, owner, ttl).expect("another owner has the lock")
+    }
+
+    /// `LOCK.RELEASE`: whether the owner held the lock.
+    pub fn release(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>) -> bool {
+        one_or_zero(&self.cmd([b"LOCK.RELEASE", key.as_ref(), owner.as_ref()]))
+    }
+
+    /// `LOCK.EXTEND`: whether the owner holds the lock.
+    pub fn extend(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>, ttl: u64) -> bool {
+        let ttl = ttl.to_string();
+        one_or_zero(&self.cmd([b"LOCK.EXTEND", key.as_ref(), owner.as_ref(), ttl.as_bytes()]))
+    }
+
+    /// `LOCK.CHECK`: the fence, or `None` when that owner does not hold the lock.
+    pub fn check(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>) -> Option<u64> {
+        fence_or_nil(&self.cmd([b"LOCK.CHECK", key.as_ref(), owner.as_ref()]))
+    }
+
+    /// `LOCK.INFO`: `None` when the lock is free.
+    pub fn info(&mut self, key: impl AsRef<[u8]>) -> Option<LockInfo> {
+        let reply = self.cmd([b"LOCK.INFO", key.as_ref()]);
+        if reply == Value::Nil {
+            return None;
+        }
+        let number = |name| match field(&reply, name) {
+            Some(&Value::Int(number)) => number,
+            other => panic!("{name} is {other:?} in {reply:?}"),
+        };
+        let Some(Value::BulkString(owner)) = field(&reply, "owner") else {
+            panic!("no owner in {reply:?}")
+        };
+        Some(LockInfo {
+            owner: owner.clone(),
+            fence: number("fence").try_into().unwrap(),
+            ttl: number("ttl"),
+            deadline: number("deadline"),
+            waiters: number("waiters"),
+        })
+    }
+
+    /// The server's clock, in Unix milliseconds.
+    pub fn now(&mut self) -> i64 {
+        (micros(&self.cmd("TIME")).unwrap() / 1_000).cast_signed()
+    }
+
+    /// The same, once it is later than whatever happened before.
+    pub fn next_millisecond(&mut self) -> i64 {
+        let begun = self.now();
+        eventually("the clock ticks", || match self.now() {
+            now if now > begun => Ok(now),
+            now => Err(now),
+        })
+    }
+
+    /// One field of one section of INFO.
+    pub fn info_field(&mut self, section: &str, name: &str) -> Option<String> {
+        let text = self.info_text(section);
+        let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        value.map(str::to_owned)
+    }
+
+    /// One section of INFO, as the server wrote it.
+    pub fn info_text(&mut self, section: &str) -> String {
+        match self.cmd(["INFO", section]) {
+            Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Value::VerbatimString { text, .. } => text,
+            other => panic!("INFO {section}: {other:?}"),
+        }
+    }
+
+    /// One number of `INFO leasehold`.
+    pub fn counter(&mut self, name: &str) -> u64 {
+        let field = self.info_field("leasehold", &format!("leasehold_{name}"));
+        field.unwrap_or_else(|| panic!("INFO leasehold has no {name}")).parse().unwrap()
+    }
+}
+
+fn fence_or_nil(reply: &Value) -> Option<u64> {
+    match reply {
+        Value::Nil => None,
+        Value::Int(fence) => Some((*fence).try_into().unwrap()),
+        other => panic!("neither a fence nor nil: {other:?}"),
+    }
+}
+
+fn one_or_zero(reply: &Value) -> bool {
+    assert!(*reply == int(0) || *reply == int(1), "neither 1 nor 0: {reply:?}");
+    *reply == int(1)
+}
+
+/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word; words with
+/// spaces, and those that are not text, are given one by one.
+pub trait Words {
+    /// The words, as they go over the wire.
+    fn words(&self) -> Vec<Vec<u8>>;
+}
+
+impl Words for &str {
+    fn words(&self) -> Vec<Vec<u8>> {
+        let word = |word: &str| if word == "\"\"" { Vec::new() } else { word.as_bytes().to_vec() };
+        self.split(' ').map(word).collect()
+    }
+}
+
+impl Words for String {
+    fn words(&self) -> Vec<Vec<u8>> {
+        self.as_str().words()
+    }
+}
+
+impl<const N: usize> Words for [&str; N] {
+    fn words(&self) -> Vec<Vec<u8>> {
+        self.iter().map(|word| word.as_bytes().to_vec()).collect()
+    }
+}
+
+impl<const N: usize> Words for [&[u8]; N] {
+    fn words(&self) -> Vec<Vec<u8>> {
+        self.iter().map(|word| word.to_vec()).collect()
+    }
+}
+
+impl Words for Vec<Vec<u8>> {
+    fn words(&self) -> Vec<Vec<u8>> {
+        self.clone()
+    }
+}
+
+/// A command as it goes over the wire.
+pub(crate) fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
+        bytes.extend(word);
+        bytes.extend(b"\r\n");
+    }
+    bytes
+}
+
+fn shown(words: &[Vec<u8>]) -> String {
+    let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
+    words.join(" ")
+}

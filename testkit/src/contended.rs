@@ -1,0 +1,74 @@
+//! Many contended locks, and the commands with which other clients name them.
+
+use super::crowd::Crowd;
+use super::traffic::Batch;
+use super::{Seed, Server, eventually, field};
+use redis::Value;
+
+/// Neither these leases nor these waits end during a test.
+const LONG: u64 = 3_600_000;
+
+/// As many as a client that has not logged in may send in one command.
+const WORDS_WITHOUT_LOGIN: usize = 10;
+
+/// Locks that are held, each with one waiter.
+pub struct Contended {
+    /// The locks that are held and waited for.
+    pub names: Vec<String>,
+    /// They leave when this is dropped.
+    _waiters: Crowd,
+}
+
+impl Contended {
+    /// Holds so many locks in database 0, whose names begin with `prefix`.
+    pub fn hold(server: &Server, prefix: &str, count: usize) -> Self {
+        let names: Vec<_> = (0..count).map(|lock| format!("{prefix}{lock:012}")).collect();
+        let mut client = server.client();
+        for part in names.chunks(500) {
+            let all: Vec<_> =
+                part.iter().map(|name| format!("LOCK.ACQUIRE {name} holder {LONG}")).collect();
+            let granted = client.pipeline(&all.iter().map(String::as_str).collect::<Vec<_>>());
+            assert!(granted.iter().all(|reply| matches!(reply, Value::Int(_))), "{granted:?}");
+        }
+        let mut waiters = Crowd::of(server, count);
+        for (index, name) in names.iter().enumerate() {
+            waiters.send(index, format!("LOCK.ACQUIRE {name} waiter {LONG} BLOCK 0"));
+        }
+        for part in names.chunks(500) {
+            let all: Vec<_> = part.iter().map(|name| format!("LOCK.INFO {name}")).collect();
+            let all: Vec<_> = all.iter().map(String::as_str).collect();
+            eventually("everybody waits", || {
+                let replies = client.pipeline(&all);
+                let is_alone = |reply: &&Value| field(reply, "waiters") != Some(&Value::Int(1));
+                replies.iter().find(is_alone).map_or(Ok(()), |one| Err(format!("{one:?}")))
+            });
+        }
+        Self { names, _waiters: waiters }
+    }
+
+    /// What clients of `SET NX` do that poll: each batch tries sixteen of the locks, chosen at
+    /// random.
+    pub fn polls(&self, seed: &mut Seed) -> Vec<Batch> {
+        self.batches(seed, |name| format!("SET {name} old NX PX 1000"))
+    }
+
+    /// The same with another command for each name.
+    pub fn batches(&self, seed: &mut Seed, command: impl Fn(&str) -> String) -> Vec<Batch> {
+        let mut batch = || -> Vec<_> {
+            (0..16).map(|_| command(&self.names[seed.below(self.names.len())])).collect()
+        };
+        (0..500).map(|_| Batch::of(&batch())).collect()
+    }
+
+    /// One command that names all of the locks.
+    pub fn named_at_once(&self) -> Vec<Batch> {
+        vec![Batch::of(&[format!("MGET {}", self.names.join(" "))])]
+    }
+
+    /// Commands that name all of the locks, as short as they must be where nobody has logged in.
+    pub fn named_in_short(&self) -> Vec<Batch> {
+        let short = |names: &[String]| format!("MGET {}", names.join(" "));
+        let all: Vec<_> = self.names.chunks(WORDS_WITHOUT_LOGIN - 1).map(short).collect();
+        all.chunks(64).map(Batch::of).collect()
+    }
+}

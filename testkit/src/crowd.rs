@@ -1,0 +1,170 @@
+//! Many connections driven by one thread, which would not stand as many threads: non-blocking unix
+//! sockets and epoll, so that a round with one active member costs the same among ten and among ten thousand.
+//!
+//! Linux only, as is the clock.
+
+use super::client::encoded;
+use super::eventually::PATIENCE;
+use super::{Server, Words};
+use redis::{Parser, Value};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// Many connections that are served by one thread.
+pub struct Crowd {
+    /// `None` for one that left.
+    members: Vec<Option<Member>>,
+    epoll: OwnedFd,
+    /// The right to be large.
+    _large: Option<MutexGuard<'static, ()>>,
+}
+
+/// Tests run side by side in one process, which may not open enough files for two large crowds at once.
+static LARGE: Mutex<()> = Mutex::new(());
+const LARGE_SIZE: usize = 4_000;
+
+struct Member {
+    stream: UnixStream,
+    unread: Vec<u8>,
+}
+
+/// What one member received: a reply, or `None` for the end of its connection.
+pub type Received = (usize, Option<Value>);
+
+impl Crowd {
+    /// So many connections to the server.
+    pub fn of(server: &Server, size: usize) -> Self {
+        let large =
+            (size >= LARGE_SIZE).then(|| LARGE.lock().unwrap_or_else(PoisonError::into_inner));
+        allow_files(size + 4_000);
+        let epoll =
+            unsafe { OwnedFd::from_raw_fd(checked(libc::epoll_create1(libc::EPOLL_CLOEXEC))) };
+        let mut crowd = Self { members: Vec::with_capacity(size), epoll, _large: large };
+        (0..size).for_each(|_| crowd.join(server));
+        crowd
+    }
+
+    /// One more member, who has sent nothing yet.
+    pub fn join(&mut self, server: &Server) {
+        let index = self.size();
+        // Connecting blocks while the server's backlog is full.
+        let stream = UnixStream::connect(server.socket()).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: index as u64 };
+        let (epoll, fd) = (self.epoll.as_raw_fd(), stream.as_raw_fd());
+        checked(unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, fd, &raw mut event) });
+        self.members.push(Some(Member { stream, unread: Vec::new() }));
+    }
+
+    /// How many connections there are.
+    pub fn size(&self) -> usize {
+        self.members.len()
+    }
+
+    /// Sends one member's command. It must fit into the socket's buffer, as a lock command does.
+    pub fn send(&mut self, index: usize, words: impl Words) {
+        let member = self.members[index].as_mut().expect("it left");
+        member.stream.write_all(&encoded(&words.words())).unwrap();
+    }
+
+    /// Closes one member's connection.
+    pub fn leave(&mut self, index: usize) {
+        self.members[index] = None;
+    }
+
+    /// Waits until at least one member has received something; everything received by then.
+    pub fn receive(&mut self) -> Vec<Received> {
+        let deadline = Instant::now() + PATIENCE;
+        let mut received = Vec::new();
+        while received.is_empty() {
+            let left = deadline.saturating_duration_since(Instant::now());
+            assert!(!left.is_zero(), "none of {} received anything", self.size());
+            for index in self.readable(left.as_millis().try_into().unwrap()) {
+                self.read(index, &mut received);
+            }
+        }
+        received
+    }
+
+    /// One reply for each member that is still there, by member; `None` for a lost connection.
+    pub fn one_reply_each(&mut self) -> Vec<Option<Value>> {
+        let mut replies = vec![None; self.size()];
+        let mut missing = self.members.iter().flatten().count();
+        while missing > 0 {
+            for (index, reply) in self.receive() {
+                assert_eq!(replies[index], None, "member {index} received more than one reply");
+                replies[index] = reply;
+                missing -= 1;
+            }
+        }
+        replies
+    }
+
+    /// Waits until every connection has ended; the replies that came before.
+    pub fn until_all_left(&mut self) -> Vec<Value> {
+        let mut replies = Vec::new();
+        while self.members.iter().any(Option::is_some) {
+            replies.extend(self.receive().into_iter().filter_map(|(_, reply)| reply));
+        }
+        replies
+    }
+
+    fn readable(&self, millis: i32) -> Vec<usize> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; 512];
+        let room = events.len().try_into().unwrap();
+        let epoll = self.epoll.as_raw_fd();
+        let found = unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), room, millis) };
+        let found = usize::try_from(checked(found)).unwrap();
+        events[..found].iter().map(|event| event.u64.try_into().unwrap()).collect()
+    }
+
+    fn read(&mut self, index: usize, received: &mut Vec<Received>) {
+        let Some(member) = &mut self.members[index] else { return };
+        let mut bytes = [0; 4_096];
+        let ended = loop {
+            match member.stream.read(&mut bytes) {
+                Ok(0) => break true,
+                Ok(count) => member.unread.extend(&bytes[..count]),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break false,
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break true,
+                Err(error) => panic!("member {index}: {error}"),
+            }
+        };
+        while let Some(reply) = member.next_reply() {
+            received.push((index, Some(reply)));
+        }
+        if ended {
+            self.leave(index);
+            received.push((index, None));
+        }
+    }
+}
+
+impl Member {
+    fn next_reply(&mut self) -> Option<Value> {
+        let mut rest = &self.unread[..];
+        let reply = Parser::new().parse_value(&mut rest).ok()?;
+        let read = self.unread.len() - rest.len();
+        self.unread.drain(..read);
+        Some(reply)
+    }
+}
+
+/// Lets this process open so many files at once, or fails the test.
+fn allow_files(wanted: usize) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });
+    let wanted = (wanted as u64).max(limit.rlim_cur);
+    assert!(wanted <= limit.rlim_max, "{wanted} open files are more than ulimit -Hn allows");
+    // Other tests of this process open files too.
+    limit.rlim_cur = limit.rlim_max;
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) });
+}
+
+fn checked(outcome: i32) -> i32 {
+    assert!(outcome >= 0, "{}", std::io::Error::last_os_error());
+    outcome
+}

@@ -1,0 +1,34 @@
+//! Libraries that are loaded into servers: compiled once per run, from a source that is here.
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+pub(crate) fn compiled(name: &str, text: &str) -> PathBuf {
+    let folder = &folder();
+    let library = folder.join(format!("{name}.so"));
+    // Another run may be using the same folder, and the compiler has files of its own beside what it makes.
+    let workshop = tempfile::tempdir_in(folder).unwrap();
+    let (source, partial) = (workshop.path().join("source.rs"), workshop.path().join("partial"));
+    fs::write(&source, text).unwrap();
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let status = Command::new(rustc)
+        .args(["--edition=2024", "--crate-type=cdylib", "--crate-name", name])
+        .args(["-Cpanic=abort", "-O", "-o"])
+        .arg(&partial)
+        .arg(&source)
+        .status();
+    assert!(status.expect("rustc cannot be run").success(), "{name} does not compile");
+    fs::rename(&partial, &library).unwrap();
+    library
+}
+
+/// What cargo has for the files of tests, beside the folder of their executables' folder: `target/tmp`.
+fn folder() -> PathBuf {
+    let executable = env::current_exe().unwrap();
+    let target = executable.ancestors().nth(3).expect("a test is not in target/*/deps");
+    let folder = target.join("tmp");
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}

@@ -1,0 +1,303 @@
+//! A link that can be cut: a proxy between a port and whoever connects to it.
+//!
+//! ```text
+//!   replica, sentinel, client ──► proxy.port() ──► server
+//!                                    │ cut: what comes is swallowed, and the connection stays open, as when
+//!                                    │      a cable is pulled
+//!                                    │ heal: connections that lost something end, new ones pass
+//!                                    │ hold: what comes for the server on the connections of now is kept, also when
+//!                                    │      the client has left
+//!                                    │ deliver: what was kept is sent on
+//!                                    │ idle limit: connections on which nothing passes for so long end
+//! ```
+//!
+//! Two threads a connection, each for one way.
+
+use super::Client;
+use std::io::ErrorKind::{TimedOut, WouldBlock};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ptr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// The direction in which bytes go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// What clients send.
+    ToServer,
+    /// What the server answers.
+    FromServer,
+}
+
+/// A link to a server that can be cut, slowed down and stalled.
+pub struct Proxy {
+    port: u16,
+    state: Arc<State>,
+    acceptor: Option<JoinHandle<()>>,
+}
+
+struct State {
+    /// Where to.
+    server: u16,
+    cut: Ways,
+    /// One in so many connections is cut, when some are.
+    one_in: AtomicU64,
+    accepted: AtomicU64,
+    delay_micros: AtomicU64,
+    /// Connections on which nothing passes for so long end, as most proxies end them.
+    idle_limit: Option<Duration>,
+    over: AtomicBool,
+    links: Mutex<Vec<Arc<Link>>>,
+}
+
+/// Something that is so one way, the other, both or neither.
+#[derive(Default)]
+struct Ways {
+    to_server: AtomicBool,
+    from_server: AtomicBool,
+}
+
+/// One connection, from end to end.
+struct Link {
+    client: TcpStream,
+    server: TcpStream,
+    number: u64,
+    /// Something was swallowed, so what follows would make no sense.
+    torn: Ways,
+    /// What comes for the server is kept until it is to be delivered.
+    held: Mutex<bool>,
+    delivered: Condvar,
+    /// When something last passed, either way.
+    used: Mutex<Instant>,
+}
+
+impl Proxy {
+    /// In front of this port of this machine.
+    pub fn to(server: u16) -> Self {
+        Self::start(server, None)
+    }
+
+    /// The same, and it ends connections on which nothing passes, either way, for this long.
+    #[allow(dead_code, reason = "those who share the harness do not all need it")]
+    pub fn with_idle_limit(server: u16, limit: Duration) -> Self {
+        Self::start(server, Some(limit))
+    }
+
+    fn start(server: u16, idle_limit: Option<Duration>) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let state = Arc::new(State {
+            server,
+            cut: Ways::default(),
+            one_in: AtomicU64::new(1),
+            accepted: AtomicU64::new(0),
+            delay_micros: AtomicU64::new(0),
+            idle_limit,
+            over: AtomicBool::new(false),
+            links: Mutex::default(),
+        });
+        let shared = Arc::clone(&state);
+        let acceptor = Some(thread::spawn(move || accept(&listener, &shared)));
+        Self { port, state, acceptor }
+    }
+
+    /// The port to connect to instead of the server's.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A connection through it, speaking RESP2.
+    #[allow(dead_code, reason = "those who share the harness do not all need it")]
+    pub fn client(&self) -> Client {
+        Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port).unwrap()
+    }
+
+    /// Swallows what passes, both ways.
+    pub fn cut(&self) {
+        [Way::ToServer, Way::FromServer].into_iter().for_each(|way| self.cut_one_way(way));
+    }
+
+    /// Swallows what passes this way.
+    pub fn cut_one_way(&self, way: Way) {
+        self.state.cut.of(way).store(true, SeqCst);
+    }
+
+    /// From now on only one in so many connections is cut, whatever is cut.
+    #[allow(dead_code, reason = "the campaign cuts some off")]
+    pub fn cut_only_one_in(&self, count: u64) {
+        self.state.one_in.store(count, SeqCst);
+    }
+
+    /// Lets everything pass again. Connections of which something was swallowed end.
+    pub fn heal(&self) {
+        for way in [Way::ToServer, Way::FromServer] {
+            self.state.cut.of(way).store(false, SeqCst);
+        }
+        self.state.end_links(|link| link.torn.either());
+    }
+
+    /// Keeps what comes for the server on the connections that there are now. New ones pass.
+    #[allow(dead_code, reason = "a test of the client holds some")]
+    pub fn hold(&self) {
+        self.state.links().iter().for_each(|link| link.set_held(true));
+    }
+
+    /// Sends on what was kept.
+    pub fn deliver(&self) {
+        self.state.links().iter().for_each(|link| link.set_held(false));
+    }
+
+    /// From now on whatever passes is late by so much.
+    pub fn slow(&self, delay: Duration) {
+        self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.state.over.store(true, SeqCst);
+        // Wakes the acceptor, which is waiting for a connection.
+        let _ = TcpStream::connect(("127.0.0.1", self.port));
+        if let Some(acceptor) = self.acceptor.take() {
+            let _ = acceptor.join();
+        }
+        self.deliver();
+        self.state.end_links(|_| true);
+    }
+}
+
+impl Ways {
+    fn of(&self, way: Way) -> &AtomicBool {
+        match way {
+            Way::ToServer => &self.to_server,
+            Way::FromServer => &self.from_server,
+        }
+    }
+
+    fn either(&self) -> bool {
+        self.to_server.load(SeqCst) || self.from_server.load(SeqCst)
+    }
+}
+
+impl State {
+    fn is_cut(&self, link: &Link, way: Way) -> bool {
+        self.cut.of(way).load(SeqCst) && link.number.is_multiple_of(self.one_in.load(SeqCst))
+    }
+
+    fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end_links(&self, which: impl Fn(&Link) -> bool) {
+        self.links().retain(|link| {
+            let ends = which(link);
+            if ends {
+                link.end();
+            }
+            !ends
+        });
+    }
+}
+
+impl Link {
+    fn end(&self) {
+        // It may have ended already.
+        let _ = self.client.shutdown(Shutdown::Both);
+        let _ = self.server.shutdown(Shutdown::Both);
+    }
+
+    fn set_held(&self, held: bool) {
+        *self.is_held() = held;
+        self.delivered.notify_all();
+    }
+
+    fn is_held(&self) -> MutexGuard<'_, bool> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits as long as what comes this way is held.
+    fn wait_to_deliver(&self, way: Way) {
+        if way == Way::ToServer {
+            let waited = self.delivered.wait_while(self.is_held(), |held| *held);
+            drop(waited.unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
+    /// Waits for what comes, but no longer than the link may be idle.
+    fn read(&self, mut from: &TcpStream, bytes: &mut [u8], state: &State) -> io::Result<usize> {
+        loop {
+            let used = *self.used();
+            let left = state.idle_limit.map(|limit| limit.saturating_sub(used.elapsed()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Ok(0);
+            }
+            from.set_read_timeout(left)?;
+            match from.read(bytes) {
+                Err(error) if matches!(error.kind(), WouldBlock | TimedOut) => {}
+                other => {
+                    *self.used() = Instant::now();
+                    return other;
+                }
+            }
+        }
+    }
+
+    fn used(&self) -> MutexGuard<'_, Instant> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Passes on what comes, this way, until one end closes.
+    fn pass_on(&self, way: Way, state: &State) {
+        let (from, mut to) = match way {
+            Way::ToServer => (&self.client, &self.server),
+            Way::FromServer => (&self.server, &self.client),
+        };
+        let torn = self.torn.of(way);
+        let is_cut = || state.is_cut(self, way);
+        let mut bytes = [0; 16_384];
+        while let Ok(count @ 1..) = self.read(from, &mut bytes, state) {
+            thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
+            self.wait_to_deliver(way);
+            torn.fetch_or(is_cut(), SeqCst);
+            if !torn.load(SeqCst) {
+                if to.write_all(&bytes[..count]).is_err() {
+                    break;
+                }
+            } else if !is_cut() {
+                // Healed just now, and the healer may not have seen the tear.
+                break;
+            }
+        }
+        self.wait_to_deliver(way);
+        // The end of a connection does not pass a cut either: the other side is left to wonder until it is healed.
+        torn.fetch_or(is_cut(), SeqCst);
+        if !is_cut() {
+            state.end_links(|link| ptr::eq(link, self));
+        }
+    }
+}
+
+fn accept(listener: &TcpListener, state: &Arc<State>) {
+    for client in listener.incoming() {
+        if state.over.load(SeqCst) {
+            return;
+        }
+        // Nobody there: whoever connected finds its connection closed.
+        let Ok(client) = client else { continue };
+        let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else { continue };
+        // Fails for one that has ended already, as its first read will.
+        let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
+        let number = state.accepted.fetch_add(1, SeqCst);
+        let (torn, held, delivered) = Default::default();
+        let used = Mutex::new(Instant::now());
+        let link = Arc::new(Link { client, server, number, torn, held, delivered, used });
+        state.links().push(Arc::clone(&link));
+        for way in [Way::ToServer, Way::FromServer] {
+            let (link, state) = (Arc::clone(&link), Arc::clone(state));
+            thread::spawn(move || link.pass_on(way, &state));
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! A primary and its replica.
+
+use super::eventually::patiently;
+use super::{Server, Setup, bulk_text, eventually};
+use std::time::Duration;
+
+/// A primary and a replica of it, in sync.
+pub fn start_pair(primary: Setup, replica: Setup) -> (Server, Server) {
+    let primary = primary.tcp().start();
+    let replica = replica.replica_of(&primary).start();
+    wait_until_in_sync(&primary, &replica);
+    (primary, replica)
+}
+
+/// Waits until the replica has applied all that the primary has done so far.
+pub fn wait_until_in_sync(primary: &Server, replica: &Server) {
+    let wanted = eventually("the primary says where it is", || {
+        field(primary, "master_repl_offset").ok_or("it does not")
+    });
+    let wanted = offset(Some(wanted));
+    eventually("the replica is in sync", || {
+        let link = field(replica, "master_link_status");
+        let reached = offset(field(replica, "slave_repl_offset"));
+        if link.as_deref() == Some("up") && reached >= wanted {
+            Ok(())
+        } else {
+            Err(format!("link {link:?}, {reached:?} of {wanted:?}"))
+        }
+    });
+}
+
+/// Waits until the server is a `master`, or a `slave`.
+pub fn wait_until_it_is(server: &Server, role: &str) {
+    eventually(&format!("the server is a {role}"), || match role_of(server) {
+        Some(seen) if seen == role => Ok(()),
+        seen => Err(seen),
+    });
+}
+
+/// The first word of `ROLE`, if the server answers.
+pub fn role_of(server: &Server) -> Option<String> {
+    field(server, "role")
+}
+
+/// What tells the data of one primary from that of another: a server that is promoted begins a new one.
+#[allow(dead_code, reason = "the campaign asks for it")]
+pub fn history_of(server: &Server) -> String {
+    eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
+}
+
+/// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is: otherwise
+/// what it knows, and what it should. What the replica was itself lifted by when it started is less.
+pub fn fences_become_known(
+    primary: &Server,
+    replica: &Server,
+    behind: Duration,
+) -> Result<(), (Duration, Duration)> {
+    let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
+    patiently(|| {
+        // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
+        let known = ahead(replica);
+        let wanted = ahead(primary) + behind;
+        if known + A_MILLISECOND >= wanted { Ok(()) } else { Err((known, wanted)) }
+    })
+}
+
+/// Some servers tell modules only so much of the time.
+const A_MILLISECOND: Duration = Duration::from_millis(1);
+
+/// Of what it says of replication. `None` also where the connection ends, as all do when sentinels change a server's role.
+pub(crate) fn field(server: &Server, name: &str) -> Option<String> {
+    let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.map(str::to_owned)
+}
+
+fn offset(field: Option<String>) -> Option<i64> {
+    field.map(|digits| digits.parse().unwrap())
+}

@@ -1,0 +1,62 @@
+//! Replies, written down as a test expects them.
+
+use redis::Value;
+
+/// An integer reply.
+pub fn int(number: impl TryInto<i64>) -> Value {
+    Value::Int(number.try_into().ok().expect("replies are 64 bits wide"))
+}
+
+/// A bulk reply.
+pub fn bulk(bytes: impl AsRef<[u8]>) -> Value {
+    Value::BulkString(bytes.as_ref().to_vec())
+}
+
+/// What a bulk reply says, whichever kind of string the server used for it.
+pub fn bulk_text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::VerbatimString { text, .. } => text.clone(),
+        other => panic!("no text: {other:?}"),
+    }
+}
+
+/// An error reply, code first: `ERR owner must be …`.
+pub fn error(text: &str) -> Value {
+    redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
+}
+
+/// A list of texts, whichever kind of string the server used for them.
+pub fn strings(value: &Value) -> Vec<String> {
+    let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
+    items.iter().map(text).collect()
+}
+
+/// The server's clock in Unix microseconds, by what `TIME` replied. `None` if it replied something else.
+pub fn micros(time: &Value) -> Option<u64> {
+    let Value::Array(parts) = time else { return None };
+    let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
+    let number = |digits| str::from_utf8(digits).ok()?.parse::<u64>().ok();
+    Some(number(seconds)? * 1_000_000 + number(micros)?)
+}
+
+/// The value under `name` in a map, or in the flat list that stands for one in RESP2.
+pub fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
+    match map {
+        Value::Map(pairs) => {
+            pairs.iter().find(|(key, _)| text(key) == name).map(|(_, value)| value)
+        }
+        Value::Array(items) => {
+            items.chunks_exact(2).find(|pair| text(&pair[0]) == name).map(|pair| &pair[1])
+        }
+        _ => panic!("no map: {map:?}"),
+    }
+}
+
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) => text.clone(),
+        _ => panic!("no string: {value:?}"),
+    }
+}

@@ -1,0 +1,55 @@
+//! Chance that can be repeated: SplitMix64, and the seed in every failure.
+
+use super::version::announce;
+use std::env;
+use std::time::UNIX_EPOCH;
+
+/// Where the chance of a random test comes from, so that a run can be repeated.
+pub struct Seed(u64);
+
+impl Seed {
+    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Said aloud, so that a failure can be repeated.
+    pub fn announced() -> Self {
+        let seed = match env::var("LEASEHOLD_SEED") {
+            Ok(chosen) => chosen.parse().expect("LEASEHOLD_SEED is a number"),
+            Err(_) => Self::fresh().0,
+        };
+        announce(&format!("LEASEHOLD_SEED={seed}"));
+        Self(seed)
+    }
+
+    /// This one, for whoever says it aloud.
+    #[allow(dead_code, reason = "the campaign is told its seed")]
+    pub fn of(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// A fresh seed, for what need not be repeated.
+    pub(crate) fn fresh() -> Self {
+        Self(u64::from(UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()))
+    }
+
+    /// Another one, for another thread.
+    pub fn fork(&mut self) -> Self {
+        Self(self.number())
+    }
+
+    /// Any number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below this one.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.number() % end as u64) as usize
+    }
+
+    /// One of the choices.
+    pub fn pick<'a, T>(&mut self, choices: &'a [T]) -> &'a T {
+        &choices[self.below(choices.len())]
+    }
+}

@@ -1,0 +1,385 @@
+//! One server process in a directory of its own, from start to a checked end.
+
+use super::Words;
+use super::client::Client;
+use super::eventually::eventually;
+use super::module;
+use super::ports::{free_port, free_port_of_a_node};
+use super::setup::{Kind, Setup, Transport};
+use super::tls::{Identity, Tunnel};
+use redis::Value;
+use std::fs::{self, File, OpenOptions};
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ExitStatus};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use tempfile::TempDir;
+
+/// How often a port that was free a moment ago may turn out to be taken.
+const PORT_TRIES: usize = 20;
+
+/// On its own connection: from Valkey 9.0 on it has to be all that a connection sends.
+pub const UNLOAD: &str = "MODULE UNLOAD leasehold";
+
+/// Never in the log of a healthy server.
+const SIGNS_OF_A_CRASH: [&str; 4] = ["panicked", "BUG REPORT", "ASSERTION", "AddressSanitizer"];
+
+/// A server process, which ends when this is dropped.
+pub struct Server {
+    setup: Setup,
+    dir: Arc<TempDir>,
+    /// Distinguishes the files of servers that share a directory.
+    id: u32,
+    port: u16,
+    /// `None` while stopped, by the test.
+    process: Option<Child>,
+    frozen: bool,
+}
+
+impl Server {
+    /// A server with the module, without persistence, on a unix socket.
+    pub fn start() -> Self {
+        Self::builder().start()
+    }
+
+    /// How to start a server that is not as usual.
+    pub fn builder() -> Setup {
+        Setup::new()
+    }
+
+    pub(crate) fn started(setup: Setup) -> Self {
+        for _ in 0..PORT_TRIES {
+            let mut server = Self::prepared(setup.clone());
+            match server.launch() {
+                Ok(()) => return server,
+                Err(status) if !server.log().contains("Address already in use") => {
+                    panic!("the server gave up, {status}:\n{}", server.log())
+                }
+                Err(_) => {}
+            }
+        }
+        panic!("no free port in {PORT_TRIES} tries")
+    }
+
+    pub(crate) fn refused(setup: Setup) -> String {
+        let mut server = Self::prepared(setup);
+        match server.launch() {
+            Ok(()) => panic!("the server started:\n{}", server.log()),
+            Err(status) => {
+                let log = server.log();
+                assert!(status.code().is_some(), "it crashed, {status}:\n{log}");
+                log
+            }
+        }
+    }
+
+    fn prepared(setup: Setup) -> Self {
+        static NEXT_ID: AtomicU32 = AtomicU32::new(1);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let dir = setup.dir.clone().unwrap_or_else(new_dir);
+        let port = match setup.kind {
+            Kind::Node => free_port_of_a_node(),
+            Kind::Alone | Kind::Sentinel if setup.tcp => free_port(),
+            Kind::Alone | Kind::Sentinel => 0,
+        };
+        let server = Self { setup, dir, id, port, process: None, frozen: false };
+        if server.setup.transport == Transport::Tls {
+            Identity::in_dir(server.dir()).create();
+        }
+        let file = server.setup.file(server.dir(), &server.path("sock"), port);
+        fs::write(server.path("conf"), file).unwrap();
+        server
+    }
+
+    /// Runs the process until it answers, or gives up.
+    fn launch(&mut self) -> Result<(), ExitStatus> {
+        assert!(self.process.is_none(), "the server runs already");
+        // A file that may not get longer is to be an error for the server, as a full disk is, and not its end. It
+        // inherits what is ignored here.
+        // SAFETY: nothing is called when the signal arrives.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+        // One file for all runs, and for standard error too: nothing the server says is lost.
+        let log = self.open_log();
+        let child = self
+            .setup
+            .command()
+            .arg(self.path("conf"))
+            .args((self.setup.kind == Kind::Sentinel).then_some("--sentinel"))
+            .envs(self.setup.env_pairs().iter().map(|(name, value)| (name, value)))
+            .stdin(File::open("/dev/null").unwrap())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn();
+        self.process = Some(child.expect("the server cannot be run"));
+        let up = eventually("the server is up", || self.up_or_gone());
+        if up.is_err() {
+            self.process = None;
+        }
+        up
+    }
+
+    /// Outer: known yet? Inner: up, or gone?
+    fn up_or_gone(&mut self) -> Result<Result<(), ExitStatus>, String> {
+        if let Some(status) = self.running().try_wait().unwrap() {
+            return Ok(Err(status));
+        }
+        let mut client =
+            Client::over_unix(&self.path("sock")).map_err(|error| error.to_string())?;
+        match self.introduced(&mut client).try_cmd("PING") {
+            Ok(Value::SimpleString(pong)) if pong == "PONG" => {}
+            other => return Err(format!("{other:?}")),
+        }
+        if self.port != 0 {
+            // Somebody else may have been quicker to take the port.
+            let mut stranger = self.connect_to_port().map_err(|error| error.to_string())?;
+            self.introduced(&mut stranger).try_cmd("PING").map_err(|error| error.to_string())?;
+            let pid = stranger.info_field("server", "process_id");
+            if pid != Some(self.pid().to_string()) {
+                return Err(format!("process {pid:?} answers on port {}", self.port));
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    /// A new connection, speaking RESP2.
+    pub fn client(&self) -> Client {
+        let mut client = self.stranger();
+        self.introduced(&mut client);
+        client
+    }
+
+    /// The same, not having given the password.
+    pub fn stranger(&self) -> Client {
+        match self.setup.transport {
+            Transport::Unix => Client::over_unix(&self.path("sock")).unwrap(),
+            Transport::Tcp | Transport::Tls => self.connect_to_port().unwrap(),
+        }
+    }
+
+    /// The same, to another address of this machine than the usual one.
+    pub fn stranger_at(&self, address: IpAddr) -> Client {
+        Client::over_tcp(address, self.port()).unwrap()
+    }
+
+    fn connect_to_port(&self) -> std::io::Result<Client> {
+        if self.setup.transport == Transport::Tls {
+            let identity = Identity::in_dir(self.dir());
+            Client::over_tls(Tunnel::open(self.port, &identity, self.open_log())?)
+        } else {
+            Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port)
+        }
+    }
+
+    /// Gives the password, if there is one. If it is not taken, whoever asks for more will see that.
+    fn introduced<'c>(&self, client: &'c mut Client) -> &'c mut Client {
+        if let Some(password) = &self.setup.password {
+            let _ = client.try_cmd(["AUTH", password]);
+        }
+        client
+    }
+
+    /// A new connection, speaking RESP3.
+    pub fn client_resp3(&self) -> Client {
+        let mut client = self.client();
+        let hello = client.cmd("HELLO 3");
+        assert!(matches!(hello, Value::Map(_)), "{hello:?}");
+        client
+    }
+
+    /// One command on a connection of its own.
+    pub fn cmd(&self, words: impl Words) -> Value {
+        self.client().cmd(words)
+    }
+
+    /// Unloads the module. What is in the way may still be there for a moment, such as a connection that was closed.
+    pub fn unload(&self) {
+        eventually("it is unloaded", || match self.cmd(UNLOAD) {
+            Value::Okay => Ok(()),
+            refused => Err(refused),
+        });
+    }
+
+    /// Loads the module, which was unloaded, with these arguments.
+    #[track_caller]
+    pub fn load(&self, args: &[&str]) {
+        let path = module::path().to_str().expect("a path in UTF-8");
+        let words = [&["MODULE", "LOAD", path], args].concat();
+        let words: Vec<_> = words.iter().map(|word| word.as_bytes().to_vec()).collect();
+        assert_eq!(self.cmd(words), Value::Okay);
+    }
+
+    /// Ends the server in the orderly way, saving nothing.
+    pub fn stop(&mut self) {
+        // It closes the connection instead of answering.
+        let _ = self.client().try_cmd("SHUTDOWN NOSAVE");
+        let status =
+            eventually("the server stops", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        assert!(status.success(), "it stopped with {status}:\n{}", self.log());
+    }
+
+    /// Ends the server without warning.
+    pub fn kill(&mut self) {
+        let mut process = self.process.take().expect("the server is stopped");
+        process.kill().unwrap();
+        process.wait().unwrap();
+        self.frozen = false;
+    }
+
+    /// Waits until the server has ended by itself.
+    pub fn wait_until_it_ends(&mut self) {
+        let status = eventually("the server ends", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        assert!(status.code().is_some(), "it crashed, {status}:\n{}", self.log());
+    }
+
+    /// From now on no file of the server's gets longer than this, as on a disk that is full; the log neither.
+    pub fn limit_files(&mut self, bytes: u64) {
+        let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
+        let pid = self.pid().try_into().unwrap();
+        // SAFETY: a child that has not been waited for; the limit is read, and nothing written.
+        let done =
+            unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const limit, ptr::null_mut()) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// There is room again.
+    pub fn lift_limit(&mut self) {
+        self.limit_files(libc::RLIM_INFINITY);
+    }
+
+    /// Takes all processor time from the server, as a virtual machine that is moved does. It does not know.
+    pub fn freeze(&mut self) {
+        self.signal(libc::SIGSTOP);
+        self.frozen = true;
+    }
+
+    /// Lets a frozen server go on.
+    pub fn thaw(&mut self) {
+        self.signal(libc::SIGCONT);
+        self.frozen = false;
+    }
+
+    /// Whether it would answer.
+    pub fn is_up(&self) -> bool {
+        self.process.is_some() && !self.frozen
+    }
+
+    fn signal(&mut self, signal: i32) {
+        let pid = self.pid().try_into().unwrap();
+        // SAFETY: a child that has not been waited for, so its number is nobody else's.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", std::io::Error::last_os_error());
+    }
+
+    /// Starts a stopped server with the same files.
+    pub fn start_again(&mut self) {
+        if let Err(status) = self.launch() {
+            panic!("the server gave up, {status}:\n{}", self.log());
+        }
+    }
+
+    /// The same where the server may find its files too damaged. Whether it started.
+    pub fn start_again_if_it_can(&mut self) -> bool {
+        match self.launch() {
+            Ok(()) => true,
+            Err(status) => {
+                assert!(status.code().is_some(), "it crashed, {status}:\n{}", self.log());
+                false
+            }
+        }
+    }
+
+    /// What the server has logged.
+    pub fn log(&self) -> String {
+        // A server that was never run has none; this is also called while a test is failing.
+        let log = fs::read(self.path("log")).unwrap_or_default();
+        String::from_utf8_lossy(&log).into_owned()
+    }
+
+    /// The server's own temporary directory.
+    pub fn dir(&self) -> &Path {
+        self.dir.path()
+    }
+
+    pub(crate) fn shared_dir(&self) -> Arc<TempDir> {
+        self.dir.clone()
+    }
+
+    /// The port of a server that has one.
+    pub fn port(&self) -> u16 {
+        assert_ne!(self.port, 0, "the server has no TCP port");
+        self.port
+    }
+
+    /// The server's unix socket.
+    pub fn socket(&self) -> PathBuf {
+        self.path("sock")
+    }
+
+    fn open_log(&self) -> File {
+        OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap()
+    }
+
+    fn pid(&mut self) -> u32 {
+        self.running().id()
+    }
+
+    fn running(&mut self) -> &mut Child {
+        self.process.as_mut().expect("the server is stopped")
+    }
+
+    fn path(&self, extension: &str) -> PathBuf {
+        self.dir().join(format!("server-{}.{extension}", self.id))
+    }
+
+    /// What is wrong with the server at the end of its test.
+    fn complaint(&mut self) -> Option<String> {
+        if let Some(process) = &mut self.process {
+            if let Some(status) = process.try_wait().unwrap() {
+                return Some(format!("the server died, {status}"));
+            }
+            let client = Client::over_unix(&self.path("sock")).map_err(|error| error.to_string());
+            let pong = client
+                .and_then(|mut client| client.try_cmd("PING").map_err(|error| error.to_string()));
+            // An error reply, as while loading, is an answer too.
+            if let Err(error) = pong {
+                return Some(format!("the server does not answer: {error}"));
+            }
+        }
+        let log = self.log();
+        let mut signs = SIGNS_OF_A_CRASH.iter().filter(|sign| log.contains(**sign));
+        let expected = self.setup.expects_panics;
+        signs
+            .find(|sign| !(expected && **sign == "panicked"))
+            .map(|sign| format!("it logged {sign:?}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.frozen {
+            self.thaw();
+        }
+        let complaint = if thread::panicking() { None } else { self.complaint() };
+        if let Some(mut process) = self.process.take() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+        if thread::panicking() || complaint.is_some() {
+            let log = self.log();
+            let tail: Vec<_> = log.lines().rev().take(60).collect();
+            eprintln!("--- the end of the log of server {}", self.id);
+            tail.iter().rev().for_each(|line| eprintln!("{line}"));
+        }
+        if let Some(complaint) = complaint {
+            panic!("{complaint}");
+        }
+    }
+}
+
+fn new_dir() -> Arc<TempDir> {
+    Arc::new(tempfile::Builder::new().prefix("leasehold-").tempdir().unwrap())
+}

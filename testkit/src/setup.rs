@@ -1,0 +1,254 @@
+//! How a server is to be started.
+
+use super::clock::{self, Clock};
+use super::tls::Identity;
+use super::version::{is_older_than, server_binary};
+use super::{Server, caller, module, power};
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use tempfile::TempDir;
+
+/// How the clients of a server reach it. All listen on a unix socket, whatever else they do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Transport {
+    Unix,
+    Tcp,
+    Tls,
+}
+
+/// What the process is to be.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A server by itself, or with replicas.
+    Alone,
+    /// A node of a cluster.
+    Node,
+    Sentinel,
+}
+
+/// Built up by calls in a chain, ended by `start()` or `refuse()`.
+#[derive(Clone)]
+pub struct Setup {
+    configs: Vec<(String, String)>,
+    env: Vec<(String, OsString)>,
+    /// The program that runs the server, and its arguments; none to run it as it is.
+    runner: Vec<String>,
+    /// The arguments after the module's path; `None` to start without the module.
+    module: Option<Vec<String>>,
+    pub(crate) dir: Option<Arc<TempDir>>,
+    /// Whether it listens on a TCP port.
+    pub(crate) tcp: bool,
+    everywhere: bool,
+    pub(crate) transport: Transport,
+    pub(crate) password: Option<String>,
+    pub(crate) kind: Kind,
+    pub(crate) expects_panics: bool,
+}
+
+impl Setup {
+    pub(crate) fn new() -> Self {
+        Self {
+            configs: Vec::new(),
+            env: Vec::new(),
+            runner: Vec::new(),
+            module: Some(Vec::new()),
+            dir: None,
+            tcp: false,
+            everywhere: false,
+            transport: Transport::Unix,
+            password: None,
+            kind: Kind::Alone,
+            expects_panics: false,
+        }
+    }
+
+    /// A line of the configuration file.
+    pub fn config(mut self, name: &str, value: &str) -> Self {
+        self.configs.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Keeps an append-only file. It is written before each reply, but never forced to disk: here
+    /// processes die, machines do not.
+    pub fn aof(self) -> Self {
+        self.config("appendonly", "yes").config("appendfsync", "no")
+    }
+
+    /// Without the module.
+    pub fn without_module(mut self) -> Self {
+        self.module = None;
+        self
+    }
+
+    /// With these arguments of `loadmodule`.
+    pub fn module_args(mut self, args: &str) -> Self {
+        self.module = Some(args.split_whitespace().map(str::to_owned).collect());
+        self
+    }
+
+    /// With this variable in its environment.
+    pub fn env(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.env.push((name.to_owned(), value.into()));
+        self
+    }
+
+    /// Runs under another program, such as valgrind.
+    pub fn under(mut self, runner: &[&str]) -> Self {
+        self.runner = runner.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Lives in another server's directory, to load what that one left.
+    pub fn in_the_directory_of(mut self, other: &Server) -> Self {
+        self.dir = Some(other.shared_dir());
+        self
+    }
+
+    /// Listens on a TCP port too, as a primary must.
+    pub fn tcp(mut self) -> Self {
+        self.tcp = true;
+        self
+    }
+
+    /// The same, and its clients use it.
+    pub fn clients_over_tcp(mut self) -> Self {
+        self.transport = Transport::Tcp;
+        self.tcp()
+    }
+
+    /// The same, encrypted; clients and server show each other a certificate.
+    pub fn clients_over_tls(mut self) -> Self {
+        self.transport = Transport::Tls;
+        self.tcp()
+    }
+
+    /// Listens on every address that the machine has.
+    pub fn on_every_address(mut self) -> Self {
+        self.everywhere = true;
+        self
+    }
+
+    /// Asks for a password, which its clients know; see also `Server::stranger`.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.config("requirepass", password)
+    }
+
+    /// As a replica of a server that has a port.
+    pub fn replica_of(self, primary: &Server) -> Self {
+        self.replica_through(primary.port())
+    }
+
+    /// A replica of whatever can be reached through this port, such as that of a proxy.
+    pub fn replica_through(self, port: u16) -> Self {
+        self.config("replicaof", &format!("127.0.0.1 {port}"))
+    }
+
+    /// A node of a cluster: see `cluster.rs`.
+    pub(crate) fn node(mut self) -> Self {
+        self.kind = Kind::Node;
+        self.tcp().config("cluster-enabled", "yes")
+    }
+
+    /// A sentinel, which watches servers and is none: see `sentinel.rs`.
+    pub(crate) fn sentinel(mut self) -> Self {
+        self.kind = Kind::Sentinel;
+        self.tcp().without_module()
+    }
+
+    /// Runs by a clock that the test can step.
+    pub fn clock(self, clock: &Clock) -> Self {
+        self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
+    }
+
+    /// Notes what it has forced to disk: see `power.rs`. Not together with a clock.
+    pub fn power_may_fail(self) -> Self {
+        self.env(clock::PRELOAD, power::shim())
+    }
+
+    /// Loads another module too, through which a test calls commands as modules do.
+    pub fn with_caller(self) -> Self {
+        self.config("loadmodule", &quoted(caller::library()))
+    }
+
+    /// Loads it first, and has it leave no room for another category of the ACL.
+    pub fn without_room_for_categories(self) -> Self {
+        self.config("loadmodule", &format!("{} fill", quoted(caller::library())))
+    }
+
+    /// Told to panic in one entry; the log may then speak of panics.
+    pub fn panic_at(mut self, site: &str) -> Self {
+        self.expects_panics = true;
+        self.env("LEASEHOLD_PANIC_AT", site)
+    }
+
+    /// Starts the server and waits until it answers.
+    pub fn start(self) -> Server {
+        Server::started(self)
+    }
+
+    /// Starts a server that must give up by itself; what it logged.
+    pub fn refuse(self) -> String {
+        Server::refused(self)
+    }
+
+    /// What starts the server, to be followed by its arguments.
+    pub(crate) fn command(&self) -> Command {
+        let Some((program, args)) = self.runner.split_first() else {
+            return Command::new(server_binary());
+        };
+        let mut command = Command::new(program);
+        command.args(args).arg(server_binary());
+        command
+    }
+
+    pub(crate) fn env_pairs(&self) -> &[(String, OsString)] {
+        &self.env
+    }
+
+    /// The configuration file.
+    pub(crate) fn file(&self, dir: &Path, socket: &Path, port: u16) -> String {
+        let mut file = String::new();
+        let mut line = |name: &str, value: &str| writeln!(file, "{name} {value}").unwrap();
+        if !self.everywhere {
+            line("bind", "127.0.0.1");
+        }
+        if self.transport == Transport::Tls {
+            let identity = Identity::in_dir(dir);
+            line("port", "0");
+            line("tls-port", &port.to_string());
+            line("tls-cert-file", &quoted(&identity.certificate));
+            line("tls-key-file", &quoted(&identity.key));
+            line("tls-ca-cert-file", &quoted(&identity.certificate));
+        } else {
+            line("port", &port.to_string());
+        }
+        line("unixsocket", &quoted(socket));
+        line("dir", &quoted(dir));
+        line("save", "\"\"");
+        line("appendonly", "no");
+        // A replica gets its data at once, not after a delay in which others might join it, and reads it
+        // as it comes, not when the server next looks whether all of it is there.
+        line("repl-diskless-sync", "no");
+        line("repl-diskless-load", "on-empty-db");
+        line("hz", "100");
+        if !is_older_than((7, 0)) {
+            line("enable-debug-command", "yes");
+            line("enable-module-command", "yes");
+        }
+        for (name, value) in &self.configs {
+            line(name, value);
+        }
+        if let Some(args) = &self.module {
+            line("loadmodule", &format!("{} {}", quoted(module::path()), args.join(" ")));
+        }
+        file
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("{:?}", path.to_str().expect("a path in UTF-8"))
+}

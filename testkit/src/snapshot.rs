@@ -1,0 +1,100 @@
+//! Everything a server holds, to be compared.
+
+use super::Server;
+use super::client::Client;
+use super::eventually::eventually;
+use super::version::is_older_than;
+use redis::Value;
+use std::collections::BTreeMap;
+use std::fmt;
+
+const DATABASES: u32 = 16;
+const NO_SUCH_KEY: i64 = -2;
+
+/// Every key of every database. Two servers that agree have equal snapshots.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Snapshot(BTreeMap<(u32, Vec<u8>), Entry>);
+
+#[derive(Clone, PartialEq, Eq)]
+struct Entry {
+    /// A string's bytes; of other types, the server's own serialization.
+    value: Vec<u8>,
+    /// Unix milliseconds; -1 for none.
+    deadline: i64,
+}
+
+impl Snapshot {
+    /// What the server holds now.
+    pub fn of(server: &Server) -> Self {
+        let mut client = server.client();
+        let mut entries = BTreeMap::new();
+        // A replica in a cluster would send us to its primary; elsewhere it means nothing.
+        client.cmd("READONLY");
+        for database in 0..DATABASES {
+            if client.cmd(format!("SELECT {database}")) != Value::Okay {
+                // A cluster has only the first.
+                break;
+            }
+            let Value::Array(keys) = client.cmd("KEYS *") else { panic!("KEYS gave no list") };
+            for key in keys {
+                let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
+                // A key whose lease ran out just now is not there.
+                if let Some(entry) = entry(&mut client, &key) {
+                    entries.insert((database, key), entry);
+                }
+            }
+        }
+        Self(entries)
+    }
+
+    /// How many keys there are.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn entry(client: &mut Client, key: &[u8]) -> Option<Entry> {
+    let value = match client.cmd([b"GET", key]) {
+        // Not a string.
+        Value::ServerError(_) => client.cmd([b"DUMP", key]),
+        value => value,
+    };
+    let deadline = deadline(client, key);
+    match value {
+        Value::BulkString(value) if deadline != NO_SUCH_KEY => Some(Entry { value, deadline }),
+        Value::BulkString(_) | Value::Nil => None,
+        other => panic!("{}: {other:?}", key.escape_ascii()),
+    }
+}
+
+/// The absolute expiry of a key in Unix milliseconds, -1 for none, -2 for no such key.
+pub fn deadline(client: &mut Client, key: &[u8]) -> i64 {
+    if !is_older_than((7, 0)) {
+        return match client.cmd([b"PEXPIRETIME", key]) {
+            Value::Int(deadline) => deadline,
+            other => panic!("PEXPIRETIME: {other:?}"),
+        };
+    }
+    // Exact if the clock showed the same millisecond before and after.
+    eventually("a key is looked at within one millisecond", || {
+        let before = client.now();
+        let Value::Int(left) = client.cmd([b"PTTL", key]) else { panic!("PTTL gave no number") };
+        if left < 0 {
+            return Ok(left);
+        }
+        match client.now() {
+            now if now == before => Ok(before + left),
+            now => Err(now - before),
+        }
+    })
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for ((database, key), entry) in &self.0 {
+            let (key, value) = (key.escape_ascii(), entry.value.escape_ascii());
+            write!(f, "\n  {database} {key} = {value} until {}", entry.deadline)?;
+        }
+        Ok(())
+    }
+}

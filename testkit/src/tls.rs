@@ -1,0 +1,97 @@
+//! Connections over TLS.
+//!
+//! Through `openssl s_client`, as one reaches such a server by hand: a TLS library for these few tests would be
+//! most of what there is to compile.
+
+use std::fs::File;
+use std::io::{Read, Result, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+/// Who server and clients are, and whom they trust: one and the same.
+pub(crate) struct Identity {
+    pub(crate) certificate: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+impl Identity {
+    pub(crate) fn in_dir(dir: &Path) -> Self {
+        Self { certificate: dir.join("tls.crt"), key: dir.join("tls.key") }
+    }
+
+    pub(crate) fn create(&self) {
+        let output = Command::new("openssl")
+            .args("req -x509 -nodes -days 2 -subj /CN=localhost".split(' '))
+            .args("-newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
+            // Some clients accept neither a name in the subject alone nor an authority as a server.
+            .args(
+                "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE".split(' '),
+            )
+            .arg("-keyout")
+            .arg(&self.key)
+            .arg("-out")
+            .arg(&self.certificate)
+            .output();
+        let output =
+            output.expect("TLS is tested through the program openssl, which cannot be run");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// A connection, encrypted by a process of its own.
+pub(crate) struct Tunnel {
+    /// The process's standard input and output: a socket, because a pipe could not be read with a deadline.
+    stream: UnixStream,
+    process: Child,
+}
+
+impl Tunnel {
+    pub(crate) fn open(port: u16, identity: &Identity, log: File) -> Result<Self> {
+        let (stream, inner) = UnixStream::pair()?;
+        let process = Command::new("openssl")
+            // Quiet, it takes no letter for a command of its own.
+            .args("s_client -quiet -verify_quiet -verify_return_error".split(' '))
+            .args(["-connect", &format!("127.0.0.1:{port}")])
+            .arg("-CAfile")
+            .arg(&identity.certificate)
+            .arg("-cert")
+            .arg(&identity.certificate)
+            .arg("-key")
+            .arg(&identity.key)
+            .stdin(OwnedFd::from(inner.try_clone()?))
+            .stdout(OwnedFd::from(inner))
+            .stderr(Stdio::from(log))
+            .spawn()?;
+        Ok(Self { stream, process })
+    }
+
+    pub(crate) fn stream(&self) -> &UnixStream {
+        &self.stream
+    }
+}
+
+impl Read for Tunnel {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.stream.read(buffer)
+    }
+}
+
+impl Write for Tunnel {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        self.stream.write(bytes)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        self.stream.flush()
+    }
+}
+
+/// It would not end when nobody writes to it any more.
+impl Drop for Tunnel {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}

@@ -1,0 +1,150 @@
+//! Which server the run is about, and what it cannot do.
+
+use super::Server;
+use std::env;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+struct Product {
+    binary: PathBuf,
+    /// What the binary says of itself.
+    line: String,
+    valkey: bool,
+    version: (u32, u32),
+}
+
+fn product() -> &'static Product {
+    static PRODUCT: OnceLock<Product> = OnceLock::new();
+    PRODUCT.get_or_init(|| {
+        let binary = find_binary();
+        let output = Command::new(&binary).arg("--version").output();
+        let output = output.unwrap_or_else(|error| panic!("cannot run {binary:?}: {error}"));
+        let line = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        let version =
+            version_in(&line, " v=").unwrap_or_else(|| panic!("{binary:?} says only {line:?}"));
+        // Valkey 7.2 says `Server v=7.2.7`, without a name.
+        Product { valkey: !line.starts_with("Redis"), binary, line, version }
+    })
+}
+
+/// The server under test: `LEASEHOLD_SERVER`, or the one in PATH.
+pub fn server_binary() -> &'static Path {
+    &product().binary
+}
+
+pub(crate) fn version_line() -> &'static str {
+    &product().line
+}
+
+/// `redis 7.0`, or its like.
+pub fn server_name() -> String {
+    let Product { valkey, version: (major, minor), .. } = product();
+    format!("{} {major}.{minor}", if *valkey { "valkey" } else { "redis" })
+}
+
+/// Whether the server is older than `since`; if so, says what goes untested.
+pub fn lacks(since: (u32, u32), what: &str) -> bool {
+    is_missing(is_older_than(since), since, what)
+}
+
+/// The version of what a product does not have.
+pub const NEVER: (u32, u32) = (u32::MAX, 0);
+
+/// The same where Redis and Valkey went different ways.
+pub fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
+    let since = if product().valkey { valkey } else { redis };
+    is_missing(product().version < since, since, what)
+}
+
+fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
+    if missing {
+        let since = match since {
+            NEVER => String::new(),
+            (major, minor) => format!(" (since {major}.{minor})"),
+        };
+        announce(&format!("skipped on {}: {what}{since}", version_line()));
+    }
+    missing
+}
+
+/// For what only Valkey does, and by its own versions.
+pub fn is_valkey_since(version: (u32, u32)) -> bool {
+    product().valkey && product().version >= version
+}
+
+/// Whether listening to key events would put clients into the wrong database, so that the module does not learn
+/// fences from commands: see `misplaces_clients` in `src/server/product.rs`.
+pub fn misplaces_clients() -> bool {
+    let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
+    if does {
+        announce(&format!(
+            "skipped on {}: fences learned from commands (since 9.1)",
+            version_line()
+        ));
+    }
+    does
+}
+
+/// Whether the server was built without something, which shows in a line of configuration that it does not
+/// take; if so, says what goes untested.
+pub fn lacks_setting(name: &str, value: &str, what: &str) -> bool {
+    // It stops at the first line that it does not take, or names all of them.
+    let setup = Server::builder().without_module().config(name, value);
+    let log = setup.config("no-such-setting", "x").refuse();
+    built_without(what, log.contains(&format!(">>> '{name} {value}")))
+}
+
+/// The same for TLS, whose settings later servers take all the same.
+pub fn lacks_tls() -> bool {
+    // It gives up either way: for want of TLS, or of a certificate.
+    let log = Server::builder().without_module().config("tls-port", "1").refuse();
+    let signs = [">>> 'tls-port 1'", "Failed finding TLS support"];
+    built_without("TLS", signs.iter().any(|sign| log.contains(sign)))
+}
+
+fn built_without(what: &str, lacks: bool) -> bool {
+    if lacks {
+        announce(&format!("skipped on {}: {what} (built without)", version_line()));
+    }
+    lacks
+}
+
+/// Versions are those of Redis. Every Valkey has what Redis 7.2 has, from which it was forked; and Valkey 8.0
+/// what Redis 7.4 gave to modules, on which both had worked before.
+pub fn is_older_than(version: (u32, u32)) -> bool {
+    let product = product();
+    let level = match (product.valkey, product.version) {
+        (false, version) => version,
+        (true, (..8, _)) => (7, 2),
+        (true, _) => (7, 4),
+    };
+    level < version
+}
+
+/// Prints at once. What goes through `eprintln!`, the test runner keeps to itself unless the test fails.
+#[expect(clippy::explicit_write, reason = "see above")]
+pub fn announce(line: &str) {
+    let current = std::thread::current();
+    let test = current.name().unwrap_or("?");
+    writeln!(std::io::stderr(), "[{test}] {line}").unwrap();
+}
+
+fn find_binary() -> PathBuf {
+    if let Some(chosen) = env::var_os("LEASEHOLD_SERVER") {
+        return chosen.into();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    ["redis-server", "valkey-server"]
+        .iter()
+        .flat_map(|name| env::split_paths(&path).map(move |folder| folder.join(name)))
+        .find(|candidate| candidate.is_file())
+        .expect("no redis-server or valkey-server in PATH; LEASEHOLD_SERVER= names one elsewhere")
+}
+
+/// `Redis server v=7.0.15 sha=…` is (7, 0), with ` v=` for the mark before it.
+pub(crate) fn version_in(line: &str, mark: &str) -> Option<(u32, u32)> {
+    let mut parts = line.split(mark).nth(1)?.split(['.', ' ']);
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
