@@ -5,7 +5,7 @@
 use super::api::api;
 use super::host::Server;
 use super::state::STATE;
-use super::{authority, clock, eviction, fence_broadcast, guard, lookout, subscription};
+use super::{authority, clock, command_filter, eviction, fence_broadcast, guard, subscription};
 use leasehold_core::lock::{Moment, Monotonic, Now};
 use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
@@ -128,7 +128,7 @@ unsafe extern "C" fn routine(
             // As a rule it is set already.
             _ => set(ctx),
         }
-        lookout::withdraw_if_idle(ctx);
+        command_filter::remove_if_idle(ctx);
     });
 }
 

@@ -6,8 +6,8 @@
 //! cluster does not own or is about to give away (two nodes would grant it).
 
 use super::api::{api, optional};
-use super::product;
-use super::reply::Reply;
+use super::call_reply::CallReply;
+use super::server_flavor;
 use leasehold_core::engine::{Authority, Initiator};
 use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -75,14 +75,14 @@ pub(super) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
 
 /// Whether the command being executed was called by a script that replicas, and the append-only file, would be told
 /// to run again instead of what it did. Redis 7.0 did away with that; before, it was off unless asked for.
-pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
+pub(super) fn is_verbatim_script(ctx: *mut RedisModuleCtx) -> bool {
     if optional!(RedisModule_GetCommand).is_some()
         || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA == 0
     {
         return false;
     }
     // Nothing where the command was renamed.
-    product::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
+    server_flavor::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
 }
 
 pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
@@ -107,7 +107,7 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     // SAFETY: the format takes a string and two C strings. The reply goes nowhere else.
     let reply = unsafe {
         *errno() = 0;
-        Reply::of_call(api!(RedisModule_Call)(
+        CallReply::of_call(api!(RedisModule_Call)(
             ctx,
             c"SETRANGE".as_ptr(),
             format.as_ptr(),
@@ -149,7 +149,7 @@ pub(super) fn ask_to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString)
     // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this thread's own.
     let reply = unsafe {
         *errno() = 0;
-        Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
+        CallReply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
     };
     // To a dry run that succeeds some servers reply and some do not.
     match io::Error::last_os_error().raw_os_error() {

@@ -25,7 +25,7 @@ use super::host::{LockKey, Server};
 use super::respond::respond;
 use super::room::Limit;
 use super::state::STATE;
-use super::{alarm, clock, eviction, guard, lookout};
+use super::{alarm, clock, command_filter, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
 use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter, WaiterId};
@@ -168,7 +168,7 @@ pub(super) fn wait(
     };
     let waiter = locks.join(&server, name, waiter);
     STATE.with_blocked(|blocked| blocked.insert(handle, waiter));
-    lookout::post(ctx);
+    command_filter::install(ctx);
     eviction::somebody_waits(ctx);
     locks.settle_joined(&server, key);
     alarm::set(ctx);

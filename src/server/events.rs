@@ -1,6 +1,6 @@
 //! What happens to keys behind the module's back and without a command that names them: flushes and
 //! swaps. For evictions see [`eviction`](super::eviction), and for commands that name keys
-//! [`lookout`](super::lookout).
+//! [`command_filter`](super::command_filter).
 //!
 //! Nothing is decided here. An event only marks the locks that somebody waits for, and sets the alarm: the
 //! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off

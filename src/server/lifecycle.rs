@@ -1,7 +1,7 @@
 //! The moments at which grants may have been made that this process does not know of.
 
+use super::fence_observer::{self, Loading};
 use super::host::Server;
-use super::learn::{self, Loading};
 use super::{alarm, clock, config, fence_broadcast, guard, slots, subscription};
 use crate::server::state::STATE;
 use leasehold_core::engine::Host;
@@ -74,7 +74,7 @@ unsafe extern "C" fn role_changed(
     _data: *mut c_void,
 ) {
     guard::event("role-changed", || {
-        learn::while_told(ctx, Loading::Nothing);
+        fence_observer::update_subscriptions(ctx, Loading::Nothing);
         slots::begin();
         STATE.locks.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
@@ -102,7 +102,7 @@ unsafe extern "C" fn loading(
             stage if ended.contains(&stage) => Loading::Nothing,
             _ => Loading::Keys,
         };
-        learn::while_told(ctx, loading);
+        fence_observer::update_subscriptions(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             begin();
             STATE.locks.loaded();

@@ -25,12 +25,12 @@ pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
 
 /// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
 /// grants are many the second often is: those of one millisecond mostly end in one, too.
-pub(super) struct Ending {
+pub(super) struct CachedExpiryArgs {
     pxat: Cell<Option<NonNull<RedisModuleString>>>,
     deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
 }
 
-impl Ending {
+impl CachedExpiryArgs {
     pub(super) const fn new() -> Self {
         Self { pxat: Cell::new(None), deadline: Cell::new(None) }
     }
@@ -70,7 +70,7 @@ fn kept(bytes: &[u8]) -> Option<NonNull<RedisModuleString>> {
 }
 
 fn free(string: NonNull<RedisModuleString>) {
-    // SAFETY: made by `kept`, and freed once: `Ending` has let go of it. Whoever still replicates it has a share of
+    // SAFETY: made by `kept`, and freed once: `CachedExpiryArgs` has let go of it. Whoever still replicates it has a share of
     // its own.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string.as_ptr()) };
 }
@@ -95,7 +95,8 @@ pub(super) fn set(
     }
     // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
     // each time, and this is the most of what a grant costs.
-    let (pxat, deadline) = (STATE.ending.pxat(), STATE.ending.deadline(deadline));
+    let (pxat, deadline) =
+        (STATE.cached_expiry_args.pxat(), STATE.cached_expiry_args.deadline(deadline));
     // SAFETY: the format takes four strings; the server takes its own share of them.
     accepted(unsafe {
         let format = c"ssss".as_ptr();

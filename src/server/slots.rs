@@ -37,9 +37,11 @@
 
 use super::api::api;
 use super::slot_probe::SlotProbe;
-use super::soon::Soon;
 use super::state::STATE;
-use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
+use super::throttle::Throttle;
+use super::{
+    alarm, clock, command_filter, guard, lifecycle, server_flavor, slot_probe, subscription,
+};
 use leasehold_core::cluster::{self, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
 use leasehold_core::plant::{Bug, planted};
@@ -69,9 +71,9 @@ pub(super) struct Movements {
     unread: Cell<bool>,
     expected: RefCell<SlotSet>,
     /// What the server says of its slots is to be read.
-    reading: Soon,
+    reading: Throttle,
     /// All locks are to be looked at.
-    looks: Soon,
+    looks: Throttle,
 }
 
 impl Movements {
@@ -80,8 +82,8 @@ impl Movements {
             expects: Cell::new(false),
             unread: Cell::new(false),
             expected: RefCell::new(SlotSet::new()),
-            reading: Soon::new(),
-            looks: Soon::new(),
+            reading: Throttle::new(),
+            looks: Throttle::new(),
         }
     }
 
@@ -124,7 +126,7 @@ impl Movements {
     /// expected.
     fn read(&self) {
         self.unread.set(false);
-        let own = lookout::context().and_then(slot_probe::own_slots);
+        let own = command_filter::context().and_then(slot_probe::own_slots);
         let mut expected = self.expected.borrow_mut();
         // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
         let has_come = own.is_some_and(|own| {
@@ -142,7 +144,7 @@ impl Movements {
 
 /// Before anybody's command is executed.
 pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
-    match cluster::said(words, us) {
+    match cluster::said(words, my_node_id) {
         Said::Nothing => return,
         Said::MayGo => {}
         Said::MayCome(slot) => {
@@ -203,7 +205,7 @@ pub(super) fn begin() {
 }
 
 /// The name by which the nodes of the cluster know this one.
-fn us<'s>() -> &'s [u8] {
+fn my_node_id<'s>() -> &'s [u8] {
     // SAFETY: takes nothing; in a cluster, a name that lives as long as the server.
     let us = unsafe { api!(RedisModule_GetMyClusterID)() };
     // SAFETY: null outside a cluster; else so many characters.
@@ -212,7 +214,7 @@ fn us<'s>() -> &'s [u8] {
 
 /// Subscribes to slots that are moved at once, where the server moves them so.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
-    let (id, callback): (u64, raw::RedisModuleEventCallback) = if product::is_valkey(ctx) {
+    let (id, callback): (u64, raw::RedisModuleEventCallback) = if server_flavor::is_valkey(ctx) {
         (VALKEY_SLOT_MIGRATION, Some(moved_by_valkey))
     } else {
         (raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, Some(moved_by_redis))
