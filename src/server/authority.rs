@@ -9,7 +9,6 @@ use super::api::{api, optional};
 use super::call_reply::CallReply;
 use super::server_flavor;
 use leasehold_core::engine::{Authority, Initiator};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
 
@@ -24,9 +23,6 @@ pub(super) fn to_write(
     key: *mut RedisModuleString,
     initiator: Initiator,
 ) -> Authority {
-    if planted(Bug::AuthorityUnasked) {
-        return Authority::Yes;
-    }
     let flags = flags(ctx);
     match of_flags(flags) {
         Authority::Yes if initiator == Initiator::Module => {
@@ -51,7 +47,7 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
 
 /// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
 pub(super) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
-    if planted(Bug::AuthorityUnasked) { Authority::Yes } else { of_flags(flags(ctx)) }
+    of_flags(flags(ctx))
 }
 
 fn of_flags(flags: u32) -> Authority {
@@ -120,25 +116,23 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     match refusal {
         Some(libc::ESPIPE) => Some(Authority::Refused),
         Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
-        Some(libc::EPERM) if !planted(Bug::MovedIsFree) => Some(Authority::NotOurs),
+        Some(libc::EPERM) => Some(Authority::NotOurs),
         // Renamed, or the flags are not known.
         Some(libc::ENOENT | libc::EBADF) => None,
-        _ => (has_dry_runs() || reply.is_some() || planted(Bug::MovedIsFree))
-            .then_some(Authority::Yes),
+        _ => (has_dry_runs() || reply.is_some()).then_some(Authority::Yes),
     }
 }
 
 /// Whether the server would let a client read the key: in a cluster it refuses if the slot is not ours, or if it is
 /// leaving and the key has left already.
 pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
-    if planted(Bug::AuthorityUnasked) || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+    if flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
     match ask_to_read(ctx, key) {
         // Renamed: then nobody can be asked, and the server's own redirections have to do.
         None | Some(libc::ENOENT) => Authority::Yes,
         Some(libc::ENETDOWN) => Authority::ClusterDown,
-        Some(_) if planted(Bug::MovedIsFree) => Authority::Yes,
         Some(_) => Authority::NotOurs,
     }
 }

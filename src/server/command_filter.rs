@@ -24,7 +24,6 @@ use super::effect::Readers;
 use super::state::STATE;
 use super::{alarm, authority, clock, guard, slots};
 use leasehold_core::lock::Suspicion;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -126,9 +125,6 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
 /// Suspects the contended locks that the command names. True if any of them is to be looked at sooner than
 /// before.
 fn suspect_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    if planted(Bug::DeletionUnnoticed) {
-        return false;
-    }
     STATE.locks.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
 }
 

@@ -9,7 +9,6 @@
 
 use super::state::STATE;
 use super::{alarm, guard, subscription};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -36,14 +35,8 @@ unsafe extern "C" fn flushed(
         let info = unsafe { info.cast::<raw::RedisModuleFlushInfo>().as_ref() };
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
-        if planted(Bug::FlushForgets) {
-            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
-        }
         STATE.locks.flushed(db);
         alarm::set(ctx);
-        if planted(Bug::WritesInEvent) {
-            alarm::work(ctx);
-        }
     });
 }
 
@@ -58,9 +51,6 @@ unsafe extern "C" fn swapped(
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
             return;
         };
-        if planted(Bug::SwapForgets) {
-            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
-        }
         STATE.locks.swapped(info.dbnum_first, info.dbnum_second);
         alarm::set(ctx);
     });

@@ -32,7 +32,6 @@ use super::state::STATE;
 use super::{alarm, clock, guard, replicate, server_flavor, subscription};
 use leasehold_core::engine::Authority;
 use leasehold_core::lock::{Deadline, Fence, Owner, Ttl, Value};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -83,9 +82,6 @@ fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
     let (Some(owner), Some(ttl)) = (Owner::new(OWNER), Ttl::from_millis(TTL_MILLIS)) else {
         return;
     };
-    if planted(Bug::LiftUntold) {
-        return;
-    }
     let name = OwnedString::new(ctx, KEY);
     let value = OwnedString::new(ctx, Value::new(fence, owner).as_bytes());
     let deadline = Deadline::after(clock::now(), ttl);

@@ -31,7 +31,6 @@ use super::subscription::Subscription;
 use super::{authority, clock, guard, server_flavor};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Hold, Stored, Value};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -76,7 +75,7 @@ unsafe extern "C" fn key_event(
     key: *mut RedisModuleString,
 ) -> c_int {
     guard::value("key-event", guard::status(true), || {
-        if STATE.learning.get() && !planted(Bug::ReplicaLearnsNothing) {
+        if STATE.learning.get() {
             // SAFETY: the server names every event.
             let event = unsafe { CStr::from_ptr(event) };
             if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" {

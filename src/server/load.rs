@@ -11,7 +11,6 @@ use super::{
     alarm, api, clock, command_filter, config, events, fence_broadcast, guard, info, lifecycle,
     log, register, replicate, server_flavor, server_settings, slots, unload_blockers,
 };
-use leasehold_core::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 
@@ -102,7 +101,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
     }
-    if let Some(obstacle) = plant::obstacle().or_else(|| replicate::obstacle(ctx)) {
+    if let Some(obstacle) = replicate::obstacle(ctx) {
         return Err(obstacle);
     }
     // Arguments before settings: they are the settings' defaults.

@@ -44,7 +44,6 @@ use super::{
 };
 use leasehold_core::cluster::{self, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -137,7 +136,7 @@ impl Movements {
         self.expects.set(!expected.is_empty());
         drop(expected);
         if has_come {
-            lift();
+            lifecycle::raise_fences();
         }
     }
 }
@@ -188,14 +187,8 @@ pub(super) fn prepare() {
 pub(super) fn about_to_grant(key: &[u8]) {
     let movements = &STATE.movements;
     if movements.expects.get() && movements.expected.borrow().contains(Slot::of(key)) {
-        lift();
-        movements.reading.want();
-    }
-}
-
-fn lift() {
-    if !planted(Bug::SlotDoesNotLift) {
         lifecycle::raise_fences();
+        movements.reading.want();
     }
 }
 
@@ -268,7 +261,7 @@ fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
         // the server does a little later.
         Step::BeginToGo => STATE.locks.slots_begin_to_go(),
         // Until then the node grants nothing.
-        Step::HaveCome => lift(),
+        Step::HaveCome => lifecycle::raise_fences(),
         Step::Other => {}
     }
     STATE.movements.looks.want();
