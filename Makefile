@@ -98,6 +98,7 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	cargo clippy --locked -p leasehold-client --all-features -- -D warnings
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	scripts/publish-dry-run
+	scripts/plants --check
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
 		--features leasehold-client/blocking,leasehold-client/metrics,leasehold-client/redis
 
@@ -118,7 +119,7 @@ check-kubernetes: ## Build the manifests of kubernetes/, and compare them with t
 check-alerts: ## Run the alerts' own tests by promtool, which is fetched where it is missing
 	@scripts/check-alerts
 
-plants: setup ## Plant each bug of core/src/plant.rs in turn, and see which test finds it (SERVER=)
+plants: setup ## Plant each bug of plants/ in turn, and see which test finds it (SERVER=)
 	@scripts/plants
 
 fuzz: setup ## Fuzz what reads clients' words and keys' values (SECONDS=60 for each)

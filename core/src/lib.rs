@@ -24,6 +24,5 @@ pub mod command;
 pub mod engine;
 pub mod lock;
 pub mod observe;
-pub mod plant;
 #[cfg(test)]
 mod simulation;

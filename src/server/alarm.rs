@@ -5,9 +5,8 @@
 use super::api::api;
 use super::host::Server;
 use super::state::STATE;
-use super::{authority, clock, eviction, fence_broadcast, guard, lookout, subscription};
+use super::{authority, clock, command_filter, eviction, fence_broadcast, guard, subscription};
 use leasehold_core::lock::{Moment, Monotonic, Now};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
 use std::ffi::c_void;
 use std::ptr;
@@ -38,7 +37,7 @@ impl Alarm {
     /// also those that are set meanwhile. If the clock is set back just then, so is what we set: it would ring at once, and
     /// again, and the server do nothing else for as long as the clock is behind.
     fn is_early(self, now: Moment) -> bool {
-        self.rings > now && !planted(Bug::AlarmRingsOn)
+        self.rings > now
     }
 }
 
@@ -128,7 +127,7 @@ unsafe extern "C" fn routine(
             // As a rule it is set already.
             _ => set(ctx),
         }
-        lookout::withdraw_if_idle(ctx);
+        command_filter::remove_if_idle(ctx);
     });
 }
 

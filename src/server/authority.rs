@@ -6,10 +6,9 @@
 //! cluster does not own or is about to give away (two nodes would grant it).
 
 use super::api::{api, optional};
-use super::product;
-use super::reply::Reply;
+use super::call_reply::CallReply;
+use super::server_flavor;
 use leasehold_core::engine::{Authority, Initiator};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;
 
@@ -24,9 +23,6 @@ pub(super) fn to_write(
     key: *mut RedisModuleString,
     initiator: Initiator,
 ) -> Authority {
-    if planted(Bug::AuthorityUnasked) {
-        return Authority::Yes;
-    }
     let flags = flags(ctx);
     match of_flags(flags) {
         Authority::Yes if initiator == Initiator::Module => {
@@ -51,7 +47,7 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
 
 /// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
 pub(super) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
-    if planted(Bug::AuthorityUnasked) { Authority::Yes } else { of_flags(flags(ctx)) }
+    of_flags(flags(ctx))
 }
 
 fn of_flags(flags: u32) -> Authority {
@@ -75,14 +71,14 @@ pub(super) fn denies_blocking(ctx: *mut RedisModuleCtx) -> bool {
 
 /// Whether the command being executed was called by a script that replicas, and the append-only file, would be told
 /// to run again instead of what it did. Redis 7.0 did away with that; before, it was off unless asked for.
-pub(super) fn is_repeated(ctx: *mut RedisModuleCtx) -> bool {
+pub(super) fn is_verbatim_script(ctx: *mut RedisModuleCtx) -> bool {
     if optional!(RedisModule_GetCommand).is_some()
         || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_LUA == 0
     {
         return false;
     }
     // Nothing where the command was renamed.
-    product::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
+    server_flavor::setting(ctx, c"lua-replicate-commands").is_some_and(|setting| setting == b"no")
 }
 
 pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
@@ -107,7 +103,7 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     // SAFETY: the format takes a string and two C strings. The reply goes nowhere else.
     let reply = unsafe {
         *errno() = 0;
-        Reply::of_call(api!(RedisModule_Call)(
+        CallReply::of_call(api!(RedisModule_Call)(
             ctx,
             c"SETRANGE".as_ptr(),
             format.as_ptr(),
@@ -120,25 +116,23 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     match refusal {
         Some(libc::ESPIPE) => Some(Authority::Refused),
         Some(libc::ENETDOWN | libc::EROFS) => Some(Authority::ClusterDown),
-        Some(libc::EPERM) if !planted(Bug::MovedIsFree) => Some(Authority::NotOurs),
+        Some(libc::EPERM) => Some(Authority::NotOurs),
         // Renamed, or the flags are not known.
         Some(libc::ENOENT | libc::EBADF) => None,
-        _ => (has_dry_runs() || reply.is_some() || planted(Bug::MovedIsFree))
-            .then_some(Authority::Yes),
+        _ => (has_dry_runs() || reply.is_some()).then_some(Authority::Yes),
     }
 }
 
 /// Whether the server would let a client read the key: in a cluster it refuses if the slot is not ours, or if it is
 /// leaving and the key has left already.
 pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
-    if planted(Bug::AuthorityUnasked) || flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
+    if flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
     match ask_to_read(ctx, key) {
         // Renamed: then nobody can be asked, and the server's own redirections have to do.
         None | Some(libc::ENOENT) => Authority::Yes,
         Some(libc::ENETDOWN) => Authority::ClusterDown,
-        Some(_) if planted(Bug::MovedIsFree) => Authority::Yes,
         Some(_) => Authority::NotOurs,
     }
 }
@@ -149,7 +143,7 @@ pub(super) fn ask_to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString)
     // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this thread's own.
     let reply = unsafe {
         *errno() = 0;
-        Reply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
+        CallReply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
     };
     // To a dry run that succeeds some servers reply and some do not.
     match io::Error::last_os_error().raw_os_error() {

@@ -25,11 +25,10 @@ use super::host::{LockKey, Server};
 use super::respond::respond;
 use super::room::Limit;
 use super::state::STATE;
-use super::{alarm, clock, eviction, guard, lookout};
+use super::{alarm, clock, command_filter, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
 use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter, WaiterId};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -52,10 +51,7 @@ pub(super) struct Handle(NonNull<RedisModuleBlockedClient>);
 impl BlockedClient {
     /// Tells the client, who has left its queue, what became of its wait.
     pub(super) fn unblock(self, owner: KeptOwner, answer: Answer) {
-        let was_parked = take_out(&self.handle).is_some();
-        if planted(Bug::GrantToTheGone) && !was_parked {
-            return;
-        }
+        let _id = take_out(&self.handle);
         let Self { handle, user, minted, .. } = self;
         let reply = PendingReply { answer: Cell::new(Some(answer)), owner, user, minted };
         unblock(handle, Box::into_raw(Box::new(reply)).cast());
@@ -168,7 +164,7 @@ pub(super) fn wait(
     };
     let waiter = locks.join(&server, name, waiter);
     STATE.with_blocked(|blocked| blocked.insert(handle, waiter));
-    lookout::post(ctx);
+    command_filter::install(ctx);
     eviction::somebody_waits(ctx);
     locks.settle_joined(&server, key);
     alarm::set(ctx);
@@ -213,9 +209,7 @@ fn unblock(handle: Handle, told: *mut c_void) {
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
     let id = NonNull::new(handle).and_then(|handle| take_out(&Handle(handle)));
     let Some((handle, id)) = id else { return false };
-    if !planted(Bug::GrantToTheGone) {
-        STATE.locks.leave(&Server { ctx }, id);
-    }
+    STATE.locks.leave(&Server { ctx }, id);
     unblock(handle, ptr::null_mut());
     alarm::set(ctx);
     true

@@ -69,7 +69,7 @@ impl Call {
         key: &LockKey<'_>,
         request: &'r impl Decide,
     ) -> Result<Outcome<'r>, Error> {
-        if authority::is_repeated(self.ctx) {
+        if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
         let outcome = STATE.locks.change(&self.server(), key, request);

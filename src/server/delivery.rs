@@ -24,11 +24,11 @@
 
 use super::api::{api, optional};
 use super::call::bytes_of;
+use super::call_reply::CallReply;
 use super::host::Server;
 use super::key::OwnedString;
-use super::reply::Reply;
 use super::state::STATE;
-use super::{alarm, product};
+use super::{alarm, server_flavor};
 use leasehold_core::engine::WaiterGrant;
 use redis_module::raw::{self, RedisModuleCtx};
 use std::cell::Cell;
@@ -58,8 +58,8 @@ impl Writers {
     /// Where the server cannot be asked, because the command was renamed, there may be threads.
     fn may_be_threads(&self, ctx: *mut RedisModuleCtx) -> bool {
         self.are_threads.get().unwrap_or_else(|| {
-            let may_be = product::is_valkey(ctx)
-                && product::setting(ctx, Self::SETTING).is_none_or(|threads| threads != b"1");
+            let may_be = server_flavor::is_valkey(ctx)
+                && server_flavor::setting(ctx, Self::SETTING).is_none_or(|threads| threads != b"1");
             self.are_threads.set(Some(may_be));
             may_be
         })
@@ -121,7 +121,7 @@ fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     let Ok(client) = c_longlong::try_from(client) else { return false };
     // SAFETY: the format takes two C strings and a number, after the name of the command; the reply goes nowhere else.
     let reply = unsafe {
-        Reply::of_call(api!(RedisModule_Call)(
+        CallReply::of_call(api!(RedisModule_Call)(
             ctx,
             c"CLIENT".as_ptr(),
             c"ccl".as_ptr(),

@@ -4,7 +4,7 @@
 //! lock. What cannot be told from the words counts as what frees a lock.
 
 use super::api::api;
-use super::reply::Reply;
+use super::call_reply::CallReply;
 use leasehold_core::lock::Suspicion;
 use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ impl Readers {
         // SAFETY: the format takes two C strings; the reply goes nowhere else.
         let reply = unsafe {
             let (format, cat, read) = (c"cc".as_ptr(), c"CAT".as_ptr(), c"read".as_ptr());
-            Reply::of_call(api!(RedisModule_Call)(ctx, c"ACL".as_ptr(), format, cat, read))
+            CallReply::of_call(api!(RedisModule_Call)(ctx, c"ACL".as_ptr(), format, cat, read))
         };
         let mut names: Vec<_> =
             reply.iter().flat_map(|reply| reply.texts()).filter_map(name).collect();

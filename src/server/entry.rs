@@ -2,7 +2,7 @@
 
 use super::blocked_client::Wait;
 use super::state::STATE;
-use super::{clock, config, entropy, guard};
+use super::{clock, config, guard, random_owner};
 use leasehold_core::command::{
     Reply, acquire, check, extend, help, info, log, raise, release, top, waiters,
 };
@@ -22,7 +22,7 @@ pub(super) extern "C" fn acquire(
     guard::command("lock.acquire", ctx, argv, argc, |call| {
         let words = call.words();
         let limits = config::limits();
-        let request = acquire::Request::parse(words.as_slice(), &limits, entropy::mint_owner)?;
+        let request = acquire::Request::parse(words.as_slice(), &limits, random_owner::mint_owner)?;
         let key = call.key()?;
         let outcome = call.change(&key, &request)?;
         if let Outcome::Wait(patience) = outcome {

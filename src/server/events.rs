@@ -1,6 +1,6 @@
 //! What happens to keys behind the module's back and without a command that names them: flushes and
 //! swaps. For evictions see [`eviction`](super::eviction), and for commands that name keys
-//! [`lookout`](super::lookout).
+//! [`command_filter`](super::command_filter).
 //!
 //! Nothing is decided here. An event only marks the locks that somebody waits for, and sets the alarm: the
 //! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off
@@ -9,7 +9,6 @@
 
 use super::state::STATE;
 use super::{alarm, guard, subscription};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -36,14 +35,8 @@ unsafe extern "C" fn flushed(
         let info = unsafe { info.cast::<raw::RedisModuleFlushInfo>().as_ref() };
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
-        if planted(Bug::FlushForgets) {
-            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
-        }
         STATE.locks.flushed(db);
         alarm::set(ctx);
-        if planted(Bug::WritesInEvent) {
-            alarm::work(ctx);
-        }
     });
 }
 
@@ -58,9 +51,6 @@ unsafe extern "C" fn swapped(
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
             return;
         };
-        if planted(Bug::SwapForgets) {
-            return STATE.locks.with_queues(|queues| drop(queues.leave_all()));
-        }
         STATE.locks.swapped(info.dbnum_first, info.dbnum_second);
         alarm::set(ctx);
     });

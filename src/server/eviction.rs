@@ -5,7 +5,7 @@
 //!
 //! - Redis and Valkey from 7.2 on tell of each key before it goes, with its value, and why it goes.
 //!   They make this event also for every key that is deleted, overwritten or expires, so the module
-//!   subscribes to it only while [`policy`](super::policy) says that locks may be evicted.
+//!   subscribes to it only while [`server_settings`](super::server_settings) says that locks may be evicted.
 //! - Older servers tell of an eviction only when the key is gone. There the module knows what a key
 //!   held only if somebody waits for the lock, and subscribes only while somebody does.
 //!

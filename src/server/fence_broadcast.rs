@@ -1,6 +1,6 @@
 //! Broadcasts of the fence clock to replicas and the append-only file.
 //!
-//! A replica learns fences from the grants that it applies (see [`learn`](super::learn)), and goes on above them when it takes
+//! A replica learns fences from the grants that it applies (see [`fence_observer`](super::fence_observer)), and goes on above them when it takes
 //! over. A grant that it never received may have had a larger fence: up to the margin above the primary's clock, if the
 //! fence clock was lifted a moment before. So the primary broadcasts how far its fence clock is, as a grant and a release of
 //! a lock that nobody holds:
@@ -29,10 +29,9 @@
 use super::authority;
 use super::key::OwnedString;
 use super::state::STATE;
-use super::{alarm, clock, guard, product, replicate, subscription};
+use super::{alarm, clock, guard, replicate, server_flavor, subscription};
 use leasehold_core::engine::Authority;
 use leasehold_core::lock::{Deadline, Fence, Owner, Ttl, Value};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -58,7 +57,7 @@ fn request() {
 
 /// Asks the server whether it has replicas.
 pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
-    let count = product::info_field(ctx, c"replication", c"connected_slaves");
+    let count = server_flavor::info_field(ctx, c"replication", c"connected_slaves");
     STATE.has_replicas.set(count.is_some_and(|count| count != "0"));
 }
 
@@ -83,9 +82,6 @@ fn replicate_fence(ctx: *mut RedisModuleCtx, fence: Fence) {
     let (Some(owner), Some(ttl)) = (Owner::new(OWNER), Ttl::from_millis(TTL_MILLIS)) else {
         return;
     };
-    if planted(Bug::LiftUntold) {
-        return;
-    }
     let name = OwnedString::new(ctx, KEY);
     let value = OwnedString::new(ctx, Value::new(fence, owner).as_bytes());
     let deadline = Deadline::after(clock::now(), ttl);

@@ -10,7 +10,6 @@ use leasehold_core::command::Error;
 use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
 use leasehold_core::lock::{KeptOwner, Moment, Monotonic, Name, Ttl};
 use leasehold_core::observe::Event;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
 /// The server, in one call of the module.
@@ -42,9 +41,8 @@ impl Host for Server {
     /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for
     /// the client.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<LockKey<'n>> {
-        let db = if planted(Bug::WrongDatabase) { 0 } else { name.db };
         // SAFETY: takes a valid context and a number.
-        let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, db) };
+        let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, name.db) };
         let string = OwnedString::new(self.ctx, name.key);
         (selected == guard::status(true)).then_some(LockKey {
             ctx: self.ctx,

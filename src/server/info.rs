@@ -4,7 +4,7 @@ use super::api::api;
 use super::state::STATE;
 use super::{clock, guard, load};
 use leasehold_core::lock::Now;
-use leasehold_core::observe::Elsewhere;
+use leasehold_core::observe::ServerGauges;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
 
@@ -26,7 +26,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
         STATE.locks.peek(|queues, observer, evicted| {
             let (fences, Now { wall: now, monotonic }) = (STATE.fences(), clock::both());
             let waited = |since| monotonic.micros_since(since);
-            let elsewhere = Elsewhere {
+            let gauges = ServerGauges {
                 version: load::VERSION.unsigned_abs().into(),
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 effective_max_waiters: STATE.max_clients.most_waiters().0,
@@ -37,7 +37,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_
                 fences_refused: fences.refused(),
                 fence_ahead_us: fences.ahead_micros(now),
             };
-            for (name, value) in observer.rows(elsewhere, now) {
+            for (name, value) in observer.rows(gauges, now) {
                 // SAFETY: as above; the server copies the name, and calls nobody back.
                 unsafe { api!(RedisModule_InfoAddFieldULongLong)(ctx, name.as_ptr(), value) };
             }

@@ -1,11 +1,10 @@
 //! The moments at which grants may have been made that this process does not know of.
 
+use super::fence_observer::{self, Loading};
 use super::host::Server;
-use super::learn::{self, Loading};
 use super::{alarm, clock, config, fence_broadcast, guard, slots, subscription};
 use crate::server::state::STATE;
 use leasehold_core::engine::Host;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -21,9 +20,7 @@ pub(super) fn raise_fences() {
 /// The same for a server that begins to grant locks. Where an operator wants it so, nothing is granted for a while
 /// either: grants that this server does not know of may still be in force, and run out meanwhile (L1).
 pub(super) fn begin() {
-    if !planted(Bug::LoadDoesNotLift) {
-        raise_fences();
-    }
+    raise_fences();
     quarantine();
 }
 
@@ -45,9 +42,7 @@ pub(super) fn obstacle_to_a_later_load() -> Option<String> {
 /// The same for one that takes over from a primary, whose fences it knows except for the last.
 fn take_over() {
     let margin = config::fence_margin_millis();
-    if !planted(Bug::PromotionDoesNotLift) {
-        STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
-    }
+    STATE.with_fences(|fences| fences.raise_above_known(clock::now(), margin));
     fence_broadcast::request_after_lift();
     quarantine();
 }
@@ -74,7 +69,7 @@ unsafe extern "C" fn role_changed(
     _data: *mut c_void,
 ) {
     guard::event("role-changed", || {
-        learn::while_told(ctx, Loading::Nothing);
+        fence_observer::update_subscriptions(ctx, Loading::Nothing);
         slots::begin();
         STATE.locks.role_changed();
         if role == raw::REDISMODULE_EVENT_REPLROLECHANGED_NOW_MASTER {
@@ -102,7 +97,7 @@ unsafe extern "C" fn loading(
             stage if ended.contains(&stage) => Loading::Nothing,
             _ => Loading::Keys,
         };
-        learn::while_told(ctx, loading);
+        fence_observer::update_subscriptions(ctx, loading);
         if stage == raw::REDISMODULE_SUBEVENT_LOADING_ENDED {
             begin();
             STATE.locks.loaded();

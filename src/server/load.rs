@@ -5,13 +5,12 @@
 
 use super::api::api;
 use super::call::Call;
-use super::learn::{self, Loading};
+use super::fence_observer::{self, Loading};
 use super::state::STATE;
 use super::{
-    alarm, api, clock, config, events, fence_broadcast, guard, info, leftovers, lifecycle, log,
-    lookout, policy, product, register, replicate, slots,
+    alarm, api, clock, command_filter, config, events, fence_broadcast, guard, info, lifecycle,
+    log, register, replicate, server_flavor, server_settings, slots, unload_blockers,
 };
-use leasehold_core::plant;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 
@@ -71,8 +70,8 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
             return guard::status(false);
         }
         alarm::stop(ctx);
-        lookout::dismiss();
-        STATE.ending.forget();
+        command_filter::forget();
+        STATE.cached_expiry_args.forget();
         guard::stop_listening();
         guard::status(true)
     })
@@ -83,7 +82,8 @@ fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
         return None;
     }
     lifecycle::obstacle_to_a_later_load().or_else(|| {
-        leftovers::find(ctx).map(|leftover| format!("{leftover}, and the server might die of that"))
+        unload_blockers::find(ctx)
+            .map(|blocker| format!("{blocker}, and the server might die of that"))
     })
 }
 
@@ -92,7 +92,7 @@ fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
 fn is_taken_back(ctx: *mut RedisModuleCtx) -> bool {
     match clock::beginning_of_command() {
         Some(beginning) => STATE.loaded_by.get() == Some(beginning),
-        None => leftovers::is_loading(ctx),
+        None => unload_blockers::is_loading(ctx),
     }
 }
 
@@ -101,7 +101,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !missing.is_empty() {
         return Err(format!("this server is too old, it lacks {}", missing.join(", ")));
     }
-    if let Some(obstacle) = plant::obstacle().or_else(|| replicate::obstacle(ctx)) {
+    if let Some(obstacle) = replicate::obstacle(ctx) {
         return Err(obstacle);
     }
     // Arguments before settings: they are the settings' defaults.
@@ -118,13 +118,13 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     }
     // SAFETY: the context is the one the server loads the module with.
     unsafe { api!(RedisModule_SetModuleOptions)(ctx, options(ctx)) };
-    learn::while_told(ctx, Loading::Nothing);
-    policy::subscribe(ctx);
-    policy::follow(ctx);
-    policy::warn_if_evicting(ctx);
+    fence_observer::update_subscriptions(ctx, Loading::Nothing);
+    server_settings::subscribe(ctx);
+    server_settings::follow(ctx);
+    server_settings::warn_if_evicting(ctx);
     STATE.max_clients.look(ctx);
     STATE.max_clients.warn(ctx);
-    lookout::post_in_cluster(ctx);
+    command_filter::install_in_cluster(ctx);
     slots::subscribe(ctx);
     fence_broadcast::look_for_replicas(ctx);
     lifecycle::begin();
@@ -139,7 +139,7 @@ fn options(ctx: *mut RedisModuleCtx) -> c_int {
     // it loads the new; and it says itself which keys it modifies, see `key`.
     guard::flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
         | guard::flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
-        | product::options_of_valkey(ctx, of_valkey)
+        | server_flavor::options_of_valkey(ctx, of_valkey)
 }
 
 const fn number(digits: &str) -> c_int {

@@ -6,12 +6,12 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
-//! | is about to execute anybody's command, while somebody waits, or in a cluster | `lookout::filter` | touches contended locks, hears of slots that move |
+//! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
-//! | applies others' grants               | `learn::key_event`        | learns fences                       |
+//! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
 //! | reaches the moment of the timer      | `alarm::ring`             | settles them, ends patience, puts evicted locks back |
 //! | sends a waiter its reply, or loses it | `blocked_client::*`      | replies, leaves the queue, frees    |
@@ -19,7 +19,7 @@
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |
 //! | answers INFO                         | `info::section`           |                                     |
-//! | reads, sets or changes configuration | `config::*`, `policy::changed` |                                |
+//! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
 //!
 //! Each of them begins in [`guard`], which no panic passes.
 //!
@@ -31,34 +31,34 @@ mod api;
 mod authority;
 mod blocked_client;
 mod call;
+mod call_reply;
 mod clock;
+mod command_filter;
 mod config;
 mod delivery;
 mod effect;
-mod entropy;
 mod entry;
 mod events;
 mod eviction;
 mod fence_broadcast;
+mod fence_observer;
 mod guard;
 mod host;
 mod info;
 mod key;
-mod learn;
-mod leftovers;
 mod lifecycle;
 mod load;
 mod log;
-mod lookout;
-mod policy;
-mod product;
+mod random_owner;
 mod register;
 mod replicate;
-mod reply;
 mod respond;
 mod room;
+mod server_flavor;
+mod server_settings;
 mod slot_probe;
 mod slots;
-mod soon;
 mod state;
 mod subscription;
+mod throttle;
+mod unload_blockers;

@@ -5,11 +5,10 @@
 //! nothing depends on another server's clock.
 
 use super::api::api;
+use super::guard;
 use super::state::STATE;
-use super::{clock, guard};
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_longlong};
@@ -25,12 +24,12 @@ pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
 
 /// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
 /// grants are many the second often is: those of one millisecond mostly end in one, too.
-pub(super) struct Ending {
+pub(super) struct CachedExpiryArgs {
     pxat: Cell<Option<NonNull<RedisModuleString>>>,
     deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
 }
 
-impl Ending {
+impl CachedExpiryArgs {
     pub(super) const fn new() -> Self {
         Self { pxat: Cell::new(None), deadline: Cell::new(None) }
     }
@@ -70,7 +69,7 @@ fn kept(bytes: &[u8]) -> Option<NonNull<RedisModuleString>> {
 }
 
 fn free(string: NonNull<RedisModuleString>) {
-    // SAFETY: made by `kept`, and freed once: `Ending` has let go of it. Whoever still replicates it has a share of
+    // SAFETY: made by `kept`, and freed once: `CachedExpiryArgs` has let go of it. Whoever still replicates it has a share of
     // its own.
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string.as_ptr()) };
 }
@@ -81,21 +80,16 @@ pub(super) fn set(
     value: *mut RedisModuleString,
     deadline: Option<Deadline>,
 ) -> Result<(), Error> {
-    if planted(Bug::GrantUntold) {
-        return Ok(());
-    }
     let Some(deadline) = deadline else {
         // SAFETY: the format takes two strings; the server takes its own share of them.
         return accepted(unsafe {
             api!(RedisModule_Replicate)(ctx, SET.as_ptr(), c"ss".as_ptr(), name, value)
         });
     };
-    if planted(Bug::TtlTold) {
-        return ttl_instead(ctx, name, value, deadline);
-    }
     // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
     // each time, and this is the most of what a grant costs.
-    let (pxat, deadline) = (STATE.ending.pxat(), STATE.ending.deadline(deadline));
+    let (pxat, deadline) =
+        (STATE.cached_expiry_args.pxat(), STATE.cached_expiry_args.deadline(deadline));
     // SAFETY: the format takes four strings; the server takes its own share of them.
     accepted(unsafe {
         let format = c"ssss".as_ptr();
@@ -104,26 +98,8 @@ pub(super) fn set(
 }
 
 pub(super) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Result<(), Error> {
-    if planted(Bug::ReleaseUntold) {
-        return Ok(());
-    }
     // SAFETY: the format takes one string.
     accepted(unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
-}
-
-/// What is left instead of when it ends: right only where the clock is the same, and nothing takes any time.
-fn ttl_instead(
-    ctx: *mut RedisModuleCtx,
-    name: *mut RedisModuleString,
-    value: *mut RedisModuleString,
-    deadline: Deadline,
-) -> Result<(), Error> {
-    let left = signed_millis(Deadline::from_millis(deadline.millis_left(clock::now()).max(1)));
-    let (format, px) = (c"sscl".as_ptr(), c"PX".as_ptr());
-    // SAFETY: the format takes two strings, a C string and a long long, which is what follows.
-    accepted(unsafe {
-        api!(RedisModule_Replicate)(ctx, SET.as_ptr(), format, name, value, px, left)
-    })
 }
 
 /// A deadline as the server counts it. None is near the end of the signed range: see `Ttl::LONGEST`.

@@ -4,7 +4,7 @@
 //! connect to release its lock, and none of them would be served. Others may still take what waiters
 //! leave: only the server could prevent that.
 
-use super::{clock, config, log, product};
+use super::{clock, config, log, server_flavor};
 use leasehold_core::lock::{Monotonic, Room};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
@@ -49,7 +49,7 @@ impl MaxClients {
 
     /// Asks the server.
     pub(super) fn look(&self, ctx: *mut RedisModuleCtx) {
-        let field = product::info_field(ctx, c"clients", Self::SETTING);
+        let field = server_flavor::info_field(ctx, c"clients", Self::SETTING);
         self.value.set(field.and_then(|value| value.parse().ok()));
         self.looked.set(Some(clock::monotonic()));
     }

@@ -2,8 +2,8 @@
 
 use super::api::api;
 use super::authority;
+use super::call_reply::CallReply;
 use super::key::OwnedString;
-use super::reply::Reply;
 use leasehold_core::cluster::{OwnSlots, Slot};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::OnceCell;
@@ -45,7 +45,7 @@ impl SlotProbe {
 pub(super) fn own_slots(ctx: *mut RedisModuleCtx) -> Option<OwnSlots> {
     // SAFETY: the format takes one C string; the reply goes nowhere else.
     let reply = unsafe {
-        Reply::of_call(api!(RedisModule_Call)(
+        CallReply::of_call(api!(RedisModule_Call)(
             ctx,
             c"CLUSTER".as_ptr(),
             c"c".as_ptr(),

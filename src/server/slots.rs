@@ -37,12 +37,13 @@
 
 use super::api::api;
 use super::slot_probe::SlotProbe;
-use super::soon::Soon;
 use super::state::STATE;
-use super::{alarm, clock, guard, lifecycle, lookout, product, slot_probe, subscription};
+use super::throttle::Throttle;
+use super::{
+    alarm, clock, command_filter, guard, lifecycle, server_flavor, slot_probe, subscription,
+};
 use leasehold_core::cluster::{self, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -69,9 +70,9 @@ pub(super) struct Movements {
     unread: Cell<bool>,
     expected: RefCell<SlotSet>,
     /// What the server says of its slots is to be read.
-    reading: Soon,
+    reading: Throttle,
     /// All locks are to be looked at.
-    looks: Soon,
+    looks: Throttle,
 }
 
 impl Movements {
@@ -80,8 +81,8 @@ impl Movements {
             expects: Cell::new(false),
             unread: Cell::new(false),
             expected: RefCell::new(SlotSet::new()),
-            reading: Soon::new(),
-            looks: Soon::new(),
+            reading: Throttle::new(),
+            looks: Throttle::new(),
         }
     }
 
@@ -124,7 +125,7 @@ impl Movements {
     /// expected.
     fn read(&self) {
         self.unread.set(false);
-        let own = lookout::context().and_then(slot_probe::own_slots);
+        let own = command_filter::context().and_then(slot_probe::own_slots);
         let mut expected = self.expected.borrow_mut();
         // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
         let has_come = own.is_some_and(|own| {
@@ -135,14 +136,14 @@ impl Movements {
         self.expects.set(!expected.is_empty());
         drop(expected);
         if has_come {
-            lift();
+            lifecycle::raise_fences();
         }
     }
 }
 
 /// Before anybody's command is executed.
 pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
-    match cluster::said(words, us) {
+    match cluster::said(words, my_node_id) {
         Said::Nothing => return,
         Said::MayGo => {}
         Said::MayCome(slot) => {
@@ -186,14 +187,8 @@ pub(super) fn prepare() {
 pub(super) fn about_to_grant(key: &[u8]) {
     let movements = &STATE.movements;
     if movements.expects.get() && movements.expected.borrow().contains(Slot::of(key)) {
-        lift();
-        movements.reading.want();
-    }
-}
-
-fn lift() {
-    if !planted(Bug::SlotDoesNotLift) {
         lifecycle::raise_fences();
+        movements.reading.want();
     }
 }
 
@@ -203,7 +198,7 @@ pub(super) fn begin() {
 }
 
 /// The name by which the nodes of the cluster know this one.
-fn us<'s>() -> &'s [u8] {
+fn my_node_id<'s>() -> &'s [u8] {
     // SAFETY: takes nothing; in a cluster, a name that lives as long as the server.
     let us = unsafe { api!(RedisModule_GetMyClusterID)() };
     // SAFETY: null outside a cluster; else so many characters.
@@ -212,7 +207,7 @@ fn us<'s>() -> &'s [u8] {
 
 /// Subscribes to slots that are moved at once, where the server moves them so.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
-    let (id, callback): (u64, raw::RedisModuleEventCallback) = if product::is_valkey(ctx) {
+    let (id, callback): (u64, raw::RedisModuleEventCallback) = if server_flavor::is_valkey(ctx) {
         (VALKEY_SLOT_MIGRATION, Some(moved_by_valkey))
     } else {
         (raw::REDISMODULE_EVENT_CLUSTER_SLOT_MIGRATION, Some(moved_by_redis))
@@ -266,7 +261,7 @@ fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
         // the server does a little later.
         Step::BeginToGo => STATE.locks.slots_begin_to_go(),
         // Until then the node grants nothing.
-        Step::HaveCome => lift(),
+        Step::HaveCome => lifecycle::raise_fences(),
         Step::Other => {}
     }
     STATE.movements.looks.want();

@@ -4,14 +4,14 @@
 
 use super::alarm::Alarm;
 use super::blocked_client::{BlockedClient, Handles};
+use super::command_filter::CommandFilter;
 use super::delivery::Writers;
-use super::lookout::Lookout;
-use super::replicate::Ending;
+use super::replicate::CachedExpiryArgs;
 use super::room::MaxClients;
 use super::slots::Movements;
-use super::soon::Soon;
 use super::subscription::{ServerSubscription, Subscription};
-use super::{clock, eviction, learn};
+use super::throttle::Throttle;
+use super::{clock, eviction, fence_observer};
 use leasehold_core::engine::Engine;
 use leasehold_core::lock::{FenceClock, Moment};
 use std::cell::{Cell, LazyCell, RefCell};
@@ -22,24 +22,24 @@ pub(super) static STATE: State = State {
     locks: Engine::new(),
     panics_caught: Cell::new(0),
     learning: Cell::new(false),
-    commands_heard: learn::of_commands(),
-    keys_heard: learn::of_keys(),
+    commands_heard: fence_observer::of_commands(),
+    keys_heard: fence_observer::of_keys(),
     evictions_heard: eviction::of_evictions(),
     unlinks_heard: eviction::of_unlinks(),
     may_evict: Cell::new(false),
     max_clients: MaxClients::new(),
-    lookout: Lookout::new(),
+    command_filter: CommandFilter::new(),
     in_cluster: Cell::new(false),
     movements: Movements::new(),
-    rounds: Soon::new(),
-    fence_broadcast: Soon::new(),
+    rounds: Throttle::new(),
+    fence_broadcast: Throttle::new(),
     has_replicas: Cell::new(false),
     blocked: LazyCell::new(RefCell::default),
     writers: Writers::new(),
     alarm: Cell::new(None),
     loaded_by: Cell::new(None),
     going_down: Cell::new(false),
-    ending: Ending::new(),
+    cached_expiry_args: CachedExpiryArgs::new(),
 };
 
 pub(super) struct State {
@@ -54,13 +54,13 @@ pub(super) struct State {
     /// Whether the server is set to evict keys when memory is short.
     pub(super) may_evict: Cell<bool>,
     pub(super) max_clients: MaxClients,
-    pub(super) lookout: Lookout,
+    pub(super) command_filter: CommandFilter,
     pub(super) in_cluster: Cell<bool>,
     pub(super) movements: Movements,
     /// Looks at locks to which nothing is known to have happened.
-    pub(super) rounds: Soon,
+    pub(super) rounds: Throttle,
     /// Tells replicas and the append-only file how far the fence clock is.
-    pub(super) fence_broadcast: Soon,
+    pub(super) fence_broadcast: Throttle,
     /// Whether there may be replicas.
     pub(super) has_replicas: Cell<bool>,
     blocked: LazyCell<RefCell<Handles>>,
@@ -70,7 +70,7 @@ pub(super) struct State {
     pub(super) loaded_by: Cell<Option<Moment>>,
     /// Whether this process is about to end, and nothing that it remembers matters any more.
     pub(super) going_down: Cell<bool>,
-    pub(super) ending: Ending,
+    pub(super) cached_expiry_args: CachedExpiryArgs,
 }
 
 // SAFETY: the server calls every entry of a module on its main thread (with io-threads too: those
@@ -91,7 +91,7 @@ impl State {
         self.unlinks_heard.reset();
         self.may_evict.set(false);
         self.max_clients.reset();
-        self.lookout.reset();
+        self.command_filter.reset();
         self.movements.reset();
         self.rounds.reset();
         self.fence_broadcast.reset();

@@ -75,7 +75,7 @@ pub fn is_valkey_since(version: (u32, u32)) -> bool {
 }
 
 /// Whether listening to key events would put clients into the wrong database, so that the module does not learn
-/// fences from commands: see `misplaces_clients` in `src/server/product.rs`.
+/// fences from commands: see `misplaces_clients` in `src/server/server_flavor.rs`.
 pub fn misplaces_clients() -> bool {
     let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
     if does {

@@ -118,15 +118,16 @@ impl<C> Engine<C> {
         loop {
             let mut key = lock.open(Mode::Write);
             let now = host.clocks();
-            if key.stored().is_free(now.wall) {
+            let stored = key.stored();
+            if stored.is_free(now.wall) {
                 lock.about_to_grant();
             }
-            let held_until = key.stored().seen().and_then(|(_, deadline)| deadline);
+            let held_until = stored.seen().and_then(|(_, deadline)| deadline);
             let Settled { lost, next } = self.with_fences(
                 || now.monotonic,
                 |fences| {
                     self.with_queues(|queues| {
-                        queues.settle(name, key.stored(), now, host.max_ttl(), fences)
+                        queues.settle(name, stored, now, host.max_ttl(), fences)
                     })
                 },
             );

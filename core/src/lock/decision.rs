@@ -7,7 +7,6 @@ use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Hold, Proof};
 use super::lease::{Deadline, Moment, Ttl};
 use super::owner::Owner;
-use crate::plant::{Bug, planted};
 
 /// One act of giving a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +42,8 @@ pub fn acquire<'r>(
     fences: &mut FenceClock,
 ) -> Acquired<'r> {
     let asked = Deadline::after(now, ttl);
-    match current.filter(|hold| !(planted(Bug::RetryGrantsAnew) && hold.is_held_by(owner))) {
-        None if others > 0 && !planted(Bug::TryOvertakes) => Acquired::Busy(owner),
+    match current {
+        None if others > 0 => Acquired::Busy(owner),
         None => match fences.mint(now) {
             Minted::Fence(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
             Minted::NotBefore(_) => Acquired::Busy(owner),
@@ -53,9 +52,7 @@ pub fn acquire<'r>(
         Some(hold) if hold.is_held_by(owner) => Acquired::Again {
             fence_number: hold.fence_number(),
             // A hold without deadline already outlasts every ttl.
-            longer: hold.deadline.and_then(|deadline| {
-                (deadline < asked || planted(Bug::RetryShortens)).then_some(asked)
-            }),
+            longer: hold.deadline.and_then(|deadline| (deadline < asked).then_some(asked)),
         },
         Some(_) => Acquired::Busy(owner),
     }
@@ -112,7 +109,6 @@ pub fn extend<'r>(
     let deadline = Deadline::after(now, ttl);
     match current {
         Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
-        None if planted(Bug::ExtendRevives) => Extended::Until { fence: None, deadline },
         _ => Extended::NotHolder(NotHolder::new(current, proof)),
     }
 }
@@ -162,9 +158,7 @@ pub fn raise<'r>(
     match (current, fence) {
         (Some(hold), _) if !hold.is_held_by(owner) => Raised::NotHolder,
         (Some(Hold { fence: Some(former), deadline, .. }), Some(fence)) if fence > *former => {
-            if !planted(Bug::RaiseDoesNotLift) {
-                fences.observe(fence, now);
-            }
+            fences.observe(fence, now);
             Raised::To { owner, former: *former, fence, deadline: *deadline }
         }
         (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },

@@ -13,7 +13,6 @@ use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment};
 use super::name::{KeptName, Name};
 use super::queue::Seen;
-use crate::plant::{Bug, planted};
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
@@ -79,7 +78,7 @@ impl Evicted {
         let Some((value, deadline)) = stored.seen() else { return false };
         let is_a_lock = is_contended || Hold::read(value, deadline).fence.is_some();
         let seen = Seen { value: value.into(), deadline };
-        if !is_a_lock || !lasts(&seen, now) || planted(Bug::EvictedGivenAway) {
+        if !is_a_lock || !lasts(&seen, now) {
             return false;
         }
         let name = KeptName::from(name);

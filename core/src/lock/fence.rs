@@ -23,7 +23,6 @@
 //! while: see [`FenceClock::quarantine`].
 
 use super::lease::{Moment, Monotonic};
-use crate::plant::{Bug, planted};
 
 /// The number of a grant.
 ///
@@ -102,8 +101,7 @@ impl FenceClock {
             return Minted::NotBefore(end);
         }
         let next = self.last().saturating_add(1).max(now.micros());
-        match Fence::new(if planted(Bug::FenceFromTimeAlone) { now.micros() } else { next }) {
-            Some(fence) if planted(Bug::FenceNotRemembered) => Minted::Fence(fence),
+        match Fence::new(next) {
             Some(fence) => {
                 self.known = fence.0;
                 Minted::Fence(fence)
@@ -139,13 +137,13 @@ impl FenceClock {
 
     /// When the quarantine will be over, if there is one and nobody sets the clock meanwhile.
     pub fn quarantine_ends(&self, now: Moment) -> Option<Moment> {
-        let quarantine = self.quarantine.filter(|_| !planted(Bug::QuarantineIgnored))?;
+        let quarantine = self.quarantine?;
         Some(now.plus_micros(quarantine.left_micros))
     }
 
     /// Takes note of a fence met in a value, unless it lies beyond the horizon.
     pub fn observe(&mut self, fence: Fence, now: Moment) {
-        if fence.0 <= self.known || planted(Bug::FenceUnlearned) {
+        if fence.0 <= self.known {
             return;
         }
         if Self::is_credible(fence, now) || fence.0 <= self.floor {
@@ -157,7 +155,7 @@ impl FenceClock {
 
     /// Whether some server may have given it out: clocks that are wrong by hours do occur.
     pub fn is_credible(fence: Fence, now: Moment) -> bool {
-        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros() || planted(Bug::PoisonLearned)
+        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros()
     }
 
     /// Makes every later fence larger than `floor`. Called wherever grants may have been made that

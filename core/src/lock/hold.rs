@@ -13,7 +13,6 @@
 use super::fence::{Fence, FenceClock};
 use super::lease::{Deadline, Moment};
 use super::owner::Owner;
-use crate::plant::{Bug, planted};
 use std::ops::RangeInclusive;
 
 /// Who holds a lock, by which grant, until when.
@@ -42,7 +41,7 @@ impl<'v> Hold<'v> {
     /// transaction or script; the lease ends by the clock of this moment.
     pub fn in_force(self, now: Moment) -> Option<Self> {
         match self.deadline {
-            Some(deadline) if deadline.has_passed(now) && !planted(Bug::ExpiryIgnored) => None,
+            Some(deadline) if deadline.has_passed(now) => None,
             _ => Some(self),
         }
     }
@@ -58,8 +57,7 @@ impl<'v> Hold<'v> {
 
     pub fn matches(&self, proof: &Proof<'_>) -> bool {
         let by_fence = proof.fence.is_none_or(|fence| fence == self.fence_number());
-        (self.is_held_by(proof.owner) || planted(Bug::OwnerUnasked))
-            && (by_fence || planted(Bug::FenceArgumentIgnored))
+        self.is_held_by(proof.owner) && by_fence
     }
 }
 
@@ -84,9 +82,6 @@ impl<'v> Stored<'v> {
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
                 let hold = Hold::read(value, deadline);
-                if planted(Bug::ForeignLockIgnored) && hold.fence.is_none() {
-                    return Ok(None);
-                }
                 if let Some(fence) = hold.fence {
                     fences.observe(fence, now);
                 }

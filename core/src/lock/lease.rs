@@ -4,7 +4,6 @@
 //! [`Moment`] of the server's wall clock, which may be set back or forward. What lasts for some time
 //! here, such as patience or a quarantine, goes by [`Monotonic`], which cannot be set.
 
-use crate::plant::{Bug, planted};
 use std::num::NonZeroU64;
 
 const MICROS_PER_MILLI: u64 = 1_000;
@@ -90,11 +89,6 @@ impl Now {
     pub const fn wall_at(self, then: Monotonic) -> Moment {
         self.wall.plus_micros(then.micros_since(self.monotonic))
     }
-
-    /// What the wall clock told at `then`, if nobody has set it since.
-    pub const fn wall_of(self, then: Monotonic) -> Moment {
-        Moment::from_micros(self.wall.micros.saturating_sub(self.monotonic.micros_since(then)))
-    }
 }
 
 /// How long a lease is asked for.
@@ -150,7 +144,6 @@ impl Patience {
     pub fn ends(self, now: Monotonic) -> Option<Monotonic> {
         match self {
             Self::Unlimited => None,
-            Self::Millis(_) if planted(Bug::PatienceIgnored) => None,
             Self::Millis(millis) => Some(now.plus_millis(millis.get())),
         }
     }
@@ -178,7 +171,7 @@ impl Deadline {
     /// The server's own rule, so that the module and the server never disagree on whether a key is
     /// still there: the millisecond of the deadline itself still belongs to the lease.
     pub fn has_passed(self, now: Moment) -> bool {
-        now.millis() > self.millis.saturating_sub(u64::from(planted(Bug::ExpiryEarly)))
+        now.millis() > self.millis
     }
 
     /// Whether a key that is gone may be gone because its lease is over. When Redis 7.2 and newer look for expired

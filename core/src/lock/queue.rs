@@ -40,7 +40,6 @@ use super::hold::{Hold, Stored};
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::name::{KeptName, Name};
 use super::owner::{KeptOwner, Owner};
-use crate::plant::{Bug, planted, planted_once_in};
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -144,7 +143,6 @@ impl<C> Queues<C> {
     /// Whether `owner` may join without exceeding a limit. One that waits already takes its own place.
     pub fn has_room(&self, name: Name<'_>, owner: Owner<'_>, room: Room) -> bool {
         match self.queue_named(name) {
-            _ if planted(Bug::LimitsIgnored) => true,
             Some((_, queue)) if queue.owners.contains_key(owner.as_bytes()) => true,
             Some((_, queue)) => {
                 queue.owners.len() < room.per_lock && self.waiters.len() < room.for_all
@@ -160,7 +158,6 @@ impl<C> Queues<C> {
     pub fn join(&mut self, name: Name<'_>, waiter: Waiter<C>) -> Joined<C> {
         let id = self.id_of(name).unwrap_or_else(|| self.open(name));
         if let Some(former) = self.waiting_as(id, waiter.owner.as_owner().as_bytes())
-            && !planted(Bug::OwnerWaitsTwice)
             && let Some(place) = self.waiters.get_mut(former.0)
         {
             let since = place.waiter.since;
@@ -211,7 +208,7 @@ impl<C> Queues<C> {
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
     /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
     pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
-        if now.wall < self.latest && !planted(Bug::StepBackUnnoticed) {
+        if now.wall < self.latest {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.mark_all(None);
         }
@@ -304,10 +301,6 @@ impl<C> Queues<C> {
                     Next::Held
                 }
             },
-            Ok(None) if planted_once_in(10_000, Bug::WakeUpLost) => {
-                self.keep_waiting(id, None, wall);
-                Next::Held
-            }
             Ok(None) => match fences.quarantine_ends(wall) {
                 Some(end) => {
                     self.wait_out_quarantine(id, wall, end);
@@ -326,17 +319,15 @@ impl<C> Queues<C> {
         max_ttl: Ttl,
         fences: &mut FenceClock,
     ) -> Next<C> {
-        let head = self.queues.get(id.0).and_then(Queue::next);
+        let head = self.queues.get(id.0).and_then(|queue| queue.head);
         let Some(Departed { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
             return Next::Nobody;
         };
         if waiter.gives_up.is_some_and(|end| end <= now.monotonic) {
             return Next::GaveUp(waiter);
         }
-        let since =
-            if planted(Bug::LeaseFromRequest) { now.wall_of(waiter.since) } else { now.wall };
         let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
-        match decision::acquire(None, 0, owner, ttl, since, fences) {
+        match decision::acquire(None, 0, owner, ttl, now.wall, fences) {
             Acquired::Granted(grant) => {
                 let (fence, deadline) = (grant.fence, grant.deadline);
                 Next::Grant { waiter, fence, deadline }

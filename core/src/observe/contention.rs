@@ -9,7 +9,7 @@
 //!
 //! Until somebody is refused or waits, this is two empty lists.
 
-use super::shown::Shown;
+use super::truncated::Truncated;
 use crate::lock::Name;
 use std::cmp::Reverse;
 
@@ -27,7 +27,7 @@ pub(crate) struct Contention {
 #[derive(Debug)]
 pub struct Entry {
     pub db: i32,
-    pub key: Shown,
+    pub key: Truncated,
     /// Waits that began.
     pub waits: u64,
     /// Tries that were refused.
@@ -44,7 +44,7 @@ impl Entry {
     fn new(lock: Name<'_>, missed: u64) -> Self {
         Self {
             db: lock.db,
-            key: Shown::new(lock.key),
+            key: Truncated::new(lock.key),
             waits: 0,
             refused: 0,
             total_wait_us: 0,

@@ -1,6 +1,6 @@
 //! The last noteworthy events, as SLOWLOG keeps the last slow commands.
 
-use super::shown::Shown;
+use super::truncated::Truncated;
 use crate::lock::{Moment, Name};
 use std::collections::VecDeque;
 
@@ -55,9 +55,9 @@ pub struct Entry {
     pub at: Moment,
     pub event: Noted,
     pub db: i32,
-    pub key: Shown,
+    pub key: Truncated,
     /// Empty where it is not known.
-    pub owner: Shown,
+    pub owner: Truncated,
     /// By how much it was late, how long it waited, or how much of the lease was left, for ever being `None`;
     /// else 0.
     pub millis: Option<u64>,
@@ -107,7 +107,7 @@ impl Log {
         }
         let id = self.next_id;
         self.next_id = id.saturating_add(1);
-        let (key, owner) = (Shown::new(lock.key), Shown::new(owner));
+        let (key, owner) = (Truncated::new(lock.key), Truncated::new(owner));
         self.entries.push_back(Entry { id, at, event, db: lock.db, key, owner, millis });
     }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   what happens to a lock          Observer                           what an operator asks
 //!   (identity: which lock)
-//!                             ┌► counters, histogram, tries ► figures ─► INFO leasehold
+//!                             ┌► counters, histogram, tries ────────► INFO leasehold (info_fields)
 //!    granted, refused, waits, │
 //!    released, extended, lost ┼► contention ────────────────────────► LOCK.TOP
 //!                             │
@@ -15,16 +15,16 @@
 mod contention;
 mod counters;
 mod event;
-mod figures;
 mod histogram;
 mod identity;
+mod info_fields;
 mod log;
 mod observer;
 mod recent;
-mod shown;
 mod tries;
+mod truncated;
 
 pub use event::Event;
-pub use figures::Elsewhere;
+pub use info_fields::ServerGauges;
 pub use log::Log;
 pub use observer::{Given, Loss, Observer, USUAL_LONG_WAIT_MILLIS, WaitEnd};

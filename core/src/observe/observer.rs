@@ -7,8 +7,8 @@
 use super::contention::{self, Contention};
 use super::counters::{Counters, count};
 use super::event::Event;
-use super::figures::{Elsewhere, Glance};
 use super::histogram::Histogram;
+use super::info_fields::{InfoView, ServerGauges};
 use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
 use super::tries::{Tried, Tries};
@@ -44,7 +44,7 @@ pub struct Observer {
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
     restored_noted: Option<Moment>,
-    /// The last fence that was given ahead of the clock, or elsewhere. Neither it nor any before it says when it was given.
+    /// The last fence that was given ahead of the clock, or gauges. Neither it nor any before it says when it was given.
     untimely: u64,
 }
 
@@ -256,7 +256,7 @@ impl Observer {
             WaitEnd::Abandoned => &mut self.counters.waits_abandoned,
             WaitEnd::Refused => &mut self.counters.waits_refused,
         });
-        // It goes on elsewhere: in a newer request of the same owner, or on another server.
+        // It goes on gauges: in a newer request of the same owner, or on another server.
         if end == WaitEnd::Refused {
             return;
         }
@@ -351,10 +351,10 @@ impl Observer {
     /// The fields of INFO, names and values. Allocates nothing: a crash report asks for them too.
     pub fn rows(
         &self,
-        elsewhere: Elsewhere,
+        gauges: ServerGauges,
         now: Moment,
     ) -> impl Iterator<Item = (&'static CStr, u64)> {
-        Glance { observer: self, elsewhere, now }.rows()
+        InfoView { observer: self, gauges, now }.rows()
     }
 
     /// The most contended locks, most contended first.

@@ -223,7 +223,7 @@ impl Recent {
         self.entries = Vec::new();
     }
 
-    /// Some of the grants so far may have been released elsewhere: slots of a cluster have come, and may have been here
+    /// Some of the grants so far may have been released gauges: slots of a cluster have come, and may have been here
     /// before.
     pub(super) fn doubt(&mut self) {
         let fences = self.entries.iter().map(|entry| entry.current.fence_number);

@@ -6,7 +6,6 @@ use crate::lock::hold::Stored;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::name::KeptName;
 use crate::lock::owner::KeptOwner;
-use crate::plant::{Bug, planted};
 use std::collections::HashMap;
 
 #[derive(Debug)]
@@ -56,11 +55,6 @@ impl Queue {
             touched: None,
             repeats: Repeats::Matter,
         }
-    }
-
-    /// Whose turn it is.
-    pub(super) fn next(&self) -> Option<WaiterId> {
-        if planted(Bug::LastComeFirstServed) { self.tail } else { self.head }
     }
 
     /// How the hold that was last seen has ended since, if it has. Told once.

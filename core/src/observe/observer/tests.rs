@@ -58,7 +58,7 @@ fn noted(observer: &Observer) -> Vec<(Noted, &str, Option<u64>)> {
 
 /// The rows that are not 0.
 fn rows(observer: &Observer, now: Moment) -> Vec<(&'static str, u64)> {
-    let rows = observer.rows(Elsewhere::default(), now);
+    let rows = observer.rows(ServerGauges::default(), now);
     rows.filter(|row| row.1 > 0).map(|(name, value)| (name.to_str().unwrap(), value)).collect()
 }
 
@@ -166,7 +166,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     assert_eq!((counters.waits_abandoned, counters.waits_refused), (3, 4));
     let lock = observer.top(1)[0];
     assert_eq!((lock.waits, lock.refused), (10, 0));
-    // Those that ended with an error go on elsewhere.
+    // Those that ended with an error go on gauges.
     assert_eq!((observer.waits.count(), lock.total_wait_us), (6, 6 * 40_000));
     assert_eq!((observer.waits.max(), lock.longest_wait_us), (40_000, 40_000));
     assert!(rows(&observer, NOW).contains(&("wait_us_p99", 40_000)));
@@ -356,7 +356,7 @@ fn the_log_is_as_long_as_an_operator_wants_it() {
 #[test]
 fn what_others_count_is_shown_as_they_say() {
     let observer = Observer::new();
-    let elsewhere = Elsewhere {
+    let gauges = ServerGauges {
         version: 8,
         effective_max_waiters: 9,
         evictions_pending: 7,
@@ -367,7 +367,7 @@ fn what_others_count_is_shown_as_they_say() {
         fences_refused: 4,
         fence_ahead_us: 5,
     };
-    let shown: Vec<_> = observer.rows(elsewhere, NOW).filter(|row| row.1 > 0).collect();
+    let shown: Vec<_> = observer.rows(gauges, NOW).filter(|row| row.1 > 0).collect();
     assert_eq!(
         shown,
         [
@@ -394,9 +394,9 @@ fn locks_are_not_mixed_up() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
     observer.released(OTHER, Some(fence(0)), at(1));
-    let elsewhere = Name { db: 1, ..LOCK };
+    let gauges = Name { db: 1, ..LOCK };
     assert_eq!(
-        refused(&mut observer, Refused::Release, elsewhere, "a", Stored::Nothing, at(60)),
+        refused(&mut observer, Refused::Release, gauges, "a", Stored::Nothing, at(60)),
         None
     );
     assert_eq!(observer.held(at(1)), 1);

@@ -1,5 +1,5 @@
-//! Something to be done soon, but not again and again: at once the first time, and then at most ten times a second,
-//! however often it is wanted.
+//! Work that is done at once the first time, and then at most ten times a second, however often it is
+//! wanted.
 
 use leasehold_core::lock::Monotonic;
 use std::cell::Cell;
@@ -7,12 +7,12 @@ use std::cell::Cell;
 /// Less than waiters may be left without an answer.
 const MILLIS_BETWEEN: u64 = 100;
 
-pub(super) struct Soon {
+pub(super) struct Throttle {
     wanted: Cell<bool>,
     done: Cell<Option<Monotonic>>,
 }
 
-impl Soon {
+impl Throttle {
     pub(super) const fn new() -> Self {
         Self { wanted: Cell::new(false), done: Cell::new(None) }
     }
@@ -51,16 +51,16 @@ mod tests {
 
     #[test]
     fn it_is_done_at_once_and_then_not_too_often() {
-        let soon = Soon::new();
-        assert_eq!((soon.due(NOW), soon.take(NOW)), (None, false), "nobody wants it");
-        soon.want();
-        assert_eq!(soon.due(NOW), Some(NOW));
-        assert!(soon.take(NOW));
-        assert!(!soon.take(NOW.plus_millis(500)), "it is done");
-        soon.want();
+        let throttle = Throttle::new();
+        assert_eq!((throttle.due(NOW), throttle.take(NOW)), (None, false), "nobody wants it");
+        throttle.want();
+        assert_eq!(throttle.due(NOW), Some(NOW));
+        assert!(throttle.take(NOW));
+        assert!(!throttle.take(NOW.plus_millis(500)), "it is done");
+        throttle.want();
         let next = NOW.plus_millis(MILLIS_BETWEEN);
-        assert_eq!(soon.due(NOW.plus_millis(1)), Some(next));
-        assert!(!soon.take(NOW.plus_millis(MILLIS_BETWEEN - 1)));
-        assert!(soon.take(next));
+        assert_eq!(throttle.due(NOW.plus_millis(1)), Some(next));
+        assert!(!throttle.take(NOW.plus_millis(MILLIS_BETWEEN - 1)));
+        assert!(throttle.take(next));
     }
 }

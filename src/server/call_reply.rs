@@ -6,9 +6,9 @@ use std::ptr::NonNull;
 use std::slice;
 
 /// Freed with its last use.
-pub(super) struct Reply(NonNull<raw::RedisModuleCallReply>);
+pub(super) struct CallReply(NonNull<raw::RedisModuleCallReply>);
 
-impl Reply {
+impl CallReply {
     /// `None` if the server did not execute it.
     ///
     /// # Safety
@@ -51,7 +51,7 @@ impl Reply {
     }
 }
 
-impl Drop for Reply {
+impl Drop for CallReply {
     fn drop(&mut self) {
         // SAFETY: nobody else frees it, and this happens once.
         unsafe { api!(RedisModule_FreeCallReply)(self.0.as_ptr()) };

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 
 /// What others count, at the moment of asking.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Elsewhere {
+pub struct ServerGauges {
     /// Of the module, as the server shows it in MODULE LIST.
     pub version: u64,
     /// How many wait now.
@@ -28,59 +28,59 @@ pub struct Elsewhere {
 }
 
 /// All that a row can be made of.
-pub(super) struct Glance<'o> {
+pub(super) struct InfoView<'o> {
     pub(super) observer: &'o Observer,
-    pub(super) elsewhere: Elsewhere,
+    pub(super) gauges: ServerGauges,
     pub(super) now: Moment,
 }
 
-type Row = (&'static CStr, fn(&Glance<'_>) -> u64);
+type Row = (&'static CStr, fn(&InfoView<'_>) -> u64);
 
 /// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
 static ROWS: [Row; 40] = [
-    (c"version", |glance| glance.elsewhere.version),
-    (c"held", |glance| glance.observer.held(glance.now)),
-    (c"grants", |glance| glance.observer.counters.grants),
-    (c"retries", |glance| glance.observer.counters.retries),
-    (c"tries_refused", |glance| glance.observer.counters.tries_refused),
-    (c"waiters", |glance| glance.elsewhere.waiters),
-    (c"effective_max_waiters", |glance| glance.elsewhere.effective_max_waiters),
-    (c"waiters_most", |glance| glance.observer.counters.waiters_most),
-    (c"longest_wait_us", |glance| glance.elsewhere.longest_wait_us),
-    (c"waits_started", |glance| glance.observer.counters.waits_started),
-    (c"waits_started_after_try", |glance| glance.observer.counters.waits_started_after_try),
-    (c"waits_granted", |glance| glance.observer.counters.waits_granted),
-    (c"waits_timed_out", |glance| glance.observer.counters.waits_timed_out),
-    (c"waits_abandoned", |glance| glance.observer.counters.waits_abandoned),
-    (c"waits_refused", |glance| glance.observer.counters.waits_refused),
-    (c"queue_full", |glance| glance.observer.counters.queue_full),
-    (c"hand_offs", |glance| glance.observer.counters.hand_offs),
-    (c"wait_us_p50", |glance| glance.observer.waits.percentile(500)),
-    (c"wait_us_p95", |glance| glance.observer.waits.percentile(950)),
-    (c"wait_us_p99", |glance| glance.observer.waits.percentile(990)),
-    (c"wait_us_max", |glance| glance.observer.waits.max()),
-    (c"releases", |glance| glance.observer.counters.releases),
-    (c"releases_refused", |glance| glance.observer.counters.releases_refused),
-    (c"releases_late", |glance| glance.observer.counters.releases_late),
-    (c"extends", |glance| glance.observer.counters.extends),
-    (c"extends_refused", |glance| glance.observer.counters.extends_refused),
-    (c"extends_late", |glance| glance.observer.counters.extends_late),
-    (c"raises", |glance| glance.observer.counters.raises),
-    (c"hold_us_p50", |glance| glance.observer.holds.percentile(500)),
-    (c"hold_us_p95", |glance| glance.observer.holds.percentile(950)),
-    (c"hold_us_p99", |glance| glance.observer.holds.percentile(990)),
-    (c"hold_us_max", |glance| glance.observer.holds.max()),
-    (c"expiries_with_waiters", |glance| glance.observer.counters.expiries_with_waiters),
-    (c"evictions_restored", |glance| glance.observer.counters.evictions_restored),
-    (c"evictions_pending", |glance| glance.elsewhere.evictions_pending),
-    (c"log_len", |glance| u64::try_from(glance.observer.log.len()).unwrap_or(u64::MAX)),
-    (c"quarantine_left_us", |glance| glance.elsewhere.quarantine_left_us),
-    (c"panics_caught", |glance| glance.elsewhere.panics_caught),
-    (c"fences_refused", |glance| glance.elsewhere.fences_refused),
-    (c"fence_ahead_us", |glance| glance.elsewhere.fence_ahead_us),
+    (c"version", |view| view.gauges.version),
+    (c"held", |view| view.observer.held(view.now)),
+    (c"grants", |view| view.observer.counters.grants),
+    (c"retries", |view| view.observer.counters.retries),
+    (c"tries_refused", |view| view.observer.counters.tries_refused),
+    (c"waiters", |view| view.gauges.waiters),
+    (c"effective_max_waiters", |view| view.gauges.effective_max_waiters),
+    (c"waiters_most", |view| view.observer.counters.waiters_most),
+    (c"longest_wait_us", |view| view.gauges.longest_wait_us),
+    (c"waits_started", |view| view.observer.counters.waits_started),
+    (c"waits_started_after_try", |view| view.observer.counters.waits_started_after_try),
+    (c"waits_granted", |view| view.observer.counters.waits_granted),
+    (c"waits_timed_out", |view| view.observer.counters.waits_timed_out),
+    (c"waits_abandoned", |view| view.observer.counters.waits_abandoned),
+    (c"waits_refused", |view| view.observer.counters.waits_refused),
+    (c"queue_full", |view| view.observer.counters.queue_full),
+    (c"hand_offs", |view| view.observer.counters.hand_offs),
+    (c"wait_us_p50", |view| view.observer.waits.percentile(500)),
+    (c"wait_us_p95", |view| view.observer.waits.percentile(950)),
+    (c"wait_us_p99", |view| view.observer.waits.percentile(990)),
+    (c"wait_us_max", |view| view.observer.waits.max()),
+    (c"releases", |view| view.observer.counters.releases),
+    (c"releases_refused", |view| view.observer.counters.releases_refused),
+    (c"releases_late", |view| view.observer.counters.releases_late),
+    (c"extends", |view| view.observer.counters.extends),
+    (c"extends_refused", |view| view.observer.counters.extends_refused),
+    (c"extends_late", |view| view.observer.counters.extends_late),
+    (c"raises", |view| view.observer.counters.raises),
+    (c"hold_us_p50", |view| view.observer.holds.percentile(500)),
+    (c"hold_us_p95", |view| view.observer.holds.percentile(950)),
+    (c"hold_us_p99", |view| view.observer.holds.percentile(990)),
+    (c"hold_us_max", |view| view.observer.holds.max()),
+    (c"expiries_with_waiters", |view| view.observer.counters.expiries_with_waiters),
+    (c"evictions_restored", |view| view.observer.counters.evictions_restored),
+    (c"evictions_pending", |view| view.gauges.evictions_pending),
+    (c"log_len", |view| u64::try_from(view.observer.log.len()).unwrap_or(u64::MAX)),
+    (c"quarantine_left_us", |view| view.gauges.quarantine_left_us),
+    (c"panics_caught", |view| view.gauges.panics_caught),
+    (c"fences_refused", |view| view.gauges.fences_refused),
+    (c"fence_ahead_us", |view| view.gauges.fence_ahead_us),
 ];
 
-impl Glance<'_> {
+impl InfoView<'_> {
     /// Names and values, in the order in which they are shown.
     pub(super) fn rows(self) -> impl Iterator<Item = (&'static CStr, u64)> {
         ROWS.iter().map(move |&(name, value)| (name, value(&self)))
@@ -133,7 +133,7 @@ mod tests {
             expected.insert((name, value));
         }
         let shown: BTreeSet<_> = observer
-            .rows(Elsewhere::default(), Moment::from_millis(0))
+            .rows(ServerGauges::default(), Moment::from_millis(0))
             .filter(|(_, value)| *value > 0)
             .map(|(name, value)| (name.to_str().unwrap(), value))
             .collect();

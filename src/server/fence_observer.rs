@@ -17,21 +17,20 @@
 //! until it ends.
 //!
 //! Valkey 8.1 and 9.0 leave clients in the wrong database if somebody listens to commands there, so nobody does: see
-//! [`product::misplaces_clients`].
+//! [`server_flavor::misplaces_clients`].
 //!
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
 
 use super::api::api;
 use super::call::bytes_of;
+use super::call_reply::CallReply;
 use super::key::{OpenKey, OwnedString};
-use super::reply::Reply;
 use super::state::STATE;
 use super::subscription::Subscription;
-use super::{authority, clock, guard, product};
+use super::{authority, clock, guard, server_flavor};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Hold, Stored, Value};
-use leasehold_core::plant::{Bug, planted};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int};
 
@@ -55,13 +54,13 @@ pub(super) const fn of_keys() -> Subscription {
     Subscription::new(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event))
 }
 
-/// Starts or stops to learn, as others' grants are being applied, or not.
-pub(super) fn while_told(ctx: *mut RedisModuleCtx, loading: Loading) {
+/// Subscribes to key events while others' grants are being applied, and only then.
+pub(super) fn update_subscriptions(ctx: *mut RedisModuleCtx, loading: Loading) {
     let is_told = authority::is_replica(ctx);
     STATE.learning.set(is_told || loading != Loading::Nothing);
     let by_commands = is_told || loading == Loading::Commands;
     // Fences are learned to survive clocks that disagree; nobody's data may be put at risk for that.
-    keep(ctx, &STATE.commands_heard, by_commands && !product::misplaces_clients(ctx));
+    keep(ctx, &STATE.commands_heard, by_commands && !server_flavor::misplaces_clients(ctx));
     keep(ctx, &STATE.keys_heard, is_told || loading != Loading::Nothing);
 }
 
@@ -76,7 +75,7 @@ unsafe extern "C" fn key_event(
     key: *mut RedisModuleString,
 ) -> c_int {
     guard::value("key-event", guard::status(true), || {
-        if STATE.learning.get() && !planted(Bug::ReplicaLearnsNothing) {
+        if STATE.learning.get() {
             // SAFETY: the server names every event.
             let event = unsafe { CStr::from_ptr(event) };
             if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" {
@@ -112,9 +111,10 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
         return;
     }
     // SAFETY: the format takes one string; the reply goes nowhere else.
-    let reply =
-        unsafe { Reply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key)) };
-    if let Some(value) = reply.as_ref().and_then(Reply::text) {
+    let reply = unsafe {
+        CallReply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key))
+    };
+    if let Some(value) = reply.as_ref().and_then(CallReply::text) {
         take_note_of(value);
     }
 }

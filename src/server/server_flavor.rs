@@ -1,8 +1,8 @@
 //! Which server this is, where it cannot be told from the functions that it has.
 
 use super::api::{api, optional};
+use super::call_reply::CallReply;
 use super::guard;
-use super::reply::Reply;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CStr, c_int};
 
@@ -56,7 +56,7 @@ pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr)
 pub(super) fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
     // SAFETY: the format takes two C strings; the reply goes nowhere else.
     let reply = unsafe {
-        Reply::of_call(api!(RedisModule_Call)(
+        CallReply::of_call(api!(RedisModule_Call)(
             ctx,
             c"CONFIG".as_ptr(),
             c"cc".as_ptr(),

@@ -6,7 +6,7 @@
 use super::delivery::Writers;
 use super::room::MaxClients;
 use super::state::STATE;
-use super::{alarm, config, eviction, guard, log, product, subscription};
+use super::{alarm, config, eviction, guard, log, server_flavor, subscription};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -19,7 +19,7 @@ const POLICY: &CStr = c"maxmemory-policy";
 /// from a file, and most of these ways do not pass the module.
 pub(super) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
-        product::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
+        server_flavor::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
     let may_evict = has_limit && evicting_policy(ctx).is_some();
     STATE.may_evict.set(may_evict);
     if may_evict && eviction::is_told_in_time() {
@@ -44,7 +44,7 @@ pub(super) fn warn_if_evicting(ctx: *mut RedisModuleCtx) {
 }
 
 fn evicting_policy(ctx: *mut RedisModuleCtx) -> Option<String> {
-    let policy = product::info_field(ctx, c"memory", c"maxmemory_policy");
+    let policy = server_flavor::info_field(ctx, c"memory", c"maxmemory_policy");
     policy.filter(|policy| policy != "noeviction")
 }
 

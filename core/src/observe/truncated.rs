@@ -2,9 +2,9 @@
 
 /// As SLOWLOG shows a long argument: its first 128 bytes, and how many there are besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown(Box<[u8]>);
+pub struct Truncated(Box<[u8]>);
 
-impl Shown {
+impl Truncated {
     /// How many bytes are kept.
     const MOST: usize = 128;
 
@@ -30,12 +30,15 @@ mod tests {
     #[test]
     fn what_is_long_is_cut_and_says_by_how_much() {
         for len in [0, 1, 127, 128] {
-            assert_eq!(Shown::new(&vec![0xff; len]).as_bytes(), vec![0xff; len]);
+            assert_eq!(Truncated::new(&vec![0xff; len]).as_bytes(), vec![0xff; len]);
         }
         let kept = "k".repeat(128);
         let one_more = format!("{kept}... (1 more bytes)");
-        assert_eq!(Shown::new("k".repeat(129).as_bytes()).as_bytes(), one_more.as_bytes());
+        assert_eq!(Truncated::new("k".repeat(129).as_bytes()).as_bytes(), one_more.as_bytes());
         let many_more = format!("{kept}... (1000000 more bytes)");
-        assert_eq!(Shown::new("k".repeat(1_000_128).as_bytes()).as_bytes(), many_more.as_bytes());
+        assert_eq!(
+            Truncated::new("k".repeat(1_000_128).as_bytes()).as_bytes(),
+            many_more.as_bytes()
+        );
     }
 }

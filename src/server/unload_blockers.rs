@@ -16,8 +16,8 @@
 //! that would ask was renamed: nobody unloads in a hurry.
 
 use super::api::api;
-use super::product;
-use super::reply::Reply;
+use super::call_reply::CallReply;
+use super::server_flavor;
 use leasehold_core::command::{ALL, parse_integer};
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::CStr;
@@ -39,7 +39,7 @@ pub(super) fn find(ctx: *mut RedisModuleCtx) -> Option<String> {
         return Some(renamed.to_owned());
     };
     let clients = lines(&clients);
-    let counts_all = !product::parses_uncounted(ctx);
+    let counts_all = !server_flavor::parses_uncounted(ctx);
     lines(&rules)
         .into_iter()
         .find_map(rule_about_us)
@@ -53,7 +53,7 @@ pub(super) fn is_loading(ctx: *mut RedisModuleCtx) -> bool {
     clients.is_some_and(|clients| lines(&clients).iter().any(|line| Client(line).is_loading()))
 }
 
-fn lines(reply: &Reply) -> Vec<&[u8]> {
+fn lines(reply: &CallReply) -> Vec<&[u8]> {
     let lines = reply.texts().into_iter().flat_map(|text| text.split(|&byte| byte == b'\n'));
     lines.filter(|line| !line.is_empty()).collect()
 }
@@ -147,11 +147,11 @@ fn is_request(command: &[u8]) -> bool {
 }
 
 /// `None` if the command was renamed.
-fn ask(ctx: *mut RedisModuleCtx, command: &CStr, arguments: &[&CStr]) -> Option<Reply> {
+fn ask(ctx: *mut RedisModuleCtx, command: &CStr, arguments: &[&CStr]) -> Option<CallReply> {
     let call = api!(RedisModule_Call);
     // SAFETY: each format takes so many C strings; the reply goes nowhere else.
     unsafe {
-        Reply::of_call(match *arguments {
+        CallReply::of_call(match *arguments {
             [only] => call(ctx, command.as_ptr(), c"c".as_ptr(), only.as_ptr()),
             [first, second] => {
                 call(ctx, command.as_ptr(), c"cc".as_ptr(), first.as_ptr(), second.as_ptr())
