@@ -52,6 +52,11 @@ fn what_images_copy_is_there_and_not_ignored() {
     let ignored = text(".dockerignore");
     let kept: Vec<_> = ignored.lines().filter_map(|line| line.strip_prefix('!')).collect();
     assert!(kept.iter().all(|name| Path::new(ROOT).join(name).exists()), "{kept:?}");
+    // Cargo reads all members, whichever it builds.
+    let workspace = text("Cargo.toml");
+    let members = workspace.lines().find_map(|line| line.strip_prefix("members = ")).unwrap();
+    let members: Vec<_> = members.split('"').skip(1).step_by(2).collect();
+    assert!(members.len() > 5 && members.iter().all(|name| kept.contains(name)), "{members:?}");
     for (name, _) in IMAGES {
         let file = text(&format!("docker/{name}.Dockerfile"));
         let copied = file.split_whitespace().filter(|word| word.starts_with("docker/"));

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What is to be read in one go, and the most lines that it may have.
-const SHORT: [(&str, usize); 2] = [("README.md", 199), ("docs/architecture.md", 200)];
+const SHORT: [(&str, usize); 2] = [("README.md", 150), ("docs/architecture.md", 200)];
 
 const INDEX: &str = "docs/README.md";
 
@@ -100,9 +100,12 @@ fn the_figures_of_the_readme_are_those_of_the_benchmarks() {
         }
     }
     assert!(figures.len() > 3, "this test no longer understands the page");
-    for row in page("README.md").table("16 workers, Redis 8.6") {
-        let [by, said @ ..] = &row[..] else { panic!("{row:?}") };
-        let wanted = figures.get(by.as_str()).unwrap_or_else(|| panic!("{by} was not measured"));
-        assert_eq!(said, wanted, "README.md and docs/benchmarks/redis-8.6.md of {by}");
-    }
+    let longest_wait = |by: &str| -> f64 {
+        let [_, said] = figures.get(by).unwrap_or_else(|| panic!("{by} was not measured"));
+        said.trim_end_matches(" ms").parse().unwrap()
+    };
+    let (polls, waits) = (longest_wait("polling as redis-py"), longest_wait("Leasehold, BLOCK"));
+    let readme = page("README.md").text;
+    let said = format!("waits for {:.1} seconds where {waits:.0} milliseconds", polls / 1_000.0);
+    assert!(readme.contains(&said), "README.md should say: {said}");
 }

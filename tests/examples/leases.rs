@@ -218,7 +218,7 @@ fn a_server_that_never_returns_is_an_error_within_the_patience_and_a_second() {
 fn what_came_of_the_work_is_not_lost_when_the_release_fails() {
     let hold = 1_000;
     for recipe in Recipe::all() {
-        let outcome = in_time(hold + 2 * SECOND, || {
+        let works_and_fails_to_release = || {
             let mut server = server();
             let text = recipe.text(&address_of(&server));
             let locks = Locks { ttl: 30_000, hold, ..ONE };
@@ -228,7 +228,14 @@ fn what_came_of_the_work_is_not_lost_when_the_release_fails() {
                 server.freeze();
                 works.join().unwrap()
             })
-        });
+        };
+        // On a busy machine the server may be frozen before the program has heard all that it asks before
+        // it begins to work, and then that fails.
+        let begins_to_work = || {
+            let outcomes = works_and_fails_to_release();
+            if outcomes[0].millis < hold { works_and_fails_to_release() } else { outcomes }
+        };
+        let outcome = in_time(hold + 2 * SECOND, begins_to_work);
         assert!(outcome.is("done"), "{}: {outcome:?}", recipe.client);
     }
 }
