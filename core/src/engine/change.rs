@@ -127,6 +127,6 @@ impl<C> Engine<C> {
         now: Moment,
     ) {
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
-        events.into_iter().flatten().for_each(|event| lock.publish(event));
+        events.iter().flatten().for_each(|event| lock.publish(*event));
     }
 }

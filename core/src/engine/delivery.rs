@@ -91,6 +91,10 @@ impl<C> Engine<C> {
     /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their
     /// owner could come back, be told that it holds the lock, and lose it.
     pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        // Nearly always there are none.
+        if self.pending_releases.borrow().is_empty() {
+            return;
+        }
         // All are taken at once: one that cannot be taken back now is added again.
         let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
         for grant in pending {

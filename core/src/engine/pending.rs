@@ -19,6 +19,10 @@ impl PendingReleases {
         Self { grants: BTreeMap::new(), names: BTreeMap::new(), due: BTreeSet::new() }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.grants.is_empty()
+    }
+
     pub(super) fn next_due(&self) -> Option<Monotonic> {
         self.due.first().map(|&(due, _)| due)
     }
@@ -41,7 +45,7 @@ impl PendingReleases {
         if due > now { None } else { self.take(number) }
     }
 
-    /// Takes all of this lock. Nearly always there are none, and then nothing is allocated.
+    /// Takes all of this lock.
     pub(super) fn take_all_of(&mut self, name: Name<'_>) -> Vec<WaiterGrant> {
         let Some(fences) = self.fences_of(name).cloned() else { return Vec::new() };
         fences.into_iter().filter_map(|number| self.take(number)).collect()

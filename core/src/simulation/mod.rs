@@ -23,6 +23,7 @@ mod keyspace;
 mod model;
 mod requests;
 mod schedule;
+mod strangers;
 mod world;
 
 use crate::lock::{Monotonic, Stored};

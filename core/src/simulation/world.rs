@@ -1,18 +1,15 @@
-//! A tiny server: keys that expire, strangers who change them, databases that are flushed and swapped,
-//! eviction, pauses, a role, and a clock that is stepped.
+//! A tiny server: keys that expire, pauses, a role, and a clock that is stepped. See also
+//! [`strangers`](super::strangers).
 //!
 //! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
 
 use super::history::History;
-use super::keyspace::{Kept, Keyspace, swap_entries};
+use super::keyspace::Keyspace;
 use super::model::{Client, Content, LockName, Model, Reply};
-use super::requests::{Requested, owner};
+use super::requests::Requested;
 use crate::command::Error;
 use crate::engine::{Engine, WaiterGrant};
-use crate::lock::{
-    Deadline, Fence, FenceClock, Moment, Monotonic, Name, Now, Room, Seen, Stored, Suspicion,
-    Value, WaiterId,
-};
+use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Suspicion, WaiterId};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
@@ -46,7 +43,7 @@ pub(super) struct Server {
 
 pub(super) struct State {
     /// Whether the server tells of an eviction while the value is still there.
-    tells_what_it_evicts: bool,
+    pub(super) tells_what_it_evicts: bool,
     pub(super) model: Model,
     pub(super) history: History,
     pub(super) answers: Vec<(Client, Reply)>,
@@ -79,7 +76,7 @@ pub(super) struct State {
     pub(super) keys: Keyspace,
     /// Time that has passed, in microseconds; the wall clock may tell another.
     elapsed: u64,
-    wall: u64,
+    pub(super) wall: u64,
     /// Until when, in elapsed time, a lock may be found not to be settled.
     excused: BTreeMap<LockName, u64>,
     /// Until when, in elapsed time, any lock may be, because writes were not allowed, or nothing was
@@ -104,7 +101,7 @@ impl State {
         Now { wall: self.now(), monotonic: self.monotonic() }
     }
 
-    fn wall_millis(&self) -> u64 {
+    pub(super) fn wall_millis(&self) -> u64 {
         self.wall / MICROS_PER_MILLI
     }
 
@@ -241,164 +238,6 @@ impl Server {
         }
     }
 
-    // What others do to keys.
-
-    /// `SET`, with an expiry or without, of a foreign lock (fence 0) or of a value as the module writes it; or
-    /// a write of another type. The module is not told of these, unless there is an expiry.
-    pub(super) fn put(&self, name: LockName, content: Content) {
-        self.remove_if_expired(name);
-        let mut state = self.state.borrow_mut();
-        if state.role == Role::Replica {
-            self.follow(&mut state, content);
-        }
-        state.model.keys.insert(name, content);
-        match content {
-            Content::OtherType => {
-                state.keys.kept.insert(name, Kept::OtherType);
-                state.history.over(name);
-                state.unheard(name);
-            }
-            Content::Lock { holder, fence, deadline } => {
-                match Fence::new(fence) {
-                    Some(fence) => {
-                        state.keys.put(name, Value::new(fence, owner(holder)).as_bytes(), deadline);
-                    }
-                    None => state.keys.put(name, holder.as_bytes(), deadline),
-                }
-                state.history.wrote(name, holder, fence, deadline);
-                drop(state);
-                self.touched(
-                    name,
-                    match deadline {
-                        Some(_) => Suspicion::Freed,
-                        None => Suspicion::Rewritten,
-                    },
-                );
-            }
-        }
-    }
-
-    /// A replica reads the grants it is sent, and must be above them when it becomes primary.
-    fn follow(&self, state: &mut State, content: Content) {
-        if let Content::Lock { fence, .. } = content
-            && let Some(fence) = Fence::new(fence)
-        {
-            let (now, monotonic) = (state.now(), state.monotonic());
-            self.engine.with_fences(|| monotonic, |fences| fences.observe(fence, now));
-            state.model.observe(fence.number(), state.wall);
-        }
-    }
-
-    pub(super) fn delete(&self, name: LockName) {
-        let mut state = self.state.borrow_mut();
-        if state.keys.kept.remove(&name).is_some() {
-            state.model.keys.remove(&name);
-            state.history.over(name);
-            drop(state);
-            self.touched(name, Suspicion::Freed);
-        }
-    }
-
-    /// `PEXPIREAT`; in the past it deletes. `PERSIST` without a deadline.
-    pub(super) fn expire_at(&self, name: LockName, until: Option<u64>) {
-        self.remove_if_expired(name);
-        if until.is_some_and(|until| until < self.state.borrow().wall_millis()) {
-            return self.delete(name);
-        }
-        let mut state = self.state.borrow_mut();
-        if let Some(Kept::Text { deadline, .. }) = state.keys.kept.get_mut(&name) {
-            *deadline = until;
-            if let Some(Content::Lock { deadline, .. }) = state.model.keys.get_mut(&name) {
-                *deadline = until;
-            }
-            state.history.moved(name, until);
-            drop(state);
-            self.touched(name, Suspicion::Freed);
-        }
-    }
-
-    /// `RENAME`, or `COPY` with `REPLACE`.
-    pub(super) fn duplicate(&self, from: LockName, to: LockName, keeps_the_source: bool) {
-        self.remove_if_expired(from);
-        self.remove_if_expired(to);
-        let content = self.state.borrow().model.keys.get(&from).copied();
-        let Some(content) = content.filter(|_| from != to) else { return };
-        if !keeps_the_source {
-            self.delete(from);
-        }
-        self.put(to, content);
-        self.touched(to, Suspicion::Freed);
-    }
-
-    pub(super) fn flush(&self, db: Option<i32>) {
-        let state = &mut *self.state.borrow_mut();
-        state.keys.kept.retain(|name, _| db.is_some_and(|db| db != name.0));
-        state.model.keys.retain(|name, _| db.is_some_and(|db| db != name.0));
-        state.history.flushed(db);
-        state.model.forget_evictions(|name| db.is_none_or(|db| db == name.0));
-        self.engine.flushed(db);
-    }
-
-    pub(super) fn swap(&self, one: i32, other: i32) {
-        if one == other {
-            return;
-        }
-        let state = &mut *self.state.borrow_mut();
-        for key in KEYS {
-            let (one, other) = ((one, key), (other, key));
-            state.keys.swap(one, other);
-            swap_entries(&mut state.model.keys, one, other);
-            state.history.swapped(one, other);
-        }
-        state.model.swap_evictions(one, other);
-        self.engine.swapped(one, other);
-    }
-
-    pub(super) fn evict(&self, name: LockName) {
-        let state = &mut *self.state.borrow_mut();
-        let (place, now) = (lock(name), state.now());
-        let Some(kept) = state.keys.kept.remove(&name) else { return };
-        let is_contended = state.model.anyone_waits_for(name);
-        assert_eq!(self.engine.is_contended(place), is_contended);
-        let held = state.model.keys.get(&name).copied();
-        let (is_due, lock) = if state.tells_what_it_evicts {
-            let is_a_lock = |content: &Content| match content {
-                Content::Lock { fence, .. } => *fence > 0 || is_contended,
-                Content::OtherType => false,
-            };
-            (self.engine.evicted(place, kept.stored(), now), held.filter(is_a_lock))
-        } else {
-            let seen = self.engine.seen(place).flatten();
-            let seen = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
-            (self.engine.evicted(place, seen, now), state.model.seen(name))
-        };
-        let is_kept = self.is_kept(name);
-        assert_eq!(is_due, is_kept || is_contended);
-        state.history.evicted(name, is_kept && lock == held);
-        state.model.evict(name, lock, now.micros());
-        assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
-    }
-
-    /// Whether the engine keeps what this key held when it was evicted.
-    fn is_kept(&self, name: LockName) -> bool {
-        let is_kept = self.engine.peek(|_, _, evicted| evicted.get(lock(name)).is_some());
-        is_kept.expect("nothing is lent out")
-    }
-
-    /// The server's own search for keys that have expired.
-    pub(super) fn remove_expired(&self) {
-        let state = self.state.borrow();
-        let now = state.wall_millis();
-        let expired: Vec<_> = state
-            .keys
-            .names()
-            .into_iter()
-            .filter(|&name| state.keys.has_expired(name, now))
-            .collect();
-        drop(state);
-        expired.into_iter().for_each(|name| self.delete(name));
-    }
-
     pub(super) fn becomes(&self, role: Role) {
         let former = self.state.borrow().role;
         if (role == Role::Replica) != (former == Role::Replica) {
@@ -479,7 +318,7 @@ impl Server {
 
 // What the simulation wants to know.
 impl State {
-    fn unheard(&mut self, name: LockName) {
+    pub(super) fn unheard(&mut self, name: LockName) {
         self.excused.insert(name, self.elapsed + RECHECK_MICROS);
     }
 

@@ -260,3 +260,17 @@ fn a_pause_touches_nothing() {
     queues.postpone(Name::new(0, KEY), NOW, 10);
     assert!(!queues.may_have_changed(Name::new(0, KEY)));
 }
+
+#[test]
+fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
+    let (mut queues, _) = queue_of(&["bob"]);
+    let an_hour_ahead = in_ms(3_600_000);
+    let held = held_by("alice", None);
+    assert!(matches!(settle_at(&mut queues, held, an_hour_ahead), Next::Held));
+    let _ = queues.wake(at(NOW), 9);
+    assert!(queues.has_marks());
+    assert!(matches!(settle_at(&mut queues, held, NOW), Next::Held));
+    let _ = queues.wake(at(in_ms(999)), 9);
+    assert!(!queues.has_marks(), "it is looked at every second, and not more often");
+    queues.check();
+}
