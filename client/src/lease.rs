@@ -49,8 +49,6 @@ struct State {
     /// How much of that ttl can be counted on.
     counted: Duration,
     valid_until: Moment,
-    /// Until when the server may hold it, whatever it has carried out and not answered.
-    may_hold_until: Moment,
     /// What renewals ask for.
     renewal: Duration,
     /// Until when it is renewed; none if it is not.
@@ -111,9 +109,8 @@ impl Lease {
     ) -> Self {
         let Names { id, name, key, owner, correlation } = names;
         let mut others = locked(&unanswered);
-        others.pass_to(id);
+        others.pass_to(id, ttl, asked);
         let counted = others.counted(ttl, asked, &[ONLY], 1);
-        let may_hold_until = may_hold_until(&others, ttl, asked);
         drop(others);
         let renewed_until = renewed_until(renew, asked);
         let state = State {
@@ -121,7 +118,6 @@ impl Lease {
             asked,
             counted,
             valid_until: valid_until(asked, counted),
-            may_hold_until,
             renewal: ttl,
             renewed_until,
             held_until: None,
@@ -222,12 +218,12 @@ impl Lease {
     pub(crate) fn ttl_to_join(&self, ttl: Duration, now: Moment) -> Option<Duration> {
         let state = self.state();
         let is_enough = state.valid_until >= valid_until(now, ttl);
-        (!is_enough).then(|| ttl.max(state.left(now)))
+        (!is_enough).then(|| ttl.max(self.left(now)))
     }
 
     /// How long the server may hold it from now on.
     pub(crate) fn left(&self, now: Moment) -> Duration {
-        self.state().left(now)
+        self.unanswered().left(now)
     }
 
     /// It is not to be released sooner than then.
@@ -287,15 +283,6 @@ impl State {
     fn renewal_ttl(&self, now: Moment) -> Duration {
         self.renewed_until.map_or(self.renewal, |until| self.renewal.min(until.since(now)))
     }
-
-    fn left(&self, now: Moment) -> Duration {
-        self.may_hold_until.since(now)
-    }
-}
-
-/// Until when the server may hold what it was asked for then, or what it may carry out after that.
-fn may_hold_until(others: &Unanswered, ttl: Duration, asked: Moment) -> Moment {
-    asked.later(ttl.max(others.longest_after(asked).unwrap_or_default()))
 }
 
 /// Until when a lease is renewed if that was asked for at this moment.
@@ -344,11 +331,14 @@ mod tests {
         asking.extended(now, now)
     }
 
+    fn names(id: u64) -> Names {
+        let text = String::new;
+        Names { id, name: text(), key: text(), owner: text(), correlation: text() }
+    }
+
     pub(super) fn lease(renew: Renew) -> (Lease, Moment) {
         let asked = Moment::now();
-        let text = String::new;
-        let names = Names { id: 1, name: text(), key: text(), owner: text(), correlation: text() };
-        (Lease::new(names, 7, asked, MINUTE, renew), asked)
+        (Lease::new(names(1), 7, asked, MINUTE, renew), asked)
     }
 
     #[test]
@@ -410,14 +400,21 @@ mod tests {
         assert_eq!(lease.left(later), SECOND, "the server has answered the shorter one last");
     }
 
+    #[test]
+    fn the_server_may_hold_it_for_as_long_as_before_when_it_gave_the_same_grant_again() {
+        let (first, asked) = lease(Renew::Off);
+        let mut earlier = first.about_to_extend([ONLY], 2 * SECOND, asked).unwrap();
+        let unanswered = Arc::clone(&first.unanswered);
+        let next = Lease::after(names(2), 7, asked, SECOND, Renew::Off, unanswered);
+        earlier.answered(ONLY, asked);
+        assert_eq!(earlier.extended(asked, asked), Counted::Fully);
+        assert_eq!(next.left(asked), MINUTE, "the server may have done that before");
+    }
+
     /// Its guards are gone, and nobody has told its keeper.
     #[test]
     fn nothing_is_asked_for_a_lease_whose_grant_was_given_to_a_later_request() {
         let (first, asked) = lease(Renew::Every);
-        let names = |id| {
-            let text = String::new;
-            Names { id, name: text(), key: text(), owner: text(), correlation: text() }
-        };
         let unanswered = Arc::clone(&first.unanswered);
         let next = Lease::after(names(2), 7, asked, MINUTE, Renew::Every, unanswered);
         assert!(first.is_superseded() && !next.is_superseded());

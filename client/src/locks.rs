@@ -347,6 +347,8 @@ impl Inner {
         );
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
+            // An earlier lease of the same grant may have been longer.
+            pending.ttl = pending.ttl.max(lease.left(Moment::now()));
             return Err(Error::TooLate { name: name.to_owned() });
         }
         let lease = Arc::new(lease);

@@ -13,7 +13,7 @@ use crate::home::Home;
 use crate::lease::Lease;
 use crate::poison::locked;
 use crate::unanswered::{LONGEST_WAY, Unanswered};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 use tokio::sync::Notify;
@@ -25,7 +25,6 @@ const TURN: Duration = Duration::from_millis(500);
 /// One at a time asks as this owner, in the order of coming.
 pub(crate) struct Slot {
     past: Mutex<Past>,
-    freed: Notify,
 }
 
 /// The right to ask as this owner, until it is dropped.
@@ -35,14 +34,23 @@ pub(crate) struct Place(Arc<Slot>);
 struct Standing<'s> {
     slot: &'s Slot,
     number: u64,
+    /// Told when it is the first one and the place is free.
+    told: Arc<Notify>,
+}
+
+/// Whether whoever waits has the place now.
+enum Turn {
+    Now,
+    /// If it is not told before, it is to look again after this time.
+    Later(Duration),
 }
 
 struct Past {
     /// The runtime of whoever has the place.
     taken_on: Option<Home>,
     free_since: Moment,
-    /// Those who wait for the place.
-    line: BTreeSet<u64>,
+    /// Those who wait for the place. Only the first one is told: a crowd would take its time.
+    line: BTreeMap<u64, Arc<Notify>>,
     next: u64,
     /// What was granted last to whoever had the place.
     hold: Weak<Hold>,
@@ -67,14 +75,14 @@ impl Slot {
         let past = Past {
             taken_on: None,
             free_since: Moment::now(),
-            line: BTreeSet::new(),
+            line: BTreeMap::new(),
             next: 0,
             hold: Weak::new(),
             fence: 0,
             unanswered: Arc::default(),
             unreleased: None,
         };
-        Self { past: Mutex::new(past), freed: Notify::new() }
+        Self { past: Mutex::new(past) }
     }
 
     /// Something may still reach the server.
@@ -88,13 +96,16 @@ impl Slot {
     /// Waits until everybody has had the place who came before. Whoever does not come when it is
     /// free loses its turn.
     pub(crate) async fn take(self: &Arc<Self>) -> Place {
-        let standing = Standing { slot: self, number: self.past().stand() };
+        let (number, told) = (self.past().stand(), Arc::default());
+        let standing = Standing { slot: self, number, told };
         loop {
-            let freed = self.freed.notified();
-            if self.past().take(standing.number) {
-                return Place(Arc::clone(self));
+            let turn = self.past().take(&standing);
+            match turn {
+                Turn::Now => return Place(Arc::clone(self)),
+                Turn::Later(within) => {
+                    let _ = timeout(within, standing.told.notified()).await;
+                }
             }
-            let _ = timeout(TURN, freed).await;
         }
     }
 
@@ -137,6 +148,14 @@ impl Slot {
         self.past().unreleased.take_if(|known| known.fence == fence);
     }
 
+    /// No mutex may be held: it runs a waker of the program.
+    fn tell_the_first(&self) {
+        let first = self.past().first_if_free();
+        if let Some(first) = first {
+            first.notify_one();
+        }
+    }
+
     fn past(&self) -> MutexGuard<'_, Past> {
         locked(&self.past)
     }
@@ -146,20 +165,27 @@ impl Past {
     fn stand(&mut self) -> u64 {
         let number = self.next;
         self.next = number.saturating_add(1);
-        self.line.insert(number);
         number
     }
 
-    /// Whether the place is taken now by the one who waits under this number.
-    fn take(&mut self, number: u64) -> bool {
+    /// Takes the place if it is free, and nobody comes who waits for longer.
+    fn take(&mut self, standing: &Standing<'_>) -> Turn {
+        let number = standing.number;
         let is_first = self.line.range(..number).next().is_none();
-        let is_turn_over = Moment::now().since(self.free_since) >= TURN;
-        if self.taken_on.is_some() || !(is_first || is_turn_over) {
-            return false;
+        let turn_left = TURN.saturating_sub(Moment::now().since(self.free_since));
+        let is_taken = self.taken_on.is_some();
+        if is_taken || !(is_first || turn_left.is_zero()) {
+            // Also whoever has lost its turn stands where it came.
+            self.line.entry(number).or_insert_with(|| Arc::clone(&standing.told));
+            return Turn::Later(if is_taken { TURN } else { turn_left });
         }
         self.taken_on = Some(Home::here());
         self.line = self.line.split_off(&number.saturating_add(1));
-        true
+        Turn::Now
+    }
+
+    fn first_if_free(&self) -> Option<Arc<Notify>> {
+        self.line.values().next().filter(|_| self.taken_on.is_none()).cloned()
     }
 }
 
@@ -188,21 +214,24 @@ impl Drop for Place {
         let mut past = self.0.past();
         (past.taken_on, past.free_since) = (None, Moment::now());
         drop(past);
-        self.0.freed.notify_waiters();
+        self.0.tell_the_first();
     }
 }
 
 impl Drop for Standing<'_> {
     fn drop(&mut self) {
-        if self.slot.past().line.remove(&self.number) {
-            self.slot.freed.notify_waiters();
-        }
+        self.slot.past().line.remove(&self.number);
+        // It may have been told, and not have come.
+        self.slot.tell_the_first();
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use futures_util::FutureExt;
+    use std::future::poll_fn;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
     use std::time::Duration;
 
     #[test]
@@ -251,6 +280,58 @@ mod tests {
         assert_eq!(*locked(&order), [0, 1, 2, 4, 5, 6, 7, 8, 9]);
         assert!(slot.past().line.is_empty());
         assert_eq!(slot.taken_on(), None);
+    }
+
+    /// Each of them would look whether it is its turn, as often as anybody has the place.
+    #[tokio::test]
+    async fn of_a_crowd_only_the_next_one_is_woken() {
+        const CROWD: usize = 500;
+        let slot = Arc::new(Slot::new());
+        let first = slot.take().await;
+        let looks = Arc::new(AtomicUsize::new(0));
+        let mut tasks = Vec::new();
+        for _ in 0..CROWD {
+            let (slot, looks) = (Arc::clone(&slot), Arc::clone(&looks));
+            tasks.push(tokio::spawn(async move {
+                let mut taking = Box::pin(slot.take());
+                let _place = poll_fn(|context| {
+                    looks.fetch_add(1, Relaxed);
+                    taking.as_mut().poll(context)
+                })
+                .await;
+                tokio::task::yield_now().await;
+            }));
+        }
+        tokio::task::yield_now().await;
+        drop(first);
+        for task in tasks {
+            task.await.unwrap();
+        }
+        // On a slow machine each of them looks twice a second, too.
+        let looks = looks.load(Relaxed);
+        assert!(looks < CROWD * CROWD / 10, "{looks}");
+    }
+
+    #[tokio::test]
+    async fn whoever_lost_its_turn_is_the_first_again_when_it_comes() {
+        let slot = Arc::new(Slot::new());
+        let first = slot.take().await;
+        let (mut slow, mut second, mut third) =
+            (Box::pin(slot.take()), Box::pin(slot.take()), Box::pin(slot.take()));
+        for waiting in [&mut slow, &mut second, &mut third] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        drop(first);
+        // Nobody polls the slow one meanwhile.
+        let second = second.await;
+        for waiting in [&mut slow, &mut third] {
+            assert!(waiting.now_or_never().is_none());
+        }
+        assert_eq!(slot.past().line.len(), 2);
+        drop(second);
+        drop(slow.await);
+        drop(third.await);
+        assert!(slot.past().line.is_empty());
     }
 
     #[test]

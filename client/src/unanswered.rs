@@ -1,4 +1,5 @@
-//! Extensions that servers may carry out after others. Pure: moments are arguments.
+//! Extensions that servers may carry out after others, and until when servers may hold a lock for
+//! them. Pure: moments are arguments.
 //!
 //! ```text
 //!   EXTEND 1 s  ──► proxy: no answer, the connection is given up
@@ -27,6 +28,8 @@ pub(crate) struct Unanswered {
     asked: BTreeMap<(usize, Duration), Asked>,
     /// The last lease of this grant.
     lease: u64,
+    /// Until when the servers may hold it, whatever they have carried out and not answered.
+    may_hold_until: Option<Moment>,
 }
 
 #[derive(Debug, Default)]
@@ -47,11 +50,31 @@ impl Unanswered {
         let since = since.min().unwrap_or(now);
         self.asked.retain(|_, asked| asked.may_be_heard(since));
         self.asked.entry((server, ttl)).or_default().waiting.push(now);
+        self.may_hold(ttl, now);
     }
 
-    /// The server gave the grant once more: earlier leases of it are over.
-    pub(crate) fn pass_to(&mut self, lease: u64) {
+    /// The server gave the grant, perhaps once more: earlier leases of it are over. It does not end
+    /// sooner for that.
+    pub(crate) fn pass_to(&mut self, lease: u64, ttl: Duration, asked: Moment) {
         self.lease = lease;
+        self.may_hold(ttl, asked);
+    }
+
+    /// Servers may have begun to hold it for so long at this moment.
+    pub(crate) fn may_hold(&mut self, ttl: Duration, from: Moment) {
+        self.may_hold_until = self.may_hold_until.max(Some(from.later(ttl)));
+    }
+
+    /// All servers have, and hold it for longer only if they carry out a longer extension after
+    /// that.
+    pub(crate) fn hold(&mut self, ttl: Duration, from: Moment) {
+        let longest = self.longest_of(|asked| asked.may_be_heard(from)).unwrap_or_default();
+        self.may_hold_until = Some(from.later(ttl.max(longest)));
+    }
+
+    /// How long the servers may hold it from now on.
+    pub(crate) fn left(&self, now: Moment) -> Duration {
+        self.may_hold_until.map_or(Duration::ZERO, |until| until.since(now))
     }
 
     pub(crate) fn is_of(&self, lease: u64) -> bool {
@@ -69,6 +92,8 @@ impl Unanswered {
     pub(crate) fn given_up(&mut self, server: usize, ttl: Duration, begun: Moment, now: Moment) {
         if let Some(asked) = self.end(server, ttl, begun) {
             asked.arrives_until = asked.arrives_until.max(Some(now.later(LONGEST_WAY)));
+            // One of its tries may have been carried out just now.
+            self.may_hold(ttl, now);
         }
     }
 
@@ -92,11 +117,6 @@ impl Unanswered {
     /// The longest extension that was begun lately and is waited for.
     pub(crate) fn longest(&self, now: Moment) -> Option<Duration> {
         self.longest_of(|asked| asked.waiting.iter().any(|begun| begun.later(LATELY) > now))
-    }
-
-    /// The longest extension that the server may carry out after that moment.
-    pub(crate) fn longest_after(&self, moment: Moment) -> Option<Duration> {
-        self.longest_of(|asked| asked.may_be_heard(moment))
     }
 
     fn longest_of(&self, is_one: impl Fn(&Asked) -> bool) -> Option<Duration> {

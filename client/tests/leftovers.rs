@@ -255,6 +255,49 @@ fn closing_releases_what_an_extension_holds_that_nobody_has_heard_of() {
     }
 }
 
+/// The server gave the same grant again for less, and holds it for as long as before.
+#[test]
+fn closing_releases_what_an_earlier_guard_of_the_same_grant_had_for_longer() {
+    for server in both_kinds() {
+        let (locks, ours) = (client(&server), standing());
+        let alice = || locks.lock("printer").owner("alice");
+        let guard = lock(&ours, alice().ttl(LONG));
+        let fence = guard.fence();
+        let next = ours.block_on(async {
+            // The next one asks before the release is begun.
+            drop(guard);
+            soon(alice().fixed_ttl(millis(300))).await.unwrap()
+        });
+        assert_eq!(next.fence(), fence, "the server knows the owner");
+        assert_eq!(ours.block_on(async { soon(next.lost()).await }), Loss::Expired);
+        // Now it would be over on the server, too.
+        thread::sleep(millis(300));
+        assert!(held(&server, "printer").is_some());
+        assert_eq!(ours.block_on(locks.close(LIMIT)), NOTHING);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// It has no time to be released in, but for the lease that an earlier guard had.
+#[test]
+fn a_grant_that_came_too_late_is_released_for_as_long_as_an_earlier_guard_had_it() {
+    for mut server in both_kinds() {
+        let (locks, ours) = (client(&server), driven());
+        let alice = || locks.lock("printer").owner("alice");
+        let guard = lock(&ours, alice().ttl(LONG));
+        let idle = standing();
+        // Its release is not begun before the runtime stands still.
+        idle.block_on(async { drop(guard) });
+        let came = ours.block_on(async { soon(alice().fixed_ttl(millis(1)).into_future()).await });
+        // Nobody waits for its release, which takes a while.
+        server.freeze();
+        assert!(came.is_err(), "{came:?}");
+        thread::sleep(millis(500));
+        server.thaw();
+        ours.block_on(eventually_free(&server, "printer"));
+    }
+}
+
 /// With a quorum, each of whose tasks belongs to the runtime that it was begun on.
 #[test]
 fn closing_a_quorum_names_what_a_runtime_has_not_released_before_it_ended() {

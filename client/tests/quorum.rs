@@ -1,6 +1,8 @@
 //! A lock on most of several servers that know nothing of each other.
 
-use crate::scene::{LONG, eventually_free, held, locks, millis, quorum, soon, ttl_of, url};
+use crate::scene::{
+    LONG, eventually, eventually_free, held, locks, millis, quorum, soon, ttl_of, url,
+};
 use crate::scene::{with_module, without_module};
 use leasehold_client::{Error, Extended, Loss, Quorum, QuorumGuard, Released, Settings};
 use std::sync::Arc;
@@ -457,4 +459,30 @@ async fn a_quorum_without_servers_or_with_replicas_makes_no_sense() {
     let settings = Settings::default().replicas(1, millis(10));
     let refused = Quorum::connect_with([url(server.port())], settings).await;
     assert!(matches!(refused, Err(Error::Setting { .. })));
+}
+
+/// It has agreed to the longer extension, and not heard of the shorter one.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_asked_for_the_release_for_as_long_as_it_may_hold_the_lock() {
+    for setup in KINDS {
+        let servers = start(3, setup);
+        let proxies: Vec<_> = servers.iter().map(|server| Proxy::to(server.port())).collect();
+        let urls = proxies.iter().map(|proxy| url(proxy.port()));
+        let quorum = Quorum::connect(urls).await.unwrap();
+        let guard = soon(quorum.lock("printer").fixed_ttl(millis(500))).await.unwrap();
+        assert_eq!(guard.extend(LONG).await.unwrap(), Extended::Extended);
+        eventually("all have heard of that", || {
+            let is_short = |server: &&Server| ttl_of(server, "printer") < 1_000;
+            let short = servers.iter().filter(is_short).count();
+            if short == 0 { Ok(()) } else { Err(short) }
+        })
+        .await;
+        proxies[2].cut();
+        assert_eq!(guard.extend(millis(500)).await.unwrap(), Extended::Extended);
+        drop(guard);
+        // Long enough for all tries of a release that go by the shorter one.
+        sleep(millis(4_000)).await;
+        proxies[2].heal();
+        free_everywhere(&servers).await;
+    }
 }

@@ -9,7 +9,7 @@
 //! nobody polls. Servers carry them out in any order, so each counts for no more than any that may
 //! be carried out after it.
 
-use super::{Lease, Next, ONLY, State, may_hold_until};
+use super::{Lease, Next, ONLY, State};
 use crate::clock::Moment;
 use crate::validity::valid_until;
 use std::collections::BTreeSet;
@@ -90,7 +90,6 @@ impl Lease {
         }
         silent.iter().for_each(|server| unanswered.begin(*server, ttl, now));
         drop(unanswered);
-        state.may_hold_until = state.may_hold_until.max(now.later(ttl));
         let until = valid_until(now, ttl);
         let effect = if until < state.valid_until { Effect::Shortened } else { Effect::None };
         if effect == Effect::Shortened {
@@ -128,17 +127,23 @@ impl Asking<'_> {
         now: Moment,
     ) -> Counted {
         let mut state = self.lease.state();
+        let mut others = self.lease.unanswered();
+        others.may_hold(self.ttl, asked);
         if state.ended.is_some() || now >= state.valid_until {
             return Counted::Over;
         }
-        let others = self.lease.unanswered();
         let counted = others.counted(self.ttl, asked, agreed, needed);
         let until = valid_until(asked, counted);
         // What was counted on before has allowed for this extension since it was begun.
         if until >= state.valid_until {
             (state.valid_until, state.asked, state.counted) = (until, asked, counted);
-            (state.ttl, state.may_hold_until) =
-                (self.ttl, may_hold_until(&others, self.ttl, asked));
+            state.ttl = self.ttl;
+            // A server that has not agreed may hold it for what it was asked before, and a later
+            // lease may have been granted after this.
+            let have_all_agreed = self.silent.iter().all(|server| agreed.contains(server));
+            if have_all_agreed && others.is_of(self.lease.id) {
+                others.hold(self.ttl, asked);
+            }
         }
         let alone = others.counted_alone(self.ttl, now, agreed, needed);
         if alone > counted { Counted::Less } else { Counted::Fully }
@@ -191,6 +196,31 @@ mod tests {
         }
         assert_eq!(lease.valid_until(), valid_until(again, MINUTE));
         assert_eq!(lease.next(), Next::Renew { at: again + 20 * SECOND });
+    }
+
+    #[test]
+    fn a_server_that_has_not_agreed_may_hold_it_for_what_it_was_asked_before() {
+        let (lease, asked) = lease(Renew::Off);
+        let extend = |ttl, now, agreed: &[usize]| {
+            let mut asking = lease.about_to_extend(0..3, ttl, now).unwrap();
+            let counted = asking.extended_by(agreed, 2, now, now);
+            (0..3).for_each(|server| asking.answered(server, now));
+            counted
+        };
+        let (early, late) = (asked + SECOND, asked + 2 * SECOND);
+        assert_eq!(extend(60 * MINUTE, asked, &[0, 1, 2]), Counted::Fully);
+        assert_eq!(extend(SECOND, early, &[0, 1]), Counted::Fully);
+        assert_eq!(lease.left(early), 60 * MINUTE - SECOND);
+        assert_eq!(extend(MINUTE, early, &[0, 1, 2]), Counted::Fully);
+        assert_eq!(lease.left(late), MINUTE - SECOND);
+    }
+
+    #[test]
+    fn the_last_try_of_an_extension_that_nobody_answered_may_hold_it_for_its_ttl() {
+        let (lease, asked) = lease(Renew::Off);
+        let given_up = asked + 40 * SECOND;
+        lease.about_to_extend([ONLY], MINUTE, asked).unwrap().give_up(given_up);
+        assert_eq!(lease.left(given_up), MINUTE);
     }
 
     #[test]
