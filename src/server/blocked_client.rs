@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            RM_BlockClient                 RM_UnblockClient, once and only once
-//!   LOCK.ACQUIRE ───► parked ──────────────► told ──────────────► reply sent, memory freed
+//!   LOCK.ACQUIRE ───► blocked ─────────────► unblocked ─────────► reply sent, memory freed
 //!    … BLOCK            │  its turn comes      │                        │
 //!                       │  patience ends       │ the connection ends    │ or in the same turn of the
 //!                       │  sent away           │ before the reply:      │ event loop, see `delivery`:
@@ -14,9 +14,9 @@
 //! also when its client is gone; no native timeout, which may fire in the very loop in which the client
 //! is unblocked, and then nobody replies; never block in a context that denies it.
 //!
-//! While a client is parked its handle is known by address in `parked`; from the moment it is told, the
-//! address is forgotten, and what it was told travels with the handle until the server hands it back to
-//! [`free`]. Whoever comes first takes it: the reply, the end of the connection, or `free` itself.
+//! While a client is blocked, [`Handles`] knows its handle by address. When it is unblocked, the address is
+//! forgotten, and a [`PendingReply`] travels with the handle until the server passes it to [`free`]. The
+//! answer in it is taken once: by the reply, by the end of the connection, or by `free` itself.
 
 use super::api::{api, optional};
 use super::authority;
@@ -78,7 +78,7 @@ impl PendingReply {
     }
 
     /// The client has not been sent it, and is not going to be.
-    fn is_undeliverable(&self, ctx: *mut RedisModuleCtx) {
+    fn mark_undeliverable(&self, ctx: *mut RedisModuleCtx) {
         if let Some(Answer::Granted { name, fence, .. }) = self.answer.take() {
             let owner = self.owner.clone();
             STATE.locks.mark_undeliverable(&Server { ctx }, WaiterGrant { name, owner, fence });
@@ -198,14 +198,14 @@ fn block(ctx: *mut RedisModuleCtx) -> Option<Handle> {
     Some(handle)
 }
 
-fn unblock(handle: Handle, told: *mut c_void) {
+fn unblock(handle: Handle, pending: *mut c_void) {
     // SAFETY: the handle came from `block`; every caller has just taken it out of the queue and of
-    // `parked`, so this is its first and only time here.
-    unsafe { api!(RedisModule_UnblockClient)(handle.0.as_ptr(), told) };
+    // `Handles`, so this is its first and only time here.
+    unsafe { api!(RedisModule_UnblockClient)(handle.0.as_ptr(), pending) };
 }
 
-/// Takes a client that is still parked out of its queue, with nobody to tell. False if it has been told
-/// already.
+/// Takes a client that is still blocked out of its queue, and answers nobody. False if it has been
+/// unblocked already.
 fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
     let id = NonNull::new(handle).and_then(|handle| take_out(&Handle(handle)));
     let Some((handle, id)) = id else { return false };
@@ -220,9 +220,9 @@ unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisMo
     guard::event("disconnected", || {
         if !leave(ctx, handle)
             // SAFETY: the context is this callback's.
-            && let Some(told) = unsafe { PendingReply::of(ctx) }
+            && let Some(pending) = unsafe { PendingReply::of(ctx) }
         {
-            told.is_undeliverable(ctx);
+            pending.mark_undeliverable(ctx);
         }
     });
 }
@@ -242,7 +242,7 @@ unsafe extern "C" fn interrupted(
     })
 }
 
-/// The client is there to hear what it is told.
+/// The client is there to hear the reply.
 unsafe extern "C" fn reply(
     ctx: *mut RedisModuleCtx,
     _argv: *mut *mut RedisModuleString,
@@ -250,29 +250,29 @@ unsafe extern "C" fn reply(
 ) -> c_int {
     guard::reply("waiter-reply", ctx, || {
         // SAFETY: the context is this callback's.
-        let Some(told) = (unsafe { PendingReply::of(ctx) }) else { return };
-        let Some(answer) = told.answer.take() else { return };
-        let reply = told.reply(ctx, answer);
+        let Some(pending) = (unsafe { PendingReply::of(ctx) }) else { return };
+        let Some(answer) = pending.answer.take() else { return };
+        let reply = pending.reply(ctx, answer);
         respond(ctx, &reply);
     })
 }
 
-/// What a client was told is done with.
-unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, told: *mut c_void) {
+/// The reply is done with, whether it was sent or not.
+unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
     guard::event("waiter-free", || {
-        if told.is_null() {
+        if pending.is_null() {
             return;
         }
-        // SAFETY: what `tell` turned into a pointer, come back for the first and only time.
-        let told = unsafe { Box::from_raw(told.cast::<PendingReply>()) };
-        told.is_undeliverable(ctx);
+        // SAFETY: what `BlockedClient::unblock` turned into a pointer, come back for the first and only time.
+        let pending = unsafe { Box::from_raw(pending.cast::<PendingReply>()) };
+        pending.mark_undeliverable(ctx);
     });
 }
 
-/// Those who are parked, by handle.
+/// Those who are blocked, by handle.
 pub(super) type Handles = std::collections::HashMap<Handle, WaiterId>;
 
-/// Room for so many is kept when nobody is parked any more.
+/// Room for so many is kept when nobody is blocked any more.
 const KEPT: usize = 100;
 
 fn take_out(handle: &Handle) -> Option<(Handle, WaiterId)> {
