@@ -182,7 +182,7 @@ fn assert_shown(what: &str, named: &str) {
 /// Where the tests of this name are; those within the source of the client end in `tests`.
 fn file_of(module: &str) -> PathBuf {
     let (folder, module) = match module.split_once("::") {
-        Some(("client", module)) => ("client", module),
+        Some(("client", module)) => ("clients/rust", module),
         Some(("booking", module)) => ("examples/booking", module),
         Some(("programs", module)) => ("examples/programs", module),
         _ => ("", module),

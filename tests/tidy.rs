@@ -245,7 +245,7 @@ fn files(ending: &str) -> Vec<File> {
         "tests",
         "benches",
         "campaign",
-        "client",
+        "clients",
         "docker",
         "docs",
         "examples",

@@ -116,11 +116,11 @@ fn redis_cli_shows_the_locks_that_are_held_by_their_prefix() {
 /// `cargo test` runs the example of the crate; lines that begin with `#` are not shown there either.
 #[test]
 fn the_recipe_for_rust_is_the_example_of_the_crate() {
-    let source = fs::read_to_string(Path::new(ROOT).join("client/src/lib.rs")).unwrap();
+    let source = fs::read_to_string(Path::new(ROOT).join("clients/rust/src/lib.rs")).unwrap();
     let example = source.split("//! ```\n").nth(1).unwrap();
     let lines = example.lines().map(|line| line.trim_start_matches("//!"));
     let shown = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
     let shown: Vec<_> = shown.filter(|line| !line.starts_with('#')).collect();
-    assert!(shown.len() > 10, "this test no longer understands client/src/lib.rs");
+    assert!(shown.len() > 10, "this test no longer understands clients/rust/src/lib.rs");
     assert_eq!(page::blocks(PAGE, "Rust", "rust").trim(), shown.join("\n").trim());
 }

@@ -25,7 +25,7 @@ fn the_public_interface_is_the_one_that_is_listed() {
     let listed = fs::read_to_string(&page).unwrap_or_default();
     assert!(
         offered == listed,
-        "client/public-api.txt lists another interface. If the change is meant, run this test with \
+        "clients/rust/public-api.txt lists another interface. If the change is meant, run this test with \
          {ACCEPT}=1, and say in the changelog whether it breaks callers:\n{}",
         difference(&listed, &offered)
     );
