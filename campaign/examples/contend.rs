@@ -12,13 +12,14 @@
 //! a flush, the waiting name is granted it, and the next one waits.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{env, fs, thread};
+use testkit::{LineClient, encoded};
 
 const LOCKS: usize = 100;
 const DATABASE: usize = 15;
@@ -77,22 +78,22 @@ fn port(process: &Path, folder: &Path) -> Option<u16> {
 /// Until nobody listens on the port any more.
 fn contend(port: u16, lock: usize) {
     let (mut turn, mut rest) = (0, FIRST_REST);
-    while let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+    while let Ok(client) = LineClient::over_tcp((Ipv4Addr::LOCALHOST, port)) {
         let before = turn;
         // However it ends: the server may be a replica, be loading, ask for a password, or close the connection.
-        let _ = hold_and_wait(&stream, lock, &mut turn);
+        let _ = hold_and_wait(client, lock, &mut turn);
         rest = if turn > before { FIRST_REST } else { LONGEST_REST.min(rest.saturating_mul(2)) };
         thread::sleep(rest);
     }
 }
 
 /// Until the connection ends, or a reply is an error.
-fn hold_and_wait(mut stream: &TcpStream, lock: usize, turn: &mut u64) -> io::Result<()> {
-    let mut replies = BufReader::new(stream).lines();
+fn hold_and_wait(mut client: LineClient, lock: usize, turn: &mut u64) -> io::Result<()> {
+    client.set_deadline(None);
     let mut ask = |command: String| -> io::Result<()> {
-        stream.write_all(format!("{command}\r\n").as_bytes())?;
-        let reply = replies.next().ok_or(io::ErrorKind::UnexpectedEof)??;
-        if reply.starts_with('-') { Err(io::Error::other(reply)) } else { Ok(()) }
+        client.try_send(&encoded(command))?;
+        let reply = client.try_line()?;
+        if reply.starts_with(b"-") { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
     };
     ask(format!("SELECT {DATABASE}"))?;
     loop {

@@ -12,10 +12,9 @@
 //! anything stops it, as in `alone`, tellers talk all the time.
 
 use crate::claims::{Claims, Disturbance, Excuse};
-use crate::{clients, tellers, waiters, wire};
+use crate::{clients, connection, tellers, waiters};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
-use std::net::TcpStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
@@ -103,10 +102,9 @@ impl Field {
         self.server.store(u8::try_from(number).unwrap(), SeqCst);
     }
 
-    /// Whether this connection goes where clients are to go now, or tellers.
-    pub(crate) fn is_at(&self, stream: &TcpStream) -> bool {
-        let is_there = |port| port == self.port.load(SeqCst) || self.aside == Some(port);
-        self.roams.load(SeqCst) || stream.peer_addr().is_ok_and(|peer| is_there(peer.port()))
+    /// Whether a connection to this port goes where clients are to go now, or tellers.
+    pub(crate) fn is_at(&self, port: u16) -> bool {
+        self.roams.load(SeqCst) || port == self.port.load(SeqCst) || self.aside == Some(port)
     }
 
     pub(crate) fn port_of_tellers(&self) -> u16 {
@@ -115,7 +113,7 @@ impl Field {
 
     /// Whether nobody listens to tellers any more.
     pub(crate) fn is_gone(&self) -> bool {
-        wire::is_gone(self.port_of_tellers())
+        connection::is_gone(self.port_of_tellers())
     }
 }
 
@@ -356,7 +354,7 @@ fn leave_alone(field: &Field, faults: &mut Faults, seed: &mut Seed) {
         let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
         field.claims.add("L5", Excuse::Stop, begin, what);
     }
-    if wire::is_replica(field.port_of_tellers()) {
+    if connection::is_replica(field.port_of_tellers()) {
         let span = faults.lost_unasked(quiet, CALM);
         if field.roams.load(SeqCst) {
             // Clients may have been at both.

@@ -5,12 +5,10 @@
 
 use crate::fight::Fought;
 use redis::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Seed, Server, bulk_text, eventually, is_older_than};
+use testkit::{Client, LineClient, Seed, Server, bulk_text, encoded, eventually, is_older_than};
 
 /// As many names as would show: a tenth of a byte left behind by each would be more than a part in ten.
 const NAMES: usize = 10_000_000;
@@ -126,53 +124,44 @@ fn not_at_rest(client: &mut Client) -> Vec<String> {
     wrong
 }
 
-/// Locks and releases one name after the other, as fast as the server can: only the digits of the names change from one
-/// write to the next, and all replies are as long as each other.
+/// Locks and releases one name after the other, as fast as the server can: only the digits of the names change
+/// from one write to the next.
 struct Names {
-    stream: TcpStream,
+    client: LineClient,
     bytes: Vec<u8>,
     /// Where in `bytes` the digits of names are.
     digits: Vec<usize>,
     next: usize,
 }
 
-const DIGITS: usize = 8;
-const REPLY: usize = ":1795233601234567\r\n:1\r\n".len();
+const DIGITS: &[u8] = b"00000000";
 
 impl Names {
     fn of(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let client = LineClient::over_tcp(("127.0.0.1", port)).unwrap();
         let (mut bytes, mut digits) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
-            let commands: [(&str, &str); 2] = [
-                ("*4\r\n$12\r\nLOCK.ACQUIRE\r\n$9\r\nn", "\r\n$1\r\no\r\n$5\r\n10000\r\n"),
-                ("*3\r\n$12\r\nLOCK.RELEASE\r\n$9\r\nn", "\r\n$1\r\no\r\n"),
-            ];
-            for (before, after) in commands {
-                bytes.extend(before.as_bytes());
-                digits.push(bytes.len());
-                bytes.extend([b'0'; DIGITS]);
-                bytes.extend(after.as_bytes());
+            for request in ["LOCK.ACQUIRE n00000000 o 10000", "LOCK.RELEASE n00000000 o"] {
+                let request = encoded(request);
+                let at = request.windows(DIGITS.len()).position(|part| part == DIGITS).unwrap();
+                digits.push(bytes.len() + at);
+                bytes.extend(request);
             }
         }
-        Self { stream, bytes, digits, next: 0 }
+        Self { client, bytes, digits, next: 0 }
     }
 
     fn lock_and_release(&mut self, count: usize) {
-        let mut replies = vec![0; BATCH * REPLY];
         // One batch is always under way while the replies to the one before are read.
         for batch in 0..=count / BATCH {
             if batch < count / BATCH {
                 self.write();
             }
-            if batch > 0 {
-                self.stream.read_exact(&mut replies).unwrap();
-                for reply in replies.chunks(REPLY) {
-                    let is_right = reply.starts_with(b":1") && reply.ends_with(b"\r\n:1\r\n");
-                    assert!(is_right, "{}", reply.escape_ascii());
-                }
+            for _ in 0..if batch > 0 { BATCH } else { 0 } {
+                let fence = self.client.line();
+                assert!(fence.starts_with(b":1"), "{}", fence.escape_ascii());
+                let released = self.client.line();
+                assert_eq!(released, b":1", "{}", released.escape_ascii());
             }
         }
     }
@@ -180,13 +169,13 @@ impl Names {
     fn write(&mut self) {
         for (index, at) in self.digits.iter().enumerate() {
             let mut name = self.next + index / 2;
-            for digit in self.bytes[*at..*at + DIGITS].iter_mut().rev() {
+            for digit in self.bytes[*at..*at + DIGITS.len()].iter_mut().rev() {
                 *digit = b'0' + u8::try_from(name % 10).unwrap();
                 name /= 10;
             }
         }
         self.next += BATCH;
-        self.stream.write_all(&self.bytes).unwrap();
+        self.client.send(&self.bytes);
     }
 }
 

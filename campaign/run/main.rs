@@ -23,6 +23,7 @@
 
 mod claims;
 mod clients;
+mod connection;
 mod fight;
 mod leaks;
 mod ledger;
@@ -30,7 +31,6 @@ mod roaming;
 mod scenarios;
 mod tellers;
 mod waiters;
-mod wire;
 
 use fight::Fought;
 use ledger::Run;

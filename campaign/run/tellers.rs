@@ -22,8 +22,8 @@ pub(crate) use kept::{
 pub(crate) use turns::handed_on_unseen;
 
 use crate::claims::{Claims, Excuse};
+use crate::connection::{Connection, Lost, owners};
 use crate::fight::{Field, now};
-use crate::wire::{Lost, Wire, owners};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -43,8 +43,8 @@ const LATE_MICROS: u64 = 100_000;
 pub(crate) struct Teller<'c> {
     claims: &'c Claims,
     pub(crate) seed: Seed,
-    pub(crate) main: Wire,
-    pub(crate) waiters: Vec<Wire>,
+    pub(crate) main: Connection,
+    pub(crate) waiters: Vec<Connection>,
     port: u16,
     database: u32,
     /// When this conversation began.
@@ -96,7 +96,7 @@ pub(crate) fn tell(at: &Field, mut seed: Seed, pauses: bool) {
             continue;
         };
         teller.next_lock = next_lock;
-        while !at.hushed.load(SeqCst) && at.is_at(teller.main.stream()) {
+        while !at.hushed.load(SeqCst) && at.is_at(teller.main.port) {
             let done = match pauses && teller.seed.below(PAUSES) == 0 {
                 true => teller.converse(turns::paused),
                 false => teller.goes_on(),
@@ -130,9 +130,9 @@ impl<'c> Teller<'c> {
         seed: Seed,
         name: &str,
     ) -> Result<Self, Lost> {
-        let main = Wire::connect(port, database)?;
+        let main = Connection::connect(port, database)?;
         let waiters =
-            (0..WAITERS).map(|_| Wire::connect(port, database)).collect::<Result<_, _>>()?;
+            (0..WAITERS).map(|_| Connection::connect(port, database)).collect::<Result<_, _>>()?;
         let (name, next_lock) = (name.to_owned(), 0);
         Ok(Self { claims, seed, main, waiters, port, database, begun: now(), name, next_lock })
     }
@@ -246,8 +246,8 @@ impl<'c> Teller<'c> {
         }
     }
 
-    pub(crate) fn another(&self) -> Result<Wire, Lost> {
-        Wire::connect(self.port, self.database)
+    pub(crate) fn another(&self) -> Result<Connection, Lost> {
+        Connection::connect(self.port, self.database)
     }
 
     /// Hangs up, and comes again.

@@ -1,8 +1,8 @@
 //! Looks at the queues. Who is seen there must be granted the lock before whoever asks from then on.
 
 use crate::claims::Excuse;
+use crate::connection::{Connection, Lost, owners};
 use crate::fight::{Field, now};
-use crate::wire::{Lost, Wire, owners};
 use leasehold_campaign::{Op, Outcome, Record};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -16,11 +16,11 @@ pub(crate) fn watch(at: &Field, mut seed: Seed) -> Vec<Record> {
     let mut seen = Vec::new();
     while !at.over.load(SeqCst) {
         thread::sleep(Duration::from_millis(5));
-        let Ok(mut wire) = Wire::connect(at.port.load(SeqCst), 0) else { continue };
-        while !at.over.load(SeqCst) && at.is_at(wire.stream()) {
+        let Ok(mut connection) = Connection::connect(at.port.load(SeqCst), 0) else { continue };
+        while !at.over.load(SeqCst) && at.is_at(connection.port) {
             thread::sleep(Duration::from_millis(2));
             let lock = seed.below(at.locks.min(3) as usize) as u32;
-            if look(at, &mut wire, lock, &mut seen).is_err() {
+            if look(at, &mut connection, lock, &mut seen).is_err() {
                 break;
             }
         }
@@ -28,9 +28,14 @@ pub(crate) fn watch(at: &Field, mut seed: Seed) -> Vec<Record> {
     seen
 }
 
-fn look(at: &Field, wire: &mut Wire, lock: u32, seen: &mut Vec<Record>) -> Result<(), Lost> {
+fn look(
+    at: &Field,
+    connection: &mut Connection,
+    lock: u32,
+    seen: &mut Vec<Record>,
+) -> Result<(), Lost> {
     let asked = now();
-    let queue = wire.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", at.prefix))?;
+    let queue = connection.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", at.prefix))?;
     let told = now();
     let waiting = owners(&queue)?;
     for (position, owner) in waiting.iter().enumerate() {

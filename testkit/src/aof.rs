@@ -1,7 +1,9 @@
 //! What the append-only file says: the commands that a restart would replay.
 
 use super::Server;
+use super::command_reader::next_command;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
@@ -24,7 +26,7 @@ pub fn framed_lines(server: &Server) -> Vec<String> {
 }
 
 fn all(server: &Server) -> impl Iterator<Item = Vec<Vec<u8>>> {
-    files(server.dir()).into_iter().flat_map(|file| parse(&fs::read(file).unwrap()))
+    files(server.dir()).into_iter().flat_map(|file| parse(fs::read(file).unwrap()))
 }
 
 fn line(words: Vec<Vec<u8>>) -> String {
@@ -54,27 +56,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     names.filter(|path| !path.to_string_lossy().ends_with(".rdb")).collect()
 }
 
-fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut commands = Vec::new();
-    while !rest.is_empty() {
-        let words = number_after(b'*', &mut rest);
-        commands.push((0..words).map(|_| word(&mut rest)).collect());
-    }
-    commands
-}
-
-fn word(rest: &mut &[u8]) -> Vec<u8> {
-    let length = number_after(b'$', rest);
-    let word = rest[..length].to_vec();
-    *rest = rest[length..].strip_prefix(b"\r\n").expect("a word ends with its line");
-    word
-}
-
-/// Takes a line like `$5`.
-fn number_after(sign: u8, rest: &mut &[u8]) -> usize {
-    let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a whole line");
-    let line = String::from_utf8_lossy(&rest[..end]);
-    let number = line.strip_prefix(char::from(sign)).and_then(|digits| digits.parse().ok());
-    *rest = &rest[end + 2..];
-    number.unwrap_or_else(|| panic!("the append-only file says {line:?}"))
+fn parse(file: Vec<u8>) -> Vec<Vec<Vec<u8>>> {
+    let mut rest = &file[..];
+    iter::from_fn(|| next_command(&mut rest)).collect()
 }

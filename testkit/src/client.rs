@@ -1,12 +1,15 @@
 //! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
+//! The replies are parsed by the crate `redis`.
 
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
-use super::tls::Tunnel;
+use super::request::{Words, encoded};
+use super::transport::{Transport, has_arrived};
 use redis::{Parser, RedisResult, Value};
 use std::fmt::Debug;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -16,14 +19,9 @@ const REPLY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A connection to one server.
 pub struct Client {
-    wire: Box<dyn Wire>,
+    transport: Box<dyn Transport>,
     parser: Parser,
 }
-
-trait Wire: Read + Write + Send {}
-impl Wire for UnixStream {}
-impl Wire for TcpStream {}
-impl Wire for Tunnel {}
 
 /// What `LOCK.INFO` says of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,21 +39,26 @@ pub struct LockInfo {
 }
 
 impl Client {
-    pub(crate) fn over_unix(socket: &Path) -> std::io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    /// Connects to a unix socket.
+    pub fn over_unix(socket: &Path) -> io::Result<Self> {
+        Self::over(UnixStream::connect(socket)?)
     }
 
-    pub(crate) fn over_tcp(address: IpAddr, port: u16) -> std::io::Result<Self> {
-        let stream = TcpStream::connect((address, port))?;
-        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    /// Connects to a TCP port.
+    pub fn over_tcp(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Self::over(stream)
     }
 
-    pub(crate) fn over_tls(tunnel: Tunnel) -> std::io::Result<Self> {
-        tunnel.stream().set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(tunnel), parser: Parser::new() })
+    pub(crate) fn over(transport: impl Transport + 'static) -> io::Result<Self> {
+        transport.set_deadline(Some(REPLY_DEADLINE))?;
+        Ok(Self { transport: Box::new(transport), parser: Parser::new() })
+    }
+
+    /// How long to wait for each reply, instead of the usual time.
+    pub fn set_deadline(&mut self, deadline: Duration) {
+        self.transport.set_deadline(Some(deadline)).unwrap();
     }
 
     /// Sends one command and waits for its reply. An error reply is a reply like any other; losing the
@@ -67,29 +70,28 @@ impl Client {
 
     /// The same where the connection may be lost.
     pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
-        self.wire.write_all(&encoded(&words.words()))?;
-        self.parser.parse_value(&mut self.wire)
+        self.transport.write_all(&encoded(words))?;
+        self.parser.parse_value(&mut self.transport)
     }
 
     /// Sends bytes that need not be a command.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.wire.write_all(bytes).unwrap();
+        self.transport.write_all(bytes).unwrap();
     }
 
     /// The same where the connection may be lost.
-    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.wire.write_all(bytes)
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.transport.write_all(bytes)
     }
 
     /// Sends one command whose reply is not waited for: see `receive`.
     pub fn send(&mut self, words: impl Words) {
-        self.send_bytes(&encoded(&words.words()));
+        self.send_bytes(&encoded(words));
     }
 
     /// Sends all commands in one write. Their replies are not waited for: see `receive`.
     pub fn send_all(&mut self, commands: &[&str]) {
-        let bytes: Vec<u8> =
-            commands.iter().flat_map(|command| encoded(&command.words())).collect();
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
         self.send_bytes(&bytes);
     }
 
@@ -100,13 +102,24 @@ impl Client {
 
     /// The same where the connection may be lost.
     pub fn try_receive(&mut self) -> RedisResult<Value> {
-        self.parser.parse_value(&mut self.wire)
+        self.parser.parse_value(&mut self.transport)
+    }
+
+    /// Whether a reply has arrived. Nothing else may be on its way. The end of the connection is an
+    /// error.
+    pub fn has_reply(&self) -> io::Result<bool> {
+        has_arrived(self.transport.as_fd())
+    }
+
+    /// Closes the half of the connection that sends.
+    pub fn end_sending(&mut self) {
+        self.transport.end_sending().unwrap();
     }
 
     /// Waits until the server has closed the connection, and sees that it had nothing more to say.
     #[track_caller]
     pub fn assert_closed(&mut self) {
-        match self.wire.read(&mut [0; 16]) {
+        match self.transport.read(&mut [0; 16]) {
             Ok(0) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             other => panic!("it was not closed: {other:?}"),
@@ -119,7 +132,7 @@ impl Client {
         commands
             .iter()
             .map(|command| {
-                let reply = self.parser.parse_value(&mut self.wire);
+                let reply = self.parser.parse_value(&mut self.transport);
                 reply.unwrap_or_else(|error| panic!("{command}: {error}"))
             })
             .collect()
@@ -226,6 +239,12 @@ impl Client {
     }
 }
 
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
+    }
+}
+
 fn fence_or_nil(reply: &Value) -> Option<u64> {
     match reply {
         Value::Nil => None,
@@ -237,55 +256,6 @@ fn fence_or_nil(reply: &Value) -> Option<u64> {
 fn one_or_zero(reply: &Value) -> bool {
     assert!(*reply == int(0) || *reply == int(1), "neither 1 nor 0: {reply:?}");
     *reply == int(1)
-}
-
-/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word; words with
-/// spaces, and those that are not text, are given one by one.
-pub trait Words {
-    /// The words, as they go over the wire.
-    fn words(&self) -> Vec<Vec<u8>>;
-}
-
-impl Words for &str {
-    fn words(&self) -> Vec<Vec<u8>> {
-        let word = |word: &str| if word == "\"\"" { Vec::new() } else { word.as_bytes().to_vec() };
-        self.split(' ').map(word).collect()
-    }
-}
-
-impl Words for String {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.as_str().words()
-    }
-}
-
-impl<const N: usize> Words for [&str; N] {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.iter().map(|word| word.as_bytes().to_vec()).collect()
-    }
-}
-
-impl<const N: usize> Words for [&[u8]; N] {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.iter().map(|word| word.to_vec()).collect()
-    }
-}
-
-impl Words for Vec<Vec<u8>> {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.clone()
-    }
-}
-
-/// A command as it goes over the wire.
-pub(crate) fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
-        bytes.extend(word);
-        bytes.extend(b"\r\n");
-    }
-    bytes
 }
 
 fn shown(words: &[Vec<u8>]) -> String {

@@ -111,9 +111,7 @@ impl ClusterClient {
     fn try_to_ask(&mut self, port: u16, asking: bool, words: &[Vec<u8>]) -> Option<Value> {
         let client = match self.connections.entry(port) {
             Entry::Occupied(open) => open.into_mut(),
-            Entry::Vacant(none) => {
-                none.insert(Client::over_tcp(Ipv4Addr::LOCALHOST.into(), port).ok()?)
-            }
+            Entry::Vacant(none) => none.insert(Client::over_tcp((Ipv4Addr::LOCALHOST, port)).ok()?),
         };
         if asking {
             client.try_cmd("ASKING").ok()?;

@@ -1,11 +1,12 @@
-//! Many connections driven by one thread, which would not stand as many threads: non-blocking unix
-//! sockets and epoll, so that a round with one active member costs the same among ten and among ten thousand.
+//! Many connections driven by one thread: non-blocking unix sockets and epoll, so that a round with
+//! one active member costs the same among ten members and among ten thousand.
+//!
+//! A [`Client`](super::Client) blocks until its reply is whole, and would need a thread for each.
 //!
 //! Linux only, as is the clock.
 
-use super::client::encoded;
 use super::eventually::PATIENCE;
-use super::{Server, Words};
+use super::{Server, Words, encoded};
 use redis::{Parser, Value};
 use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -67,7 +68,7 @@ impl Crowd {
     /// Sends one member's command. It must fit into the socket's buffer, as a lock command does.
     pub fn send(&mut self, index: usize, words: impl Words) {
         let member = self.members[index].as_mut().expect("it left");
-        member.stream.write_all(&encoded(&words.words())).unwrap();
+        member.stream.write_all(&encoded(words)).unwrap();
     }
 
     /// Closes one member's connection.

@@ -7,6 +7,7 @@
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
 //!   Server::builder() … .start()       with configuration, a primary, another clock, no module
 //!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
+//!     .line_client()                   a connection without a parser: see `line_client.rs`
 //!   Cluster::start()                   several of them, which share the keys: see `cluster.rs`
 //!   Sentinels::start()                 several of them, with sentinels: see `sentinel.rs`
 //!   Traffic::on(&server, …)           pipelined clients in the background: see `traffic.rs`
@@ -38,12 +39,14 @@ mod client;
 pub mod clock;
 mod cluster;
 mod cluster_client;
+mod command_reader;
 pub mod contended;
 pub mod crowd;
 mod ending;
 pub mod errors;
 mod eventually;
 mod library;
+mod line_client;
 pub mod module;
 mod ports;
 pub mod power;
@@ -51,6 +54,7 @@ mod prompt;
 mod proxy;
 pub mod replica;
 mod reply;
+mod request;
 mod seed;
 mod sentinel;
 mod server;
@@ -61,22 +65,25 @@ mod soak;
 mod stream;
 mod tls;
 pub mod traffic;
+mod transport;
 mod unchanged;
 mod version;
 pub mod waiter;
 
 pub use caller::library as caller_library;
 pub use cli::{Rebalance, find as find_cli};
-pub use client::{Client, LockInfo, Words};
+pub use client::{Client, LockInfo};
 pub use clock::Clock;
 pub use cluster::{Cluster, Node, Slot, Takeover};
 pub use cluster_client::ClusterClient;
 pub use ending::End;
 pub use eventually::eventually;
+pub use line_client::LineClient;
 pub use ports::free_port_of_a_node;
 pub use proxy::{Proxy, Way};
 pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is};
 pub use reply::{bulk, bulk_text, error, field, int, micros, strings};
+pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};
 pub use server::{Server, UNLOAD};

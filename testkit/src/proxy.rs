@@ -112,7 +112,7 @@ impl Proxy {
     /// A connection through it, speaking RESP2.
     #[allow(dead_code, reason = "those who share the harness do not all need it")]
     pub fn client(&self) -> Client {
-        Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port).unwrap()
+        Client::over_tcp((Ipv4Addr::LOCALHOST, self.port)).unwrap()
     }
 
     /// Swallows what passes, both ways.

@@ -1,10 +1,11 @@
 //! One server process in a directory of its own, from start to a checked end.
 
-use super::Words;
 use super::client::Client;
 use super::eventually::eventually;
+use super::line_client::LineClient;
 use super::module;
 use super::ports::{free_port, free_port_of_a_node};
+use super::request::Words;
 use super::setup::{Kind, Setup, Transport};
 use super::tls::{Identity, Tunnel};
 use redis::Value;
@@ -161,15 +162,15 @@ impl Server {
 
     /// The same, to another address of this machine than the usual one.
     pub fn stranger_at(&self, address: IpAddr) -> Client {
-        Client::over_tcp(address, self.port()).unwrap()
+        Client::over_tcp((address, self.port())).unwrap()
     }
 
     fn connect_to_port(&self) -> std::io::Result<Client> {
         if self.setup.transport == Transport::Tls {
             let identity = Identity::in_dir(self.dir());
-            Client::over_tls(Tunnel::open(self.port, &identity, self.open_log())?)
+            Client::over(Tunnel::open(self.port, &identity, self.open_log())?)
         } else {
-            Client::over_tcp(Ipv4Addr::LOCALHOST.into(), self.port)
+            Client::over_tcp((Ipv4Addr::LOCALHOST, self.port))
         }
     }
 
@@ -187,6 +188,11 @@ impl Server {
         let hello = client.cmd("HELLO 3");
         assert!(matches!(hello, Value::Map(_)), "{hello:?}");
         client
+    }
+
+    /// A new connection for what has to be as fast as the server.
+    pub fn line_client(&self) -> LineClient {
+        LineClient::over_unix(&self.socket()).unwrap()
     }
 
     /// One command on a connection of its own.

@@ -1,10 +1,13 @@
 //! The replication stream of a server, read as a replica reads it, byte for byte.
 //!
+//! A snapshot is no reply and commands are none either, so no client can read them.
+//!
 //! To the server it is a replica: it was sent a snapshot, and then is sent every command that is replicated.
 
 use super::Server;
+use super::command_reader::{line, next_command, number};
 use super::eventually::eventually;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -69,41 +72,18 @@ impl Stream {
     fn skip_snapshot(&mut self) {
         // Empty lines say that the server is still at it.
         let length = loop {
-            let line = self.line();
-            if let Some(digits) = line.strip_prefix('$') {
-                break digits.parse().unwrap_or_else(|_| panic!("a snapshot of {digits}"));
+            match line(&mut self.reader).expect("a snapshot") {
+                empty if empty.is_empty() => {}
+                line => break number(&line, '$'),
             }
-            assert_eq!(line, "", "instead of a snapshot");
         };
-        let mut snapshot = vec![0; length];
-        self.reader.read_exact(&mut snapshot).unwrap();
+        self.reader.read_exact(&mut vec![0; length]).unwrap();
     }
 
     fn command(&mut self) -> String {
-        let count = loop {
-            let line = self.line();
-            if let Some(digits) = line.strip_prefix('*') {
-                break digits.parse().unwrap();
-            }
-            assert_eq!(line, "", "instead of a command");
-        };
-        let words: Vec<_> = (0..count).map(|_: usize| self.word()).collect();
+        let words = next_command(&mut self.reader).expect("the server ended the stream");
+        let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
         words.join(" ")
-    }
-
-    fn word(&mut self) -> String {
-        let line = self.line();
-        let length: usize = line.strip_prefix('$').unwrap().parse().unwrap();
-        let mut word = vec![0; length + 2];
-        self.reader.read_exact(&mut word).unwrap();
-        word[..length].escape_ascii().to_string()
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        let length = self.reader.read_line(&mut line).unwrap();
-        assert_ne!(length, 0, "the server ended the stream");
-        line.trim_end().to_owned()
     }
 }
 

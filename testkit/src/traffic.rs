@@ -4,17 +4,11 @@
 //! One thread drives all connections. While it reads the replies of one, all others have a batch
 //! under way, so the server always has something to do, as under `redis-benchmark -c 50 -P 16`.
 
-use super::Server;
-use super::client::{Words, encoded};
-use std::io::{self, Read, Write};
-use std::os::unix::net::UnixStream;
+use super::{LineClient, Server, encoded};
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
-
-/// A reply that takes longer never comes.
-const REPLY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// Commands that are sent in one write. The reply to each must be a single line: a status, an
 /// error, an integer or nil.
@@ -26,7 +20,7 @@ pub struct Batch {
 impl Batch {
     /// These commands, over and over.
     pub fn of(commands: &[String]) -> Self {
-        let bytes = commands.iter().flat_map(|command| encoded(&command.words())).collect();
+        let bytes = commands.iter().flat_map(|command| encoded(&**command)).collect();
         Self { bytes, replies: commands.len() }
     }
 }
@@ -40,7 +34,7 @@ pub struct Traffic {
 
 /// One of its connections.
 struct Sender {
-    stream: UnixStream,
+    client: LineClient,
     /// Which batch it sends next.
     next: usize,
     /// How many replies are still to come.
@@ -52,10 +46,8 @@ impl Traffic {
     /// that is empty. From then on each sends the batches in turn, beginning at a different one.
     pub fn on(server: &Server, connections: usize, greeting: &str, batches: Vec<Batch>) -> Self {
         let connect = |index: usize| {
-            let stream = UnixStream::connect(server.socket()).unwrap();
-            stream.set_read_timeout(Some(REPLY_DEADLINE)).unwrap();
             let next = index * batches.len() / connections;
-            let mut sender = Sender { stream, next, missing: 0 };
+            let mut sender = Sender { client: server.line_client(), next, missing: 0 };
             if !greeting.is_empty() {
                 sender.send(&Batch::of(&[greeting.to_owned()])).unwrap();
                 sender.receive().unwrap();
@@ -109,20 +101,14 @@ fn drive(
 impl Sender {
     fn send(&mut self, batch: &Batch) -> io::Result<()> {
         self.missing += batch.replies;
-        self.stream.write_all(&batch.bytes)
+        self.client.try_send(&batch.bytes)
     }
 
     /// Reads all replies that are still to come, and says how many there were.
     fn receive(&mut self) -> io::Result<usize> {
-        let (count, mut bytes) = (self.missing, [0; 16_384]);
-        while self.missing > 0 {
-            match self.stream.read(&mut bytes)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                read => {
-                    let lines = bytes[..read].iter().filter(|&&byte| byte == b'\n').count();
-                    self.missing = self.missing.saturating_sub(lines);
-                }
-            }
+        let count = std::mem::take(&mut self.missing);
+        for _ in 0..count {
+            self.client.try_line()?;
         }
         Ok(count)
     }

@@ -1,8 +1,7 @@
 //! The ways to take a lock and give it back that are compared: what each sends, and what it must be answered.
 
-use super::wire::{encode, load_script};
 use redis::Value;
-use testkit::Server;
+use testkit::{Server, bulk_text, encoded};
 
 /// How long every lease is, so that none ends while something is measured.
 pub(crate) const TTL: &str = "600000";
@@ -211,15 +210,16 @@ impl Contender {
     }
 
     fn encode(&self, (words, _): &Command, lock: &Lock, bytes: &mut Vec<u8>) {
-        let word = |word: &Word| match *word {
-            Text(text) => text.to_owned(),
-            Key => lock.key.clone(),
-            Counter => lock.counter.clone(),
-            Owner => lock.owner.clone(),
-            Script(number) => self.scripts[number].clone(),
+        let word = |word: &Word| -> Vec<u8> {
+            match *word {
+                Text(text) => text.into(),
+                Key => lock.key.clone().into(),
+                Counter => lock.counter.clone().into(),
+                Owner => lock.owner.clone().into(),
+                Script(number) => self.scripts[number].clone().into(),
+            }
         };
-        let words: Vec<String> = words.iter().map(word).collect();
-        encode(&words.iter().map(String::as_str).collect::<Vec<_>>(), bytes);
+        bytes.extend(encoded(words.iter().map(word).collect::<Vec<_>>()));
     }
 
     fn commands(&self, part: Part) -> impl Iterator<Item = &Command> + Clone {
@@ -272,4 +272,9 @@ pub(crate) enum Part {
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) replies: Vec<Reply>,
+}
+
+/// Loads a script; what EVALSHA calls it.
+pub(crate) fn load_script(server: &Server, script: &str) -> String {
+    bulk_text(&server.cmd(["SCRIPT", "LOAD", script]))
 }

@@ -6,11 +6,10 @@ use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
-use super::wire::{Line, request, socket};
 use redis::Value;
 use std::time::Instant;
 use testkit::crowd::{Crowd, Received};
-use testkit::{Server, eventually};
+use testkit::{LineClient, Server, encoded, eventually};
 
 /// How many wait for a lock, and how many such locks there are. With few waiters there are many locks, so that nobody
 /// is granted one twice within hundreds of rounds: otherwise the processor's caches would still know the client.
@@ -19,7 +18,7 @@ const SIZES: [(usize, usize); 5] = [(2, 200), (10, 100), (100, 10), (1_000, 1), 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let sizes = &SIZES[..effort.pick(2, SIZES.len(), SIZES.len())];
     let server = roomy(sizes.iter().map(|(waiters, locks)| (waiters + 1) * locks).sum());
-    let mut line = Line::to(&socket(&server));
+    let mut line = server.line_client();
     let group = |&(waiters, locks)| Group::of(&server, waiters, locks);
     let mut groups: Vec<Group> = sizes.iter().map(group).collect();
     let mut times = vec![Vec::new(); sizes.len()];
@@ -136,9 +135,9 @@ impl Group {
     }
 
     /// In seconds, from the release by one to the reply to the next.
-    fn hand_off(&mut self, lock: usize, line: &mut Line) -> f64 {
+    fn hand_off(&mut self, lock: usize, line: &mut LineClient) -> f64 {
         let released = self.holders[lock];
-        let release = request(&format!("LOCK.RELEASE {} w{released}", self.key(lock)));
+        let release = encoded(format!("LOCK.RELEASE {} w{released}", self.key(lock)));
         let started = Instant::now();
         line.send(&release);
         self.holders[lock] = self.next_holder();

@@ -5,11 +5,10 @@ use super::load::{Load, Shape, Work};
 use super::report::{Report, Target};
 use super::statistics::Spread;
 use super::table::Table;
-use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
 use std::path::PathBuf;
 use std::time::Instant;
-use testkit::{Cluster, Server};
+use testkit::{Cluster, LineClient, Server, encoded};
 
 /// One command for each of many keys, `{}` standing for the number of the key, and what it is answered.
 const TRAFFIC: [(&str, &[Reply]); 5] = [
@@ -102,7 +101,7 @@ fn batches(keys: &[usize], command: &str, replies: &[Reply]) -> Vec<Batch> {
         let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(keys.len()) };
         for key in keys {
             let line = command.replace("{}", &key.to_string());
-            encode(&line.split(' ').collect::<Vec<_>>(), &mut batch.bytes);
+            batch.bytes.extend(encoded(line));
         }
         batch
     };
@@ -114,7 +113,7 @@ impl Place {
         cores::give_the_last_to(server);
         Self {
             load: Load::on(server, SHAPE),
-            socket: socket(server),
+            socket: server.socket(),
             times: vec![Vec::new(); TRAFFIC.len() + 1],
         }
     }
@@ -123,10 +122,10 @@ impl Place {
         for (work, times) in work.iter().zip(&mut self.times) {
             times.push(self.load.measure(work, keys).wall);
         }
-        let ping = request("PING");
+        let ping = encoded("PING");
         let started = Instant::now();
         for _ in 0..connections {
-            assert_eq!(Line::to(&self.socket).ask(&ping), b"+PONG");
+            assert_eq!(LineClient::over_unix(&self.socket).unwrap().ask(&ping), b"+PONG");
         }
         self.times[TRAFFIC.len()].push(started.elapsed().as_secs_f64());
     }

@@ -5,12 +5,11 @@ use super::hand_off::roomy;
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use super::wire::{Line, request, socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Server, eventually};
+use testkit::{Client, Server, encoded, eventually};
 
 /// Time for all to gather before the first is due to leave.
 const GATHERING: Duration = Duration::from_secs(3);
@@ -115,7 +114,7 @@ fn wait_until_blocked(observer: &mut Client, wanted: usize) {
 }
 
 fn longest_ping(server: &Server, over: &AtomicBool) -> f64 {
-    let (mut line, ping) = (Line::to(&socket(server)), request("PING"));
+    let (mut line, ping) = (server.line_client(), encoded("PING"));
     let mut longest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         let sent = Instant::now();

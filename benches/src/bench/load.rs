@@ -1,9 +1,8 @@
 //! The loop that all contenders go through: it sends what was encoded before, and looks at every reply.
 
 use super::contenders::Batch;
-use super::wire::{Line, socket};
 use std::time::{Duration, Instant};
-use testkit::{Client, Server};
+use testkit::{Client, LineClient, Server};
 
 /// How many connections there are, and how much is on its way on each.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -31,15 +30,14 @@ pub(crate) struct Sample {
 }
 
 pub(crate) struct Load {
-    lines: Vec<Line>,
+    lines: Vec<LineClient>,
     shape: Shape,
     observer: Client,
 }
 
 impl Load {
     pub(crate) fn on(server: &Server, shape: Shape) -> Self {
-        let socket = socket(server);
-        let lines = (0..shape.connections).map(|_| Line::to(&socket)).collect();
+        let lines = (0..shape.connections).map(|_| server.line_client()).collect();
         Self { lines, shape, observer: server.client() }
     }
 

@@ -34,7 +34,6 @@ pub(crate) mod statistics;
 pub(crate) mod table;
 pub(crate) mod turns;
 mod ways;
-mod wire;
 
 use report::Report;
 

@@ -6,13 +6,12 @@ use super::load::{Load, Shape, Work};
 use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
 use super::table::Table;
-use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
-use testkit::{Client, Seed, Server, deadline, eventually};
+use testkit::{Client, LineClient, Seed, Server, deadline, encoded, eventually};
 
 /// More than the server looks at in one turn.
 const CONTENDED: usize = 1_500;
@@ -134,17 +133,17 @@ fn traffic(
 /// One lock after the other that alice holds, and bob waits for.
 struct Scene {
     socket: PathBuf,
-    holder: Line,
-    waiter: Line,
+    holder: LineClient,
+    waiter: LineClient,
     observer: Client,
     locks: usize,
 }
 
 impl Scene {
     fn on(server: &Server) -> Self {
-        let socket = socket(server);
+        let socket = server.socket();
         let (holder, mut waiter) = (line(&socket), line(&socket));
-        waiter.patience(NEVER);
+        waiter.set_deadline(Some(NEVER));
         let mut observer = server.client();
         observer.cmd(DATABASE);
         Self { socket, holder, waiter, observer, locks: 0 }
@@ -154,8 +153,8 @@ impl Scene {
     fn hand_off(&mut self, cause: usize) -> f64 {
         self.locks += 1;
         let key = format!("k{}", self.locks);
-        Reply::Number.check(self.holder.ask(&request(&format!("LOCK.ACQUIRE {key} alice 600000"))));
-        self.waiter.send(&request(&format!("LOCK.ACQUIRE {key} bob 600000 BLOCK 0")));
+        Reply::Number.check(self.holder.ask(&encoded(format!("LOCK.ACQUIRE {key} alice 600000"))));
+        self.waiter.send(&encoded(format!("LOCK.ACQUIRE {key} bob 600000 BLOCK 0")));
         eventually("bob waits", || match self.observer.info(&key).unwrap().waiters {
             1 => Ok(()),
             other => Err(other),
@@ -163,14 +162,11 @@ impl Scene {
         let late = match cause {
             0 => {
                 let started = Instant::now();
-                assert_eq!(self.holder.ask(&request(&format!("DEL {key}"))), b":1");
+                assert_eq!(self.holder.ask(&encoded(format!("DEL {key}"))), b":1");
                 self.waiter.line_in_time().map(|fence| (Reply::Number.check(fence), started))
             }
             _ => {
-                assert_eq!(
-                    self.holder.ask(&request(&format!("LOCK.EXTEND {key} alice 20"))),
-                    b":1"
-                );
+                assert_eq!(self.holder.ask(&encoded(format!("LOCK.EXTEND {key} alice 20"))), b":1");
                 let end = deadline(&mut self.observer, key.as_bytes());
                 let left = end - self.observer.now();
                 let started = Instant::now() + Duration::from_millis(left.max(0).unsigned_abs());
@@ -182,11 +178,11 @@ impl Scene {
             // in.
             self.observer.cmd(["CONFIG", "SET", "requirepass", ""]);
             self.waiter = line(&self.socket);
-            self.waiter.patience(NEVER);
+            self.waiter.set_deadline(Some(NEVER));
             return NEVER.as_secs_f64();
         };
         let took = Instant::now().saturating_duration_since(started);
-        assert_eq!(self.holder.ask(&request(&format!("LOCK.RELEASE {key} bob"))), b":1");
+        assert_eq!(self.holder.ask(&encoded(format!("LOCK.RELEASE {key} bob"))), b":1");
         took.as_secs_f64()
     }
 
@@ -198,9 +194,9 @@ impl Scene {
     }
 }
 
-fn line(socket: &Path) -> Line {
-    let mut line = Line::to(socket);
-    assert_eq!(line.ask(&request(DATABASE)), b"+OK");
+fn line(socket: &Path) -> LineClient {
+    let mut line = LineClient::over_unix(socket).unwrap();
+    assert_eq!(line.ask(&encoded(DATABASE)), b"+OK");
     line
 }
 
@@ -262,7 +258,7 @@ fn batches(names: &[String], command: &str, replies: &[Reply]) -> Vec<Batch> {
         let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(names.len()) };
         for name in names {
             let line = command.replace("{}", name);
-            encode(&line.split(' ').collect::<Vec<_>>(), &mut batch.bytes);
+            batch.bytes.extend(encoded(line));
         }
         batch
     };

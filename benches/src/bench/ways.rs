@@ -1,11 +1,10 @@
 //! The ways to wait for a lock that are compared. Each is one worker's: connections of its own, a thread of its own.
 
-use super::contenders::{ONE, RELEASE, Reply, TTL};
-use super::wire::{Line, encoded, load_script, request, socket};
+use super::contenders::{ONE, RELEASE, Reply, TTL, load_script};
 use std::path::PathBuf;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
-use testkit::Server;
+use testkit::{LineClient, Server, encoded};
 
 /// Takes the lock, or says for how long it is held.
 const TRY: &str = "\
@@ -64,7 +63,7 @@ pub(crate) const POLLING: [&str; 2] = ["polling as redis-py", "polling as node-r
 
 impl Way {
     pub(crate) fn all(server: &Server) -> Vec<Self> {
-        let socket = socket(server);
+        let socket = server.socket();
         let scripts = Scripts {
             compare_and_delete: load_script(server, RELEASE),
             try_or_ttl: load_script(server, TRY),
@@ -98,39 +97,32 @@ impl Way {
     }
 
     pub(crate) fn worker(&self, number: usize) -> Box<dyn Waiting> {
-        let line = Line::to(&self.socket);
+        let line = LineClient::over_unix(&self.socket).unwrap();
         let owner = format!("{number:08x}-5a1c-4e6b-9d2f-{number:012x}");
         let scripts = &self.scripts;
-        let by_script = |script: &str| encoded(&["EVALSHA", script, "1", KEY, &owner]);
+        let by_script = |script: &str| encoded(["EVALSHA", script, "1", KEY, &owner]);
         match self.worker {
             Worker::Queueing => Box::new(Queueing {
                 line,
-                acquire: request(&format!("LOCK.ACQUIRE {KEY} {owner} {TTL} BLOCK 0")),
-                release: request(&format!("LOCK.RELEASE {KEY} {owner}")),
+                acquire: encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} BLOCK 0")),
+                release: encoded(format!("LOCK.RELEASE {KEY} {owner}")),
             }),
             Worker::Passing => Box::new(Passing {
                 line,
-                receive: request(&format!("BLPOP {KEY} 0")),
-                pass_on: request(&format!("LPUSH {KEY} 1")),
+                receive: encoded(format!("BLPOP {KEY} 0")),
+                pass_on: encoded(format!("LPUSH {KEY} 1")),
             }),
             Worker::Polling { pause } => Box::new(Polling {
                 line,
-                attempt: request(&format!("SET {KEY} {owner} NX PX {TTL}")),
+                attempt: encoded(format!("SET {KEY} {owner} NX PX {TTL}")),
                 release: by_script(&scripts.compare_and_delete),
                 pause,
             }),
             Worker::Listening => Box::new(Listening {
                 line,
-                ear: Line::to(&self.socket),
-                attempt: encoded(&["EVALSHA", &scripts.try_or_ttl, "1", KEY, &owner, TTL]),
-                release: encoded(&[
-                    "EVALSHA",
-                    &scripts.release_and_tell,
-                    "2",
-                    KEY,
-                    CHANNEL,
-                    &owner,
-                ]),
+                ear: LineClient::over_unix(&self.socket).unwrap(),
+                attempt: encoded(["EVALSHA", &scripts.try_or_ttl, "1", KEY, &owner, TTL]),
+                release: encoded(["EVALSHA", &scripts.release_and_tell, "2", KEY, CHANNEL, &owner]),
             }),
         }
     }
@@ -138,7 +130,7 @@ impl Way {
 
 /// In the server's queue.
 struct Queueing {
-    line: Line,
+    line: LineClient,
     acquire: Vec<u8>,
     release: Vec<u8>,
 }
@@ -158,7 +150,7 @@ impl Waiting for Queueing {
 
 /// Whoever takes the one element out of a list has the lock. It has no owner, and no end if its holder dies.
 struct Passing {
-    line: Line,
+    line: LineClient,
     receive: Vec<u8>,
     pass_on: Vec<u8>,
 }
@@ -182,7 +174,7 @@ impl Waiting for Passing {
 
 /// Tries, and sleeps, and tries again.
 struct Polling {
-    line: Line,
+    line: LineClient,
     attempt: Vec<u8>,
     release: Vec<u8>,
     pause: Pause,
@@ -211,9 +203,9 @@ impl Waiting for Polling {
 
 /// Who finds the lock taken subscribes to its channel, and tries again at each message, or when the lease is over.
 struct Listening {
-    line: Line,
+    line: LineClient,
     /// Where messages arrive.
-    ear: Line,
+    ear: LineClient,
     attempt: Vec<u8>,
     release: Vec<u8>,
 }
@@ -232,7 +224,7 @@ impl Listening {
 
     /// Subscribing and the reverse are each answered by three elements, the last being a number.
     fn subscribe(&mut self, command: &str) {
-        self.ear.send(&encoded(&[command, CHANNEL]));
+        self.ear.send(&encoded([command, CHANNEL]));
         // Messages that arrived since the last look come first.
         while !self.ear.line().starts_with(b":") {}
     }
@@ -246,7 +238,7 @@ impl Waiting for Listening {
         }
         self.subscribe("SUBSCRIBE");
         while let Some(left) = self.attempt() {
-            self.ear.patience(left);
+            self.ear.set_deadline(Some(left));
             // A message is three elements in seven lines.
             if self.ear.line_in_time().is_some() {
                 (1..7).for_each(|_| drop(self.ear.line().to_vec()));

@@ -1,9 +1,9 @@
 //! Waiters to whom a grant is of no use any more when they would hear of it.
 
 use super::guarded::converse;
+use crate::connection::Lost;
 use crate::fight::Fought;
 use crate::tellers::{Teller, closed_in_any_way, over_when_told};
-use crate::wire::Lost;
 use std::fs;
 use std::time::Duration;
 use tempfile::NamedTempFile;

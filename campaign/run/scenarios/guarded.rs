@@ -1,12 +1,12 @@
 //! Locks that stay with their holder although the server lost them, or its clock was set.
 
 use crate::claims::Claims;
+use crate::connection::{Lost, asked, is_gone};
 use crate::fight::Fought;
 use crate::tellers::{
     Conversation, MOST, Teller, deletion_in_a_step, evicted, evicted_unwaited, limited,
     transaction_in_a_step,
 };
-use crate::wire::{Lost, asked, is_gone};
 use std::time::{Duration, Instant};
 use testkit::{Clock, Seed, Server, is_older_than};
 

@@ -2,9 +2,9 @@
 
 use super::guarded::shows_something;
 use crate::claims::Claims;
+use crate::connection::{asked, is_gone};
 use crate::fight::Fought;
 use crate::tellers::{Teller, handed_on_unseen};
-use crate::wire::{asked, is_gone};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;

@@ -1,8 +1,8 @@
 //! The module is unloaded while there is work, and loaded again. That may be refused; else fences
 //! grow over it, and the server lives.
 
+use crate::connection::is_gone;
 use crate::fight::Fought;
-use crate::wire::is_gone;
 use redis::Value;
 use std::panic;
 use std::thread;

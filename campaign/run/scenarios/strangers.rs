@@ -1,7 +1,7 @@
 //! What others do to the keys of locks, to those who wait, and to what everybody may do.
 
+use crate::connection::TELLERS;
 use crate::fight::Faults;
-use crate::wire::TELLERS;
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, bulk_text, is_older_than};

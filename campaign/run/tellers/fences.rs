@@ -2,7 +2,7 @@
 
 use super::{LONG, Teller};
 use crate::claims::Excuse;
-use crate::wire::Lost;
+use crate::connection::Lost;
 use redis::Value;
 
 /// How far ahead of the clock a fence is met: as of a server whose clock is wrong, or that was lifted.

@@ -3,7 +3,7 @@
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
-use crate::wire::Lost;
+use crate::connection::Lost;
 use redis::Value;
 use testkit::{field, is_valkey_since};
 

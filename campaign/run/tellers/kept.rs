@@ -2,8 +2,8 @@
 
 use super::{LATE_MICROS, LONG, Teller, is_granted};
 use crate::claims::Excuse;
+use crate::connection::{Connection, Lost};
 use crate::fight::now;
-use crate::wire::{Lost, Wire};
 use redis::Value;
 use testkit::bulk_text;
 
@@ -88,8 +88,8 @@ pub(crate) fn evicted_unwaited(teller: &mut Teller<'_>) -> Result<(), Lost> {
     teller.release(&lock, "m")
 }
 
-fn evictions(wire: &mut Wire) -> Result<u64, Lost> {
-    let text = bulk_text(&wire.ask("INFO stats")?);
+fn evictions(connection: &mut Connection) -> Result<u64, Lost> {
+    let text = bulk_text(&connection.ask("INFO stats")?);
     let count = text.lines().find_map(|line| line.strip_prefix("evicted_keys:"));
     count.and_then(|digits| digits.trim().parse().ok()).ok_or(Lost)
 }

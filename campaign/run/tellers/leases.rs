@@ -2,7 +2,7 @@
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
-use crate::wire::{Lost, micros};
+use crate::connection::{Lost, micros};
 use redis::Value;
 use testkit::{is_older_than, is_valkey_since};
 

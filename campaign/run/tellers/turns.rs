@@ -2,8 +2,8 @@
 
 use super::{LONG, Teller, is_granted};
 use crate::claims::Excuse;
+use crate::connection::{Lost, micros};
 use crate::fight::now;
-use crate::wire::{Lost, micros};
 use leasehold_campaign::Span;
 use redis::Value;
 use std::ops::Range;

@@ -1,11 +1,10 @@
 //! A connection that can be asked whether it has been told something.
 
-use redis::{Parser, Value};
-use std::io::{ErrorKind, Write};
-use std::net::TcpStream;
+use redis::Value;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
-use testkit::{self, field};
+use testkit::{Client, field};
 
 /// By this name the server knows all of them.
 pub(crate) const TELLERS: &str = "teller";
@@ -17,43 +16,39 @@ pub(crate) fn asked() -> u64 {
     ASKED.load(SeqCst)
 }
 
+/// A reply that takes longer never comes.
+const REPLY_DEADLINE: Duration = Duration::from_secs(5);
+
 /// The connection was lost, or the server cannot be asked just now.
 pub(crate) struct Lost;
 
-pub(crate) struct Wire {
-    stream: TcpStream,
-    parser: Parser,
+pub(crate) struct Connection {
+    client: Client,
+    /// Where it was opened to.
+    pub(crate) port: u16,
     /// Under which the server knows it.
     pub(crate) id: i64,
 }
 
-impl Wire {
+impl Connection {
     /// To this database of the server at this port.
     pub(crate) fn connect(port: u16, database: u32) -> Result<Self, Lost> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).map_err(|_| Lost)?;
-        stream.set_nodelay(true).map_err(|_| Lost)?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).map_err(|_| Lost)?;
-        let mut wire = Self { stream, parser: Parser::new(), id: 0 };
+        let mut client = Client::over_tcp(("127.0.0.1", port)).map_err(|_| Lost)?;
+        client.set_deadline(REPLY_DEADLINE);
+        let mut connection = Self { client, port, id: 0 };
         let name = format!("CLIENT SETNAME {TELLERS}");
         let asked = [format!("SELECT {database}"), name, "CLIENT ID".to_owned()];
-        let Some(Value::Int(id)) = wire.all(&asked)?.pop() else { return Err(Lost) };
-        wire.id = id;
-        Ok(wire)
-    }
-
-    pub(crate) fn stream(&self) -> &TcpStream {
-        &self.stream
+        let Some(Value::Int(id)) = connection.all(&asked)?.pop() else { return Err(Lost) };
+        connection.id = id;
+        Ok(connection)
     }
 
     /// Sends all of it in one write, as a person would type it: words with spaces or quotes need quotes around them.
     pub(crate) fn send(&mut self, commands: &[String]) -> Result<(), Lost> {
         let of_locks = commands.iter().filter(|command| command.starts_with("LOCK."));
         ASKED.fetch_add(of_locks.count() as u64, SeqCst);
-        let mut bytes = Vec::new();
-        for command in commands {
-            write!(bytes, "{command}\r\n").map_err(|_| Lost)?;
-        }
-        self.stream.write_all(&bytes).map_err(|_| Lost)
+        let lines: String = commands.iter().map(|command| format!("{command}\r\n")).collect();
+        self.client.try_send_bytes(lines.as_bytes()).map_err(|_| Lost)
     }
 
     /// Refusals for another reason than the lock end a conversation, like lost connections.
@@ -66,7 +61,7 @@ impl Wire {
 
     /// The same where a refusal is a reply like any other.
     pub(crate) fn receive_any(&mut self) -> Result<Value, Lost> {
-        self.parser.parse_value(&mut self.stream).map_err(|_| Lost)
+        self.client.try_receive().map_err(|_| Lost)
     }
 
     pub(crate) fn all(&mut self, commands: &[String]) -> Result<Vec<Value>, Lost> {
@@ -81,14 +76,7 @@ impl Wire {
 
     /// Whether a reply has arrived. Nothing else may be on its way.
     pub(crate) fn has_reply(&self) -> Result<bool, Lost> {
-        self.stream.set_nonblocking(true).map_err(|_| Lost)?;
-        let seen = self.stream.peek(&mut [0]);
-        self.stream.set_nonblocking(false).map_err(|_| Lost)?;
-        match seen {
-            Ok(1..) => Ok(true),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(false),
-            _ => Err(Lost),
-        }
+        self.client.has_reply().map_err(|_| Lost)
     }
 
     /// The server's own clock, in microseconds.
@@ -114,13 +102,13 @@ pub(crate) fn micros(time: &Value) -> Result<u64, Lost> {
 
 /// Whether whoever listens there follows another.
 pub(crate) fn is_replica(port: u16) -> bool {
-    let role = Wire::connect(port, 0).and_then(|mut wire| wire.ask("ROLE"));
+    let role = Connection::connect(port, 0).and_then(|mut connection| connection.ask("ROLE"));
     let Ok(Value::Array(role)) = role else { return false };
     role.first() == Some(&Value::BulkString(b"slave".to_vec()))
 }
 
 /// Whether nobody listens there.
 pub(crate) fn is_gone(port: u16) -> bool {
-    TcpStream::connect(("127.0.0.1", port))
+    Client::over_tcp(("127.0.0.1", port))
         .is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
 }
