@@ -17,7 +17,7 @@ mod bench;
 use bench::report::Report;
 use bench::statistics::Spread;
 use bench::turns::{Section, fairness, overtakings};
-use bench::{Effort, SECTIONS, machine, overview};
+use bench::{Effort, SECTIONS, overview};
 use std::fs;
 use std::path::Path;
 use testkit::is_older_than;
@@ -133,11 +133,4 @@ fn half_of_all_samples_are_between_the_quartiles() {
     assert_eq!(spread, Spread { low: 2.0, median: 4.0, high: 6.0 });
     let ratio = Spread::of_ratios(&[2.0, 6.0, 3.0], &[1.0, 2.0, 3.0]);
     assert_eq!(ratio, Spread { low: 1.0, median: 2.0, high: 3.0 });
-}
-
-#[test]
-fn a_day_has_its_date() {
-    assert_eq!(machine::date(0), "1970-01-01");
-    assert_eq!(machine::date(19_782), "2024-02-29");
-    assert_eq!(machine::date(20_778), "2026-11-21");
 }

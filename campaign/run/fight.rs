@@ -19,8 +19,8 @@ use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant, UNIX_EPOCH};
-use testkit::{Seed, Server};
+use std::time::{Duration, Instant};
+use testkit::{Seed, Server, unix_micros};
 
 const CLIENTS: usize = 24;
 
@@ -46,7 +46,7 @@ pub(crate) const IDLE_MICROS: u64 = 1_000_000;
 
 /// The wall clock, in microseconds, by which servers end leases.
 pub(crate) fn now() -> u64 {
-    UNIX_EPOCH.elapsed().unwrap().as_micros().try_into().unwrap()
+    unix_micros()
 }
 
 /// What all clients share.

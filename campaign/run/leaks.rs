@@ -93,7 +93,7 @@ fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     });
     let (mut least, mut since) = (u64::MAX, Instant::now());
     while least > enough && since.elapsed() < rest {
-        let used = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        let used = client.info_number("memory", "used_memory");
         if used < least {
             (least, since) = (used, Instant::now());
         }
@@ -188,7 +188,7 @@ fn wait_and_go(server: &Server, count: usize, way: &str) {
         crowd.send(member, format!("LOCK.ACQUIRE wanted w{member} 60000 BLOCK {patience}"));
     }
     if patience == 0 {
-        wait_until(&mut client, count);
+        client.wait_until_waiters(count as u64);
     }
     match way {
         "are granted the lock" => {
@@ -229,18 +229,11 @@ fn wait_and_go(server: &Server, count: usize, way: &str) {
         _ => {}
     }
     drop(crowd);
-    wait_until(&mut client, 0);
+    client.wait_until_waiters(0);
     client.release("wanted", "holder");
 }
 
 fn told_nothing(crowd: &mut Crowd) {
     let replies = crowd.one_reply_each();
     assert!(replies.iter().all(|reply| *reply == Some(Value::Nil)), "{:?}", replies.first());
-}
-
-fn wait_until(client: &mut Client, count: usize) {
-    eventually(&format!("{count} wait"), || match client.counter("waiters") {
-        waiting if waiting == count as u64 => Ok(()),
-        waiting => Err(waiting),
-    });
 }

@@ -4,8 +4,7 @@ use crate::fight::Fought;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::process::Command;
-use testkit::Server;
+use testkit::{full_version, today};
 
 const HEAD: &str =
     "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\n";
@@ -27,7 +26,7 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
     let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
     let line = format!(
         "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\n",
-        said(Command::new("date").args(["-u", "+%Y-%m-%d"])),
+        today(),
         commit(),
         server(),
         fought.operations,
@@ -43,18 +42,8 @@ fn commit() -> String {
     env::var("LEASEHOLD_COMMIT").unwrap_or_else(|_| "unknown".to_owned())
 }
 
-fn said(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// `valkey 9.1.0`, as the server says itself.
+/// `valkey 9.1.0`.
 fn server() -> String {
-    let server = Server::builder().without_module().start();
-    let mut client = server.client();
-    let mut field = |name| client.info_field("server", name);
-    match field("valkey_version") {
-        Some(version) => format!("valkey {version}"),
-        None => format!("redis {}", field("redis_version").unwrap()),
-    }
+    let (product, version) = full_version();
+    format!("{} {version}", product.to_lowercase())
 }

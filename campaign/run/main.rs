@@ -39,7 +39,8 @@ use std::collections::HashMap;
 use std::env;
 use std::panic;
 use std::process::exit;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use testkit::Seed;
 
 /// What every run of all tests has time for; `LEASEHOLD_CAMPAIGN_SECONDS` says otherwise.
 const USUAL_SECONDS: u64 = 4;
@@ -108,7 +109,7 @@ fn number(text: String) -> Result<u64, String> {
 
 /// Runs a scenario and says what came of it. What it returns are the violations, of each promise some.
 fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
-    let seed = options.seed.unwrap_or_else(fresh_seed);
+    let seed = options.seed.unwrap_or_else(|| Seed::fresh().value());
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
@@ -149,9 +150,4 @@ fn could_not_go_on(end: Box<dyn Any + Send>) -> Fought {
         Err(_) => "see above".to_owned(),
     };
     Fought { wrong: vec![format!("the scenario could not go on: {message}")], ..Fought::default() }
-}
-
-fn fresh_seed() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(since.subsec_nanos()) ^ since.as_secs()
 }

@@ -6,6 +6,7 @@ use super::reply::{field, int, micros};
 use super::request::{Words, encoded};
 use super::transport::{Transport, has_arrived};
 use redis::{Parser, RedisResult, Value};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -223,6 +224,34 @@ impl Client {
         value.map(str::to_owned)
     }
 
+    /// One number of one section of INFO.
+    #[track_caller]
+    pub fn info_number(&mut self, section: &str, name: &str) -> u64 {
+        let field = self.info_field(section, name);
+        field.unwrap_or_else(|| panic!("INFO {section} has no {name}")).parse().unwrap()
+    }
+
+    /// How often each command was executed so far. Asking counts too, as `info`.
+    pub fn executed(&mut self) -> BTreeMap<String, u64> {
+        let text = self.info_text("commandstats");
+        let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+        lines
+            .map(|line| {
+                let (name, rest) = line.split_once(":calls=").unwrap();
+                (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap())
+            })
+            .collect()
+    }
+
+    /// Waits until so many clients wait for a lock.
+    #[track_caller]
+    pub fn wait_until_waiters(&mut self, wanted: u64) {
+        eventually("so many wait", || match self.counter("waiters") {
+            waiters if waiters == wanted => Ok(()),
+            waiters => Err(waiters),
+        });
+    }
+
     /// One section of INFO, as the server wrote it.
     pub fn info_text(&mut self, section: &str) -> String {
         match self.cmd(["INFO", section]) {
@@ -234,8 +263,7 @@ impl Client {
 
     /// One number of `INFO leasehold`.
     pub fn counter(&mut self, name: &str) -> u64 {
-        let field = self.info_field("leasehold", &format!("leasehold_{name}"));
-        field.unwrap_or_else(|| panic!("INFO leasehold has no {name}")).parse().unwrap()
+        self.info_number("leasehold", &format!("leasehold_{name}"))
     }
 }
 

@@ -4,7 +4,7 @@
 //! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
 //! preloaded into the server: see `clock_shim.rs`. Linux only.
 
-use super::{Client, eventually, library};
+use super::{Client, eventually, library, unix_micros};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use std::process::Command;
 use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
@@ -89,7 +89,7 @@ impl Clock {
 
     /// In Unix milliseconds.
     fn now(&self) -> i64 {
-        let since = micros(UNIX_EPOCH.elapsed().unwrap());
+        let since = unix_micros().cast_signed();
         (since + self.words.offset.load(SeqCst)) / 1_000
     }
 

@@ -6,7 +6,8 @@ use std::net::TcpListener;
 /// How far above its own port a node of a cluster has its bus, on every server.
 const TO_THE_BUS: u16 = 10_000;
 
-pub(crate) fn free_port() -> u16 {
+/// A port that nobody listens on.
+pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 

@@ -25,8 +25,9 @@ impl Seed {
     }
 
     /// A fresh seed, for what need not be repeated.
-    pub(crate) fn fresh() -> Self {
-        Self(u64::from(UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()))
+    pub fn fresh() -> Self {
+        let since = UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self(u64::from(since.subsec_nanos()) ^ since.as_secs())
     }
 
     /// Another one, for another thread.
@@ -41,6 +42,11 @@ impl Seed {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
+    }
+
+    /// What it is a seed of, for whoever says it aloud.
+    pub fn value(&self) -> u64 {
+        self.0
     }
 
     /// A number below this one.

@@ -44,6 +44,13 @@ pub fn server_name() -> String {
     format!("{} {major}.{minor}", if *valkey { "valkey" } else { "redis" })
 }
 
+/// `Redis` or `Valkey`, and the whole version, such as `8.6.3`.
+pub fn full_version() -> (&'static str, &'static str) {
+    let Product { valkey, line, .. } = product();
+    let version = line.split(" v=").nth(1).and_then(|rest| rest.split(' ').next());
+    (if *valkey { "Valkey" } else { "Redis" }, version.expect("checked by product()"))
+}
+
 /// Whether the server is older than `since`; if so, says what goes untested.
 pub fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)

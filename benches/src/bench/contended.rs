@@ -121,9 +121,7 @@ fn run_once(server: &Server, way: &Way, case: Case, length: Duration) -> Run {
         epoch: Instant::now(),
     };
     let mut observer = server.client();
-    let mut commands = || {
-        observer.info_field("stats", "total_commands_processed").unwrap().parse::<f64>().unwrap()
-    };
+    let mut commands = || observer.info_number("stats", "total_commands_processed") as f64;
     let (mut sections, before, opened, closed) = thread::scope(|scope| {
         let work = |worker| {
             let floor = &floor;

@@ -29,8 +29,8 @@ impl Drop for Apart {
 
 /// Where there is only one, they share it.
 pub(crate) fn give_the_last_to(server: &Server) {
-    let pid = server.client().info_field("server", "process_id").unwrap().parse().unwrap();
-    confine(pid, all() - 1..all());
+    let pid = server.client().info_number("server", "process_id");
+    confine(pid.try_into().unwrap(), all() - 1..all());
 }
 
 /// A process is meant by the number of its main thread, which is the one that executes commands; 0 is this thread.

@@ -132,7 +132,7 @@ impl Place {
 }
 
 fn memory(server: &Server) -> f64 {
-    server.client().info_field("memory", "used_memory").unwrap().parse().unwrap()
+    server.client().info_number("memory", "used_memory") as f64
 }
 
 /// The memory of a server with as many keys as a small one has.

@@ -75,7 +75,7 @@ fn settled(effort: Effort, client: &mut Client) -> f64 {
 fn fewest(looks: usize, client: &mut Client) -> f64 {
     let look = |client: &mut Client| -> f64 {
         sleep(Duration::from_millis(20));
-        client.info_field("memory", "used_memory").unwrap().parse().unwrap()
+        client.info_number("memory", "used_memory") as f64
     };
     (0..looks).map(|_| look(client)).fold(f64::INFINITY, f64::min)
 }
@@ -130,9 +130,9 @@ fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -
         crowd.send(member, request(member));
     }
     wait_for(&mut client, "blocked_clients", count);
-    let peak = client.info_field("memory", "used_memory_peak").unwrap().parse().unwrap();
+    let peak = client.info_number("memory", "used_memory_peak") as f64;
     let waiting = fewest(effort.pick(3, 400, 500), &mut client);
-    [waiting, peak].map(|used: f64| (used - before) / count as f64)
+    [waiting, peak].map(|used| (used - before) / count as f64)
 }
 
 fn wait_for(client: &mut Client, field: &str, wanted: usize) {

@@ -80,7 +80,7 @@ fn hand_offs(effort: Effort, report: &mut Report) {
             }
             drop(traffic);
             admin.cmd(["CONFIG", "SET", "requirepass", ""]);
-            scene.wait_until_nobody_else_waits(contended.names.len());
+            scene.observer.wait_until_waiters(contended.names.len() as u64);
         }
     }
     let mut page =
@@ -184,13 +184,6 @@ impl Scene {
         let took = Instant::now().saturating_duration_since(started);
         assert_eq!(self.holder.ask(&encoded(format!("LOCK.RELEASE {key} bob"))), b":1");
         took.as_secs_f64()
-    }
-
-    fn wait_until_nobody_else_waits(&mut self, others: usize) {
-        eventually("nobody else waits", || match self.observer.counter("waiters") {
-            waiting if waiting == others as u64 => Ok(()),
-            waiting => Err(waiting),
-        });
     }
 }
 

@@ -41,7 +41,7 @@ impl Report {
             Effort::Smoke => target.join("bench-smoke"),
         };
         fs::create_dir_all(&folder).unwrap();
-        let (machine, date) = (machine::description(), machine::today());
+        let (machine, date) = (machine::description(), testkit::today());
         let command = effort.pick("cargo test", "make bench QUICK=1", "make bench");
         let origin = format!("{version} on {machine}; {date}, `{command}`");
         println!("{origin}");

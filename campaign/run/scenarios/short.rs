@@ -122,7 +122,7 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
     fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
         let policy = *seed.pick(&known);
-        let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        let used: u64 = client.info_number("memory", "used_memory");
         let what = format!("maxmemory with {policy}");
         let mut starve = || {
             assert_eq!(set("maxmemory-policy", policy), Value::Okay);

@@ -113,17 +113,13 @@ fn unused(with_file: bool) -> Option<String> {
     None
 }
 
-fn offset(client: &mut Client) -> i64 {
-    client.info_field("replication", "master_repl_offset").unwrap().parse().unwrap()
+fn offset(client: &mut Client) -> u64 {
+    client.info_number("replication", "master_repl_offset")
 }
 
 /// Which commands were executed, and how often, but for the usual ones.
 fn executed(client: &mut Client) -> BTreeMap<String, u64> {
-    let text = client.info_text("commandstats");
-    let lines =
-        text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines
-        .map(|(name, rest)| (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap()))
-        .filter(|(name, _)| !USUAL.iter().any(|usual| name.split('|').next() == Some(usual)))
-        .collect()
+    let mut calls = client.executed();
+    calls.retain(|name, _| !USUAL.iter().any(|usual| name.split('|').next() == Some(usual)));
+    calls
 }
