@@ -54,9 +54,10 @@ pub fn fences_become_known(
     primary: &Server,
     replica: &Server,
     behind: Duration,
+    patience: Duration,
 ) -> Result<(), (Duration, Duration)> {
     let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
-    patiently(|| {
+    patiently(patience, || {
         // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
         let known = ahead(replica);
         let wanted = ahead(primary) + behind;

@@ -13,6 +13,9 @@ const LONG: u64 = 60_000;
 /// Less than the margin, and more than a server takes to start.
 const APART: [u64; 3] = [2, 3, 4];
 
+/// A replica that has not heard by then how far the fence clock of its primary is never will.
+const NEVER: Duration = Duration::from_secs(15);
+
 fn seconds(seed: &mut Seed) -> Duration {
     Duration::from_secs(*seed.pick(&APART))
 }
@@ -92,7 +95,7 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);
     } else if !misplaces_clients()
-        && let Err((knows, should)) = fences_become_known(&primary, &replica, by)
+        && let Err((knows, should)) = fences_become_known(&primary, &replica, by, NEVER)
     {
         let what =
             format!("L2: a replica knows {knows:?} of {should:?} of its primary's fence clock");
