@@ -14,9 +14,9 @@
 #[allow(dead_code, reason = "the benchmark itself uses the rest of it")]
 mod bench;
 
+use bench::fairness::{Section, fairness, overtakings};
 use bench::report::Report;
 use bench::statistics::Spread;
-use bench::turns::{Section, fairness, overtakings};
 use bench::{Effort, SECTIONS, overview};
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,10 @@
-//! What clients do: bursts of lock commands in one write, and requests that wait.
+//! The clients whose operations are recorded: they send bursts of lock commands in one write, and
+//! requests that wait.
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
-use crate::fight::{Field, now};
-use crate::roaming::{SentOn, sent_on};
+use crate::redirect::Redirect;
+use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
 use std::fs;
@@ -12,80 +13,81 @@ use std::thread;
 use std::time::Duration;
 use testkit::{LineClient, Seed};
 
-/// The longest that a client waits for a lock: longer than a lock may be free while somebody waits, so that it is seen.
+/// The longest wait for a lock. It is longer than a lock may be free while somebody waits, so that
+/// such a lock is noticed.
 const LONGEST_WAIT: u32 = 2_200;
 
-/// Longer than any wait. A client that is told nothing for so long connects anew.
+/// Longer than any wait. A client that hears nothing for so long reconnects.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2_500);
 
-/// More than this is no more the machine's usual delay.
+/// A thread that was kept from running for longer says so.
 const USUAL_DELAY: Duration = Duration::from_millis(300);
 
-/// So many others are answered before it is believed that the server forgot somebody.
+/// A server that answers so many other requests has forgotten one that it has not answered by then.
 const ANSWERS: u32 = 30;
 
-/// Longer leases are always released, if the client lives.
+/// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
 const LONGEST_TTL_LEFT: u32 = 50;
 
 enum Reply {
     Number(u64),
     Nil,
-    /// Refused for another reason than the lock: nothing happened here.
-    Error(Option<SentOn>),
+    /// An error: nothing happened here, and a node may name another one.
+    Error(Option<Redirect>),
 }
 
 struct Client<'f> {
-    field: &'f Field,
+    shared: &'f Shared,
     seed: Seed,
     owner: u32,
     server: u8,
     records: Vec<Record>,
-    /// What it takes itself to hold: the fence, by lock.
+    /// The fence of each lock that it believes it holds.
     held: HashMap<u32, u64>,
-    /// A grant that it let go of, one way or another.
+    /// The lock, owner and fence of a grant that has ended.
     former: Option<(u32, u32, u64)>,
-    /// What it was told to ask elsewhere, and how long that may wait.
-    elsewhere: Vec<(SentOn, Asked, u32)>,
+    /// The requests that were redirected, and how long each may wait.
+    elsewhere: Vec<(Redirect, Asked, u32)>,
 }
 
 /// A connection to one server, or to one node of a cluster.
 struct Node {
     client: LineClient,
     port: u16,
-    /// Each command says that it was sent on to here.
+    /// Each command is preceded by `ASKING`.
     asking: bool,
 }
 
-/// One command on its way.
+/// A command that has been sent.
 #[derive(Clone, Copy)]
 struct Asked {
     lock: u32,
     op: Op,
     ttl: u32,
-    /// The fence that it shows, if it shows one.
+    /// The owner and the fence that it names, if it names a fence.
     shown: Option<(u32, u64)>,
 }
 
-pub(crate) fn work(field: &Field, seed: Seed) -> Vec<Record> {
-    let owner = field.next_owner.fetch_add(1, SeqCst);
+pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
+    let owner = shared.next_owner.fetch_add(1, SeqCst);
     let (records, held) = (Vec::new(), HashMap::new());
     let (former, elsewhere) = (None, Vec::new());
-    let mut client = Client { field, seed, owner, server: 0, records, held, former, elsewhere };
-    while !field.over.load(SeqCst) {
+    let mut client = Client { shared, seed, owner, server: 0, records, held, former, elsewhere };
+    while !shared.over.load(SeqCst) {
         let Some(mut node) = client.connect() else {
             thread::sleep(Duration::from_millis(2));
             continue;
         };
-        while !field.over.load(SeqCst) && field.is_at(node.port) {
-            let _on_the_way = field.on_the_way.read().unwrap();
+        while !shared.over.load(SeqCst) && shared.is_at(node.port) {
+            let _on_the_way = shared.on_the_way.read().unwrap();
             if client.goes_on(&mut node).is_err() || client.follows(&mut node).is_err() {
                 break;
             }
         }
         client.elsewhere.clear();
-        // Mostly somebody new comes; else it asks again under its name.
+        // It asks again by its name in one case of four.
         if client.seed.below(4) > 0 {
-            client.owner = field.next_owner.fetch_add(1, SeqCst);
+            client.owner = shared.next_owner.fetch_add(1, SeqCst);
             client.held.clear();
         }
     }
@@ -94,19 +96,19 @@ pub(crate) fn work(field: &Field, seed: Seed) -> Vec<Record> {
 
 impl Client<'_> {
     fn connect(&mut self) -> Option<Node> {
-        self.server = self.field.server.load(SeqCst);
-        Node::at(self.field.port.load(SeqCst))
+        self.server = self.shared.server.load(SeqCst);
+        Node::at(self.shared.port.load(SeqCst))
     }
 
-    /// Goes where it was sent, and asks there what it was to ask there.
+    /// Follows a redirection, and repeats the requests that were redirected.
     fn follows(&mut self, node: &mut Node) -> Result<(), Lost> {
         let elsewhere = std::mem::take(&mut self.elsewhere);
-        let Some((sent_on, ..)) = elsewhere.last() else { return Ok(()) };
-        if !self.field.roams.load(SeqCst) {
+        let Some((redirect, ..)) = elsewhere.last() else { return Ok(()) };
+        if !self.shared.roams.load(SeqCst) {
             return Ok(());
         }
-        let mut there = Node::at(sent_on.port).ok_or(Lost)?;
-        if !sent_on.once {
+        let mut there = Node::at(redirect.port).ok_or(Lost)?;
+        if !redirect.once {
             *node = there;
             return Ok(());
         }
@@ -114,7 +116,7 @@ impl Client<'_> {
         for (_, asked, patience) in elsewhere {
             self.ask(&mut there, &[asked], patience)?;
         }
-        // Sent on from there too: whoever sent it here knows better by now.
+        // A request that was redirected twice is dropped: the node that is asked next knows better.
         self.elsewhere.clear();
         Ok(())
     }
@@ -128,9 +130,9 @@ impl Client<'_> {
     }
 
     fn lock(&mut self) -> u32 {
-        // Half of all requests are for a few.
-        let few = self.field.locks.min(3);
-        let among = *self.seed.pick(&[few, self.field.locks]);
+        // Half of all requests are for at most three locks.
+        let few = self.shared.locks.min(3);
+        let among = *self.seed.pick(&[few, self.shared.locks]);
         self.seed.below(among as usize) as u32
     }
 
@@ -138,7 +140,8 @@ impl Client<'_> {
         (*self.seed.pick(&[1, 2, 5, 20, LONGEST_TTL_LEFT, 200, 1_000])).min(longest)
     }
 
-    /// For some locks in one write: tries, and whatever else, as the holder or not.
+    /// Sends commands for some locks in one write: an acquire first, then any others, as the holder
+    /// or not.
     fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
         let mut asked = Vec::new();
         for _ in 0..1 + self.seed.below(6) {
@@ -158,7 +161,7 @@ impl Client<'_> {
         self.ask(node, &asked, 0)
     }
 
-    /// Comes back with a fence that it had long ago.
+    /// Names a fence from long ago.
     fn is_late(&mut self, node: &mut Node) -> Result<(), Lost> {
         let Some((lock, owner, fence)) = self.former else { return Ok(()) };
         let op = *self.seed.pick(&[Op::Release, Op::Extend, Op::Check]);
@@ -174,8 +177,8 @@ impl Client<'_> {
         let (asked_at, delay) = (now(), delay_of_this_thread());
         self.ask(node, &[Asked { lock, op: Op::Wait, ttl, shown: None }], patience)?;
         if delay_of_this_thread() > delay + USUAL_DELAY {
-            // It may have been told long before it could listen.
-            self.field.claims.delayed(Span { from: asked_at, to: now() });
+            // The reply may have arrived long before this thread could read it.
+            self.shared.claims.delayed(Span { from: asked_at, to: now() });
         }
         let Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) =
             self.records.last().copied()
@@ -196,14 +199,14 @@ impl Client<'_> {
         }
     }
 
-    /// Sends all of it at once, and records what comes of each.
+    /// Sends all commands in one write, and records the outcome of each.
     fn ask(&mut self, node: &mut Node, all: &[Asked], patience: u32) -> Result<(), Lost> {
         let mut lines = String::with_capacity(all.len() * 80);
         for asked in all {
             if node.asking {
                 lines.push_str("ASKING\r\n");
             }
-            lines.push_str(&line(asked, self.owner, patience, &self.field.prefix));
+            lines.push_str(&line(asked, self.owner, patience, &self.shared.prefix));
         }
         let asked_at = now();
         let mut lost = node.client.try_send(lines.as_bytes()).is_err();
@@ -218,15 +221,15 @@ impl Client<'_> {
             let held = self.held.get(&asked.lock).copied().unwrap_or(0);
             let believed = if asked.shown.is_some() { shown } else { held };
             let (outcome, fence) = match reply {
-                // It may concern another grant by the time it is executed.
+                // By the time it is executed it may concern another grant.
                 None => {
                     if !was_lost {
                         self.is_silence_right(node, asked, patience, asked_at);
                     }
                     (Outcome::Unknown, shown)
                 }
-                Some(Reply::Error(sent_on)) => {
-                    self.elsewhere.extend(sent_on.map(|sent_on| (sent_on, *asked, patience)));
+                Some(Reply::Error(redirect)) => {
+                    self.elsewhere.extend(redirect.map(|redirect| (redirect, *asked, patience)));
                     continue;
                 }
                 Some(Reply::Nil | Reply::Number(0)) => (Outcome::Refused, believed),
@@ -271,37 +274,39 @@ impl Client<'_> {
 }
 
 impl Client<'_> {
-    /// Nothing was heard for longer than anything may take: the connection was lost, or the server is, or it forgot.
+    /// Decides what a reply that never came means: the connection was lost, or the server was, or
+    /// it forgot the request. Only the last is a violation.
     fn is_silence_right(&self, node: &Node, asked: &Asked, patience: u32, asked_at: u64) {
-        let Ok(mut other) = Connection::connect(self.field.port.load(SeqCst), 0) else {
+        let Ok(mut other) = Connection::connect(self.shared.port.load(SeqCst), 0) else {
             return;
         };
-        // Other connections are answered, and many times, and this one is still open.
+        // Other connections are answered many times, and this one is still open.
         let is_answered = (0..ANSWERS).all(|_| {
             thread::sleep(Duration::from_millis(2));
             other.ask("PING").is_ok()
         });
         let is_silent = node.client.has_reply().is_ok_and(|replied| !replied);
-        if is_answered && is_silent && self.field.is_at(node.port) {
+        if is_answered && is_silent && self.shared.is_at(node.port) {
             let what = format!(
                 "o{} asked for lock {} ({:?}), and is told nothing for {PATIENCE:?}",
                 self.owner, asked.lock, asked.op
             );
-            // A server that was stopped when it was asked begins to wait when it goes on.
+            // A server that was stopped before it read the request counts the wait from when it
+            // goes on.
             let excuse = Excuse::Cut { stopped_within: u64::from(patience) * 1_000 };
-            self.field.claims.add("L5", excuse, asked_at, what);
+            self.shared.claims.add("L5", excuse, asked_at, what);
         }
     }
 }
 
-/// For how long this thread was ready to run so far and another did instead, as far as the system tells (Linux).
+/// For how long this thread was ready to run and did not, as Linux says. Zero elsewhere.
 fn delay_of_this_thread() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = told.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-/// As a line: what is asked needs no quotes.
+/// As an inline command: no word needs quotes.
 fn line(asked: &Asked, client: u32, patience: u32, prefix: &str) -> String {
     let (owner, fence) = asked.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
     let (lock, ttl) = (asked.lock, asked.ttl);
@@ -323,13 +328,13 @@ impl Node {
         Some(Self { client, port, asking: false })
     }
 
-    /// `None` if there is none. Replies to what is asked here are one line each.
+    /// The next reply, or `None` if there is none. Each reply to these commands is one line.
     fn reply(&mut self) -> Option<Reply> {
         let line = str::from_utf8(self.client.try_line().ok()?).ok()?;
         match line.as_bytes().first()? {
             b':' => line[1..].parse().ok().map(Reply::Number),
             b'$' | b'*' | b'_' => Some(Reply::Nil),
-            _ => Some(Reply::Error(sent_on(line))),
+            _ => Some(Reply::Error(Redirect::parse(line))),
         }
     }
 }

@@ -3,7 +3,7 @@
 //! A round is a hundred thousand locks granted and released, of ten million names in turn, and two thousand who wait
 //! and go, in one of four ways. A thousand rounds are a hundred million and two million.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const WAYS: [&str; 4] = ["leave", "lose patience", "are granted the lock", "are 
 /// What has to be 0 when nobody holds a lock or waits for one.
 const GAUGES: [&str; 4] = ["waiters", "longest_wait_us", "held", "fence_ahead_us"];
 
-pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let at_once = if length < SHORT { FEWER_WAITERS } else { WAITERS };
     // What was slow is remembered, up to a point, and on a machine that is busy anything may be.
@@ -39,7 +39,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     let server = server.module_args("log-max-len 0").config("maxclients", "3000").start();
     // Nor how long each command took, 12 kB for each; servers before 7.0 do not.
     server.cmd("CONFIG SET latency-tracking no");
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     // Whatever the first use of something costs for good.
     let mut names = Names::of(server.port());
     names.lock_and_release(PAIRS_OF_A_ROUND / 2);
@@ -59,13 +59,13 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
         wait_and_go(&server, at_once, WAYS[seed.below(WAYS.len())]);
         rounds += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
+    totals.micros = begin.elapsed().as_micros();
     let (pairs, waiters) = (rounds * PAIRS_OF_A_ROUND, rounds * at_once);
-    fought.operations = (2 * pairs + waiters) as u64;
-    fought.grants = pairs as u64;
-    fought.waited = waiters as u64;
+    totals.operations = (2 * pairs + waiters) as u64;
+    totals.grants = pairs as u64;
+    totals.waited = waiters as u64;
     // Each is the sudden end of all who wait.
-    fought.faults = rounds as u64;
+    totals.faults = rounds as u64;
     let most = before + before / 100;
     let after = settled(&server, most, rest);
     let names = pairs.min(NAMES);
@@ -75,10 +75,10 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     );
     println!("leaks: {said}");
     if after > most {
-        fought.wrong.push(format!("L6: {said}"));
+        totals.wrong.push(format!("L6: {said}"));
     }
-    fought.wrong.extend(not_at_rest(&mut server.client()));
-    fought
+    totals.wrong.extend(not_at_rest(&mut server.client()));
+    totals
 }
 
 /// The memory used when nobody is connected but who asks, at its least. Servers keep what waiting took, and give it back

@@ -1,6 +1,6 @@
 //! A line for each run of a scenario, so that what is claimed can be added up by anyone.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -14,11 +14,11 @@ pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a str,
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
-    pub(crate) fought: &'a Fought,
+    pub(crate) totals: &'a Totals,
 }
 
 pub(crate) fn add(file: &str, run: &Run<'_>) {
-    let Run { scenario, seed, seconds, fought } = run;
+    let Run { scenario, seed, seconds, totals } = run;
     // Relative to where it was called from, which cargo leaves for the folder of the package.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let file = format!("{root}/{file}");
@@ -29,9 +29,9 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
         today(),
         commit(),
         server(),
-        fought.operations,
-        fought.faults,
-        fought.wrong.len(),
+        totals.operations,
+        totals.faults,
+        totals.wrong.len(),
     );
     let head = if is_new { HEAD } else { "" };
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();

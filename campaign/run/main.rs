@@ -24,16 +24,16 @@
 mod claims;
 mod clients;
 mod connection;
-mod fight;
 mod leaks;
 mod ledger;
-mod roaming;
+mod probes;
+mod queue_watcher;
+mod redirect;
+mod runner;
 mod scenarios;
-mod tellers;
-mod waiters;
 
-use fight::Fought;
 use ledger::Run;
+use runner::Totals;
 use std::any::Any;
 use std::collections::HashMap;
 use std::env;
@@ -114,10 +114,10 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
     // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
-    let fought = panic::catch_unwind(|| (scenario.run)(seed, length))
-        .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |fought| *fought));
+    let totals = panic::catch_unwind(|| (scenario.run)(seed, length))
+        .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
-    let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
+    let Totals { operations, grants, waited, faults, wrong, micros } = &totals;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
         "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {faults} faults ({:.0}/min), {} violations",
@@ -138,16 +138,16 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     }
     if let Some(file) = &options.ledger {
         let (scenario, seconds) = (scenario.name, took.as_secs());
-        ledger::add(file, &Run { scenario, seed, seconds, fought: &fought });
+        ledger::add(file, &Run { scenario, seed, seconds, totals: &totals });
     }
     shown
 }
 
 /// A panic of the harness, whose message is what is wrong.
-fn could_not_go_on(end: Box<dyn Any + Send>) -> Fought {
+fn could_not_go_on(end: Box<dyn Any + Send>) -> Totals {
     let message = match end.downcast::<String>() {
         Ok(message) => *message,
         Err(_) => "see above".to_owned(),
     };
-    Fought { wrong: vec![format!("the scenario could not go on: {message}")], ..Fought::default() }
+    Totals { wrong: vec![format!("the scenario could not go on: {message}")], ..Totals::default() }
 }

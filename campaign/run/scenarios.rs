@@ -46,8 +46,8 @@ mod silent;
 mod storm;
 mod strangers;
 
-use crate::fight::Fought;
 use crate::leaks;
+use crate::runner::Totals;
 use leasehold_campaign::Rules;
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn millis(count: usize) -> Duration {
 
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) run: fn(u64, Duration) -> Fought,
+    pub(crate) run: fn(u64, Duration) -> Totals,
 }
 
 pub(crate) const ALL: [Scenario; 25] = [

@@ -6,7 +6,7 @@
 //!   report    the few that cannot, for people
 //! ```
 //!
-//! Nothing here knows a server. `trust` (only in tests) holds the checker against another one, which is slow, obvious, and
+//! Nothing here knows a server. `oracle` (only in tests) holds the checker against another one, which is slow, obvious, and
 //! has nothing in common with it but the records. The campaign itself is `run/`.
 
 #![allow(
@@ -20,10 +20,10 @@
 )]
 
 mod checker;
+#[cfg(test)]
+mod oracle;
 mod record;
 mod report;
-#[cfg(test)]
-mod trust;
 
 pub use checker::{History, Law, Rules, Span, Verdict, Violation};
 pub use record::{EVERY_LOCK, Op, Outcome, Record};

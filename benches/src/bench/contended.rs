@@ -1,11 +1,11 @@
 //! Many workers, one lock: how many get through, how long do they wait, and who?
 
 use super::Effort;
+use super::fairness::{Section, fairness, overtakings};
 use super::plot;
 use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
 use super::table::Table;
-use super::turns::{Section, fairness, overtakings};
 use super::ways::{BATON, POLLING, QUEUE, Way};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -18,6 +18,7 @@
 mod contended;
 mod contenders;
 mod cores;
+pub(crate) mod fairness;
 mod hand_off;
 mod held;
 mod innocent;
@@ -32,7 +33,6 @@ pub(crate) mod report;
 mod same_work;
 pub(crate) mod statistics;
 pub(crate) mod table;
-pub(crate) mod turns;
 mod ways;
 
 use report::Report;

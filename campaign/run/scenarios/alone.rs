@@ -1,20 +1,20 @@
 //! One server that does not die, and everything that its clients and its operator can do to it.
 
 use super::lossless;
-use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_probed};
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, Server, eventually};
 
-pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut of_locks = Seed::of(seed);
     let locks = *of_locks.pick(&[1, 10, 30, 100]);
     let server = Server::builder().tcp().start();
     let mut client = server.client();
     // Whether a pause is over, some servers look `hz` times a second.
-    let closely = Closely { tellers: 3, calm_micros: 250_000, ..FROM_AFAR };
+    let probing = Probing { probes: 3, calm_micros: 250_000, ..WHEN_QUIET };
     let place = (server.port(), locks, "l");
-    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
         match seed.below(56) {
             0 => stop(faults, seed, &mut client),

@@ -1,6 +1,6 @@
 //! Servers whose clocks are apart, by less than the margin: fences grow all the same.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
@@ -23,7 +23,7 @@ fn seconds(seed: &mut Seed) -> Duration {
 /// The highest fence that anybody was told.
 struct Told<'f> {
     highest: u64,
-    fought: &'f mut Fought,
+    totals: &'f mut Totals,
 }
 
 impl Told<'_> {
@@ -31,11 +31,11 @@ impl Told<'_> {
         let fence = client.grant(lock, "m", LONG);
         if fence <= self.highest {
             let what = format!("L2: {fence} of {lock} came after {}, {when}", self.highest);
-            self.fought.wrong.push(what);
+            self.totals.wrong.push(what);
         }
         self.highest = self.highest.max(fence);
-        self.fought.grants += 1;
-        self.fought.operations += 2;
+        self.totals.grants += 1;
+        self.totals.operations += 2;
         // What is held would keep its fence.
         client.release(lock, "m");
     }
@@ -48,21 +48,21 @@ impl Told<'_> {
 }
 
 /// A start without data, and a promotion without the last grants, where the clock is behind.
-pub(crate) fn behind(seed: u64, length: Duration) -> Fought {
+pub(crate) fn behind(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
-    while begin.elapsed() < length && fought.wrong.is_empty() {
-        let told = Told { highest: 0, fought: &mut fought };
+    while begin.elapsed() < length && totals.wrong.is_empty() {
+        let told = Told { highest: 0, totals: &mut totals };
         match seed.below(3) {
             0 => started(told, &mut seed),
             1 => promoted(told, &mut seed, true),
             _ => promoted(told, &mut seed, false),
         }
-        fought.faults += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
 fn started(mut told: Told<'_>, seed: &mut Seed) {
@@ -99,7 +99,7 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     {
         let what =
             format!("L2: a replica knows {knows:?} of {should:?} of its primary's fence clock");
-        return told.fought.wrong.push(what);
+        return told.totals.wrong.push(what);
     }
     proxy.cut();
     told.grants(&mut client, "k", "unheard");
@@ -108,12 +108,12 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
 }
 
 /// A slot goes to a node whose clock is behind. Who waits where it was is sent away, and granted nothing.
-pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
+pub(crate) fn slots(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
     if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return fought;
+        return totals;
     }
     let mut behind = Clock::new();
     behind.step_back(seconds(&mut seed));
@@ -126,15 +126,15 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
         assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 15000"), Value::Okay);
     }
     if let Err(what) = strangers_lift_nothing(&cluster) {
-        fought.wrong.push(what);
+        totals.wrong.push(what);
     }
-    fought.faults += 1;
-    while begin.elapsed() < length && fought.wrong.is_empty() {
+    totals.faults += 1;
+    while begin.elapsed() < length && totals.wrong.is_empty() {
         let slot = cluster.slot_of(0);
         let (key, free) = (slot.key("held"), slot.key("free"));
         let step = SlotMove { slot: slot.number, from: 0, to: 1 };
         let mut client = cluster.node(0).client();
-        let mut told = Told { highest: 0, fought: &mut fought };
+        let mut told = Told { highest: 0, totals: &mut totals };
         let held = client.grant(&key, "m", LONG);
         let mut waiter = Waiter::of(cluster.node(0), &key, "w");
         told.grants(&mut client, &free, "where the slot was");
@@ -148,12 +148,12 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
             let what = format!(
                 "L1: {key} is held with {held} where it has gone, and {fence} was granted where it was"
             );
-            fought.wrong.push(what);
+            totals.wrong.push(what);
         }
-        fought.faults += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
 /// Commands by which slots come and go lift the fence clock of a node by the margin. Those of

@@ -3,7 +3,7 @@
 //! the successor gives out is above all of the former primary, whichever was asked first. That much is promised for as
 //! long as the margin: until the clock has passed what the successor gave out first.
 
-use crate::fight::now;
+use crate::runner::now;
 use redis::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -1,7 +1,7 @@
 //! A cluster whose primaries hand over, hang, or die. Clients go where they are sent.
 
 use super::{LAG, lossless, millis};
-use crate::fight::{Field, Fought, fight, now};
+use crate::runner::{Shared, Totals, now, run_rounds};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -61,7 +61,7 @@ struct Pair {
     elected: HashMap<usize, Instant>,
 }
 
-pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
+pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
     let cluster = Cluster::of(3, 1);
     let slot = cluster.slot_of(0);
     let mut pair =
@@ -69,11 +69,11 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
     let rules = lossless();
     let mut settled = now();
     let (port, prefix) = (pair.cluster.node(0).port(), slot.key("l"));
-    fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
-        field.roams.store(true, SeqCst);
+    run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
+        shared.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
         let led = pair.primary;
-        if pair.settles(field) != led {
+        if pair.settles(shared) != led {
             let span = faults.lost_unasked(settled, LAG);
             faults.beside.push(span);
         }
@@ -111,7 +111,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                 pair.cluster.node(replica).cmd(command);
             }
             if change.primary != Fate::Lives {
-                field.port.store(pair.cluster.node(replica).port(), SeqCst);
+                shared.port.store(pair.cluster.node(replica).port(), SeqCst);
             }
             pair.wait_for(replica);
             match change.primary {
@@ -122,7 +122,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                     pair.cluster.node_mut(primary).thaw();
                 }
             }
-            pair.settles(field)
+            pair.settles(shared)
         });
         // On a busy machine they may have voted for somebody else before, or since.
         if change.is_lossy() || leads != replica {
@@ -156,10 +156,10 @@ impl Pair {
     }
 
     /// Waits until one of the two leads, the other follows, and everybody knows; and sends clients there.
-    fn settles(&mut self, field: &Field) -> usize {
+    fn settles(&mut self, shared: &Shared) -> usize {
         let both = [self.primary, self.replica];
         // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
-        let probe = format!("SET {}probe x PX 1", field.prefix);
+        let probe = format!("SET {}probe x PX 1", shared.prefix);
         let writes = |owner: usize| match self.cluster.node(owner).cmd(&*probe) {
             Value::Okay => Ok(owner),
             told => Err(format!("{owner} leads, and says {told:?}")),
@@ -180,7 +180,7 @@ impl Pair {
         if leads == self.replica {
             std::mem::swap(&mut self.primary, &mut self.replica);
         }
-        field.goes_to(self.cluster.node(leads), leads);
+        shared.goes_to(self.cluster.node(leads), leads);
         wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
         self.cluster.wait_until_ok();
         leads

@@ -2,21 +2,21 @@
 
 use super::lossless;
 use crate::clients::PATIENCE;
-use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
 use std::thread;
 use std::time::Duration;
 use testkit::{Proxy, Server, Way};
 
 /// The server does not know, and goes on: what it grants to somebody who never hears of it is held all the same, to the end
 /// of the lease, and the order of its queues stays. So nothing is excused but what the clients themselves cannot know.
-pub(crate) fn links(seed: u64, length: Duration) -> Fought {
+pub(crate) fn links(seed: u64, length: Duration) -> Totals {
     let server = Server::builder().tcp().start();
     let link = Proxy::to(server.port());
     let rules = lossless();
     // Who is told late what was granted at once cannot say when that was. That somebody is told something, it still can.
-    let closely = Closely { idle_micros: 0, aside: Some(server.port()), ..FROM_AFAR };
+    let probing = Probing { idle_micros: 0, aside: Some(server.port()), ..WHEN_QUIET };
     let place = (link.port(), 10, "l");
-    fight_closely(place, &rules, &closely, (seed, length), |faults, seed, _| {
+    run_rounds_probed(place, &rules, &probing, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(100));
         // Longer than clients have patience, now and then.

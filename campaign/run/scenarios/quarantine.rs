@@ -2,7 +2,7 @@
 
 use super::{lossless, millis};
 use crate::claims::Excuse;
-use crate::fight::{Fought, fight, now};
+use crate::runner::{Totals, now, run_rounds};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -30,7 +30,7 @@ const ALL: [Meanwhile; 4] =
     [Meanwhile::Nothing, Meanwhile::Back, Meanwhile::Forward, Meanwhile::FailedSetting];
 
 /// Holders may be refused what was theirs; but there are no two of them.
-pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
+pub(crate) fn quarantine(seed: u64, length: Duration) -> Totals {
     let rest = format!("quarantine-ms {}", QUARANTINE.as_millis());
     let mut clock = Clock::new();
     let mut server = Server::builder().tcp().clock(&clock).module_args(&rest).start();
@@ -42,7 +42,7 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
     });
     let rules = lossless();
     let mut put_right: fn(&mut Clock) = |_| ();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, field| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, shared| {
         // Now and then it is killed again before it grants anything.
         let at_work = *seed.pick(&[300, 1_500]);
         thread::sleep(Duration::from_millis(500 + seed.below(at_work) as u64));
@@ -79,7 +79,7 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
             }
             if let Some(after) = granted_too_early(&server, begun) {
                 let what = format!("granted {after:?} after {what}, and rests for {QUARANTINE:?}");
-                field.claims.add("L1", Excuse::None, now(), what);
+                shared.claims.add("L1", Excuse::None, now(), what);
             }
         });
     })

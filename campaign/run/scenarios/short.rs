@@ -1,7 +1,7 @@
 //! Servers that are short of something: of the right time, of memory, of disk.
 
 use super::lossless;
-use crate::fight::{Fought, fight, now};
+use crate::runner::{Totals, now, run_rounds};
 use leasehold_campaign::{Rules, Span};
 use redis::Value;
 use std::thread;
@@ -13,7 +13,7 @@ const BEHIND: Duration = Duration::from_millis(300);
 
 /// Set forward, the clock ends every lease at once: none is longer than a second, and no step shorter. Set back, it
 /// prolongs them, until everything is flushed. While it is set to and fro over and over, only fences are judged.
-pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
+pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
     const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
     let mut clock = Clock::new();
     let server = Server::builder().tcp().clock(&clock).start();
@@ -26,7 +26,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
     let at_once = Duration::ZERO;
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
@@ -95,7 +95,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
     })
 }
 
-pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
+pub(crate) fn memory(seed: u64, length: Duration) -> Totals {
     const POLICIES: [&str; 10] = [
         "noeviction",
         "allkeys-lru",
@@ -119,7 +119,7 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
     known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
     assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
     let rules = lossless();
-    fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
         let policy = *seed.pick(&known);
         let used: u64 = client.info_number("memory", "used_memory");
@@ -146,13 +146,13 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
 }
 
 /// Full for a while; or when a file is being saved; or when the server is killed, and then what it could not write is lost.
-pub(crate) fn disk(seed: u64, length: Duration) -> Fought {
+pub(crate) fn disk(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp();
     let setup = setup.config("appendonly", "yes").config("appendfsync", "everysec");
     // Never by itself, but a failure to save is to be one of the server.
     let mut server = setup.config("save", "100000 1000000").start();
     let rules = lossless();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(300));
         let (rest, full) = (moment(4), moment(300));
@@ -205,11 +205,11 @@ fn writes_again(server: &Server) {
 }
 
 /// A server that forces every write to disk ends itself when it cannot. What it answered is there when it comes back.
-pub(crate) fn disk_always(seed: u64, length: Duration) -> Fought {
+pub(crate) fn disk_always(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let mut server = setup.start();
     let rules = lossless();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(100 + seed.below(300) as u64));
         // In the middle of a command, too.
         let room = *seed.pick(&[0, 1, 30, 70, 500, 5_000]);

@@ -1,6 +1,6 @@
 //! What the module has a server do, or tell others, while nobody asks for anything.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,27 +18,27 @@ const A_WHILE: Duration = Duration::from_millis(1_200);
 const USUAL: [&str; 9] =
     ["info", "ping", "replconf", "psync", "sync", "auth", "monitor", "client", "replicaof"];
 
-pub(crate) fn silent(seed: u64, length: Duration) -> Fought {
+pub(crate) fn silent(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
     let server = Server::builder().tcp().config("repl-ping-replica-period", "3600").start();
     let replica = Server::builder().replica_of(&server).start();
     wait_until_in_sync(&server, &replica);
     let _contended = Contended::hold(&server, "lock:", LOCKS);
     thread::sleep(A_WHILE);
-    fought.grants = LOCKS as u64;
-    fought.waited = LOCKS as u64;
-    while begin.elapsed() < length && fought.wrong.is_empty() {
-        fought.wrong.extend(match seed.below(2) {
+    totals.grants = LOCKS as u64;
+    totals.waited = LOCKS as u64;
+    while begin.elapsed() < length && totals.wrong.is_empty() {
+        totals.wrong.extend(match seed.below(2) {
             0 => idle(&server),
             _ => unused(seed.below(2) == 0),
         });
-        fought.operations += 1;
-        fought.faults += 1;
+        totals.operations += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
 /// Locks are held and waited for, and nothing happens to any of them.

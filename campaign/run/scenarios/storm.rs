@@ -3,7 +3,7 @@
 
 use super::alone::touch;
 use super::{lossless, millis};
-use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely, now};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, now, run_rounds_probed};
 use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
@@ -18,7 +18,7 @@ struct Storm {
     link: Proxy,
 }
 
-pub(crate) fn storm(seed: u64, length: Duration) -> Fought {
+pub(crate) fn storm(seed: u64, length: Duration) -> Totals {
     let clock = Clock::new();
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let server = setup.clock(&clock).start();
@@ -26,8 +26,8 @@ pub(crate) fn storm(seed: u64, length: Duration) -> Fought {
     let mut storm = Storm { server, clock, link };
     let place = (storm.link.port(), LOCKS, "l");
     // As in `links`.
-    let closely = Closely { idle_micros: 0, aside: Some(storm.server.port()), ..FROM_AFAR };
-    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+    let probing = Probing { idle_micros: 0, aside: Some(storm.server.port()), ..WHEN_QUIET };
+    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
         thread::sleep(millis(seed.below(40)));
         let cut = match seed.below(8) {
             0 => None,

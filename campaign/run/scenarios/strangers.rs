@@ -1,7 +1,7 @@
 //! What others do to the keys of locks, to those who wait, and to what everybody may do.
 
-use crate::connection::TELLERS;
-use crate::fight::Faults;
+use crate::connection::PROBE_NAME;
+use crate::runner::Faults;
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, bulk_text, is_older_than};
@@ -62,7 +62,7 @@ fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
         return;
     }
     let list = bulk_text(&client.cmd("CLIENT LIST TYPE normal"));
-    let is_waiting = |line: &&str| line.contains(" flags=b") && !line.contains(TELLERS);
+    let is_waiting = |line: &&str| line.contains(" flags=b") && !line.contains(PROBE_NAME);
     let waiting = list.lines().filter(is_waiting);
     let ids: Vec<_> =
         waiting.filter_map(|line| line.split(' ').next()?.strip_prefix("id=")).collect();

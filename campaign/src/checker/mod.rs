@@ -11,7 +11,7 @@
 //! the other, no server can have answered so, and the operations that leave it no room are the proof.
 //!
 //! Where something cannot be known (a connection was lost; somebody deleted the key within a span) whatever would explain
-//! the replies is believed. So what is called wrong is wrong; `trust` counts how much of what is wrong is found.
+//! the replies is believed. So what is called wrong is wrong; `oracle` counts how much of what is wrong is found.
 
 mod chain;
 mod deletes;

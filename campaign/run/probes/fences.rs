@@ -1,6 +1,6 @@
 //! Fences that grow, whatever a lock has been through.
 
-use super::{LONG, Teller};
+use super::{LONG, Probe};
 use crate::claims::Excuse;
 use crate::connection::Lost;
 use redis::Value;
@@ -11,62 +11,62 @@ const AHEAD_MICROS: u64 = 2_000_000;
 const A_YEAR_MICROS: u64 = 365 * 86_400 * 1_000_000;
 
 /// By whom, and where another server's fences are met.
-pub(super) fn lifted(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    let first = teller.grant(&lock, "m", LONG)?;
-    let now = teller.main.time()?;
+pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    let first = probe.grant(&lock, "m", LONG)?;
+    let now = probe.main.time()?;
     let ahead = first.max(now + AHEAD_MICROS) + 1_000;
-    let by_hand = teller.seed.below(2) == 0;
+    let by_hand = probe.seed.below(2) == 0;
     if by_hand {
         let raise = format!("LOCK.RAISE {lock} m {ahead}");
-        if teller.main.ask(&raise)? != Value::Int(ahead as i64) {
+        if probe.main.ask(&raise)? != Value::Int(ahead as i64) {
             return Ok(());
         }
         // A command of the module would see the fence in the value.
-        teller.main.ask(&format!("DEL {lock}"))?;
+        probe.main.ask(&format!("DEL {lock}"))?;
     } else {
         let others = format!("SET {lock} {ahead}:m PX {LONG}");
-        teller.main.all(&[others, format!("LOCK.CHECK {lock} m")])?;
-        teller.release(&lock, "m")?;
+        probe.main.all(&[others, format!("LOCK.CHECK {lock} m")])?;
+        probe.release(&lock, "m")?;
     }
-    let next = teller.grant(&lock, "n", LONG)?;
+    let next = probe.grant(&lock, "n", LONG)?;
     if next <= ahead {
-        teller.claim("L2", Excuse::Freed, format!("{next} was granted for {lock} after {ahead}"));
+        probe.claim("L2", Excuse::Freed, format!("{next} was granted for {lock} after {ahead}"));
     }
     // Nor is it given out again: the clock has not come so far yet, and nobody sees it in a value.
-    teller.main.ask(&format!("DEL {lock}"))?;
-    let (before, other) = (next, teller.fresh());
-    let next = teller.grant(&other, "n", LONG)?;
+    probe.main.ask(&format!("DEL {lock}"))?;
+    let (before, other) = (next, probe.fresh());
+    let next = probe.grant(&other, "n", LONG)?;
     if next <= before {
-        teller.claim("L2", Excuse::None, format!("{next} was granted for {other} after {before}"));
+        probe.claim("L2", Excuse::None, format!("{next} was granted for {other} after {before}"));
     }
-    teller.release(&other, "n")?;
+    probe.release(&other, "n")?;
     // One that no server can have given out is not believed.
     let never = now + A_YEAR_MICROS;
-    teller.main.all(&[
+    probe.main.all(&[
         format!("SET {lock} {never}:m PX {LONG}"),
         format!("LOCK.CHECK {lock} m"),
         format!("DEL {lock}"),
     ])?;
-    let next = teller.grant(&lock, "n", LONG)?;
+    let next = probe.grant(&lock, "n", LONG)?;
     if next >= never {
-        teller.claim("L2", Excuse::Freed, format!("{next} was granted for {lock}, of next year"));
+        probe.claim("L2", Excuse::Freed, format!("{next} was granted for {lock}, of next year"));
     }
-    teller.release(&lock, "n")
+    probe.release(&lock, "n")
 }
 
 /// Owners that the server makes are all different.
-pub(super) fn minted(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let locks = [teller.fresh(), teller.fresh()];
+pub(super) fn minted(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let locks = [probe.fresh(), probe.fresh()];
     let asked = locks.each_ref().map(|lock| format!("LOCK.ACQUIRE {lock} * {LONG}"));
-    let replies = teller.main.all(&asked)?;
+    let replies = probe.main.all(&asked)?;
     let owner = |reply: &Value| match reply {
         Value::Array(parts) => parts.first().cloned(),
         _ => None,
     };
     let Some(first) = owner(&replies[0]) else { return Err(Lost) };
     if owner(&replies[1]).is_some_and(|other| other == first) {
-        teller.claim("L3", Excuse::None, "two owners that the server made are the same");
+        probe.claim("L3", Excuse::None, "two owners that the server made are the same");
     }
-    teller.main.all(&locks.each_ref().map(|lock| format!("DEL {lock}"))).map(drop)
+    probe.main.all(&locks.each_ref().map(|lock| format!("DEL {lock}"))).map(drop)
 }

@@ -1,9 +1,9 @@
 //! Whose turn it is, and that it comes.
 
-use super::{LONG, Teller, is_granted};
+use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Lost, micros};
-use crate::fight::now;
+use crate::runner::now;
 use leasehold_campaign::Span;
 use redis::Value;
 use std::ops::Range;
@@ -23,65 +23,65 @@ fn word(text: &str) -> String {
 
 /// Several wait, one after the other; the first may leave. The lock becomes free, one way or another, and
 /// somebody tries it at once: they are granted it in turn.
-pub(super) fn order(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    let count = 2 + teller.seed.below(2);
-    let mut last = teller.grant(&lock, "m", LONG)?;
+pub(super) fn order(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    let count = 2 + probe.seed.below(2);
+    let mut last = probe.grant(&lock, "m", LONG)?;
     for waiter in 0..count {
-        teller.queue(&lock, waiter, &format!("w{waiter}"), EVER)?;
+        probe.queue(&lock, waiter, &format!("w{waiter}"), EVER)?;
     }
-    thread::sleep(Duration::from_millis(*teller.seed.pick(&[0, 0, 0, 6])));
-    let leaves = teller.seed.below(3);
+    thread::sleep(Duration::from_millis(*probe.seed.pick(&[0, 0, 0, 6])));
+    let leaves = probe.seed.below(3);
     if leaves == 0 {
-        teller.renew(0)?;
-        teller.soon(Excuse::Stop, "who has hung up waits no longer", |teller| {
-            let stays = teller.owners(&lock)?.iter().any(|owner| owner == "w0");
+        probe.renew(0)?;
+        probe.soon(Excuse::Stop, "who has hung up waits no longer", |probe| {
+            let stays = probe.owners(&lock)?.iter().any(|owner| owner == "w0");
             Ok((!stays).then_some(()))
         })?;
     }
-    let before = teller.main.time()?;
+    let before = probe.main.time()?;
     let way = if leaves == 1 {
         // In one packet: it is gone before it is told.
-        let kill = format!("CLIENT KILL ID {}", teller.waiters[0].id);
-        let replies = teller.main.all(&[format!("LOCK.RELEASE {lock} m"), kill])?;
-        teller.renew(0)?;
+        let kill = format!("CLIENT KILL ID {}", probe.waiters[0].id);
+        let replies = probe.main.all(&[format!("LOCK.RELEASE {lock} m"), kill])?;
+        probe.renew(0)?;
         if replies[0] != Value::Int(1) {
             // Somebody else had taken the lock away, and the first had heard of its grant by now.
             return Err(Lost);
         }
         word("LOCK.RELEASE and CLIENT KILL of the first")
     } else {
-        free(teller, &lock)?
+        free(probe, &lock)?
     };
     for waiter in usize::from(leaves < 2)..count {
         let what = format!("w{waiter} of {count} has {lock} after {way}");
-        let reply = teller.soon(Excuse::Stop, &what, |teller| {
-            in_turn(teller, &lock, waiter..count)?;
-            teller.reply_of(waiter)
+        let reply = probe.soon(Excuse::Stop, &what, |probe| {
+            in_turn(probe, &lock, waiter..count)?;
+            probe.reply_of(waiter)
         })?;
         let Some(fence) = is_granted(&reply) else {
-            teller.claim("L5", Excuse::Stop, format!("w{waiter} was refused {lock}"));
+            probe.claim("L5", Excuse::Stop, format!("w{waiter} was refused {lock}"));
             return Err(Lost);
         };
         if fence <= last {
-            teller.claim("L2", Excuse::None, format!("{fence} of {lock} came after {last}"));
+            probe.claim("L2", Excuse::None, format!("{fence} of {lock} came after {last}"));
         }
         last = fence;
         if waiter == 0 {
-            lasts(teller, &lock, "w0", before)?;
+            lasts(probe, &lock, "w0", before)?;
         }
-        teller.release(&lock, &format!("w{waiter}"))?;
+        probe.release(&lock, &format!("w{waiter}"))?;
     }
     Ok(())
 }
 
 /// Nobody is told anything before the first of these, who is told by the release of the one before.
-fn in_turn(teller: &mut Teller<'_>, lock: &str, mut waiting: Range<usize>) -> Result<(), Lost> {
+fn in_turn(probe: &mut Probe<'_>, lock: &str, mut waiting: Range<usize>) -> Result<(), Lost> {
     let Some(first) = waiting.next() else { return Ok(()) };
     for other in waiting {
-        if teller.waiters[other].has_reply()? {
+        if probe.waiters[other].has_reply()? {
             let what = format!("w{other} was told something of {lock} before w{first} had it");
-            teller.claim("L4", Excuse::Freed, what);
+            probe.claim("L4", Excuse::Freed, what);
             return Err(Lost);
         }
     }
@@ -89,7 +89,7 @@ fn in_turn(teller: &mut Teller<'_>, lock: &str, mut waiting: Range<usize>) -> Re
 }
 
 /// Takes the lock from its holder, and tries to get it at once, before those who wait. Says how.
-fn free(teller: &mut Teller<'_>, lock: &str) -> Result<String, Lost> {
+fn free(probe: &mut Probe<'_>, lock: &str) -> Result<String, Lost> {
     let try_it = format!("LOCK.ACQUIRE {lock} thief 1000");
     let release = format!("LOCK.RELEASE {lock} m");
     let ways = [
@@ -103,26 +103,26 @@ fn free(teller: &mut Teller<'_>, lock: &str) -> Result<String, Lost> {
         format!("LOCK.EXTEND {lock} m 1"),
     ];
     let last = ways.len() - 1;
-    let any = teller.seed.below(ways.len());
-    let chosen = *teller.seed.pick(&[any, any, last]);
+    let any = probe.seed.below(ways.len());
+    let chosen = *probe.seed.pick(&[any, any, last]);
     let way = ways[chosen].clone();
     let ends_soon = chosen == last;
     let replies = if ends_soon {
         let mut all = vec![way.clone()];
         all.extend((0..THIEVES).map(|_| try_it.clone()));
-        teller.main.all(&all)?
-    } else if teller.seed.below(2) == 0 {
+        probe.main.all(&all)?
+    } else if probe.seed.below(2) == 0 {
         let all = [word("MULTI"), way.clone(), try_it, word("EXEC")];
-        match teller.main.all(&all)?.pop() {
+        match probe.main.all(&all)?.pop() {
             Some(Value::Array(replies)) => replies,
             _ => return Err(Lost),
         }
     } else {
-        teller.main.all(&[way.clone(), try_it])?
+        probe.main.all(&[way.clone(), try_it])?
     };
     if let Some(fence) = replies[1..].iter().find_map(is_granted) {
         let what = format!("a try of {lock} after {way} was granted {fence}, while others wait");
-        teller.claim("L4", Excuse::Freed, what);
+        probe.claim("L4", Excuse::Freed, what);
         return Err(Lost);
     }
     // Somebody else may have taken it away, and the first may have heard of its grant and left.
@@ -135,8 +135,8 @@ fn free(teller: &mut Teller<'_>, lock: &str) -> Result<String, Lost> {
 }
 
 /// The lease of a waiter begins when it is granted: not before this moment.
-fn lasts(teller: &mut Teller<'_>, lock: &str, owner: &str, since: u64) -> Result<(), Lost> {
-    let replies = teller.main.all(&[format!("LOCK.INFO {lock}"), word("TIME")])?;
+fn lasts(probe: &mut Probe<'_>, lock: &str, owner: &str, since: u64) -> Result<(), Lost> {
+    let replies = probe.main.all(&[format!("LOCK.INFO {lock}"), word("TIME")])?;
     if replies[0] == Value::Nil {
         return Ok(());
     }
@@ -148,42 +148,42 @@ fn lasts(teller: &mut Teller<'_>, lock: &str, owner: &str, since: u64) -> Result
     let (left, passed) = (*left as u64, micros(&replies[1])?.saturating_sub(since) / 1_000);
     if *holder == owner.as_bytes() && left + passed + 2 < LONG {
         let what = format!("{left} ms are left of {lock}, granted for {LONG} {passed} ms ago");
-        teller.claim("L1", Excuse::Freed, what);
+        probe.claim("L1", Excuse::Freed, what);
     }
     Ok(())
 }
 
 /// A lease ends while the server does nothing else, so that nobody has looked at the lock when it is tried.
-pub(super) fn unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
-    teller.queue(&lock, 0, "w", EVER)?;
+pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    probe.queue(&lock, 0, "w", EVER)?;
     let all = [
         format!("LOCK.EXTEND {lock} m 1"),
         word("DEBUG SLEEP 0.004"),
         format!("LOCK.ACQUIRE {lock} thief 1000"),
     ];
-    let replies = teller.main.all(&all)?;
+    let replies = probe.main.all(&all)?;
     if replies[0] != Value::Int(1) {
         // Somebody else had taken the lock away.
         return Err(Lost);
     }
     if let Some(fence) = is_granted(&replies[2]) {
         let what = format!("a try of {lock} was granted {fence}, while another waits for it");
-        teller.claim("L4", Excuse::Freed, what);
+        probe.claim("L4", Excuse::Freed, what);
         return Err(Lost);
     }
-    teller.reply_soon(0, &format!("who waited has {lock}, whose lease has ended"))?;
-    teller.release(&lock, "w")
+    probe.reply_soon(0, &format!("who waited has {lock}, whose lease has ended"))?;
+    probe.release(&lock, "w")
 }
 
 /// A lock becomes free, or a patience ends, and nobody names that lock from then on: a command that
 /// does would have the server look at it.
-pub(crate) fn handed_on_unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
-    let gives_up = teller.seed.below(4) == 0;
-    teller.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
+pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    let gives_up = probe.seed.below(4) == 0;
+    probe.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
     let ways = [
         format!("DEL {lock}"),
         format!("GETDEL {lock}"),
@@ -193,111 +193,111 @@ pub(crate) fn handed_on_unseen(teller: &mut Teller<'_>) -> Result<(), Lost> {
         format!("LOCK.EXTEND {lock} m 10"),
         format!("EVAL \"return redis.call('DEL', KEYS[1])\" 1 {lock}"),
     ];
-    let way = teller.seed.pick(&ways).clone();
+    let way = probe.seed.pick(&ways).clone();
     let what = if gives_up {
         format!("whose patience for {lock} is over is told so")
     } else {
-        teller.main.ask(&way)?;
+        probe.main.ask(&way)?;
         format!("who waits for {lock} after {way} has it")
     };
     // None of these takes longer.
     thread::sleep(Duration::from_millis(30));
-    let reply = teller.reply_soon(0, &what)?;
+    let reply = probe.reply_soon(0, &what)?;
     if is_granted(&reply).is_some() == gives_up {
-        teller.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
+        probe.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
         return Err(Lost);
     }
     Ok(())
 }
 
 /// Many locks at once, each with one who waits.
-pub(super) fn hand_offs(teller: &mut Teller<'_>) -> Result<(), Lost> {
+pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     for _ in 0..20 {
-        let locks: Vec<_> = (0..teller.waiters.len()).map(|_| teller.fresh()).collect();
+        let locks: Vec<_> = (0..probe.waiters.len()).map(|_| probe.fresh()).collect();
         let each = |shape: &dyn Fn(&str) -> String| -> Vec<String> {
             locks.iter().map(|lock| shape(lock)).collect()
         };
-        teller.main.all(&each(&|lock| format!("LOCK.ACQUIRE {lock} m {LONG}")))?;
+        probe.main.all(&each(&|lock| format!("LOCK.ACQUIRE {lock} m {LONG}")))?;
         for (waiter, lock) in locks.iter().enumerate() {
             let asked = format!("LOCK.ACQUIRE {lock} w {LONG} BLOCK {EVER}");
-            teller.waiters[waiter].send(&[asked])?;
+            probe.waiters[waiter].send(&[asked])?;
         }
         let looks = each(&|lock| format!("LOCK.WAITERS {lock} COUNT 1"));
-        teller.soon(Excuse::Stop, "all of them wait", |teller| {
-            let queues = teller.main.all(&looks)?;
+        probe.soon(Excuse::Stop, "all of them wait", |probe| {
+            let queues = probe.main.all(&looks)?;
             let mut all = true;
             for (waiter, queue) in queues.iter().enumerate() {
                 let waits = matches!(queue, Value::Array(rows) if !rows.is_empty());
-                all &= waits || teller.waiters[waiter].has_reply()?;
+                all &= waits || probe.waiters[waiter].has_reply()?;
             }
             Ok(all.then_some(()))
         })?;
-        teller.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} m")))?;
+        probe.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} m")))?;
         for (waiter, lock) in locks.iter().enumerate() {
             let what = format!("who waits for {lock}, which was released, has it");
-            let reply = teller.reply_soon(waiter, &what)?;
+            let reply = probe.reply_soon(waiter, &what)?;
             if is_granted(&reply).is_none() {
-                teller.claim("L5", Excuse::Stop, format!("{lock} was refused to who waited"));
+                probe.claim("L5", Excuse::Stop, format!("{lock} was refused to who waited"));
             }
         }
-        teller.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} w")))?;
+        probe.main.all(&each(&|lock| format!("LOCK.RELEASE {lock} w")))?;
     }
     Ok(())
 }
 
 /// An owner that asks again on another connection has one place, and that is the one it had.
-pub(super) fn twice(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
-    teller.queue(&lock, 0, "twice", EVER)?;
-    teller.queue(&lock, 1, "other", EVER)?;
-    teller.waiters[2].send(&[format!("LOCK.ACQUIRE {lock} twice {LONG} BLOCK {EVER}")])?;
+pub(super) fn twice(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    probe.queue(&lock, 0, "twice", EVER)?;
+    probe.queue(&lock, 1, "other", EVER)?;
+    probe.waiters[2].send(&[format!("LOCK.ACQUIRE {lock} twice {LONG} BLOCK {EVER}")])?;
     // Behind it, so that it has been looked at by then.
-    teller.queue(&lock, 3, "last", EVER)?;
-    teller.soon(Excuse::Freed, "the second request has the place of the first", |teller| {
-        let owners = teller.owners(&lock)?;
+    probe.queue(&lock, 3, "last", EVER)?;
+    probe.soon(Excuse::Freed, "the second request has the place of the first", |probe| {
+        let owners = probe.owners(&lock)?;
         Ok((owners == ["twice", "other", "last"]).then_some(()))
     })?;
-    teller.release(&lock, "m")?;
+    probe.release(&lock, "m")?;
     for (waiter, owner) in [(2, "twice"), (1, "other"), (3, "last")] {
-        teller.reply_soon(waiter, &format!("{owner} has {lock}"))?;
-        teller.release(&lock, owner)?;
+        probe.reply_soon(waiter, &format!("{owner} has {lock}"))?;
+        probe.release(&lock, owner)?;
     }
-    teller.renew(0)
+    probe.renew(0)
 }
 
 /// Who has waited for long enough is told so, and nobody else waits less for it.
-pub(super) fn patience(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
-    let short = *teller.seed.pick(&[5_u64, 20]);
-    teller.queue(&lock, 0, "short", short)?;
-    teller.waiters[1].send(&[format!("LOCK.ACQUIRE {lock} long {LONG} BLOCK {EVER}")])?;
-    let seen = teller.main.time()?;
-    while teller.main.time()? < seen + short * 1_000 {}
-    let reply = teller.reply_soon(0, "whose patience is over is told so")?;
+pub(super) fn patience(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    let short = *probe.seed.pick(&[5_u64, 20]);
+    probe.queue(&lock, 0, "short", short)?;
+    probe.waiters[1].send(&[format!("LOCK.ACQUIRE {lock} long {LONG} BLOCK {EVER}")])?;
+    let seen = probe.main.time()?;
+    while probe.main.time()? < seen + short * 1_000 {}
+    let reply = probe.reply_soon(0, "whose patience is over is told so")?;
     if let Some(fence) = is_granted(&reply) {
         let what = format!("{lock} is held, and {fence} was granted to one who gave up");
-        teller.claim("L1", Excuse::Freed, what);
+        probe.claim("L1", Excuse::Freed, what);
         return Err(Lost);
     }
-    teller.release(&lock, "m")?;
-    teller.reply_soon(1, "who waits longer has the lock")?;
-    teller.release(&lock, "long")
+    probe.release(&lock, "m")?;
+    probe.reply_soon(1, "who waits longer has the lock")?;
+    probe.release(&lock, "long")
 }
 
 /// While writes are paused, the module makes none.
-pub(super) fn paused(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
-    teller.queue(&lock, 0, "w", EVER)?;
+pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    probe.queue(&lock, 0, "w", EVER)?;
     let from = now();
-    let pause = 30 + teller.seed.below(30) as u64;
+    let pause = 30 + probe.seed.below(30) as u64;
     let commands =
         [format!("LOCK.EXTEND {lock} m 5"), word("TIME"), format!("CLIENT PAUSE {pause} WRITE")];
-    let replies = teller.main.all(&commands);
+    let replies = probe.main.all(&commands);
     // Also if nothing was heard of it.
-    teller.claims.pause(Span { from, to: now() + pause * 1_000 });
+    probe.claims.pause(Span { from, to: now() + pause * 1_000 });
     let replies = replies?;
     if replies[0] != Value::Int(1) {
         // Somebody else had taken the lock away, and it was handed on before the pause.
@@ -305,24 +305,24 @@ pub(super) fn paused(teller: &mut Teller<'_>) -> Result<(), Lost> {
     }
     let begun = micros(&replies[1])?;
     let mut at = begun;
-    while at < begun + (pause - 2) * 1_000 && !teller.waiters[0].has_reply()? {
+    while at < begun + (pause - 2) * 1_000 && !probe.waiters[0].has_reply()? {
         thread::sleep(Duration::from_micros(300));
-        at = teller.main.time()?;
+        at = probe.main.time()?;
     }
-    let granted = teller.waiters[0].has_reply()?.then(|| teller.waiters[0].receive());
+    let granted = probe.waiters[0].has_reply()?.then(|| probe.waiters[0].receive());
     // Asked after the reply was there.
-    let at = teller.main.time()?;
-    while teller.main.time()? < begun + pause * 1_000 {}
+    let at = probe.main.time()?;
+    while probe.main.time()? < begun + pause * 1_000 {}
     match granted {
         Some(reply) if at < begun + pause * 1_000 => {
             if is_granted(&reply?).is_some() {
                 let after = (at - begun) / 1_000;
                 let what = format!("{lock} granted {after} ms into a pause of {pause} ms");
-                teller.claims.add("L7", Excuse::None, from, what);
+                probe.claims.add("L7", Excuse::None, from, what);
             }
         }
         Some(_) => {}
-        None => drop(teller.reply_soon(0, "who waited in the pause has the lock")?),
+        None => drop(probe.reply_soon(0, "who waited in the pause has the lock")?),
     }
-    teller.release(&lock, "w")
+    probe.release(&lock, "w")
 }
