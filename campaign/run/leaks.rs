@@ -1,7 +1,9 @@
-//! Nothing is left behind: not by names that were locks once, not by those who waited.
+//! Checks that neither names that were locks once nor clients that waited once leave anything
+//! behind.
 //!
-//! A round is a hundred thousand locks granted and released, of ten million names in turn, and two thousand who wait
-//! and go, in one of four ways. A thousand rounds are a hundred million and two million.
+//! A round grants and releases a hundred thousand locks, of ten million names in turn. Then two
+//! thousand clients wait, and leave in one of four ways. A thousand rounds make a hundred million
+//! grants and two million waiters.
 
 use crate::runner::Totals;
 use redis::Value;
@@ -10,37 +12,39 @@ use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::{Client, LineClient, Seed, Server, bulk_text, encoded, eventually, is_older_than};
 
-/// As many names as would show: a tenth of a byte left behind by each would be more than a part in ten.
+/// So many that a leak shows: if each left a tenth of a byte behind, the server would use ten per
+/// cent more.
 const NAMES: usize = 10_000_000;
 const PAIRS_OF_A_ROUND: usize = 100_000;
 const WAITERS: usize = 2_000;
 
-/// What waiting took, servers give back by and by: of so many it takes them longer than a short run lasts.
+/// A short run has fewer waiters, because servers give back the memory of waiters slowly.
 const FEWER_WAITERS: usize = 100;
 const SHORT: Duration = Duration::from_secs(60);
 
-/// A hundred million locks, and two million waiters: more would show no more.
+/// More than a hundred million locks and two million waiters would show nothing more.
 const MOST_ROUNDS: usize = 1_000;
 
 /// Locks in one write.
 const BATCH: usize = 1_000;
 
-/// How those who wait go.
+/// How waiters leave.
 const WAYS: [&str; 4] = ["leave", "lose patience", "are granted the lock", "are unblocked"];
 
-/// What has to be 0 when nobody holds a lock or waits for one.
+/// The gauges that must be 0 when nobody holds a lock or waits for one.
 const GAUGES: [&str; 4] = ["waiters", "longest_wait_us", "held", "fence_ahead_us"];
 
 pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let at_once = if length < SHORT { FEWER_WAITERS } else { WAITERS };
-    // What was slow is remembered, up to a point, and on a machine that is busy anything may be.
+    // The server and the module remember slow commands, and on a busy machine any command may be
+    // slow.
     let server = Server::builder().tcp().config("slowlog-log-slower-than", "-1");
     let server = server.module_args("log-max-len 0").config("maxclients", "3000").start();
-    // Nor how long each command took, 12 kB for each; servers before 7.0 do not.
+    // Servers since 7.0 also keep 12 kB of latencies for each command.
     server.cmd("CONFIG SET latency-tracking no");
     let mut totals = Totals::default();
-    // Whatever the first use of something costs for good.
+    // The first use of some things costs memory for good.
     let mut names = Names::of(server.port());
     names.lock_and_release(PAIRS_OF_A_ROUND / 2);
     drop(names);
@@ -64,7 +68,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     totals.operations = (2 * pairs + waiters) as u64;
     totals.grants = pairs as u64;
     totals.waited = waiters as u64;
-    // Each is the sudden end of all who wait.
+    // In each round all waiters leave at once.
     totals.faults = rounds as u64;
     let most = before + before / 100;
     let after = settled(&server, most, rest);
@@ -81,8 +85,9 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// The memory used when nobody is connected but who asks, at its least. Servers keep what waiting took, and give it back
-/// by and by: that is over when it has been the same for so long, or is `enough`.
+/// The least memory that the server uses when no other client is connected. Servers give back the
+/// memory of waiters slowly. The look ends when the figure has not fallen for `rest`, or is down to
+/// `enough`.
 fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     let mut client = server.client();
     eventually("everybody else has gone", || {
@@ -102,10 +107,11 @@ fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     least
 }
 
-/// What INFO still counts although all is over.
+/// What INFO still counts when nobody uses a lock.
 fn not_at_rest(client: &mut Client) -> Vec<String> {
     let mut wrong = Vec::new();
-    // Ahead of the clock by the margin, since the start; all others at once.
+    // Since the start, the fence clock may be ahead by the margin for some seconds. All other
+    // gauges are 0 at once.
     let end = Instant::now() + Duration::from_secs(10);
     for gauge in GAUGES {
         while client.counter(gauge) != 0 && Instant::now() < end {
@@ -124,12 +130,12 @@ fn not_at_rest(client: &mut Client) -> Vec<String> {
     wrong
 }
 
-/// Locks and releases one name after the other, as fast as the server can: only the digits of the names change
-/// from one write to the next.
+/// Locks and releases one name after the other, as fast as the server can. Only the digits of the
+/// names change from one write to the next.
 struct Names {
     client: LineClient,
     bytes: Vec<u8>,
-    /// Where in `bytes` the digits of names are.
+    /// The places of the names' digits in `bytes`.
     digits: Vec<usize>,
     next: usize,
 }

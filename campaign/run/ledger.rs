@@ -1,4 +1,4 @@
-//! A line for each run of a scenario, so that what is claimed can be added up by anyone.
+//! The ledger: a line for each run of a scenario, so that anyone can add up what is claimed.
 
 use crate::runner::Totals;
 use std::env;
@@ -19,7 +19,7 @@ pub(crate) struct Run<'a> {
 
 pub(crate) fn add(file: &str, run: &Run<'_>) {
     let Run { scenario, seed, seconds, totals } = run;
-    // Relative to where it was called from, which cargo leaves for the folder of the package.
+    // Relative to the root of the repository. Cargo runs tests in the folder of the package.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let file = format!("{root}/{file}");
     let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
@@ -37,7 +37,7 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();
 }
 
-/// What runs, as whoever built it says.
+/// The commit, as the caller of the campaign names it.
 fn commit() -> String {
     env::var("LEASEHOLD_COMMIT").unwrap_or_else(|_| "unknown".to_owned())
 }

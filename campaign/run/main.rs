@@ -1,4 +1,5 @@
-//! The campaign: clients and faults against real servers, everything recorded, and the record judged.
+//! The campaign: clients and faults on real servers. Every operation is recorded, and the record is
+//! judged.
 //!
 //! ```text
 //!   cargo test -p leasehold-campaign --test campaign                              every scenario for some seconds
@@ -6,9 +7,9 @@
 //!   make soak HOURS=8                                                             and a line for each in the ledger
 //! ```
 //!
-//! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other tests. It ends with 0
-//! if no promise was broken, with 1 if one was, and with 2 if it was asked for what it does not know.
-//! `LEASEHOLD_COMMIT` tells the ledger what was built.
+//! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other
+//! tests. `LEASEHOLD_COMMIT` tells the ledger what was built. The exit status is 0 if no promise
+//! was broken, 1 if one was, and 2 for an option that is not known.
 
 #![allow(
     clippy::unwrap_used,
@@ -42,7 +43,7 @@ use std::process::exit;
 use std::time::{Duration, Instant};
 use testkit::Seed;
 
-/// What every run of all tests has time for; `LEASEHOLD_CAMPAIGN_SECONDS` says otherwise.
+/// Short enough for every run of all tests. `LEASEHOLD_CAMPAIGN_SECONDS` chooses another length.
 const USUAL_SECONDS: u64 = 4;
 
 struct Options {
@@ -77,7 +78,7 @@ fn main() {
     }
     let broken: Vec<_> = all.into_iter().flat_map(|scenario| run(scenario, &options)).collect();
     if !broken.is_empty() {
-        // Again, since of a long log often just the end is kept.
+        // Repeated, because often only the end of a long log is kept.
         println!("violations:");
         broken.iter().for_each(|line| println!("{line}"));
         exit(1);
@@ -95,7 +96,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = Some(number(value()?)?),
             "--ledger" => options.ledger = Some(value()?),
-            // What cargo gives to every program of tests.
+            // Options that cargo gives to every program of tests.
             "--nocapture" | "--quiet" | "-q" => {}
             other => return Err(format!("{other} is not known")),
         }
@@ -107,13 +108,14 @@ fn number(text: String) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }
 
-/// Runs a scenario and says what came of it. What it returns are the violations, of each promise some.
+/// Runs a scenario and prints its totals. Returns some violations of each promise.
 fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     let seed = options.seed.unwrap_or_else(|| Seed::fresh().value());
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
-    // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
+    // A server that died, or a fault that cannot be made, makes the harness panic. That is a
+    // finding too.
     let totals = panic::catch_unwind(|| (scenario.run)(seed, length))
         .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
@@ -143,7 +145,7 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     shown
 }
 
-/// A panic of the harness, whose message is what is wrong.
+/// The message of a panic of the harness, as a violation.
 fn could_not_go_on(end: Box<dyn Any + Send>) -> Totals {
     let message = match end.downcast::<String>() {
         Ok(message) => *message,

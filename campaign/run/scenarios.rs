@@ -1,4 +1,5 @@
-//! The scenarios: a setup each, what is done to it, and what it promises all the same.
+//! The scenarios: which servers each starts, what it does to them, and what they promise all the
+//! same.
 //!
 //! | scenario      | what is done                                                 | promised          |
 //! |---------------|--------------------------------------------------------------|-------------------|
@@ -51,13 +52,13 @@ use crate::runner::Totals;
 use leasehold_campaign::Rules;
 use std::time::Duration;
 
-/// Nothing is lost. One millisecond of the deadline still belongs to the lease; the rest is the server's own
-/// slowness to look.
+/// Rules where nothing is lost. A lease includes the millisecond of its deadline; the others are
+/// for the server, which may look late.
 fn lossless() -> Rules {
     Rules { late_millis: 3, ..Rules::default() }
 }
 
-/// What a replica that follows as fast as it can may not have heard of yet.
+/// What a replica that follows as fast as it can may not have received yet.
 const LAG: Duration = Duration::from_millis(500);
 
 fn millis(count: usize) -> Duration {

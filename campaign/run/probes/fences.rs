@@ -1,16 +1,16 @@
-//! Fences that grow, whatever a lock has been through.
+//! Conversations about fences: they grow, whatever happens to a lock.
 
 use super::{LONG, Probe};
 use crate::claims::Excuse;
 use crate::connection::Lost;
 use redis::Value;
 
-/// How far ahead of the clock a fence is met: as of a server whose clock is wrong, or that was lifted.
+/// How far ahead of the clock a met fence is, as that of a server whose clock is wrong.
 const AHEAD_MICROS: u64 = 2_000_000;
 
 const A_YEAR_MICROS: u64 = 365 * 86_400 * 1_000_000;
 
-/// By whom, and where another server's fences are met.
+/// The owner and the place of fences that another server gave out.
 pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let first = probe.grant(&lock, "m", LONG)?;
@@ -22,7 +22,7 @@ pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
         if probe.main.ask(&raise)? != Value::Int(ahead as i64) {
             return Ok(());
         }
-        // A command of the module would see the fence in the value.
+        // Deleted without a command of the module, which would see the fence in the value.
         probe.main.ask(&format!("DEL {lock}"))?;
     } else {
         let others = format!("SET {lock} {ahead}:m PX {LONG}");
@@ -33,7 +33,7 @@ pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     if next <= ahead {
         probe.claim("L2", Excuse::Freed, format!("{next} was granted for {lock} after {ahead}"));
     }
-    // Nor is it given out again: the clock has not come so far yet, and nobody sees it in a value.
+    // Nor is the fence given out again. The clock has not reached it yet, and no value shows it.
     probe.main.ask(&format!("DEL {lock}"))?;
     let (before, other) = (next, probe.fresh());
     let next = probe.grant(&other, "n", LONG)?;
@@ -41,7 +41,7 @@ pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
         probe.claim("L2", Excuse::None, format!("{next} was granted for {other} after {before}"));
     }
     probe.release(&other, "n")?;
-    // One that no server can have given out is not believed.
+    // A fence that no server can have given out is ignored.
     let never = now + A_YEAR_MICROS;
     probe.main.all(&[
         format!("SET {lock} {never}:m PX {LONG}"),
@@ -55,7 +55,7 @@ pub(super) fn lifted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "n")
 }
 
-/// Owners that the server makes are all different.
+/// The owners that the server makes are all different.
 pub(super) fn minted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let locks = [probe.fresh(), probe.fresh()];
     let asked = locks.each_ref().map(|lock| format!("LOCK.ACQUIRE {lock} * {LONG}"));

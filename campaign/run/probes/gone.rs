@@ -1,5 +1,5 @@
-//! Waiters that cannot use what they are granted: the server is closing their connection, or the
-//! lease is over by then.
+//! Waiters that cannot use their grant: the server is closing their connection, or the lease has
+//! ended by then.
 
 use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
@@ -9,19 +9,19 @@ use testkit::{field, is_valkey_since};
 
 const EVER: u64 = 600_000;
 
-/// More than the server keeps for a connection apart from the replies that its output limit counts.
+/// More than the server keeps for a connection besides the replies that its output limit counts.
 const MESSAGE: usize = 50_000;
 
-/// How long the server is busy with a transaction, in seconds, and with a script, in turns of a
-/// loop: longer than `SHORT`.
+/// How long a transaction keeps the server busy, in seconds, and how many turns of a loop a script
+/// does: both take longer than `SHORT`.
 const BUSY: &str = "0.006";
 const TURNS: u32 = 60_000;
 
-/// A lease that is over when the transaction or the script is, in milliseconds.
+/// A lease that ends within the transaction or the script, in milliseconds.
 const SHORT: u64 = 2;
 
-/// The server closes the connection of the first waiter in the turn in which the lock is handed to
-/// it.
+/// How the server closes the connection of the first waiter in the turn in which the lock is handed
+/// to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
     /// Its user is deleted.
@@ -32,15 +32,15 @@ enum Closing {
     OutputLimit,
 }
 
-/// Of the ways in which the server closes a connection, that which is possible anywhere.
+/// The way that is possible on any server.
 pub(super) fn deleted_user(probe: &mut Probe<'_>) -> Result<(), Lost> {
     closed(probe, Closing::DeletedUser)
 }
 
-/// Each of them, on a server of its own, which keeps a file of users.
+/// One of the ways, on a server of its own that keeps a file of users.
 pub(crate) fn closed_in_any_way(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let mut ways = vec![Closing::DeletedUser, Closing::LoadedUsers];
-    // Valkey lets no subscriber wait.
+    // On Valkey, a subscriber may not wait.
     if !is_valkey_since((0, 0)) {
         ways.push(Closing::OutputLimit);
     }
@@ -50,7 +50,7 @@ pub(crate) fn closed_in_any_way(probe: &mut Probe<'_>) -> Result<(), Lost> {
 
 fn closed(probe: &mut Probe<'_>, way: Closing) -> Result<(), Lost> {
     let lock = probe.fresh();
-    // No other probe has it.
+    // No other probe uses this name.
     let name = lock.clone();
     let users = way != Closing::OutputLimit;
     let prepare = match users {
@@ -78,7 +78,7 @@ fn closed(probe: &mut Probe<'_>, way: Closing) -> Result<(), Lost> {
     all.push(format!("LOCK.RELEASE {lock} m"));
     let replies = probe.main.all(&all)?;
     if replies.last() != Some(&Value::Int(1)) {
-        // Somebody else had taken the lock away.
+        // A fault had deleted the lock.
         return Err(Lost);
     }
     let what =
@@ -88,8 +88,8 @@ fn closed(probe: &mut Probe<'_>, way: Closing) -> Result<(), Lost> {
     probe.renew(0)
 }
 
-/// A transaction, or a script, hands a lock on and keeps the server busy until the lease of the
-/// next holder is over. It is not told of a fence that `LOCK.CHECK` denies by then.
+/// A transaction or a script hands a lock on, and keeps the server busy until the lease of the next
+/// holder has ended. The next holder must not be told of a fence that `LOCK.CHECK` denies by then.
 pub(crate) fn over_when_told(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -121,7 +121,7 @@ pub(crate) fn over_when_told(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let Some(Value::Array(done)) = replies.pop() else { return Err(Lost) };
     let [Value::Int(1), held, ..] = &done[..] else { return Err(Lost) };
     if *held == Value::Nil {
-        // It is handed on later, and then there is nothing to be seen here.
+        // The lock is handed on later, so nothing can be checked here.
         return probe.reply_soon(0, "who waited has the lock").map(drop);
     }
     let Some(&Value::Int(fence)) = field(held, "fence") else { return Err(Lost) };

@@ -1,4 +1,4 @@
-//! Conversations for servers of their own, to which more can be done.
+//! Conversations that need a server of their own, because they change its settings or its clock.
 
 use super::{LATE_MICROS, LONG, Probe, is_granted};
 use crate::claims::Excuse;
@@ -9,13 +9,13 @@ use testkit::bulk_text;
 
 const EVER: u64 = 600_000;
 
-/// May wait for a lock where that is limited.
+/// How many may wait for a lock where that is limited.
 pub(crate) const MOST: usize = 2;
 
-/// The look of each second, and how late it may be.
+/// The module looks at contended locks every second; this is how late that may be.
 const LOOK_MICROS: u64 = 1_000_000 + LATE_MICROS;
 
-/// The server is short of memory until it has evicted the lock that is held and waited for.
+/// The server runs out of memory until it has evicted a lock that is held and waited for.
 pub(crate) fn evicted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let fence = probe.grant(&lock, "m", LONG)?;
@@ -23,7 +23,7 @@ pub(crate) fn evicted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let before = evictions(&mut probe.main)?;
     probe.main.ask("CONFIG SET maxmemory 1")?;
     probe.soon(Excuse::None, "the server evicts something", |probe| {
-        // What may need memory makes it look for some. It is refused.
+        // A command that may need memory makes the server evict. The command is refused.
         probe.main.send(&["SET filler x".to_owned()])?;
         let _ = probe.main.receive();
         Ok((evictions(&mut probe.main)? > before).then_some(()))
@@ -47,12 +47,12 @@ pub(crate) fn evicted(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "w")
 }
 
-/// The same where nobody waits, so that nobody looks at the lock either. Servers before 7.2 do not
-/// tell modules what they are about to evict.
+/// The server evicts a lock for which nobody waits, so the module has no other reason to look at
+/// it. Servers before 7.2 do not tell modules what they are about to evict.
 pub(crate) fn evicted_unwaited(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let (lock, other) = (probe.fresh(), probe.fresh());
     let fence = probe.grant(&lock, "m", LONG)?;
-    // What is no lock is evicted as ever.
+    // Keys that are no locks are evicted as ever.
     probe.main.ask(&format!("SET {other} x PX {LONG}"))?;
     let before = evictions(&mut probe.main)?;
     probe.main.ask("CONFIG SET maxmemory 1")?;
@@ -62,7 +62,7 @@ pub(crate) fn evicted_unwaited(probe: &mut Probe<'_>) -> Result<(), Lost> {
         let is_gone = probe.main.ask(&format!("EXISTS {other}"))? == Value::Int(0);
         Ok((is_gone && evictions(&mut probe.main)? > before).then_some(()))
     })?;
-    // Out of memory a try is refused with an error, and a release is not.
+    // Without memory, the server refuses a try with an error, and executes a release.
     for _ in 0..3 {
         probe.main.send(&[format!("LOCK.ACQUIRE {lock} thief 1000")])?;
         if let Ok(reply) = probe.main.receive_any()
@@ -94,7 +94,7 @@ fn evictions(connection: &mut Connection) -> Result<u64, Lost> {
     count.and_then(|digits| digits.trim().parse().ok()).ok_or(Lost)
 }
 
-/// As many as may wait do, and nobody else; who waits already is not one more.
+/// As many clients wait as may, and no others. A waiter that asks again does not count twice.
 pub(crate) fn limited(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -122,7 +122,8 @@ pub(crate) fn limited(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.renew(1)
 }
 
-/// The deletion is known before the clock is set back, and made after that. The look each second finds it.
+/// A deletion is queued in a transaction, the clock is set back, and the transaction is executed.
+/// The look of every second finds the free lock.
 pub(crate) fn transaction_in_a_step(
     probe: &mut Probe<'_>,
     step_back: &mut dyn FnMut(),
@@ -146,7 +147,8 @@ fn granted_by_the_next_look(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// The clock is set back while the server hands the lock on, or shortly before or after. It goes on all the same.
+/// The clock is set back while the server hands the lock on, or shortly before or after. The lock
+/// is handed on all the same.
 pub(crate) fn deletion_in_a_step(
     probe: &mut Probe<'_>,
     step_back: &mut dyn FnMut(),

@@ -1,4 +1,4 @@
-//! When a lease ends, and who has it until then.
+//! Conversations about leases: when one ends, and who has the lock until then.
 
 use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
@@ -6,14 +6,14 @@ use crate::connection::{Lost, micros};
 use redis::Value;
 use testkit::{is_older_than, is_valkey_since};
 
-/// How often somebody else tries: for longer than the lease lasts.
+/// How often another owner tries: for longer than the lease lasts.
 const TRIES: usize = 500;
 
 fn word(text: &str) -> String {
     text.to_owned()
 }
 
-/// To the millisecond: by the server's own clock, which is asked between all tries.
+/// A lease ends to the millisecond, by the server's own clock, which is asked between all tries.
 pub(super) fn exact(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let ttl = 1 + probe.seed.below(3) as u64;
@@ -26,11 +26,11 @@ pub(super) fn exact(probe: &mut Probe<'_>) -> Result<(), Lost> {
     if is_granted(&replies[1]).is_none() {
         return Err(Lost);
     }
-    // Otherwise it is not known when it ends.
+    // Without both replies the end of the lease is not known.
     if millis(0)? != millis(2)? {
         return Ok(());
     }
-    // These take a key away in the millisecond of its deadline already, if they come across it while they tidy up.
+    // These policies may delete a key in the very millisecond of its deadline.
     let tidies_early = !is_valkey_since((0, 0)) && !is_older_than((7, 2));
     let deadline = millis(0)? + ttl - u64::from(tidies_early);
     let first = (3..replies.len()).step_by(2).find(|index| is_granted(&replies[*index]).is_some());
@@ -46,7 +46,7 @@ pub(super) fn exact(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Also within a transaction, for which the server's own clock stands still.
+/// A lease also ends within a transaction, for which the server's own clock stands still.
 pub(super) fn in_a_transaction(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let all = [
@@ -67,7 +67,7 @@ pub(super) fn in_a_transaction(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// What only the holder can do, and only with the fence of its grant; and what it can do again.
+/// What only the holder can do, and only with the fence of its grant, and what it can do again.
 pub(super) fn proofs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let fence = probe.grant(&lock, "m", LONG)?;
@@ -94,7 +94,8 @@ pub(super) fn proofs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let replies = probe.main.all(&commands)?;
     for ((command, due), reply) in asked.iter().zip(&replies) {
         let is_right = if command.starts_with("PTTL") {
-            // A retry with a shorter lease does not shorten it, and no conversation lasts half a lease.
+            // A retry with a shorter lease does not shorten the lease, and no conversation lasts
+            // half of it.
             matches!(reply, Value::Int(left) if *left > LONG as i64 / 2)
         } else {
             reply == due
@@ -108,7 +109,7 @@ pub(super) fn proofs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// A lock of an older client excludes others, and is released like any other.
+/// The lock of a client that uses `SET NX` excludes others, and is released like any other.
 pub(super) fn foreign(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let set = format!("SET {lock} older NX PX {LONG}");

@@ -1,4 +1,4 @@
-//! Whose turn it is, and that it comes.
+//! Conversations about the queue: who is next, and that the lock is handed on.
 
 use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
@@ -11,18 +11,18 @@ use std::thread;
 use std::time::Duration;
 use testkit::field;
 
-/// How long those wait who are not to give up.
+/// The patience of those who are not to give up.
 const EVER: u64 = 600_000;
 
-/// How many try to get in between: for longer than the shortest lease.
+/// How many tries of others follow: for longer than the shortest lease.
 const THIEVES: usize = 600;
 
 fn word(text: &str) -> String {
     text.to_owned()
 }
 
-/// Several wait, one after the other; the first may leave. The lock becomes free, one way or another, and
-/// somebody tries it at once: they are granted it in turn.
+/// Several clients wait, one after the other, and the first may leave. The lock becomes free in
+/// some way, and another client tries it at once. The waiters are granted the lock in turn.
 pub(super) fn order(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     let count = 2 + probe.seed.below(2);
@@ -41,12 +41,12 @@ pub(super) fn order(probe: &mut Probe<'_>) -> Result<(), Lost> {
     }
     let before = probe.main.time()?;
     let way = if leaves == 1 {
-        // In one packet: it is gone before it is told.
+        // In one packet, so that it is closed before it hears of its grant.
         let kill = format!("CLIENT KILL ID {}", probe.waiters[0].id);
         let replies = probe.main.all(&[format!("LOCK.RELEASE {lock} m"), kill])?;
         probe.renew(0)?;
         if replies[0] != Value::Int(1) {
-            // Somebody else had taken the lock away, and the first had heard of its grant by now.
+            // A fault had deleted the lock, and the first waiter had heard of its grant by then.
             return Err(Lost);
         }
         word("LOCK.RELEASE and CLIENT KILL of the first")
@@ -75,7 +75,8 @@ pub(super) fn order(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Nobody is told anything before the first of these, who is told by the release of the one before.
+/// Checks that no waiter has a reply before the first, who hears of the release of the holder
+/// before.
 fn in_turn(probe: &mut Probe<'_>, lock: &str, mut waiting: Range<usize>) -> Result<(), Lost> {
     let Some(first) = waiting.next() else { return Ok(()) };
     for other in waiting {
@@ -88,7 +89,8 @@ fn in_turn(probe: &mut Probe<'_>, lock: &str, mut waiting: Range<usize>) -> Resu
     Ok(())
 }
 
-/// Takes the lock from its holder, and tries to get it at once, before those who wait. Says how.
+/// Takes the lock from its holder in some way, and tries to get it at once, before those who wait.
+/// Returns the way.
 fn free(probe: &mut Probe<'_>, lock: &str) -> Result<String, Lost> {
     let try_it = format!("LOCK.ACQUIRE {lock} thief 1000");
     let release = format!("LOCK.RELEASE {lock} m");
@@ -125,7 +127,7 @@ fn free(probe: &mut Probe<'_>, lock: &str) -> Result<String, Lost> {
         probe.claim("L4", Excuse::Freed, what);
         return Err(Lost);
     }
-    // Somebody else may have taken it away, and the first may have heard of its grant and left.
+    // A fault may have deleted the lock, and the first waiter may have had its grant and left.
     let is_freed = match replies[0] {
         Value::ServerError(_) => false,
         _ if way.starts_with("LOCK.") => replies[0] == Value::Int(1),
@@ -134,7 +136,7 @@ fn free(probe: &mut Probe<'_>, lock: &str) -> Result<String, Lost> {
     if is_freed { Ok(way) } else { Err(Lost) }
 }
 
-/// The lease of a waiter begins when it is granted: not before this moment.
+/// Checks that the lease of a waiter began no earlier than `since`.
 fn lasts(probe: &mut Probe<'_>, lock: &str, owner: &str, since: u64) -> Result<(), Lost> {
     let replies = probe.main.all(&[format!("LOCK.INFO {lock}"), word("TIME")])?;
     if replies[0] == Value::Nil {
@@ -153,7 +155,8 @@ fn lasts(probe: &mut Probe<'_>, lock: &str, owner: &str, since: u64) -> Result<(
     Ok(())
 }
 
-/// A lease ends while the server does nothing else, so that nobody has looked at the lock when it is tried.
+/// A lease ends while the server is busy, so that the module has not looked at the lock when it is
+/// tried.
 pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -165,7 +168,7 @@ pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     ];
     let replies = probe.main.all(&all)?;
     if replies[0] != Value::Int(1) {
-        // Somebody else had taken the lock away.
+        // A fault had deleted the lock.
         return Err(Lost);
     }
     if let Some(fence) = is_granted(&replies[2]) {
@@ -177,8 +180,8 @@ pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "w")
 }
 
-/// A lock becomes free, or a patience ends, and nobody names that lock from then on: a command that
-/// does would have the server look at it.
+/// A lock becomes free, or patience ends, and no later command names the lock. Such a command would
+/// make the module look at it.
 pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -200,7 +203,7 @@ pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
         probe.main.ask(&way)?;
         format!("who waits for {lock} after {way} has it")
     };
-    // None of these takes longer.
+    // All of these are done by then.
     thread::sleep(Duration::from_millis(30));
     let reply = probe.reply_soon(0, &what)?;
     if is_granted(&reply).is_some() == gives_up {
@@ -210,7 +213,7 @@ pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// Many locks at once, each with one who waits.
+/// Many locks are handed on at once, each with one waiter.
 pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     for _ in 0..20 {
         let locks: Vec<_> = (0..probe.waiters.len()).map(|_| probe.fresh()).collect();
@@ -245,14 +248,14 @@ pub(super) fn hand_offs(probe: &mut Probe<'_>) -> Result<(), Lost> {
     Ok(())
 }
 
-/// An owner that asks again on another connection has one place, and that is the one it had.
+/// An owner that asks again on another connection keeps the place of its first request.
 pub(super) fn twice(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
     probe.queue(&lock, 0, "twice", EVER)?;
     probe.queue(&lock, 1, "other", EVER)?;
     probe.waiters[2].send(&[format!("LOCK.ACQUIRE {lock} twice {LONG} BLOCK {EVER}")])?;
-    // Behind it, so that it has been looked at by then.
+    // The last waiter asks behind it, so that its request has been read by then.
     probe.queue(&lock, 3, "last", EVER)?;
     probe.soon(Excuse::Freed, "the second request has the place of the first", |probe| {
         let owners = probe.owners(&lock)?;
@@ -266,7 +269,7 @@ pub(super) fn twice(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.renew(0)
 }
 
-/// Who has waited for long enough is told so, and nobody else waits less for it.
+/// A waiter whose patience ends is told so, and no other waiter loses any patience.
 pub(super) fn patience(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -286,7 +289,7 @@ pub(super) fn patience(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "long")
 }
 
-/// While writes are paused, the module makes none.
+/// While writes are paused, the module writes nothing.
 pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();
     probe.grant(&lock, "m", LONG)?;
@@ -296,11 +299,11 @@ pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let commands =
         [format!("LOCK.EXTEND {lock} m 5"), word("TIME"), format!("CLIENT PAUSE {pause} WRITE")];
     let replies = probe.main.all(&commands);
-    // Also if nothing was heard of it.
+    // Noted even if the reply was lost.
     probe.claims.pause(Span { from, to: now() + pause * 1_000 });
     let replies = replies?;
     if replies[0] != Value::Int(1) {
-        // Somebody else had taken the lock away, and it was handed on before the pause.
+        // A fault had deleted the lock, and it was handed on before the pause.
         return Err(Lost);
     }
     let begun = micros(&replies[1])?;
@@ -310,7 +313,7 @@ pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
         at = probe.main.time()?;
     }
     let granted = probe.waiters[0].has_reply()?.then(|| probe.waiters[0].receive());
-    // Asked after the reply was there.
+    // The time is asked after the reply was there.
     let at = probe.main.time()?;
     while probe.main.time()? < begun + pause * 1_000 {}
     match granted {

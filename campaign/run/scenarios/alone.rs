@@ -1,4 +1,5 @@
-//! One server that does not die, and everything that its clients and its operator can do to it.
+//! Scenario `alone`: one server that does not die, and everything that its clients and its operator
+//! can do to it.
 
 use super::lossless;
 use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_probed};
@@ -11,7 +12,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let locks = *of_locks.pick(&[1, 10, 30, 100]);
     let server = Server::builder().tcp().start();
     let mut client = server.client();
-    // Whether a pause is over, some servers look `hz` times a second.
+    // Some servers check only `hz` times a second whether a pause is over.
     let probing = Probing { probes: 3, calm_micros: 250_000, ..WHEN_QUIET };
     let place = (server.port(), locks, "l");
     run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
@@ -23,7 +24,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     })
 }
 
-/// What anybody may do who may write.
+/// What any client that may write can do.
 pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, locks: u32) {
     let lock = seed.below(locks as usize) as u32;
     let now = Duration::ZERO;
@@ -62,8 +63,7 @@ pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, l
     }
 }
 
-/// What keeps the server from doing anything for a while. Seldom: nothing that it does not do then can be held
-/// against it.
+/// Stops the server for a while. This is rare, because what the server does not do then is excused.
 fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     match seed.below(3) {
         0 => {
@@ -74,7 +74,8 @@ fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
             });
         }
         1 => {
-            // A BGSAVE that ends just then would put its older file where the server is about to load its own from.
+            // A BGSAVE that ends just then would put an older file where the server is about to
+            // load its own from.
             eventually("no file is being saved", || {
                 match client.info_field("persistence", "rdb_bgsave_in_progress").as_deref() {
                     Some("0") => Ok(()),

@@ -1,4 +1,5 @@
-//! Servers whose clocks are apart, by less than the margin: fences grow all the same.
+//! Scenarios `behind` and `slots`: servers whose clocks differ by less than the margin. Fences grow
+//! all the same.
 
 use crate::runner::Totals;
 use redis::Value;
@@ -36,7 +37,7 @@ impl Told<'_> {
         self.highest = self.highest.max(fence);
         self.totals.grants += 1;
         self.totals.operations += 2;
-        // What is held would keep its fence.
+        // A held lock would keep its fence.
         client.release(lock, "m");
     }
 
@@ -47,7 +48,8 @@ impl Told<'_> {
     }
 }
 
-/// A start without data, and a promotion without the last grants, where the clock is behind.
+/// A start without data, or a promotion of a replica that lacks the last grants, where the clock is
+/// behind.
 pub(crate) fn behind(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let mut totals = Totals::default();
@@ -67,7 +69,7 @@ pub(crate) fn behind(seed: u64, length: Duration) -> Totals {
 
 fn started(mut told: Told<'_>, seed: &mut Seed) {
     let mut clock = Clock::new();
-    // As one that has been up for longer than the margin.
+    // As a server that has been up for longer than the margin.
     let before = Server::builder().clock(&clock).module_args("fence-margin 0").start();
     told.grants(&mut before.client(), "k", "before the end");
     clock.step_back(seconds(seed));
@@ -76,7 +78,8 @@ fn started(mut told: Told<'_>, seed: &mut Seed) {
     told.grants(&mut after.client(), "k", "after a start without data on a clock behind");
 }
 
-/// What a replica heard of grants is all that it knows; or, if it joined after them, what its primary said of its fence clock.
+/// The replica knows only the grants that it received, or, if it joined after them, what its
+/// primary said of its fence clock.
 fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     let mut behind = Clock::new();
     let by = seconds(seed);
@@ -107,7 +110,8 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     told.grants(&mut replica.client(), "k", "after a promotion without the last grants");
 }
 
-/// A slot goes to a node whose clock is behind. Who waits where it was is sent away, and granted nothing.
+/// A slot goes to a node whose clock is behind. Clients that wait at the former node are sent away,
+/// and are granted nothing.
 pub(crate) fn slots(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let mut totals = Totals::default();
@@ -117,7 +121,7 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Totals {
     }
     let mut behind = Clock::new();
     behind.step_back(seconds(&mut seed));
-    // As if they had been up for longer than the margin.
+    // As if the nodes had been up for longer than the margin.
     let cluster = Cluster::with(2, 0, |index, setup| {
         let setup = setup.module_args("fence-margin 0");
         if index == 1 { setup.clock(&behind) } else { setup }
@@ -156,9 +160,9 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// Commands by which slots come and go lift the fence clock of a node by the margin. Those of
-/// clients that have not logged in are refused, and lift nothing: a node that was ahead of its
-/// clock when a slot leaves it would use up the margin of the one that gets it.
+/// Commands that move slots lift the fence clock of a node by the margin. From a client that has
+/// not logged in they are refused, and must lift nothing: a node that was ahead of its clock when a
+/// slot leaves it would use up the margin of the node that gets the slot.
 fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
     let node = cluster.node(0);
     let slot = cluster.slot_of(0).number;
@@ -191,7 +195,7 @@ fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
     wrong
 }
 
-/// The one node takes it, and the other hears of that from it alone.
+/// One node takes the slot, and the other hears of that from it alone.
 fn without_a_word(step: SlotMove, cluster: &Cluster) {
     step.import(cluster);
     let us = &cluster.node(step.to).id;

@@ -1,4 +1,4 @@
-//! Servers that die.
+//! Scenarios `restarts`, `losing` and `replica`: servers that die.
 
 use super::{lossless, millis};
 use crate::runner::{Totals, run_rounds};
@@ -46,7 +46,8 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
     })
 }
 
-/// Clients are on the primary. When it dies its replica takes over, and a new one follows that.
+/// Clients use the primary. When it dies its replica takes over, and a new replica follows that
+/// one.
 pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
     let plain = || -> Setup { Server::builder().tcp() };
     let mut primary = plain().start();
@@ -73,7 +74,8 @@ pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
                 primary.thaw();
             }),
             3 => faults.note("the link is slow", || link.slow(millis(seed.below(10)))).0,
-            // What the replica has not heard of is lost: grants of a second ago, if the link was cut.
+            // Grants that the replica has not received are lost. If the link was cut, these may be
+            // a second old.
             _ => faults.lossy(
                 "kill -9 of the primary, its replica takes over",
                 millis(1_500),

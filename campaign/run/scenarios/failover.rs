@@ -1,4 +1,5 @@
-//! A cluster whose primaries hand over, hang, or die. Clients go where they are sent.
+//! Scenario `failover`: a cluster whose primaries hand over, hang or die. Clients follow
+//! redirections.
 
 use super::{LAG, lossless, millis};
 use crate::runner::{Shared, Totals, now, run_rounds};
@@ -9,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Cluster, eventually, role_of, wait_until_in_sync};
 
-/// Longer than the others wait before they take a node for dead, and have a replica take over.
+/// Longer than the other nodes wait before they take a node for dead and let a replica take over.
 const TOO_LONG: Duration = Duration::from_millis(1_500);
 
-/// So long after a replica was elected, the servers take its votes of then for votes of now, or give it none: twice what
-/// they allow for an election, which is two seconds at the least.
+/// For so long after a replica was elected, servers may take the votes of then for votes of now, or
+/// give it none: twice the time of an election, which is at least two seconds.
 const ELECTION: Duration = Duration::from_millis(4_300);
 
 /// Longer than a vote takes, or than a primary tries to hand over.
@@ -29,7 +30,7 @@ enum Fate {
     Hangs,
 }
 
-/// How the replica comes to lead: by what it is asked to do, or because the others vote.
+/// What makes the replica the primary: a command, or the votes of the others.
 #[derive(Debug)]
 struct Change {
     primary: Fate,
@@ -45,13 +46,13 @@ impl Change {
         self.asks != Some(TAKEOVER)
     }
 
-    /// But if the primary itself hands over.
+    /// Data may be lost unless the primary itself hands over.
     fn is_lossy(&self) -> bool {
         self.asks != Some("CLUSTER FAILOVER")
     }
 }
 
-/// Two nodes that are the primary of all locks in turn, and two more primaries, with whom the replica gets its votes.
+/// Two nodes that are primary of all locks in turn, and two more primaries that vote.
 struct Pair {
     cluster: Cluster,
     slot: u16,
@@ -82,7 +83,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
             0 | 1 => Change::asked("CLUSTER FAILOVER"),
             2 => Change::asked("CLUSTER FAILOVER FORCE"),
             3 | 4 => Change::asked(TAKEOVER),
-            // Before the others know that it is dead.
+            // Before the other nodes know that it is dead.
             5 => Change { primary: Fate::Dies, asks: Some(TAKEOVER) },
             6 => Change { primary: Fate::Dies, asks: None },
             7 => {
@@ -95,7 +96,8 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
                 });
                 return;
             }
-            // It hears of its successor as soon as it goes on, but may have been asked something first.
+            // It hears of its successor as soon as it goes on, but a client may have asked it
+            // something before.
             _ => Change { primary: Fate::Hangs, asks: None },
         };
         if change.takes_votes() {
@@ -124,10 +126,10 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
             }
             pair.settles(shared)
         });
-        // On a busy machine they may have voted for somebody else before, or since.
+        // On a busy machine the nodes may have elected another node before or since.
         if change.is_lossy() || leads != replica {
             faults.lost(span, LAG);
-            // The former primary may not have heard of it at once.
+            // The former primary may hear of it later.
             faults.beside.push(span);
         } else {
             faults.stood_still(span);
@@ -137,7 +139,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
 }
 
 impl Pair {
-    /// Waits until it may, and takes it that it is.
+    /// Waits until the replica may be elected again, and notes that it is.
     fn may_be_elected(&mut self, replica: usize) {
         if let Some(before) = self.elected.get(&replica) {
             thread::sleep(ELECTION.saturating_sub(before.elapsed()));
@@ -145,7 +147,7 @@ impl Pair {
         self.elected.insert(replica, Instant::now());
     }
 
-    /// Waits until it leads; in vain, if there was no majority in time.
+    /// Waits until the replica leads, or until a vote would have ended.
     fn wait_for(&self, replica: usize) {
         let begin = Instant::now();
         while role_of(self.cluster.node(replica)).as_deref() != Some("master")
@@ -155,10 +157,12 @@ impl Pair {
         }
     }
 
-    /// Waits until one of the two leads, the other follows, and everybody knows; and sends clients there.
+    /// Waits until one of the two leads, the other follows, and all nodes know. Sends clients to
+    /// the primary.
     fn settles(&mut self, shared: &Shared) -> usize {
         let both = [self.primary, self.replica];
-        // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
+        // A primary that was to hand over and still leads refuses writes until it has given that
+        // up.
         let probe = format!("SET {}probe x PX 1", shared.prefix);
         let writes = |owner: usize| match self.cluster.node(owner).cmd(&*probe) {
             Value::Okay => Ok(owner),

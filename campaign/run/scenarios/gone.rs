@@ -1,4 +1,4 @@
-//! Waiters to whom a grant is of no use any more when they would hear of it.
+//! Scenario `gone`: waiters that can no longer use a grant when they would hear of it.
 
 use super::guarded::converse;
 use crate::connection::Lost;
@@ -10,7 +10,7 @@ use tempfile::NamedTempFile;
 use testkit::Server;
 
 /// The server closes their connections in the turn in which they are granted the lock, or is busy
-/// until their lease is over.
+/// until their lease has ended.
 pub(crate) fn gone(seed: u64, length: Duration) -> Totals {
     let users = NamedTempFile::new().unwrap();
     fs::write(users.path(), "user default on nopass ~* &* +@all\n").unwrap();

@@ -1,4 +1,5 @@
-//! Locks that stay with their holder although the server lost them, or its clock was set.
+//! Scenarios `eviction`, `step` and `limits`: locks stay with their holder although the server
+//! evicts them or its clock is set.
 
 use crate::claims::Claims;
 use crate::connection::{Lost, asked, is_gone};
@@ -10,7 +11,7 @@ use crate::runner::Totals;
 use std::time::{Duration, Instant};
 use testkit::{Clock, Seed, Server, is_older_than};
 
-/// A lock is not given away because the server evicted it, whether or not somebody waits for it.
+/// A lock that the server evicts stays with its holder, whether or not somebody waits for it.
 pub(crate) fn eviction(seed: u64, length: Duration) -> Totals {
     let policies = ["volatile-lru", "volatile-ttl", "volatile-random"];
     let policy = *Seed::of(seed).pick(&policies);
@@ -29,11 +30,11 @@ fn evicted_somehow(probe: &mut Probe<'_>) -> Result<(), Lost> {
     }
 }
 
-/// So often the server looks at its clock, about, while it hands a lock on.
+/// How often the server reads its clock, about, while it hands a lock on.
 const LOOKS: usize = 40;
 
-/// A clock that is set back while a transaction is open, in which a lock is deleted; or between any two looks at it, while
-/// a lock is handed on.
+/// The clock is set back while a transaction that deletes a lock is open, or between any two reads
+/// of it while a lock is handed on.
 pub(crate) fn step(seed: u64, length: Duration) -> Totals {
     let mut totals = Totals::default();
     let (begin, asked_before) = (Instant::now(), asked());
@@ -57,7 +58,7 @@ pub(crate) fn step(seed: u64, length: Duration) -> Totals {
         totals.faults += 1;
         totals.wrong.extend(claims.take_unexcused(&[], 0, &[]));
         if !totals.wrong.is_empty() {
-            // It might not end by itself.
+            // The server might never end by itself.
             server.kill();
         }
     }
@@ -74,7 +75,7 @@ pub(super) fn shows_something(totals: &mut Totals, conversations: u64) {
     }
 }
 
-/// Only so many may wait for a lock. Nothing is done to the server.
+/// Only so many may wait for a lock. No fault is made.
 pub(crate) fn limits(seed: u64, length: Duration) -> Totals {
     let most = format!("max-waiters-per-lock {MOST}");
     let server = Server::builder().tcp().module_args(&most).start();
@@ -83,7 +84,7 @@ pub(crate) fn limits(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// The same, again and again, and how often that came to its end.
+/// Repeats a conversation, and counts how often it came to its end.
 pub(super) fn converse(
     server: &Server,
     seed: u64,

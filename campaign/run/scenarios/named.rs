@@ -1,4 +1,4 @@
-//! Many contended locks that are named all the time, by commands that free none of them.
+//! Scenario `named`: commands name many contended locks all the time, and free none of them.
 
 use super::guarded::shows_something;
 use crate::claims::Claims;
@@ -11,10 +11,10 @@ use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{Client, Seed, Server};
 
-/// More than the server looks at in one turn.
+/// More than the module looks at in one turn.
 const LOCKS: usize = 1_500;
 
-/// How long there is traffic of one kind.
+/// How long each kind of traffic lasts.
 const ROUND: Duration = Duration::from_secs(2);
 
 const PASSWORD: &str = "secret";
@@ -22,7 +22,7 @@ const PASSWORD: &str = "secret";
 /// Who names the locks.
 #[derive(Clone, Copy)]
 enum Who {
-    /// Clients that poll them, as older ones do.
+    /// Clients that poll them with `SET NX`.
     Older,
     /// Clients that only read them.
     Readers,
@@ -34,7 +34,7 @@ enum Who {
 
 const ALL: [Who; 4] = [Who::Older, Who::Readers, Who::Forbidden, Who::Strangers];
 
-/// Another lock that becomes free is handed on at once all the same.
+/// Another lock that becomes free is still handed on at once.
 pub(crate) fn named(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let server = Server::builder().tcp().start();
@@ -92,7 +92,7 @@ fn traffic(
             Traffic::on(server, 3, &greeting, contended.named_at_once())
         }
         Who::Strangers => {
-            // The probe has come before and need not log in.
+            // The probe connected before and need not log in.
             let set = client.cmd(["CONFIG", "SET", "requirepass", PASSWORD]);
             assert_eq!(set, Value::Okay);
             Traffic::on(server, 4, "", contended.named_in_short())

@@ -1,5 +1,5 @@
-//! The module is unloaded while there is work, and loaded again. That may be refused; else fences
-//! grow over it, and the server lives.
+//! Scenario `reload`: the module is unloaded while it is in use, and loaded again. Unloading may be
+//! refused. If not, fences still grow, and the server lives.
 
 use crate::connection::is_gone;
 use crate::runner::Totals;
@@ -30,7 +30,7 @@ pub(crate) fn reload(seed: u64, length: Duration) -> Totals {
             2 => parsed_ahead(&server, &mut seed, &mut totals),
             _ => under_traffic(&server, &mut totals),
         };
-        // A moment later, if that is how it ends.
+        // A server that crashes may take a moment to end.
         thread::sleep(Duration::from_millis(50));
         if is_gone(server.port()) {
             totals.wrong.push("L6: the server has ended since MODULE UNLOAD".to_owned());
@@ -39,7 +39,7 @@ pub(crate) fn reload(seed: u64, length: Duration) -> Totals {
         if !totals.wrong.is_empty() {
             totals.micros = begin.elapsed().as_micros();
             server.kill();
-            // What the server logged when it ended is no second finding.
+            // The report of a crash is not a second finding.
             panic::resume_unwind(Box::new(totals));
         }
     }
@@ -47,8 +47,8 @@ pub(crate) fn reload(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// Unloads the module and loads it again, if it is let. Either way its commands are there
-/// afterwards, unless the server is gone.
+/// Unloads the module and loads it again, if the server lets it. Its commands are there afterwards
+/// in either case, unless the server has ended.
 fn unload_and_load(client: &mut Client, totals: &mut Totals) {
     totals.faults += 1;
     if let Ok(Value::Okay) = client.try_cmd("MODULE UNLOAD leasehold") {
@@ -56,8 +56,8 @@ fn unload_and_load(client: &mut Client, totals: &mut Totals) {
     }
 }
 
-/// The fence clock is ahead of the server's, because an operator raised it, or because that was set
-/// back.
+/// The fence clock is ahead of the server's clock, because an operator raised it or because the
+/// clock was set back.
 fn fences(
     server: &Server,
     clock: &mut Clock,
@@ -79,13 +79,13 @@ fn fences(
             ", after the clock was set back"
         }
     };
-    // What is left of it in the keyspace would tell.
+    // A fence in the keyspace would tell the module.
     if seed.below(2) == 0 {
         client.cmd("DEL k");
     }
     totals.operations += 2;
     for _ in 0..2 {
-        // Otherwise the last command of this client is one of the module's, which keeps it loaded.
+        // If the last command of this client is one of the module's, that keeps the module loaded.
         client.cmd("PING");
         unload_and_load(&mut client, totals);
         let fence = match client.try_cmd(format!("LOCK.ACQUIRE other m {LONG}")) {
@@ -104,7 +104,7 @@ fn fences(
     None
 }
 
-/// A client waits for something else, and has sent a command of the module's in the same packet.
+/// A client waits for something else, and has sent a command of the module in the same packet.
 fn parsed_ahead(server: &Server, seed: &mut Seed, totals: &mut Totals) -> Option<String> {
     let mut client = server.client();
     let mut ahead = server.client();
@@ -113,8 +113,8 @@ fn parsed_ahead(server: &Server, seed: &mut Seed, totals: &mut Totals) -> Option
     ahead.send_all(&[waits, ours, ours]);
     thread::sleep(Duration::from_millis(seed.below(10) as u64));
     totals.faults += 1;
-    // Either is fine. It is loaded again when the commands have been executed, or not known any
-    // more.
+    // Either reply is right. The module is loaded again when the commands were executed, or were
+    // found to be unknown.
     let unloaded = client.try_cmd("MODULE UNLOAD leasehold");
     for _ in 0..3 {
         totals.operations += 1;
@@ -129,7 +129,7 @@ fn parsed_ahead(server: &Server, seed: &mut Seed, totals: &mut Totals) -> Option
     None
 }
 
-/// Others go on with commands of the server, and with those of the module.
+/// Other clients go on with commands of the server and of the module.
 fn under_traffic(server: &Server, totals: &mut Totals) -> Option<String> {
     let own: Vec<_> = (0..16).map(|number| format!("SET v{number} x PX 1000")).collect();
     let ours = ["LOCK.ACQUIRE k o 1000", "LOCK.RELEASE k o", "PING"].map(str::to_owned);
@@ -137,7 +137,7 @@ fn under_traffic(server: &Server, totals: &mut Totals) -> Option<String> {
     let _ours = Traffic::on(server, 4, "", vec![Batch::of(&ours), Batch::of(&own)]);
     let mut client = server.client();
     for round in 0..12 {
-        // Now and then with those who wait, which keeps it loaded as long as they do.
+        // Sometimes with waiters, which keep the module loaded for as long as they wait.
         let _waiters = (round == 5).then(|| Contended::hold(server, &format!("w{round}-"), 20));
         unload_and_load(&mut client, totals);
         totals.operations += 1;

@@ -1,4 +1,4 @@
-//! Servers that know of each other.
+//! Scenarios `sentinel` and `cluster`: servers that know of each other.
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
@@ -11,8 +11,8 @@ use std::time::Duration;
 use testkit::replica::history_of;
 use testkit::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 
-/// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
-/// see `beside`.
+/// Failovers take seconds, so the first begins at once. A primary that hung goes on beside its
+/// successor until it is demoted: see `beside`.
 pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
     let mut sentinels = Sentinels::start();
     let mut primary = 0;
@@ -36,7 +36,8 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
             primary = sentinels.wait_for_another_primary_than(former);
             shared.goes_to(sentinels.server(primary), primary);
             if hangs {
-                // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
+                // Every client of the former primary has given up by now, so what it says from here
+                // on is not compared with its successor.
                 thread::sleep(PATIENCE + millis(200));
                 sentinels.server_mut(former).thaw();
                 let (former, successor) = (sentinels.server(former), sentinels.server(primary));
@@ -55,7 +56,7 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
     totals
 }
 
-/// Sends clients to another primary, if the sentinels have chosen one since then though this one was well.
+/// Sends clients to another primary if the sentinels have chosen one since then without a fault.
 fn follow(
     sentinels: &Sentinels,
     primary: &mut usize,
@@ -71,13 +72,14 @@ fn follow(
     }
 }
 
-/// All locks are in one slot, which never stays for long. Clients go where they are sent. Nothing is lost.
+/// All locks are in one slot, which moves again and again. Clients follow redirections. Nothing is
+/// lost.
 pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
     let mut cluster = Cluster::of(2, 0);
     let slot = cluster.slot_of(0);
     let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
     let by_hand_only = lacks_moves_at_once();
-    // A lock that is moved by hand takes along how much of its lease is left, and that takes a moment.
+    // A lock that is moved by hand is sent with what is left of its lease, and that takes a moment.
     let rules = Rules { late_millis: 500, ..Rules::default() };
     let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
     run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
@@ -118,8 +120,8 @@ pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
                     })
                 });
                 if has_it != step.to {
-                    // The epochs of both were the same just then, and the former owner claimed it once more, in a later
-                    // one: what the other had granted by then is lost.
+                    // Both nodes had the same epoch, and the former owner has claimed the slot
+                    // again in a later one. Grants of the other node are lost.
                     return faults.lost(span, LAG);
                 }
                 faults.stood_still(span);
@@ -138,8 +140,9 @@ fn begins_to_move(step: SlotMove, cluster: &Cluster, meanwhile: Duration) {
     thread::sleep(meanwhile);
 }
 
-/// The slot stays where it was, with what the other node was asked to keep of it. Until that is back nobody may ask for it:
-/// the one would keep what it grants, and the other does not know of it yet.
+/// The slot stays at its node, which gets back the keys that the other node has by now. No client
+/// may ask for locks until then: the other node would keep what it grants, and this one does not
+/// know of it yet.
 fn call_back(step: SlotMove, cluster: &Cluster) {
     let (node, other) = (cluster.node(step.from), cluster.node(step.to));
     for asked in [node, other] {

@@ -1,5 +1,5 @@
-//! What a lock outlives, one upon the other: links are cut, and before they are healed the server is killed, or frozen, or its
-//! clock set forward, or keys are deleted.
+//! Scenario `storm`: faults that a lock survives, at the same time. Links are cut, and before they
+//! are healed the server is killed or frozen, its clock is set forward, or keys are deleted.
 
 use super::alone::touch;
 use super::{lossless, millis};
@@ -11,7 +11,7 @@ use testkit::{Clock, Proxy, Seed, Server, Way};
 
 const LOCKS: u32 = 10;
 
-/// It forces every write to disk, so nothing is lost.
+/// Every write is forced to disk, so nothing is lost.
 struct Storm {
     server: Server,
     clock: Clock,
@@ -63,7 +63,7 @@ impl Storm {
                 thread::sleep(moment / 4);
                 self.server.start_again();
             }),
-            // Every lease ends. It is not set back: see `clock`.
+            // Every lease ends. The clock is not set back here: see `clock`.
             2 => {
                 let step = Duration::from_secs(*seed.pick(&[1, 2, 30, 600, 3_600]));
                 let locks: Vec<_> = (0..LOCKS).map(|lock| format!("l{lock}")).collect();
