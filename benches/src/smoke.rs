@@ -61,6 +61,11 @@ fn each_way_to_wait_is_measured() {
 }
 
 #[test]
+fn each_way_to_be_one_of_several_holders_is_measured() {
+    assert_eq!(rows("shared").len(), 2 * 5);
+}
+
+#[test]
 fn hand_offs_are_measured() {
     assert_eq!(rows("hand-off").len(), 2);
 }

@@ -3,6 +3,7 @@
 //! ```text
 //!   same_work   one lock after another, taken and given back: against scripts and native commands
 //!   contended   many workers, one lock: against whatever else one can wait by
+//!   shared      a lock with several holders: one joins, one leaves, against scripts that count
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        among many held locks, against among few
 //!   memory      of a lock, of one who waits
@@ -31,6 +32,7 @@ pub(crate) mod overview;
 mod plot;
 pub(crate) mod report;
 mod same_work;
+mod shared;
 pub(crate) mod statistics;
 pub(crate) mod table;
 mod ways;
@@ -60,9 +62,10 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 8] = [
+pub(crate) const SECTIONS: [Section; 9] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
+    ("shared", shared::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),

@@ -1,0 +1,361 @@
+//! A lock with several holders: what do one who joins and one who leaves cost, with few and with many who stay?
+//!
+//! All ways do the same: so many hold the lock all the time; in turns, one more takes it, and the one that has held it the
+//! longest gives it back. Nothing is waited for.
+
+use super::Effort;
+use super::contenders::{Batch, ONE, Reply, TTL, load_script};
+use super::load::{Load, Shape, Work};
+use super::plot;
+use super::report::{Report, Target};
+use super::statistics::Spread;
+use super::table::Table;
+use redis::Value;
+use testkit::{Client, Server, encoded, start_pair, wait_until_in_sync};
+
+const SHAPE: Shape = Shape { connections: 1, depth: 32 };
+
+/// How many hold the lock all the time.
+const HOLDERS: [usize; 4] = [1, 10, 100, 1_000];
+
+/// About how many take it in one sample.
+const TURNS: usize = 2_048;
+
+const SHARED: &str = "Leasehold, SHARE";
+const EXCLUSIVE: &str = "Leasehold, exclusive";
+const SORTED_SET: &str = "Lua, a sorted set";
+const READ_LOCK: &str = "as Redisson's read lock";
+const PERMITS: &str = "a key per permit";
+
+/// The semaphore that one finds in most recipes: its holders by the ends of their leases.
+const SORTED_SET_ACQUIRE: &str = "\
+    local t = redis.call('TIME') local now = t[1] * 1000 + math.floor(t[2] / 1000) \
+    redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now) \
+    if redis.call('ZCARD', KEYS[1]) < tonumber(ARGV[2]) then \
+    redis.call('ZADD', KEYS[1], now + ARGV[3], ARGV[1]) \
+    redis.call('PEXPIRE', KEYS[1], ARGV[3]) return 1 end return 0";
+
+const SORTED_SET_RELEASE: &str = "return redis.call('ZREM', KEYS[1], ARGV[1])";
+
+/// What Redisson keeps of a read lock: a hash that counts how often each reader has it, and a key for each of these times,
+/// which ends with its lease.
+const READ_LOCK_ACQUIRE: &str = "\
+    local mode = redis.call('HGET', KEYS[1], 'mode') \
+    if mode and mode ~= 'read' then return redis.call('PTTL', KEYS[1]) end \
+    if not mode then redis.call('HSET', KEYS[1], 'mode', 'read') end \
+    local times = redis.call('HINCRBY', KEYS[1], ARGV[1], 1) \
+    redis.call('SET', KEYS[2] .. ':' .. times, 1, 'PX', ARGV[2]) \
+    local left = redis.call('PTTL', KEYS[1]) \
+    redis.call('PEXPIRE', KEYS[1], math.max(left, tonumber(ARGV[2]))) return 1";
+
+/// Who leaves looks at the leases of all others, for the lock lasts as long as the longest of them.
+const READ_LOCK_RELEASE: &str = "\
+    if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then return 0 end \
+    local times = redis.call('HINCRBY', KEYS[1], ARGV[1], -1) \
+    if times == 0 then redis.call('HDEL', KEYS[1], ARGV[1]) end \
+    redis.call('DEL', KEYS[2] .. ':' .. times + 1) \
+    if redis.call('HLEN', KEYS[1]) > 1 then local longest = -3 \
+    for _, reader in ipairs(redis.call('HKEYS', KEYS[1])) do \
+    local count = tonumber(redis.call('HGET', KEYS[1], reader)) if count then \
+    for time = count, 1, -1 do longest = math.max(longest, \
+    redis.call('PTTL', ARGV[2] .. reader .. ':' .. time)) end end end \
+    if longest > 0 then redis.call('PEXPIRE', KEYS[1], longest) return 1 end end \
+    redis.call('DEL', KEYS[1]) redis.call('PUBLISH', KEYS[1], 0) return 1";
+
+const PERMIT_RELEASE: &str = super::contenders::RELEASE;
+
+type Words = Vec<Vec<u8>>;
+
+/// One way to be one of several holders.
+struct Way {
+    name: &'static str,
+    acquire: Box<dyn Fn(usize) -> Words>,
+    acquired: Reply,
+    release: Box<dyn Fn(usize) -> Words>,
+}
+
+/// As long as a UUID.
+fn owner(number: usize) -> String {
+    format!("{number:08x}-5a1c-4e6b-9d2f-{number:012x}")
+}
+
+fn words<const N: usize>(words: [&str; N]) -> Words {
+    words.map(|word| word.as_bytes().to_vec()).into()
+}
+
+impl Way {
+    /// Those that are compared where so many hold the lock all the time: one more may.
+    fn all(server: &Server, holders: usize) -> Vec<Self> {
+        let most = holders + 1;
+        let script = |text| load_script(server, text);
+        let shared = Self {
+            name: SHARED,
+            acquire: Box::new(move |turn| {
+                let (owner, most) = (owner(turn), most.to_string());
+                words(["LOCK.ACQUIRE", "shared", &owner, TTL, "SHARE", &most])
+            }),
+            acquired: Reply::Number,
+            release: Box::new(|turn| words(["LOCK.RELEASE", "shared", &owner(turn)])),
+        };
+        let name = |turn| format!("lock:{turn:07}");
+        let exclusive = Self {
+            name: EXCLUSIVE,
+            acquire: Box::new(move |turn| words(["LOCK.ACQUIRE", &name(turn), &owner(turn), TTL])),
+            acquired: Reply::Number,
+            release: Box::new(move |turn| words(["LOCK.RELEASE", &name(turn), &owner(turn)])),
+        };
+        let (acquire, release) = (script(SORTED_SET_ACQUIRE), script(SORTED_SET_RELEASE));
+        let sorted_set = Self {
+            name: SORTED_SET,
+            acquire: Box::new(move |turn| {
+                let (owner, most) = (owner(turn), most.to_string());
+                words(["EVALSHA", &acquire, "1", "set", &owner, &most, TTL])
+            }),
+            acquired: ONE,
+            release: Box::new(move |turn| words(["EVALSHA", &release, "1", "set", &owner(turn)])),
+        };
+        let (acquire, release) = (script(READ_LOCK_ACQUIRE), script(READ_LOCK_RELEASE));
+        let lease = |turn| format!("read:{}", owner(turn));
+        let read_lock = Self {
+            name: READ_LOCK,
+            acquire: Box::new(move |turn| {
+                words(["EVALSHA", &acquire, "2", "hash", &lease(turn), &owner(turn), TTL])
+            }),
+            acquired: ONE,
+            release: Box::new(move |turn| {
+                words(["EVALSHA", &release, "2", "hash", &lease(turn), &owner(turn), "read:"])
+            }),
+        };
+        let release = script(PERMIT_RELEASE);
+        let permit = move |turn| format!("permit:{}", turn % most);
+        let permits = Self {
+            name: PERMITS,
+            acquire: Box::new(move |turn| {
+                words(["SET", &permit(turn), &owner(turn), "NX", "PX", TTL])
+            }),
+            acquired: super::contenders::OKAY,
+            release: Box::new(move |turn| {
+                words(["EVALSHA", &release, "1", &permit(turn), &owner(turn)])
+            }),
+        };
+        vec![shared, exclusive, sorted_set, read_lock, permits]
+    }
+
+    /// The first holders take it, and stay until the ring has gone round.
+    fn begin(&self, client: &mut Client, holders: usize) {
+        for turn in 0..holders {
+            let reply = client.cmd((self.acquire)(turn));
+            assert!(matches!(reply, Value::Int(_) | Value::Okay), "{}: {reply:?}", self.name);
+        }
+    }
+
+    /// Round the ring once: afterwards those hold it who held it before.
+    fn work(&self, holders: usize, turns: usize) -> Work {
+        let numbers: Vec<usize> = (0..turns).collect();
+        Work::shared(SHAPE, &numbers, |numbers| {
+            let batch = |turns_of_batch: &[usize]| {
+                let mut batch = Batch { bytes: Vec::new(), replies: Vec::new() };
+                for turn in turns_of_batch {
+                    batch.bytes.extend(encoded((self.acquire)((turn + holders) % turns)));
+                    batch.bytes.extend(encoded((self.release)(*turn)));
+                    batch.replies.extend([self.acquired, ONE]);
+                }
+                batch
+            };
+            numbers.chunks(SHAPE.depth).map(batch).collect()
+        })
+    }
+}
+
+/// What one way takes with so many holders.
+struct Measured {
+    name: &'static str,
+    holders: usize,
+    /// Of the server's processor for each command, by round.
+    processor: Vec<f64>,
+    wall: Vec<f64>,
+    /// What replicas are sent for each command.
+    bytes: f64,
+}
+
+/// So many turns that each permit is at the same place again.
+fn turns(holders: usize, effort: Effort) -> usize {
+    let about = effort.pick(TURNS / 8, TURNS, TURNS).max(holders + 1);
+    about / (holders + 1) * (holders + 1)
+}
+
+fn measure(holders: usize, effort: Effort) -> Vec<Measured> {
+    let (server, turns) = (server(), turns(holders, effort));
+    let ways = Way::all(&server, holders);
+    let mut client = server.client();
+    let mut load = Load::on(&server, SHAPE);
+    let work: Vec<Work> = ways.iter().map(|way| way.work(holders, turns)).collect();
+    for (way, work) in ways.iter().zip(&work) {
+        way.begin(&mut client, holders);
+        load.measure(work, 2 * turns);
+    }
+    let mut measured: Vec<Measured> = ways
+        .iter()
+        .map(|way| Measured {
+            name: way.name,
+            holders,
+            processor: Vec::new(),
+            wall: Vec::new(),
+            bytes: 0.0,
+        })
+        .collect();
+    for round in 0..effort.pick(1, 20, 60) {
+        for turn in 0..ways.len() {
+            let one = (round + turn) % ways.len();
+            // This one looks at each other reader, and each sample takes a second and more.
+            if ways[one].name == READ_LOCK && holders >= 100 && round % 10 != 0 {
+                continue;
+            }
+            let sample = load.measure(&work[one], 2 * turns);
+            measured[one].processor.push(sample.processor);
+            measured[one].wall.push(sample.wall);
+        }
+    }
+    replicate(holders, turns, &mut measured);
+    measured
+}
+
+fn server() -> Server {
+    Server::builder().module_args("max-holders 2000").start()
+}
+
+/// What a replica is sent, which is counted by the server.
+fn replicate(holders: usize, turns: usize, measured: &mut [Measured]) {
+    let setup = || Server::builder().module_args("max-holders 2000");
+    let (primary, replica) = start_pair(setup(), setup());
+    let (mut client, mut load) = (primary.client(), Load::on(&primary, SHAPE));
+    for (way, measured) in Way::all(&primary, holders).iter().zip(measured) {
+        way.begin(&mut client, holders);
+        let work = way.work(holders, turns);
+        load.measure(&work, 2 * turns);
+        let before = sent(&mut client);
+        load.measure(&work, 2 * turns);
+        measured.bytes = (sent(&mut client) - before) as f64 / (2 * turns) as f64;
+    }
+    wait_until_in_sync(&primary, &replica);
+}
+
+fn sent(client: &mut Client) -> u64 {
+    let text = client.info_text("replication");
+    let offset = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+    offset.unwrap().trim().parse().unwrap()
+}
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let counts = &HOLDERS[..effort.pick(2, HOLDERS.len(), HOLDERS.len())];
+    let all: Vec<Vec<Measured>> = counts.iter().map(|&count| measure(count, effort)).collect();
+    let mut page = Table::new(&[
+        "Holders",
+        "By",
+        "µs of the server's processor a command",
+        "half are between",
+        "Leasehold against it",
+        "bytes to a replica a command",
+    ]);
+    let mut file = Table::new(&[
+        "holders",
+        "by",
+        "processor_us",
+        "processor_us_low",
+        "processor_us_high",
+        "wall_us",
+        "bytes",
+    ]);
+    for group in &all {
+        let ours = Spread::of(group[0].processor.iter().copied()).median;
+        for (number, one) in group.iter().enumerate() {
+            let [processor, wall] =
+                [&one.processor, &one.wall].map(|all| Spread::of(all.iter().map(|t| t * 1e6)));
+            let first = if number == 0 { one.holders.to_string() } else { String::new() };
+            page.row(vec![
+                first,
+                one.name.to_owned(),
+                format!("{:.2}", processor.median),
+                format!("{:.2}–{:.2}", processor.low, processor.high),
+                if number == 0 {
+                    "–".to_owned()
+                } else {
+                    format!("{:.2} ×", processor.median / (ours * 1e6))
+                },
+                format!("{:.0}", one.bytes),
+            ]);
+            file.row(vec![
+                one.holders.to_string(),
+                one.name.to_owned(),
+                format!("{:.3}", processor.median),
+                format!("{:.3}", processor.low),
+                format!("{:.3}", processor.high),
+                format!("{:.3}", wall.median),
+                format!("{:.1}", one.bytes),
+            ]);
+        }
+        targets(group, report);
+    }
+    report.table("shared", &page, &["shared"]);
+    report.file("shared", &file);
+    let line = |number: usize| {
+        let point = |group: &Vec<Measured>| {
+            let one = &group[number];
+            (one.holders as f64, Spread::of(one.processor.iter().copied()).median * 1e6)
+        };
+        (all[0][number].name, all.iter().map(point).collect())
+    };
+    let lines: Vec<_> = (0..all[0].len()).map(line).collect();
+    let title = format!("One joins and one leaves, {}", report.server());
+    let up = "µs of the server's processor a command";
+    let axes = plot::Axes { across: "holders who stay", up, up_by_powers: true };
+    plot::lines(&report.path("shared", "svg"), &title, &axes, &lines);
+}
+
+fn targets(group: &[Measured], report: &mut Report) {
+    let of = |name| group.iter().find(|one| one.name == name).unwrap();
+    let (ours, holders) = (of(SHARED), of(SHARED).holders);
+    let what = format!("shared acquire + release, {holders} holders");
+    let against_exclusive = Spread::of_ratios(&ours.wall, &of(EXCLUSIVE).wall);
+    let mut time = |most: f64| {
+        report.target(Target {
+            what: what.clone(),
+            against: "the exclusive pair".to_owned(),
+            wanted: format!("≤ {most:.2} × the time"),
+            measured: format!("{:.2} ×", against_exclusive.median),
+            met: against_exclusive.median <= most,
+        });
+    };
+    match holders {
+        10 => time(1.6),
+        100 => time(3.0),
+        _ => {}
+    }
+    if holders == 10 {
+        let faster = Spread::of_ratios(&of(SORTED_SET).wall, &ours.wall);
+        report.target(Target {
+            what: "a semaphore of 10".to_owned(),
+            against: SORTED_SET.to_owned(),
+            wanted: "≥ 2.50 ×".to_owned(),
+            measured: format!("{:.2} ×", faster.median),
+            met: faster.median >= 2.5,
+        });
+    }
+    if holders == 1_000 {
+        let micros = Spread::of(ours.processor.iter().copied()).median * 1e6;
+        report.target(Target {
+            what: what.clone(),
+            against: String::new(),
+            wanted: "≤ 10 µs a command".to_owned(),
+            measured: format!("{micros:.2} µs"),
+            met: micros <= 10.0,
+        });
+    }
+    report.target(Target {
+        what: format!("{what}: sent to a replica"),
+        against: String::new(),
+        wanted: "≤ 260 bytes a command".to_owned(),
+        measured: format!("{:.0} bytes", ours.bytes),
+        met: ours.bytes <= 260.0,
+    });
+}
