@@ -16,6 +16,7 @@
 //!   aof::lines(&server)                what a restart would replay
 //!   Stream::of(&server)                what replicas are told
 //!   unchanged(&server, || …)           neither of the two may differ afterwards
+//!   Stopwatch::start()                 time in which this machine ran, for bounds of some milliseconds
 //! ```
 //!
 //! A server that died, stopped answering or logged a panic fails its test when it is dropped.
@@ -58,6 +59,7 @@ mod setup;
 mod slot_move;
 mod snapshot;
 mod soak;
+mod stopwatch;
 mod stream;
 mod tls;
 pub mod traffic;
@@ -84,6 +86,7 @@ pub use setup::Setup;
 pub use slot_move::{SlotMove, lacks_moves_at_once};
 pub use snapshot::{Snapshot, deadline};
 pub use soak::{figure, short_or_long};
+pub use stopwatch::Stopwatch;
 pub use stream::Stream;
 pub use unchanged::{assert_each_is_refused, unchanged};
 pub use version::{NEVER, announce, is_older_than, is_valkey_since, lacks_either};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{
-    Client, Cluster, Seed, Server, Setup, SlotMove, announce, deadline, micros, strings,
+    Client, Cluster, Seed, Server, Setup, SlotMove, Stopwatch, announce, deadline, micros, strings,
 };
 
 /// More than are looked at in one turn of the server.
@@ -220,7 +220,7 @@ fn who_waits_for_a_lock_whose_slot_leaves_is_sent_away_although_other_contended_
         let step = SlotMove { slot: slot.number, from: 0, to: 1 };
         step.import(&cluster);
         step.migrate(&cluster);
-        let moved = Instant::now();
+        let moved = Stopwatch::start();
         step.move_keys(&cluster);
         let mut observer = node.client();
         while is_parked(&mut observer, bob.id) && moved.elapsed() < NEVER {
