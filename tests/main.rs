@@ -57,6 +57,7 @@ mod raise;
 mod release;
 mod replication;
 mod restarts;
+mod run_tests;
 mod scenarios;
 mod settings;
 mod silent;
