@@ -1,22 +1,22 @@
-//! The harness: real servers, connections of our own, and ways to see what a server holds.
+//! The harness: real servers, connections, and ways to see what a server holds.
 //!
 //! ```text
 //!   Server::start()                    one process, one temporary directory, one unix socket
 //!     .client()                        a connection that speaks RESP2; .client_resp3() for RESP3
 //!        .cmd("LOCK.INFO k")           any command, the reply as the server sent it
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
-//!   Server::builder() … .start()       with configuration, a primary, another clock, no module
-//!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
 //!     .line_client()                   a connection without a parser: see `line_client.rs`
-//!   Cluster::start()                   several of them, which share the keys: see `cluster.rs`
-//!   Sentinels::start()                 several of them, with sentinels: see `sentinel.rs`
-//!   Traffic::on(&server, …)           pipelined clients in the background: see `traffic.rs`
+//!   Server::builder() … .start()       with configuration, a primary, another clock, no module
+//!     .clients_over_tls() .password(…) how .client() is let in; .stranger() gives no password
+//!   Cluster::start()                   servers that share the keys: see `cluster.rs`
+//!   Sentinels::start()                 a primary, replicas and sentinels: see `sentinel.rs`
+//!   Traffic::on(&server, …)            pipelined clients in the background: see `traffic.rs`
 //!   Proxy::to(server.port())           a link that can be cut: see `proxy.rs`
 //!   Snapshot::of(&server)              every key, value and deadline
-//!   power::fail(&mut server)           kills it, and takes what was not forced to disk
+//!   power::fail(&mut server)           kills it, and drops what was not forced to disk
 //!   aof::lines(&server)                what a restart would replay
-//!   Stream::of(&server)                what replicas are told
-//!   unchanged(&server, || …)           neither of the two may differ afterwards
+//!   Stream::of(&server)                what replicas receive
+//!   unchanged(&server, || …)           checks that neither data nor file changes
 //! ```
 //!
 //! A server that died, stopped answering or logged a panic fails its test when it is dropped.
