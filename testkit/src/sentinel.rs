@@ -21,9 +21,9 @@ const GROUP: &str = "locks";
 
 const QUORUM: usize = 2;
 
-/// Sentinels do most things each second. Since 7.0 they can be told to do them more often, and not to
-/// distrust their clock after a short sleep of the machine. A replica is asked for its state each
-/// second, and is promoted only if it has answered within five ping periods.
+/// Sentinels do most things each second. Since 7.0 they can be told to do them more often, and not
+/// to distrust their clock after a short sleep of the machine. A replica is asked for its state
+/// each second, and is promoted only if it has answered within five ping periods.
 const HURRY: &str = "SENTINEL DEBUG info-period 100 ping-period 300 ask-period 100 publish-period 100 \
                      tilt-trigger 20000";
 
