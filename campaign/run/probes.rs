@@ -1,13 +1,14 @@
-//! Tellers: each has several connections, and a conversation with the server on them in which the order of
-//! everything is certain, because nothing is asked before what came before it was seen.
+//! Probes. Each has several connections and holds conversations with the server in which the order
+//! of all requests is certain: nothing is sent before the effect of the request before it was seen.
 //!
 //! ```text
-//!   main        grant m ── sees w0 ── sees w1 ── release, and a try in the same write ── PING PING PING …
-//!   waiters     w0 asks ──▲  w1 asks ──▲                                      w0: granted? and not w1, nor the try
+//!   main        grant m ── sees w0 ── sees w1 ── release and a try in one write ── PING PING …
+//!   waiters     w0 asks ──▲  w1 asks ──▲                                   w0 has it, not w1
 //! ```
 //!
-//! Whether something takes too long is not measured by the clock alone, which goes on when the machine does not: the
-//! server must also have answered others many times since, and each answer is a turn of its loop.
+//! Lateness is not measured by the clock alone, which goes on while the machine stands still. The
+//! server must also have answered many other requests since. Each answer is a turn of its event
+//! loop.
 
 mod fences;
 mod gone;
@@ -22,107 +23,109 @@ pub(crate) use kept::{
 pub(crate) use turns::handed_on_unseen;
 
 use crate::claims::{Claims, Excuse};
-use crate::fight::{Field, now};
-use crate::wire::{Lost, Wire, owners};
+use crate::connection::{Connection, Lost, owners};
+use crate::runner::{Shared, now};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 use testkit::Seed;
 
-/// Of a teller.
+/// The waiting connections of a probe.
 const WAITERS: usize = 8;
 
-/// No lease of a conversation that goes as it should lasts so long.
+/// No conversation that goes as it should lasts so long.
 const LONG: u64 = 60_000;
 
-/// What is to be done at once was not, if so many others were answered since, and so much time has passed.
+/// What must happen at once is late after so many other answers and so much time.
 const ANSWERS: u32 = 20;
 const LATE_MICROS: u64 = 100_000;
 
-pub(crate) struct Teller<'c> {
+pub(crate) struct Probe<'c> {
     claims: &'c Claims,
     pub(crate) seed: Seed,
-    pub(crate) main: Wire,
-    pub(crate) waiters: Vec<Wire>,
+    pub(crate) main: Connection,
+    pub(crate) waiters: Vec<Connection>,
     port: u16,
     database: u32,
-    /// When this conversation began.
+    /// When the conversation began.
     begun: u64,
-    /// What the names of its locks begin with.
+    /// The prefix of the names of its locks.
     name: String,
     next_lock: u32,
 }
 
-pub(crate) type Conversation = fn(&mut Teller<'_>) -> Result<(), Lost>;
+pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
-/// How often each is to be had.
+/// The conversations, each with its weight.
 const ALL: [(usize, Conversation); 13] = [
     (300, turns::order),
     (300, turns::hand_offs),
-    // Keeps the server busy.
+    // Rare, because it keeps the server busy.
     (10, turns::unseen),
     (50, turns::twice),
     (50, turns::patience),
     (100, leases::exact),
-    // Keeps the server busy.
+    // Rare, because it keeps the server busy.
     (10, leases::in_a_transaction),
     (50, leases::proofs),
     (40, leases::foreign),
     (60, fences::lifted),
     (30, fences::minted),
     (30, gone::deleted_user),
-    // Keeps the server busy.
+    // Rare, because it keeps the server busy.
     (10, over_when_told),
 ];
 
-/// One in so many is a pause, which excuses the others: only of those who talk all the time.
+/// One conversation in so many pauses writes, which excuses violations elsewhere. Only probes that
+/// run all the time do that.
 const PAUSES: usize = 500;
 
-/// Converses until it is hushed.
-pub(crate) fn tell(at: &Field, mut seed: Seed, pauses: bool) {
-    // No other teller has this name, nor had it while this field was fought on.
-    let name = format!("{}t{}", at.prefix, at.next_owner.fetch_add(1, SeqCst));
+/// Holds conversations until probing is over.
+pub(crate) fn probe(shared: &Shared, mut seed: Seed, pauses: bool) {
+    // No other probe of this scenario has had this name.
+    let name = format!("{}t{}", shared.prefix, shared.next_owner.fetch_add(1, SeqCst));
     let mut next_lock = 0;
-    while !at.hushed.load(SeqCst) {
-        let databases = if at.roams.load(SeqCst) { [0; 4] } else { [0, 0, 2, 5] };
+    while !shared.probing_over.load(SeqCst) {
+        let databases = if shared.roams.load(SeqCst) { [0; 4] } else { [0, 0, 2, 5] };
         let database = *seed.pick(&databases);
-        let port = at.port_of_tellers();
-        let Ok(mut teller) = Teller::connect(&at.claims, port, database, seed.fork(), &name) else {
-            if at.is_gone() {
-                return gone(&at.claims);
+        let port = shared.port_of_probes();
+        let Ok(mut probe) = Probe::connect(&shared.claims, port, database, seed.fork(), &name)
+        else {
+            if shared.is_gone() {
+                return gone(&shared.claims);
             }
             thread::sleep(Duration::from_millis(2));
             continue;
         };
-        teller.next_lock = next_lock;
-        while !at.hushed.load(SeqCst) && at.is_at(teller.main.stream()) {
-            let done = match pauses && teller.seed.below(PAUSES) == 0 {
-                true => teller.converse(turns::paused),
-                false => teller.goes_on(),
+        probe.next_lock = next_lock;
+        while !shared.probing_over.load(SeqCst) && shared.is_at(probe.main.port) {
+            let done = match pauses && probe.seed.below(PAUSES) == 0 {
+                true => probe.converse(turns::paused),
+                false => probe.goes_on(),
             };
             if done.is_err() {
                 break;
             }
-            at.conversations.fetch_add(1, SeqCst);
+            shared.conversations.fetch_add(1, SeqCst);
         }
-        next_lock = teller.next_lock;
-        if at.is_gone() {
-            return gone(&at.claims);
+        next_lock = probe.next_lock;
+        if shared.is_gone() {
+            return gone(&shared.claims);
         }
     }
-    // One that fails takes a while to write down why.
-    if at.is_gone() {
-        gone(&at.claims);
+    // A server that crashes takes a while to write its report.
+    if shared.is_gone() {
+        gone(&shared.claims);
     }
 }
 
-/// While there are tellers, nobody ends the server.
+/// Notes that the server has ended, which no fault does while there are probes.
 fn gone(claims: &Claims) {
     claims.add("L6", Excuse::None, now(), "the server has ended by itself".to_owned());
 }
 
-impl<'c> Teller<'c> {
+impl<'c> Probe<'c> {
     pub(crate) fn connect(
         claims: &'c Claims,
         port: u16,
@@ -130,9 +133,9 @@ impl<'c> Teller<'c> {
         seed: Seed,
         name: &str,
     ) -> Result<Self, Lost> {
-        let main = Wire::connect(port, database)?;
+        let main = Connection::connect(port, database)?;
         let waiters =
-            (0..WAITERS).map(|_| Wire::connect(port, database)).collect::<Result<_, _>>()?;
+            (0..WAITERS).map(|_| Connection::connect(port, database)).collect::<Result<_, _>>()?;
         let (name, next_lock) = (name.to_owned(), 0);
         Ok(Self { claims, seed, main, waiters, port, database, begun: now(), name, next_lock })
     }
@@ -158,7 +161,7 @@ impl<'c> Teller<'c> {
         self.claims.add(law, excuse, self.begun, what.into());
     }
 
-    /// A lock that nobody knows.
+    /// A lock that was never used.
     pub(crate) fn fresh(&mut self) -> String {
         self.next_lock += 1;
         format!("{}-{}", self.name, self.next_lock)
@@ -179,7 +182,7 @@ impl<'c> Teller<'c> {
         Ok(())
     }
 
-    /// This waiter asks for the lock, and is seen in the queue.
+    /// Sends a request that waits, and returns when it is seen in the queue.
     pub(crate) fn queue(
         &mut self,
         lock: &str,
@@ -193,7 +196,7 @@ impl<'c> Teller<'c> {
         while !self.owners(lock)?.iter().any(|seen| seen == owner) {
             let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
             if self.waiters[waiter].has_reply()? {
-                // The lock was taken away by somebody, or patience was at an end.
+                // A fault deleted the lock, or the patience has ended.
                 return Err(Lost);
             }
             if late {
@@ -205,17 +208,17 @@ impl<'c> Teller<'c> {
         Ok(())
     }
 
-    /// Who waits for it, oldest first.
+    /// The owners in the queue, oldest first.
     pub(crate) fn owners(&mut self, lock: &str) -> Result<Vec<String>, Lost> {
         owners(&self.main.ask(&format!("LOCK.WAITERS {lock}"))?)
     }
 
-    /// The reply of one who is to be told at once.
+    /// The reply to a waiter, which must come at once.
     pub(crate) fn reply_soon(&mut self, waiter: usize, what: &str) -> Result<Value, Lost> {
-        self.soon(Excuse::Stop, what, |teller| teller.reply_of(waiter))
+        self.soon(Excuse::Stop, what, |probe| probe.reply_of(waiter))
     }
 
-    /// If there is one by now.
+    /// The reply to a waiter, if it has arrived.
     pub(crate) fn reply_of(&mut self, waiter: usize) -> Result<Option<Value>, Lost> {
         match self.waiters[waiter].has_reply()? {
             true => self.waiters[waiter].receive().map(Some),
@@ -223,7 +226,7 @@ impl<'c> Teller<'c> {
         }
     }
 
-    /// What must be so at once.
+    /// Asks until `is_so` gives a value. It is a violation if that is late.
     pub(crate) fn soon<T>(
         &mut self,
         excuse: Excuse,
@@ -232,7 +235,8 @@ impl<'c> Teller<'c> {
     ) -> Result<T, Lost> {
         let (begin, mut answers) = (now(), 0);
         loop {
-            // Counted before: what the server had done by its last answer has arrived.
+            // Counted before the look: everything that the server had done by its last answer has
+            // arrived.
             let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
             if let Some(so) = is_so(self)? {
                 return Ok(so);
@@ -246,11 +250,11 @@ impl<'c> Teller<'c> {
         }
     }
 
-    pub(crate) fn another(&self) -> Result<Wire, Lost> {
-        Wire::connect(self.port, self.database)
+    pub(crate) fn another(&self) -> Result<Connection, Lost> {
+        Connection::connect(self.port, self.database)
     }
 
-    /// Hangs up, and comes again.
+    /// Closes the connection of a waiter, and opens another.
     pub(crate) fn renew(&mut self, waiter: usize) -> Result<(), Lost> {
         self.waiters[waiter] = self.another()?;
         Ok(())

@@ -1,5 +1,5 @@
-//! Whether the checker can be trusted: on random small histories, right ones and wrong ones, it must say what the slow,
-//! obvious search says.
+//! Compares the checker with an oracle, a slow and obvious search, on random small histories that
+//! are right or wrong.
 //!
 //! `LEASEHOLD_TRUST=1000000` tries so many; `LEASEHOLD_SEED` chooses others.
 
@@ -14,10 +14,10 @@ use crate::record::{Op, Outcome, Record};
 use chance::Chance;
 use std::env;
 
-/// What a history contains that leaves room for explanations.
+/// What a history contains that may explain replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
-    /// Every reply arrived, nobody deleted anything.
+    /// Every reply arrived, and nobody deleted anything.
     Plain,
     /// Somebody deleted the lock within some span.
     Deleted,
@@ -25,7 +25,7 @@ enum Kind {
     Unheard,
     /// Leases were forgotten, or any of the above.
     Forgotten,
-    /// The same with data that was lost.
+    /// Data was lost, or any of the above.
     Lost,
 }
 
@@ -33,9 +33,9 @@ enum Kind {
 struct Tally {
     right: u64,
     wrong: u64,
-    /// Wrong, and not found to be.
+    /// Wrong histories that the checker calls right.
     missed: u64,
-    /// Right, and called wrong.
+    /// Right histories that the checker calls wrong.
     doubted: u64,
 }
 
@@ -60,7 +60,7 @@ fn it_agrees_with_a_search_of_all_orders_on_random_histories() {
 
 #[test]
 fn it_agrees_with_that_search_where_data_was_lost_and_leases_forgotten() {
-    // Whatever has to do with lost data is believed, even if it would not have been lost just then.
+    // The checker believes everything about data that may have been lost, even where it was not.
     compare(invent::disturbed, &[(Kind::Forgotten, 20), (Kind::Lost, 200)]);
 }
 
@@ -78,7 +78,7 @@ fn what_a_lock_answered_is_right_however_long_it_went_on() {
     }
 }
 
-/// Of each kind, no more than so many of a thousand that are wrong may be believed.
+/// For each kind: at most so many of a thousand wrong histories may be called right.
 fn compare(invent: fn(&mut Chance) -> (Vec<Record>, Rules), kinds: &[(Kind, u64)]) {
     let number = |name: &str| env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let count = number("LEASEHOLD_TRUST").unwrap_or(50_000);

@@ -1,27 +1,27 @@
-//! Waiters that cannot use what they are granted: the server is closing their connection, or the
-//! lease is over by then.
+//! Waiters that cannot use their grant: the server is closing their connection, or the lease has
+//! ended by then.
 
-use super::{LONG, Teller, is_granted};
+use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
-use crate::wire::Lost;
+use crate::connection::Lost;
 use redis::Value;
 use testkit::{field, is_valkey_since};
 
 const EVER: u64 = 600_000;
 
-/// More than the server keeps for a connection apart from the replies that its output limit counts.
+/// More than the server keeps for a connection besides the replies that its output limit counts.
 const MESSAGE: usize = 50_000;
 
-/// How long the server is busy with a transaction, in seconds, and with a script, in turns of a
-/// loop: longer than `SHORT`.
+/// How long a transaction keeps the server busy, in seconds, and how many turns of a loop a script
+/// does: both take longer than `SHORT`.
 const BUSY: &str = "0.006";
 const TURNS: u32 = 60_000;
 
-/// A lease that is over when the transaction or the script is, in milliseconds.
+/// A lease that ends within the transaction or the script, in milliseconds.
 const SHORT: u64 = 2;
 
-/// The server closes the connection of the first waiter in the turn in which the lock is handed to
-/// it.
+/// How the server closes the connection of the first waiter in the turn in which the lock is handed
+/// to it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Closing {
     /// Its user is deleted.
@@ -32,25 +32,25 @@ enum Closing {
     OutputLimit,
 }
 
-/// Of the ways in which the server closes a connection, that which is possible anywhere.
-pub(super) fn deleted_user(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    closed(teller, Closing::DeletedUser)
+/// The way that is possible on any server.
+pub(super) fn deleted_user(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    closed(probe, Closing::DeletedUser)
 }
 
-/// Each of them, on a server of its own, which keeps a file of users.
-pub(crate) fn closed_in_any_way(teller: &mut Teller<'_>) -> Result<(), Lost> {
+/// One of the ways, on a server of its own that keeps a file of users.
+pub(crate) fn closed_in_any_way(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let mut ways = vec![Closing::DeletedUser, Closing::LoadedUsers];
-    // Valkey lets no subscriber wait.
+    // On Valkey, a subscriber may not wait.
     if !is_valkey_since((0, 0)) {
         ways.push(Closing::OutputLimit);
     }
-    let way = *teller.seed.pick(&ways);
-    closed(teller, way)
+    let way = *probe.seed.pick(&ways);
+    closed(probe, way)
 }
 
-fn closed(teller: &mut Teller<'_>, way: Closing) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    // No other teller has it.
+fn closed(probe: &mut Probe<'_>, way: Closing) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    // No other probe uses this name.
     let name = lock.clone();
     let users = way != Closing::OutputLimit;
     let prepare = match users {
@@ -58,14 +58,14 @@ fn closed(teller: &mut Teller<'_>, way: Closing) -> Result<(), Lost> {
         false => vec!["HELLO 3".to_owned(), format!("SUBSCRIBE {name}")],
     };
     if users {
-        teller.main.ask(&format!("ACL SETUSER {name} on nopass ~* +@all"))?;
+        probe.main.ask(&format!("ACL SETUSER {name} on nopass ~* +@all"))?;
     }
     for command in prepare {
-        teller.waiters[0].ask(&command)?;
+        probe.waiters[0].ask(&command)?;
     }
-    teller.grant(&lock, "m", LONG)?;
-    teller.queue(&lock, 0, "closed", EVER)?;
-    teller.queue(&lock, 1, "next", EVER)?;
+    probe.grant(&lock, "m", LONG)?;
+    probe.queue(&lock, 0, "closed", EVER)?;
+    probe.queue(&lock, 1, "next", EVER)?;
     let close = match way {
         Closing::DeletedUser => vec![format!("ACL DELUSER {name}")],
         Closing::LoadedUsers => vec!["ACL LOAD".to_owned()],
@@ -76,33 +76,33 @@ fn closed(teller: &mut Teller<'_>, way: Closing) -> Result<(), Lost> {
     };
     let mut all = close;
     all.push(format!("LOCK.RELEASE {lock} m"));
-    let replies = teller.main.all(&all)?;
+    let replies = probe.main.all(&all)?;
     if replies.last() != Some(&Value::Int(1)) {
-        // Somebody else had taken the lock away.
+        // A fault had deleted the lock.
         return Err(Lost);
     }
     let what =
         format!("who waits for {lock} behind one whom the server closes ({}) has it", all[0]);
-    teller.reply_soon(1, &what)?;
-    teller.release(&lock, "next")?;
-    teller.renew(0)
+    probe.reply_soon(1, &what)?;
+    probe.release(&lock, "next")?;
+    probe.renew(0)
 }
 
-/// A transaction, or a script, hands a lock on and keeps the server busy until the lease of the
-/// next holder is over. It is not told of a fence that `LOCK.CHECK` denies by then.
-pub(crate) fn over_when_told(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    teller.grant(&lock, "m", LONG)?;
+/// A transaction or a script hands a lock on, and keeps the server busy until the lease of the next
+/// holder has ended. The next holder must not be told of a fence that `LOCK.CHECK` denies by then.
+pub(crate) fn over_when_told(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
     let asked = format!("LOCK.ACQUIRE {lock} w {SHORT} BLOCK {EVER}");
-    teller.waiters[0].send(&[asked])?;
-    teller.soon(Excuse::Freed, "the waiter is in the queue", |teller| {
-        let waits = teller.owners(&lock)?.iter().any(|owner| owner == "w");
-        Ok((waits || teller.waiters[0].has_reply()?).then_some(()))
+    probe.waiters[0].send(&[asked])?;
+    probe.soon(Excuse::Freed, "the waiter is in the queue", |probe| {
+        let waits = probe.owners(&lock)?.iter().any(|owner| owner == "w");
+        Ok((waits || probe.waiters[0].has_reply()?).then_some(()))
     })?;
-    if teller.waiters[0].has_reply()? {
+    if probe.waiters[0].has_reply()? {
         return Err(Lost);
     }
-    let mut all = match teller.seed.below(2) {
+    let mut all = match probe.seed.below(2) {
         0 => vec![format!(
             "EVAL \"redis.call('LOCK.RELEASE',KEYS[1],'m') local held=redis.call('LOCK.INFO',KEYS[1]) \
              for n=1,{TURNS} do local text=n..'' end return {{1,held}}\" 1 {lock}"
@@ -116,19 +116,19 @@ pub(crate) fn over_when_told(teller: &mut Teller<'_>) -> Result<(), Lost> {
         ],
     };
     all.push(format!("LOCK.CHECK {lock} w"));
-    let mut replies = teller.main.all(&all)?;
+    let mut replies = probe.main.all(&all)?;
     let denied = replies.pop() == Some(Value::Nil);
     let Some(Value::Array(done)) = replies.pop() else { return Err(Lost) };
     let [Value::Int(1), held, ..] = &done[..] else { return Err(Lost) };
     if *held == Value::Nil {
-        // It is handed on later, and then there is nothing to be seen here.
-        return teller.reply_soon(0, "who waited has the lock").map(drop);
+        // The lock is handed on later, so nothing can be checked here.
+        return probe.reply_soon(0, "who waited has the lock").map(drop);
     }
     let Some(&Value::Int(fence)) = field(held, "fence") else { return Err(Lost) };
-    let told = teller.reply_soon(0, "who waited is told something")?;
+    let told = probe.reply_soon(0, "who waited is told something")?;
     if denied && is_granted(&told) == u64::try_from(fence).ok() {
         let what = format!("w was told of fence {fence} of {lock}, which LOCK.CHECK had denied");
-        teller.claim("L3", Excuse::Freed, what);
+        probe.claim("L3", Excuse::Freed, what);
         return Err(Lost);
     }
     Ok(())

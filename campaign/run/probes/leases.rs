@@ -1,36 +1,36 @@
-//! When a lease ends, and who has it until then.
+//! Conversations about leases: when one ends, and who has the lock until then.
 
-use super::{LONG, Teller, is_granted};
+use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
-use crate::wire::{Lost, micros};
+use crate::connection::{Lost, micros};
 use redis::Value;
 use testkit::{is_older_than, is_valkey_since};
 
-/// How often somebody else tries: for longer than the lease lasts.
+/// How often another owner tries: for longer than the lease lasts.
 const TRIES: usize = 500;
 
 fn word(text: &str) -> String {
     text.to_owned()
 }
 
-/// To the millisecond: by the server's own clock, which is asked between all tries.
-pub(super) fn exact(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    let ttl = 1 + teller.seed.below(3) as u64;
+/// A lease ends to the millisecond, by the server's own clock, which is asked between all tries.
+pub(super) fn exact(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    let ttl = 1 + probe.seed.below(3) as u64;
     let mut all = vec![word("TIME"), format!("LOCK.ACQUIRE {lock} a {ttl}"), word("TIME")];
     for _ in 0..TRIES {
         all.extend([format!("LOCK.ACQUIRE {lock} b 1"), word("TIME")]);
     }
-    let replies = teller.main.all(&all)?;
+    let replies = probe.main.all(&all)?;
     let millis = |index: usize| micros(&replies[index]).map(|time| time / 1_000);
     if is_granted(&replies[1]).is_none() {
         return Err(Lost);
     }
-    // Otherwise it is not known when it ends.
+    // Without both replies the end of the lease is not known.
     if millis(0)? != millis(2)? {
         return Ok(());
     }
-    // These take a key away in the millisecond of its deadline already, if they come across it while they tidy up.
+    // These policies may delete a key in the very millisecond of its deadline.
     let tidies_early = !is_valkey_since((0, 0)) && !is_older_than((7, 2));
     let deadline = millis(0)? + ttl - u64::from(tidies_early);
     let first = (3..replies.len()).step_by(2).find(|index| is_granted(&replies[*index]).is_some());
@@ -41,14 +41,14 @@ pub(super) fn exact(teller: &mut Teller<'_>) -> Result<(), Lost> {
         let what = format!(
             "{lock}, granted for {ttl} ms, went to another {early} ms before the end of its last one"
         );
-        teller.claim("L1", Excuse::Freed, what);
+        probe.claim("L1", Excuse::Freed, what);
     }
     Ok(())
 }
 
-/// Also within a transaction, for which the server's own clock stands still.
-pub(super) fn in_a_transaction(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
+/// A lease also ends within a transaction, for which the server's own clock stands still.
+pub(super) fn in_a_transaction(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
     let all = [
         word("MULTI"),
         format!("LOCK.ACQUIRE {lock} a 1"),
@@ -56,21 +56,21 @@ pub(super) fn in_a_transaction(teller: &mut Teller<'_>) -> Result<(), Lost> {
         format!("LOCK.CHECK {lock} a"),
         word("EXEC"),
     ];
-    let Some(Value::Array(replies)) = teller.main.all(&all)?.pop() else { return Err(Lost) };
+    let Some(Value::Array(replies)) = probe.main.all(&all)?.pop() else { return Err(Lost) };
     let [granted, Value::Okay, held] = &replies[..] else { return Err(Lost) };
     if is_granted(granted).is_none() {
         return Err(Lost);
     }
     if is_granted(held).is_some() {
-        teller.claim("L3", Excuse::None, format!("{lock} is held 2 ms after its end"));
+        probe.claim("L3", Excuse::None, format!("{lock} is held 2 ms after its end"));
     }
     Ok(())
 }
 
-/// What only the holder can do, and only with the fence of its grant; and what it can do again.
-pub(super) fn proofs(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
-    let fence = teller.grant(&lock, "m", LONG)?;
+/// What only the holder can do, and only with the fence of its grant, and what it can do again.
+pub(super) fn proofs(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    let fence = probe.grant(&lock, "m", LONG)?;
     let (less, more) = (fence - 1, fence + 1);
     let held = i64::try_from(fence).map_err(|_| Lost)?;
     let asked = [
@@ -91,38 +91,35 @@ pub(super) fn proofs(teller: &mut Teller<'_>) -> Result<(), Lost> {
         (format!("LOCK.RELEASE {lock} m"), Value::Int(0)),
     ];
     let commands: Vec<_> = asked.iter().map(|(command, _)| command.clone()).collect();
-    let replies = teller.main.all(&commands)?;
+    let replies = probe.main.all(&commands)?;
     for ((command, due), reply) in asked.iter().zip(&replies) {
         let is_right = if command.starts_with("PTTL") {
-            // A retry with a shorter lease does not shorten it, and no conversation lasts half a lease.
+            // A retry with a shorter lease does not shorten the lease, and no conversation lasts
+            // half of it.
             matches!(reply, Value::Int(left) if *left > LONG as i64 / 2)
         } else {
             reply == due
         };
         if !is_right {
             let what = format!("{command}: {reply:?} with fence {fence} of m in force");
-            teller.claim("L3", Excuse::Freed, what);
+            probe.claim("L3", Excuse::Freed, what);
             return Err(Lost);
         }
     }
     Ok(())
 }
 
-/// A lock of an older client excludes others, and is released like any other.
-pub(super) fn foreign(teller: &mut Teller<'_>) -> Result<(), Lost> {
-    let lock = teller.fresh();
+/// The lock of a client that uses `SET NX` excludes others, and is released like any other.
+pub(super) fn foreign(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
     let set = format!("SET {lock} older NX PX {LONG}");
-    let replies = teller.main.all(&[set, format!("LOCK.ACQUIRE {lock} m 1000")])?;
+    let replies = probe.main.all(&[set, format!("LOCK.ACQUIRE {lock} m 1000")])?;
     if is_granted(&replies[1]).is_some() {
-        teller.claim(
-            "L1",
-            Excuse::Freed,
-            format!("{lock} was granted, and an older client has it"),
-        );
+        probe.claim("L1", Excuse::Freed, format!("{lock} was granted, and an older client has it"));
         return Err(Lost);
     }
-    teller.queue(&lock, 0, "w", 600_000)?;
-    teller.release(&lock, "older")?;
-    teller.reply_soon(0, "who waited for an older client has the lock")?;
-    teller.release(&lock, "w")
+    probe.queue(&lock, 0, "w", 600_000)?;
+    probe.release(&lock, "older")?;
+    probe.reply_soon(0, "who waited for an older client has the lock")?;
+    probe.release(&lock, "w")
 }

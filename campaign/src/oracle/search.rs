@@ -1,7 +1,8 @@
-//! The slow and obvious checker: tries every order of the operations, and every moment for each.
+//! The oracle: a slow and obvious search that tries every order of the operations, and every moment
+//! for each.
 //!
-//! A lock as a user would describe it, and a search for one way in which it could have answered so (the algorithm of Wing
-//! and Gong, with the clock as part of the state).
+//! It has a lock as a user would describe it, and looks for one way in which the lock could have
+//! given the replies. That is the algorithm of Wing and Gong, with the clock as part of the state.
 
 use crate::checker::{Rules, Span};
 use crate::record::{Op, Outcome, Record, millis};
@@ -10,10 +11,11 @@ use std::collections::HashSet;
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct Holder {
     owner: u32,
-    /// 0: nobody was told yet.
+    /// 0 until somebody is told.
     fence: u64,
     deadline: i64,
-    /// The server does not know of it any more, but grants the lock to nobody else as long as it would have lasted.
+    /// The server has forgotten the lease, but grants the lock to nobody else while it would have
+    /// lasted.
     is_forgotten: bool,
 }
 
@@ -22,7 +24,7 @@ struct State {
     done: u32,
     now: i64,
     holder: Option<Holder>,
-    /// Who held it before that changed last, if that can ever matter.
+    /// The holder before the last change, if that can matter.
     former: Option<Holder>,
     last: u64,
 }
@@ -33,8 +35,9 @@ struct Search<'r> {
     seen: HashSet<State>,
 }
 
-/// Whether one lock can have answered so. Leases end at their deadline, or up to `late_millis` after it. Where data is
-/// lost, the lock is free or as it was before; where leases are forgotten, its holder is.
+/// Whether one lock can have given these replies. Leases end at their deadline, or up to
+/// `late_millis` later. Where data is lost, the lock is free or as it was before. Where leases are
+/// forgotten, only its holder is.
 pub(super) fn can_be(records: &[Record], rules: &Rules) -> bool {
     assert!(records.len() <= 32);
     let mut search = Search { records, rules, seen: HashSet::new() };
@@ -115,12 +118,12 @@ impl Search<'_> {
     }
 }
 
-/// What the lock is after this answer; `None` if it would not have given it.
+/// The lock after this reply, or `None` if it would not have given it.
 fn answer(state: State, record: &Record) -> Option<State> {
     let State { now, holder, last, .. } = state;
     let deadline = now + i64::from(record.ttl);
     let mine = holder.filter(|holder| holder.owner == record.owner && !holder.is_forgotten);
-    // Whose fence is not known yet may have this one.
+    // A holder whose fence is not known yet may have this one.
     let matches = |held: &Holder| match (record.fence, held.fence) {
         (0, _) => true,
         (fence, 0) => fence > last,
@@ -143,7 +146,8 @@ fn answer(state: State, record: &Record) -> Option<State> {
             (_, Some(mine)) => held(known(mine), mine.deadline.max(deadline)),
             _ => None,
         },
-        // Others may be before it: a refusal of one who does not hold the lock promises nothing.
+        // Other operations may come first: a refusal of an owner that does not hold the lock
+        // promises nothing.
         (Op::Try | Op::Wait, Outcome::Refused) => mine.is_none().then_some(state),
         (Op::Try | Op::Wait, Outcome::Unknown) => match (holder, mine) {
             (None, _) => held(0, deadline),
@@ -162,7 +166,7 @@ fn answer(state: State, record: &Record) -> Option<State> {
         }
         (Op::Check, Outcome::Ok) => proven.and_then(|mine| held(known(mine), mine.deadline)),
         (Op::Check, Outcome::Unknown) => Some(state),
-        // Refused, and rightly unless it is certain that this very grant is in force.
+        // A refusal is right unless it is certain that this very grant is in force.
         (_, Outcome::Refused) => match mine {
             Some(mine) if record.fence == 0 || record.fence == mine.fence => None,
             _ => Some(state),

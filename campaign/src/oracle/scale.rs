@@ -1,8 +1,9 @@
-//! How long it takes to check a history as long as those of a campaign: `LEASEHOLD_SCALE=100000000` invents so many records.
+//! Measures how long the checker takes for as many records as a campaign makes:
+//! `LEASEHOLD_SCALE=100000000` invents so many.
 //!
-//! All of them are right, and between them is whatever the checker has to look for: those who wait and were seen, who
-//! were refused and come back late, long grants, lost replies, deletions, spans that excuse something. What is wrong is
-//! at the very end.
+//! All of them are right, and contain whatever the checker has to look for: waiters that were seen,
+//! refusals, late requests, long grants, lost replies, deletions, and spans that excuse something.
+//! The violation is at the very end.
 
 use super::chance::Chance;
 use crate::checker::{History, Law, Rules, Span};
@@ -12,10 +13,10 @@ use std::time::Instant;
 
 const LOCKS: u32 = 100;
 
-/// For each lock: those who come again and again.
+/// The owners of each lock that come again and again.
 const REGULARS: u32 = 8;
 
-/// So many rounds, with a story for each lock, between what concerns all of them.
+/// After so many rounds, each with a story for each lock, come things that concern all locks.
 const ROUNDS: u32 = 5;
 
 const LATE_MILLIS: u32 = 3;
@@ -24,7 +25,7 @@ const IDLE_MILLIS: u32 = 50;
 #[derive(Clone, Copy)]
 struct Lock {
     number: u32,
-    /// The moment of its story, in milliseconds.
+    /// The time in its story, in milliseconds.
     now: u64,
     fence: u64,
 }
@@ -81,12 +82,12 @@ impl World {
             idle_micros: u64::from(IDLE_MILLIS) * 1_000,
             ..Rules::default()
         };
-        // The last round ends after its time.
+        // The last round ends later than its time.
         let records = Vec::with_capacity(usize::try_from(count).unwrap() + 1_000_000);
         Self { chance: Chance::new(1), records, rules, next_owner: LOCKS * (REGULARS + 1) }
     }
 
-    /// Until there are so many records. When it was over.
+    /// Invents so many records. Returns when the last one ends.
     fn pass(&mut self, count: u64) -> u64 {
         let mut locks: Vec<_> =
             (0..LOCKS).map(|number| Lock { number, now: 1_000, fence: 0 }).collect();
@@ -114,7 +115,8 @@ impl World {
         }
     }
 
-    /// Checked, extended and asked for again, once in a while many times; others are refused. Then released.
+    /// A grant is checked, extended and asked for again, once in a while many times. Others are
+    /// refused. Then it is released.
     fn holds(&mut self, lock: &mut Lock) {
         let owner = self.somebody(lock);
         self.grant(lock, Op::Try, owner, 1_000);
@@ -123,7 +125,7 @@ impl World {
             lock.now += 1 + self.below(10);
             match self.chance.below(4) {
                 0 => self.holder(lock, Op::Check, owner, 0),
-                // A shorter one does not shorten it.
+                // A shorter lease does not shorten it.
                 1 => self.holder(lock, Op::Try, owner, 1),
                 _ => self.holder(lock, Op::Extend, owner, 1_000),
             }
@@ -134,7 +136,7 @@ impl World {
         lock.now += 1;
     }
 
-    /// The lease ends by itself, perhaps late; who held it comes back.
+    /// The lease expires, perhaps late, and its former holder comes back.
     fn lapses(&mut self, lock: &mut Lock) {
         let owner = self.somebody(lock);
         let ttl = 2 + self.chance.below(20);
@@ -150,7 +152,7 @@ impl World {
         }
     }
 
-    /// Two wait, and are seen, and are served in turn.
+    /// Two owners wait, are seen, and are granted the lock in turn.
     fn queues(&mut self, lock: &mut Lock) {
         let (owner, one, other) = (self.newcomer(), self.newcomer(), self.newcomer());
         self.grant(lock, Op::Try, owner, 1_000);
@@ -172,7 +174,7 @@ impl World {
         lock.now += 1;
     }
 
-    /// Longer than a lock may be free while somebody does; and sometimes in vain.
+    /// Somebody waits for longer than a lock may be free, sometimes in vain.
     fn waits_long(&mut self, lock: &mut Lock) {
         let (owner, waiter) = (self.newcomer(), self.newcomer());
         self.grant(lock, Op::Try, owner, 1_000);
@@ -193,7 +195,7 @@ impl World {
         lock.now += 2;
     }
 
-    /// It may have been granted the lock. One of those who come again.
+    /// An unanswered request of a regular, which may have been granted the lock.
     fn is_not_heard(&mut self, lock: &mut Lock) {
         let owner = LOCKS * REGULARS + lock.number;
         self.tell(lock, (Op::Try, Outcome::Unknown), owner, 0, 5);
@@ -226,7 +228,7 @@ impl World {
 
     fn something_happens_to_all(&mut self, locks: &mut [Lock], now: u64) {
         let span = |from, to| Span { from: from * 1_000, to: to * 1_000 };
-        // Everybody waits until it is over, or holds a long lease.
+        // Everybody waits until this is over, or holds a long lease.
         let kind = self.chance.below(4);
         let (begin, end) = (now + 5, now + 10 + self.below(300));
         match kind {
@@ -274,7 +276,7 @@ impl World {
         self.tell(lock, (op, Outcome::Ok), owner, lock.fence, ttl);
     }
 
-    /// Just now.
+    /// The present moment.
     fn tell(
         &mut self,
         lock: &Lock,

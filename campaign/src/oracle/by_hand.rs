@@ -1,4 +1,5 @@
-//! One history for each promise, by hand: also for what the search does not look at, the queue and losses.
+//! A history written by hand for each promise, also for the queue and for losses, which the search
+//! does not cover.
 
 use super::invent::record;
 use crate::checker::{History, Law, Rules, Span};
@@ -81,10 +82,10 @@ fn who_is_seen_waiting_is_served_before_who_asks_later() {
     let later = [ok(Op::Wait, 3, 2, 900, (16, 22)), ok(Op::Release, 3, 2, 0, (23, 24))];
     let waiter = ok(Op::Wait, 2, 3, 900, (12, 25));
     assert_wrong(&[holder, seen, release, later[0], later[1], waiter], Law::L4);
-    // One who asked before that look may have been the first.
+    // An owner that asked before that look may have been the first.
     let earlier = Record { asked: 13_000, ..later[0] };
     assert_right(&[holder, seen, release, earlier, later[1], waiter], &Rules::default());
-    // Of two looks, the one that was over first.
+    // Of two looks, the one that was answered first counts.
     let slow = ok(Op::Seen, 2, 0, 0, (13, 24));
     assert_wrong(&[holder, release, slow, seen, later[0], later[1], waiter], Law::L4);
     let standstill = vec![Span { from: 25_000, to: 25_000 }];
@@ -114,12 +115,12 @@ fn idle(rules: &Rules) -> Vec<Law> {
 
 #[test]
 fn between_what_excuses_it_a_lock_is_not_free_for_longer_than_otherwise() {
-    // One that is over at once, so often.
+    // A lease that ends at once, so often.
     let every = |millis: u64| {
         let spans = (0..2_500 / millis).map(|nth| nth * millis * 1_000);
         spans.map(|from| Span { from, to: from + 1_000 }).collect::<Vec<_>>()
     };
-    // A while for what was kept from being done before, and as long in which it is not done.
+    // A moment for what a standstill had held up, and as long again in which nothing is done.
     assert_eq!(idle(&Rules { standstill: every(101), ..Rules::default() }), []);
     assert_eq!(idle(&Rules { standstill: every(102), ..Rules::default() }), [Law::L5]);
     assert_eq!(idle(&Rules { loss: every(101), ..Rules::default() }), []);
@@ -127,11 +128,11 @@ fn between_what_excuses_it_a_lock_is_not_free_for_longer_than_otherwise() {
     let (standstill, mut loss) = (every(150), every(150));
     loss.iter_mut().for_each(|span| (span.from, span.to) = (span.from + 75_000, span.to + 75_000));
     assert_eq!(idle(&Rules { standstill, loss, ..Rules::default() }), []);
-    // What was kept from being done before it was free.
+    // What a standstill held up before the lock was free.
     let until = |to| vec![Span { from: 0, to }, Span { from: 251_001, to: 2_000_000 }];
     assert_eq!(idle(&Rules { standstill: until(151_000), ..Rules::default() }), []);
     assert_eq!(idle(&Rules { standstill: until(150_999), ..Rules::default() }), [Law::L5]);
-    // However short those are that begin later.
+    // However short the later waits are.
     let mut standstill = every(102);
     standstill.push(Span { from: 1, to: 1_900_000 });
     assert_eq!(idle(&Rules { standstill, ..Rules::default() }), []);
@@ -144,7 +145,8 @@ fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
     let unheard = |op, ttl| Record { outcome: Outcome::Unknown, ..ok(op, 3, 0, ttl, (230, 240)) };
     let wait = |told| Record { outcome: Outcome::Refused, ..ok(Op::Wait, 2, 0, 900, (20, told)) };
     let rules = Rules { idle_micros: 50_000, ..Rules::default() };
-    // A lease of 300 ms, a while until it begins, and a while in which nobody is granted it.
+    // A lease of 300 ms, a moment until it begins, and a moment in which nobody is granted the
+    // lock.
     let excuse = unheard(Op::Try, 300);
     assert_right(&[holder, release, excuse, wait(640)], &rules);
     assert_wrong(&[holder, release, excuse, wait(641)], Law::L5);
@@ -152,7 +154,7 @@ fn a_free_lock_is_not_held_by_one_of_whom_nothing_was_heard_for_ever() {
         &[holder, release, excuse, wait(670)],
         &Rules { late_millis: 30, ..rules.clone() },
     );
-    // It may be extended in the same way.
+    // An unanswered request may also extend it.
     let extension = unheard(Op::Extend, 500);
     assert_right(&[holder, release, unheard(Op::Try, 30), extension, wait(840)], &rules);
     assert_wrong(&[holder, release, unheard(Op::Try, 30), extension, wait(841)], Law::L5);
@@ -174,7 +176,8 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
     let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
     let records = [
         long(1, 1, (0, 0)),
-        // Here it was the first of the two, though the second is over sooner: or it would last too long.
+        // Here the first of the two is needed, though the second ends earlier. Otherwise the lease
+        // would last too long.
         ok(Op::Try, 2, 2, 3, (1, 6)),
         long(3, 3, (4, 4)),
         long(4, 4, (5, 5)),
@@ -182,20 +185,21 @@ fn any_of_the_deletions_under_way_may_have_been_the_one() {
         delete((4, 6)),
     ];
     assert_right(&records, &Rules::default());
-    // Nobody is granted it twice for one.
+    // One deletion does not explain two grants.
     assert_wrong(&records[..5], Law::L1);
 }
 
 #[test]
 fn a_lease_of_many_requests_is_held_as_long_as_any_of_them_allows() {
-    // Each lasts until the next is asked for; if that is late, all of them must have been answered as late as that.
+    // Each lease lasts until the next request. If that is late, all of them must have been answered
+    // as late.
     let beats = |last: i64| {
         let times = (0..1_000).map(|nth| 2 * nth).chain([last]);
         times.map(|at| ok(Op::Try, 1, 1, 3, (at, at + 2))).collect::<Vec<_>>()
     };
     assert_right(&beats(2_002), &Rules::default());
     assert_wrong(&beats(2_003), Law::L3);
-    // A shorter one takes nothing from the first.
+    // A shorter extension takes nothing from the first.
     let mut records = beats(2_003);
     records[0].ttl = 2_100;
     assert_right(&records, &Rules::default());
@@ -207,7 +211,7 @@ fn a_lease_began_no_later_than_what_came_after_it() {
     let check = |at| ok(Op::Check, 1, 1, 0, at);
     assert_right(&[lease, check((20, 21))], &Rules::default());
     assert_wrong(&[lease, check((10, 12)), check((20, 21))], Law::L3);
-    // And lasted longer than what was told after it.
+    // And it lasted longer than what was told after it.
     let lease = ok(Op::Try, 1, 1, 3, (10, 14));
     let next = |at| ok(Op::Try, 2, 2, 5, (at, at));
     assert_right(&[lease, check((15, 15)), next(16)], &Rules::default());
@@ -232,7 +236,8 @@ fn each_refusal_has_to_be_explained() {
 
 #[test]
 fn any_of_the_leases_that_were_asked_for_may_have_been_the_one() {
-    // Each of the second and the third can have begun late enough for the last; but the second only if the first had too.
+    // The second and the third can each have begun late enough for the last one, but the second
+    // only if the first did too.
     let records = [
         ok(Op::Wait, 2, 4, 1, (11, 11)),
         ok(Op::Wait, 2, 4, 5, (12, 15)),

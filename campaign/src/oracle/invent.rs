@@ -1,4 +1,4 @@
-//! Random small histories: what a lock would have answered, then perhaps spoiled.
+//! Invents random small histories: what a lock would have replied, sometimes altered.
 
 use super::chance::Chance;
 use crate::checker::{Rules, Span};
@@ -8,13 +8,13 @@ const OWNERS: u32 = 3;
 
 #[derive(Clone, Copy, Default)]
 struct Owner {
-    /// When it was told last.
+    /// When its last reply came.
     told: i64,
-    /// What it takes itself to hold.
+    /// The fence that it believes it holds.
     fence: u64,
 }
 
-/// What may become of a lease in some spans.
+/// What may happen to leases in some spans.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Lost,
@@ -27,9 +27,9 @@ struct Scene<'c> {
     owners: [Owner; OWNERS as usize],
     /// Owner, fence, deadline.
     holder: Option<(u32, u64, i64)>,
-    /// Who held it before that changed last.
+    /// The holder before the last change.
     former: Option<(u32, u64, i64)>,
-    /// The server does not know the holder any more, but grants nothing to others meanwhile.
+    /// The server has lost the holder, but grants the lock to nobody else meanwhile.
     is_forgotten: bool,
     last: u64,
     loses_replies: bool,
@@ -37,24 +37,24 @@ struct Scene<'c> {
     spans: Vec<Span>,
 }
 
-/// Where nothing is lost but replies.
+/// Histories in which nothing is lost but replies.
 pub(super) fn history(chance: &mut Chance) -> (Vec<Record>, Rules) {
     let (records, _) = invented(chance, None);
     (records, excused(Vec::new(), None, chance.below(2).into()))
 }
 
-/// Where the server loses what it knew, or forgets it.
+/// Histories in which the server loses data, or forgets leases.
 pub(super) fn disturbed(chance: &mut Chance) -> (Vec<Record>, Rules) {
     let fate = if chance.one_in(2) { Fate::Lost } else { Fate::Forgotten };
     let (records, mut spans) = invented(chance, Some(fate));
     if chance.one_in(3) {
-        // Then it was wrong, if it mattered.
+        // Without the span the history is wrong, if the span mattered.
         spans.pop();
     }
     (records, excused(spans, Some(fate), chance.below(2).into()))
 }
 
-/// Longer ones than can be searched, and all of them right.
+/// Histories that are too long to be searched, and right.
 pub(super) fn answered(chance: &mut Chance) -> (Vec<Record>, Rules) {
     let fate = [None, Some(Fate::Lost), Some(Fate::Forgotten)][chance.below(3) as usize];
     let count = 10 + chance.below(100) as usize;
@@ -154,7 +154,7 @@ impl Scene<'_> {
         };
         let asked = (self.now - i64::from(self.chance.below(6))).max(owner.told);
         let told = self.now + i64::from(self.chance.below(6));
-        // An owner that has lost a reply does not show a fence with what follows, as it knows none.
+        // An owner that missed a reply names no fence afterwards, because it knows none.
         let known = if outcome == Outcome::Ok { fence.unwrap_or(0) } else { owner.fence };
         let ttl = if op == Op::Release || op == Op::Check { 0 } else { ttl };
         self.record(Record {
@@ -177,12 +177,12 @@ impl Scene<'_> {
         let asked = self.now - i64::from(self.chance.below(6));
         let told = self.now + i64::from(self.chance.below(6));
         let op = Op::Delete;
-        // Now this lock, now all of them.
+        // Sometimes this lock, sometimes every lock.
         let lock = if self.records.len().is_multiple_of(2) { 0 } else { EVERY_LOCK };
         self.record(Record { owner: u32::MAX, op, lock, ..record(asked, told) });
     }
 
-    /// The key is gone, or as it was before, or nothing happened.
+    /// The key is gone, or as it was before, or nothing has happened.
     fn is_disturbed(&mut self, fate: Fate) {
         self.now += i64::from(self.chance.below(4));
         let moment = |at: i64| u64::try_from(at * 1_000).unwrap();
@@ -216,7 +216,7 @@ pub(super) fn record(asked: i64, told: i64) -> Record {
     }
 }
 
-/// Changes something. What comes of it may still be right.
+/// Alters a record. The history may still be right.
 fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
     let mut any = || chance.below(u32::try_from(records.len()).unwrap()) as usize;
     let (one, other) = (any(), any());
@@ -241,14 +241,14 @@ fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
         5 if records.len() > 2 => {
             records.remove(one);
         }
-        // A reply that came earlier, a question that was asked later.
+        // An earlier reply, or a later request.
         6 => records[one].told = records[one].asked,
         7 => records[one].asked = records[one].told,
         _ => {}
     }
     for record in &mut *records {
         let tells = matches!(record.op, Op::Try | Op::Wait | Op::Check);
-        // Nobody is told success without a fence.
+        // Every success has a fence.
         if tells && record.outcome == Outcome::Ok && record.fence == 0 {
             record.outcome = Outcome::Refused;
         }
@@ -259,7 +259,7 @@ fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
     note_what_owners_believe(records);
 }
 
-/// Whoever is refused something notes what it takes itself to hold.
+/// An owner that is refused notes what it believes it holds.
 fn note_what_owners_believe(records: &mut [Record]) {
     let mut held = [0; OWNERS as usize];
     for record in records.iter_mut().filter(|record| record.op != Op::Delete) {

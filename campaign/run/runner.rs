@@ -1,125 +1,128 @@
-//! One scenario: clients, somebody who watches the queues, and faults beside them; in rounds, each of which is
-//! judged.
+//! Runs a scenario in rounds: clients, a watcher of the queues, probes, and faults beside them. The
+//! checker judges each round.
 //!
 //! ```text
 //!   clients   ───────────────────────────────────────────────────
 //!   faults    ! !  !!   !  !               ! !!  !  !
-//!   tellers                   ─────────                 ─────────
+//!   probes                   ─────────                 ─────────
 //! ```
 //!
-//! While a server is stopped again and again, hardly anything can be held against it: who is next, and when, it may have
-//! forgotten or be late with. So now and then it is left alone, and then everything must be as it ought to be. Where hardly
-//! anything stops it, as in `alone`, tellers talk all the time.
+//! A server that is stopped again and again may forget its queue or hand a lock on late, so L4 and
+//! L5 would hardly be tested. It is therefore left alone now and then, and probes check that it
+//! keeps every promise. Where hardly anything stops the server, as in `alone`, probes run all the
+//! time.
 
 use crate::claims::{Claims, Disturbance, Excuse};
-use crate::{clients, tellers, waiters, wire};
+use crate::{clients, connection, probes, queue_watcher};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
-use std::net::TcpStream;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
 use std::thread;
-use std::time::{Duration, Instant, UNIX_EPOCH};
-use testkit::{Seed, Server};
+use std::time::{Duration, Instant};
+use testkit::{Seed, Server, unix_micros};
 
 const CLIENTS: usize = 24;
 
-/// So that a round fits into memory, whatever the server.
+/// Short enough that the records of a round fit into memory.
 const ROUND: Duration = Duration::from_secs(20);
 
-/// What is easily found is found soon.
+/// Short, so that what is easily found is found soon.
 const FIRST_ROUND: Duration = Duration::from_secs(5);
 
-/// The server is left alone once in so long, ...
+/// The server is left alone once in this time …
 const BETWEEN_RESTS: Duration = Duration::from_secs(10);
 
-/// ... for some seconds, of which the first are for what was begun to end.
+/// … until everything that was begun has ended, and probes have run for some seconds.
 const CALM: Duration = Duration::from_secs(2);
 const CONVERSATION: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(CALM.as_secs() + CONVERSATION.as_secs());
 
-/// Who comes when all is quiet.
+/// The probes that run while the server is left alone.
 const VISITORS: usize = 2;
 
-/// How long a free lock may have a waiter on a machine on which much else is done.
+/// How long a free lock may have a waiter on a machine that is busy with other work.
 pub(crate) const IDLE_MICROS: u64 = 1_000_000;
 
 /// The wall clock, in microseconds, by which servers end leases.
 pub(crate) fn now() -> u64 {
-    UNIX_EPOCH.elapsed().unwrap().as_micros().try_into().unwrap()
+    unix_micros()
 }
 
-/// What all clients share.
-pub(crate) struct Field {
-    /// Where they connect to.
+/// What clients, probes and faults share.
+pub(crate) struct Shared {
+    /// The port that clients connect to.
     pub(crate) port: AtomicU16,
-    /// The same for tellers, if it is another place.
+    /// The port that probes connect to, if that is another.
     pub(crate) aside: Option<u16>,
-    /// The number of that server.
+    /// The number of the server that clients connect to.
     pub(crate) server: AtomicU8,
-    /// Whether they go where servers send them, as clients of a cluster do: then any node will do to begin with.
+    /// Whether clients follow `MOVED` and `ASK`, as clients of a cluster do. They may then begin at
+    /// any node.
     pub(crate) roams: AtomicBool,
     pub(crate) over: AtomicBool,
-    /// Whether tellers are to come to an end.
-    pub(crate) hushed: AtomicBool,
-    /// How many of their conversations have come to an end, as they should.
+    /// Whether probes are to end.
+    pub(crate) probing_over: AtomicBool,
+    /// How many conversations of probes have ended as they should.
     pub(crate) conversations: AtomicU64,
     pub(crate) locks: u32,
-    /// What the keys of all locks begin with.
+    /// The prefix of the keys of all locks.
     pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
-    /// Shared by all who are asking, or going where they were sent: see [`Field::nobody_is_on_the_way`].
+    /// Held for reading by clients that send requests or follow a redirection: see
+    /// [`Shared::nobody_is_on_the_way`].
     pub(crate) on_the_way: RwLock<()>,
     pub(crate) claims: Claims,
 }
 
-/// How closely it is looked at.
-pub(crate) struct Closely {
-    /// How many converse with the server in an order that is certain, all the time. 0: only when all is quiet.
-    pub(crate) tellers: u32,
-    /// How long after something that stops the server everything is as it was.
+/// How probes test the server.
+pub(crate) struct Probing {
+    /// How many probes run all the time. With 0, probes run only while the server is left alone.
+    pub(crate) probes: u32,
+    /// How long after a stop of the server it may still be late.
     pub(crate) calm_micros: u64,
-    /// How long a free lock may have a waiter. 0: not looked at.
+    /// How long a free lock may have a waiter. 0: any time.
     pub(crate) idle_micros: u64,
-    /// Where tellers connect to, if clients are behind a link: it may be late for one connection and not for another.
+    /// The port of the probes, where clients use a link: it may delay one connection and not
+    /// another.
     pub(crate) aside: Option<u16>,
 }
 
-/// Where so much is done to a server that tellers would seldom have something to say.
-pub(crate) const FROM_AFAR: Closely =
-    Closely { tellers: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS, aside: None };
+/// For scenarios that stop the server too often for probes to run beside the faults.
+pub(crate) const WHEN_QUIET: Probing =
+    Probing { probes: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS, aside: None };
 
-impl Field {
-    /// Waits until everybody has arrived where a node sent them. One who follows an `ASK` when the slot has gone on, and is
-    /// coming again, would be served by a node that does not have the lock, beside the one that does: no node can know.
+impl Shared {
+    /// Waits until no client is following a redirection. A client that follows an `ASK` after the
+    /// slot has gone on and while it is coming back would be granted a lock by a node that does not
+    /// have it. No node can detect that.
     pub(crate) fn nobody_is_on_the_way(&self) {
         drop(self.on_the_way.write().unwrap());
     }
 
-    /// Clients are to go there now.
+    /// Sends clients to this server from now on.
     pub(crate) fn goes_to(&self, server: &Server, number: usize) {
         self.port.store(server.port(), SeqCst);
         self.server.store(u8::try_from(number).unwrap(), SeqCst);
     }
 
-    /// Whether this connection goes where clients are to go now, or tellers.
-    pub(crate) fn is_at(&self, stream: &TcpStream) -> bool {
-        let is_there = |port| port == self.port.load(SeqCst) || self.aside == Some(port);
-        self.roams.load(SeqCst) || stream.peer_addr().is_ok_and(|peer| is_there(peer.port()))
+    /// Whether clients or probes are to use this port now.
+    pub(crate) fn is_at(&self, port: u16) -> bool {
+        self.roams.load(SeqCst) || port == self.port.load(SeqCst) || self.aside == Some(port)
     }
 
-    pub(crate) fn port_of_tellers(&self) -> u16 {
+    pub(crate) fn port_of_probes(&self) -> u16 {
         self.aside.unwrap_or_else(|| self.port.load(SeqCst))
     }
 
-    /// Whether nobody listens to tellers any more.
+    /// Whether no process listens on the port of the probes.
     pub(crate) fn is_gone(&self) -> bool {
-        wire::is_gone(self.port_of_tellers())
+        connection::is_gone(self.port_of_probes())
     }
 }
 
-/// What was done to the servers, and what it excuses.
+/// The faults of a round, and what each excuses.
 #[derive(Default)]
 pub(crate) struct Faults {
     pub(crate) log: Vec<(u64, String)>,
@@ -131,19 +134,19 @@ pub(crate) struct Faults {
     disturbances: Vec<Disturbance>,
 }
 
-/// What came of it.
+/// What a scenario has done and found.
 #[derive(Default)]
-pub(crate) struct Fought {
+pub(crate) struct Totals {
     pub(crate) operations: u64,
     pub(crate) grants: u64,
     pub(crate) waited: u64,
     pub(crate) faults: u64,
     pub(crate) micros: u128,
-    /// For people.
+    /// The violations, as text.
     pub(crate) wrong: Vec<String>,
 }
 
-impl Fought {
+impl Totals {
     pub(crate) fn add(&mut self, other: Self) {
         self.operations += other.operations;
         self.grants += other.grants;
@@ -155,7 +158,7 @@ impl Fought {
 }
 
 impl Faults {
-    /// Does something, and notes when.
+    /// Runs a fault and logs when it happened.
     pub(crate) fn note<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> (T, Span) {
         let from = now();
         self.log.push((from, what.to_owned()));
@@ -163,14 +166,14 @@ impl Faults {
         (done, Span { from, to: now() })
     }
 
-    /// The same where data may be lost; what was answered shortly before too.
+    /// Runs a fault that may lose data, also data that was acknowledged up to `before` earlier.
     pub(crate) fn lossy<T>(&mut self, what: &str, before: Duration, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
         self.lost(span, before);
         done
     }
 
-    /// Data may have been lost then, whatever it was that was noted.
+    /// Notes that data may have been lost in this span, and for `before` earlier.
     pub(crate) fn lost(&mut self, span: Span, before: Duration) {
         let before = u64::try_from(before.as_micros()).unwrap();
         self.loss.push(Span { from: span.from - before, to: span.to });
@@ -178,7 +181,7 @@ impl Faults {
         self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
     }
 
-    /// Another has become the primary, at any time since `from`, though nobody had asked for that.
+    /// Notes a failover that the scenario did not ask for, at some time since `from`.
     pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) -> Span {
         let ((), noted) = self.note("unasked, another has become the primary", || ());
         let span = Span { from, ..noted };
@@ -186,14 +189,14 @@ impl Faults {
         span
     }
 
-    /// The same where nothing is lost, but nothing granted either.
+    /// Runs a fault that loses nothing, but during which nothing is granted.
     pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
         self.stood_still(span);
         done
     }
 
-    /// The same where data is lost, but nobody is granted anything before what was lost is over, which takes so long.
+    /// Runs a fault that loses data, after which nothing is granted for as long as `rest`.
     pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
         self.forgotten.push(span);
@@ -202,25 +205,26 @@ impl Faults {
         done
     }
 
-    /// The same where some links are cut: who is told nothing meanwhile, others may be told something.
+    /// Runs a fault that cuts some links. Replies on other links may arrive meanwhile.
     pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
         self.cut_off(span);
         done
     }
 
-    /// Links were cut then, whatever it was that was noted.
+    /// Notes that links were cut in this span.
     pub(crate) fn cut_off(&mut self, span: Span) {
         self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
     }
 
-    /// Nothing was lost by it, but nothing granted either.
+    /// Notes that nothing was granted in this span, and nothing lost.
     pub(crate) fn stood_still(&mut self, span: Span) {
         self.standstill.push(after(span));
         self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
     }
 
-    /// The same where the key of a lock, or of every lock, is taken away, at the latest so long afterwards.
+    /// Runs a fault that deletes the key of a lock, or of every lock, at the latest `within`
+    /// afterwards.
     pub(crate) fn frees<T>(
         &mut self,
         what: &str,
@@ -247,40 +251,40 @@ impl Faults {
     }
 }
 
-/// It takes a moment until everything is as it was.
+/// The span and a moment around it: a server needs some time until it works as before.
 fn after(span: Span) -> Span {
     Span { from: span.from.saturating_sub(IDLE_MICROS), to: span.to + IDLE_MICROS }
 }
 
-/// Fights for so long. `fault` makes one fault, of its own choice, and is called again and again.
-pub(crate) fn fight(
+/// Runs rounds for `length`. `fault` makes one fault of its choice, and is called again and again.
+pub(crate) fn run_rounds(
     place: (u16, u32, &str),
     rules: &Rules,
     seed: u64,
     length: Duration,
-    fault: impl FnMut(&mut Faults, &mut Seed, &Field),
-) -> Fought {
-    fight_closely(place, rules, &FROM_AFAR, (seed, length), fault)
+    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
+    run_rounds_probed(place, rules, &WHEN_QUIET, (seed, length), fault)
 }
 
-/// The same, looked at as closely as it is said.
-pub(crate) fn fight_closely(
+/// Runs rounds with these probes.
+pub(crate) fn run_rounds_probed(
     (port, locks, prefix): (u16, u32, &str),
     rules: &Rules,
-    closely: &Closely,
+    probing: &Probing,
     (seed, length): (u64, Duration),
-    mut fault: impl FnMut(&mut Faults, &mut Seed, &Field),
-) -> Fought {
+    mut fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let mut before = HashMap::new();
-    let field = Field {
+    let shared = Shared {
         port: port.into(),
-        aside: closely.aside,
+        aside: probing.aside,
         server: AtomicU8::new(0),
         roams: AtomicBool::new(false),
         over: AtomicBool::new(false),
-        hushed: AtomicBool::new(false),
+        probing_over: AtomicBool::new(false),
         conversations: AtomicU64::new(0),
         locks,
         prefix: prefix.to_owned(),
@@ -290,110 +294,112 @@ pub(crate) fn fight_closely(
     };
     let begin = Instant::now();
     let mut sofar = Duration::ZERO;
-    while sofar < length && fought.wrong.is_empty() {
+    while sofar < length && totals.wrong.is_empty() {
         let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
         let round = (length - sofar).min(usual);
         let begun = Instant::now();
-        // How far the one before came is no part of what the seed says.
+        // The seed of a round does not depend on how far the round before came.
         let of_round = seed.fork();
-        let (records, faults, broken) = one_round(&field, closely, of_round, round, &mut fault);
+        let (records, faults, broken) = run_round(&shared, probing, of_round, round, &mut fault);
         sofar = begin.elapsed();
-        fought.micros += begun.elapsed().as_micros();
-        fought.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
-        fought.faults += faults.log.len() as u64;
+        totals.micros += begun.elapsed().as_micros();
+        totals.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
+        totals.faults += faults.log.len() as u64;
         let rules = Rules {
             loss: faults.loss,
             standstill: faults.standstill,
             forgotten: faults.forgotten,
             beside: faults.beside,
-            idle_micros: closely.idle_micros,
+            idle_micros: probing.idle_micros,
             ..rules.clone()
         };
         let history = History { records, before };
         let verdict = history.check(&rules);
-        fought.grants += verdict.grants;
-        fought.waited += verdict.waited;
-        fought.wrong.extend(field.claims.take_unexcused(
+        totals.grants += verdict.grants;
+        totals.waited += verdict.waited;
+        totals.wrong.extend(shared.claims.take_unexcused(
             &faults.disturbances,
-            closely.calm_micros,
+            probing.calm_micros,
             &faults.log,
         ));
         let explain = |(index, one)| match index {
-            // Each looks through the whole history.
+            // Each explanation searches the whole history.
             0..3 => history.explain(one, &faults.log),
             _ => String::new(),
         };
-        fought.wrong.extend(verdict.violations.iter().enumerate().map(explain));
+        totals.wrong.extend(verdict.violations.iter().enumerate().map(explain));
         before = history.highest();
         if broken {
-            fought.wrong.push("the next fault could not be made: see above".to_owned());
-            // As it was on its way to, with what is known by now: the servers must not end as if nothing were wrong.
-            panic::resume_unwind(Box::new(fought));
+            totals.wrong.push("the next fault could not be made: see above".to_owned());
+            // The panic goes on with what is known by now. The servers must not end as if nothing
+            // were wrong.
+            panic::resume_unwind(Box::new(totals));
         }
     }
-    if fought.grants == 0 || fought.waited == 0 || fought.faults == 0 {
-        fought.wrong.push("hardly anything happened: that shows nothing".to_owned());
+    if totals.grants == 0 || totals.waited == 0 || totals.faults == 0 {
+        totals.wrong.push("hardly anything happened: that shows nothing".to_owned());
     }
-    fought
+    totals
 }
 
-/// Nothing is done to the servers for a while, and nothing is an excuse, unless they do it themselves: on a machine that
-/// keeps them waiting, others take a primary for dead.
-fn leave_alone(field: &Field, faults: &mut Faults, seed: &mut Seed) {
+/// Leaves the servers alone for a while, in which nothing is excused. A failover that the servers
+/// begin themselves is an exception: on a busy machine they may take a primary for dead.
+fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
     let quiet = now();
     thread::sleep(CALM);
-    field.hushed.store(false, SeqCst);
-    let (before, begin) = (field.conversations.load(SeqCst), now());
+    shared.probing_over.store(false, SeqCst);
+    let (before, begin) = (shared.conversations.load(SeqCst), now());
     thread::scope(|scope| {
         for _ in 0..VISITORS {
             let seed = seed.fork();
-            scope.spawn(move || tellers::tell(field, seed, false));
+            scope.spawn(move || probes::probe(shared, seed, false));
         }
         thread::sleep(CONVERSATION);
-        field.hushed.store(true, SeqCst);
+        shared.probing_over.store(true, SeqCst);
     });
-    if field.conversations.load(SeqCst) == before {
+    if shared.conversations.load(SeqCst) == before {
         let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
-        field.claims.add("L5", Excuse::Stop, begin, what);
+        shared.claims.add("L5", Excuse::Stop, begin, what);
     }
-    if wire::is_replica(field.port_of_tellers()) {
+    if connection::is_replica(shared.port_of_probes()) {
         let span = faults.lost_unasked(quiet, CALM);
-        if field.roams.load(SeqCst) {
-            // Clients may have been at both.
+        if shared.roams.load(SeqCst) {
+            // Clients may have used both primaries.
             faults.beside.push(span);
         }
     }
 }
 
-/// Also says whether a fault could not be made, as when the server has ended: then it is over before its time.
-fn one_round(
-    field: &Field,
-    closely: &Closely,
+/// Runs one round. The last value says whether a fault panicked, as when the server has ended; the
+/// round ends early then.
+fn run_round(
+    shared: &Shared,
+    probing: &Probing,
     mut seed: Seed,
     length: Duration,
-    fault: &mut impl FnMut(&mut Faults, &mut Seed, &Field),
+    fault: &mut impl FnMut(&mut Faults, &mut Seed, &Shared),
 ) -> (Vec<Record>, Faults, bool) {
     let mut faults = Faults::default();
     let mut records = Vec::new();
     let (mut of_faults, mut of_visitors) = (seed.fork(), seed.fork());
-    field.over.store(false, SeqCst);
-    field.hushed.store(false, SeqCst);
+    shared.over.store(false, SeqCst);
+    shared.probing_over.store(false, SeqCst);
     let broken = thread::scope(|scope| {
         let mut clients: Vec<_> = (0..CLIENTS)
             .map(|_| {
                 let seed = seed.fork();
-                scope.spawn(move || clients::work(field, seed))
+                scope.spawn(move || clients::work(shared, seed))
             })
             .collect();
         let watcher = seed.fork();
-        clients.push(scope.spawn(move || waiters::watch(field, watcher)));
-        for _ in 0..closely.tellers {
+        clients.push(scope.spawn(move || queue_watcher::watch(shared, watcher)));
+        for _ in 0..probing.probes {
             let seed = seed.fork();
-            scope.spawn(move || tellers::tell(field, seed, true));
+            scope.spawn(move || probes::probe(shared, seed, true));
         }
         let made = panic::catch_unwind(AssertUnwindSafe(|| {
             let rests =
-                if closely.tellers > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
+                if probing.probes > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
             let until_rest = match u32::try_from(rests).unwrap() {
                 0 => length,
                 rests => length / rests - REST,
@@ -401,22 +407,22 @@ fn one_round(
             for _ in 0..rests.max(1) {
                 let begin = Instant::now();
                 while begin.elapsed() < until_rest {
-                    fault(&mut faults, &mut of_faults, field);
+                    fault(&mut faults, &mut of_faults, shared);
                 }
                 if rests > 0 {
-                    leave_alone(field, &mut faults, &mut of_visitors);
+                    leave_alone(shared, &mut faults, &mut of_visitors);
                 }
             }
         }));
-        field.over.store(true, SeqCst);
-        field.hushed.store(true, SeqCst);
+        shared.over.store(true, SeqCst);
+        shared.probing_over.store(true, SeqCst);
         for client in clients {
             records.append(&mut client.join().unwrap());
         }
         made.is_err()
     });
     records.append(&mut faults.deletes);
-    field.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
-    faults.standstill.append(&mut field.claims.take_delays());
+    shared.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
+    faults.standstill.append(&mut shared.claims.take_delays());
     (records, faults, broken)
 }
