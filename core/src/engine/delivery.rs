@@ -46,6 +46,7 @@ impl<C> Engine<C> {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
             self.pending_releases.borrow_mut().add(grant, host.monotonic());
+            self.changes_due();
         }
     }
 
