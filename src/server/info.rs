@@ -1,6 +1,7 @@
 //! The section `INFO leasehold`.
 
 use super::ffi::api::{api, status};
+use super::ffi::main_thread;
 use super::locks::{LOCKS, fences};
 use super::{clock, guard, room, version};
 use leasehold_core::lock::Now;
@@ -15,8 +16,13 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> bool {
     outcome == status(true)
 }
 
-/// Also called for a crash report: it only looks, and allocates nothing.
-unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, _for_crash_report: c_int) {
+/// Also called for a crash report, in the handler of a signal, whatever the module was doing: it only looks, allocates
+/// nothing, and leaves out what is lent out. The thread that crashed need not be the main thread, which then goes on
+/// meanwhile. On any other there is nothing that may be looked at.
+unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_int) {
+    if for_crash_report != 0 && !main_thread::is_current() {
+        return;
+    }
     guard::value("info", (), || {
         // SAFETY: the context is the one the server is calling with. An empty name makes the section
         // bear the module's.

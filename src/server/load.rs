@@ -6,7 +6,7 @@
 use super::call::Call;
 use super::fence_observer::{self, Loading};
 use super::ffi::api::{self, api, flag, status};
-use super::ffi::main_thread::MainThread;
+use super::ffi::main_thread::{self, MainThread};
 use super::ffi::{context, log, server_flavor};
 use super::locks::LOCKS;
 use super::{
@@ -63,6 +63,7 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 /// Forgets everything: a module that is loaded again begins anew, also where the C library kept the old
 /// one in memory.
 fn begin_anew() {
+    main_thread::remember();
     LOADED_BY.set(clock::beginning_of_command());
     LOCKS.reset();
     blocked_client::reset();

@@ -79,7 +79,7 @@ pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, 
 pub use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};
-pub use server::{Server, UNLOAD};
+pub use server::{Crash, Server, UNLOAD};
 pub use setup::Setup;
 pub use slot_move::{SlotMove, lacks_moves_at_once};
 pub use snapshot::{Snapshot, deadline};
