@@ -89,7 +89,7 @@ pub use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};
-pub use server::{Server, UNLOAD};
+pub use server::{Crash, Server, UNLOAD};
 pub use setup::Setup;
 pub use slot_move::{SlotMove, lacks_moves_at_once};
 pub use snapshot::{Snapshot, deadline};

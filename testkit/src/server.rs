@@ -40,6 +40,15 @@ pub struct Server {
     frozen: bool,
 }
 
+/// Which thread crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The one that executes commands.
+    OfMainThread,
+    /// One that works in the background.
+    OfAnother,
+}
+
 impl Server {
     /// A server with the module, without persistence, on a unix socket.
     pub fn start() -> Self {
@@ -238,6 +247,25 @@ impl Server {
         self.frozen = false;
     }
 
+    /// Makes this thread of the server's crash, and returns what the server logged.
+    pub fn crash(mut self, thread: Crash) -> String {
+        let pid = self.pid();
+        let tid = match thread {
+            Crash::OfMainThread => pid,
+            Crash::OfAnother => background_thread(pid),
+        };
+        let (pid, tid) = (libc::c_long::from(pid), libc::c_long::from(tid));
+        // SAFETY: a thread of a child that has not been waited for.
+        let done = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGSEGV) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        eventually("the server crashes", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        let log = self.log();
+        // This crash is no complaint.
+        fs::remove_file(self.path("log")).unwrap();
+        log
+    }
+
     /// Waits until the server has ended by itself.
     pub fn wait_until_it_ends(&mut self) {
         let status = eventually("the server ends", || self.running().try_wait().unwrap().ok_or(()));
@@ -388,6 +416,16 @@ impl Drop for Server {
             panic!("{complaint}");
         }
     }
+}
+
+/// A thread that closes files and the like, by the name that the server gives it.
+fn background_thread(pid: u32) -> u32 {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|thread| thread.unwrap());
+    let in_background = threads.into_iter().find(|thread| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("bio_"))
+    });
+    let name = in_background.expect("the server has such threads").file_name();
+    name.to_str().unwrap().parse().unwrap()
 }
 
 fn new_dir() -> Arc<TempDir> {
