@@ -64,13 +64,11 @@ impl Clock {
     }
 
     /// Simulates a suspend of the machine: only the clock that counts suspends goes on.
-    #[allow(dead_code, reason = "only clients look at it")]
     pub fn suspend(&mut self, by: Duration) {
         self.words.suspended.fetch_add(micros(by), SeqCst);
     }
 
     /// Makes a process use this clock.
-    #[allow(dead_code, reason = "servers are set up in another way")]
     pub fn preload<'a>(&self, process: &'a mut Command) -> &'a mut Command {
         process.env(PRELOAD, shim()).env(OFFSET_FILE, self.file())
     }
@@ -99,7 +97,6 @@ impl Clock {
     }
 
     /// Whether that step is still to come.
-    #[allow(dead_code, reason = "the campaign does not ask")]
     pub fn is_to_step(&self) -> bool {
         self.words.reads.load(SeqCst) > 0
     }

@@ -176,7 +176,6 @@ impl Cluster {
     }
 
     /// The owner of the slot and its epoch, if every node that is up says the same.
-    #[allow(dead_code, reason = "the campaign goes on whoever has it")]
     pub fn owner_of(&self, slot: u16) -> Option<usize> {
         let mut seen = self.nodes.iter().filter(|node| node.is_up()).map(|node| {
             let owner = node.sees().into_iter().find(|seen| seen.has(slot));

@@ -15,7 +15,7 @@
 //!   Snapshot::of(&server)              every key, value and deadline
 //!   power::fail(&mut server)           kills it, and drops what was not forced to disk
 //!   aof::lines(&server)                what a restart would replay
-//!   Stream::of(&server)                what replicas receive
+//!   ReplicationStream::of(&server)     what replicas receive
 //!   unchanged(&server, || …)           checks that neither data nor file changes
 //!   Stopwatch::start()                 time in which this machine ran, for short bounds
 //! ```
@@ -54,6 +54,7 @@ pub mod power;
 mod prompt;
 mod proxy;
 pub mod replica;
+mod replication_stream;
 mod reply;
 mod request;
 mod seed;
@@ -64,7 +65,6 @@ mod slot_move;
 mod snapshot;
 mod soak;
 mod stopwatch;
-mod stream;
 mod tls;
 pub mod traffic;
 mod transport;
@@ -85,6 +85,7 @@ pub use line_client::LineClient;
 pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};
 pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is};
+pub use replication_stream::ReplicationStream;
 pub use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub use request::{Words, encoded};
 pub use seed::Seed;
@@ -95,7 +96,6 @@ pub use slot_move::{SlotMove, lacks_moves_at_once};
 pub use snapshot::{Snapshot, deadline};
 pub use soak::{figure, short_or_long};
 pub use stopwatch::Stopwatch;
-pub use stream::Stream;
 pub use unchanged::{assert_each_is_refused, unchanged};
 pub use version::{NEVER, announce, full_version, is_older_than, is_valkey_since, lacks_either};
 pub use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name};

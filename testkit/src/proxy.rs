@@ -81,7 +81,6 @@ impl Proxy {
     }
 
     /// A proxy that also ends connections that are idle, both ways, for this long.
-    #[allow(dead_code, reason = "those who share the harness do not all need it")]
     pub fn with_idle_limit(server: u16, limit: Duration) -> Self {
         Self::start(server, Some(limit))
     }
@@ -110,7 +109,6 @@ impl Proxy {
     }
 
     /// A connection through it, speaking RESP2.
-    #[allow(dead_code, reason = "those who share the harness do not all need it")]
     pub fn client(&self) -> Client {
         Client::over_tcp((Ipv4Addr::LOCALHOST, self.port)).unwrap()
     }
@@ -126,7 +124,6 @@ impl Proxy {
     }
 
     /// From now on a cut concerns only one in so many connections.
-    #[allow(dead_code, reason = "the campaign cuts some off")]
     pub fn cut_only_one_in(&self, count: u64) {
         self.state.one_in.store(count, SeqCst);
     }
@@ -140,7 +137,6 @@ impl Proxy {
     }
 
     /// Keeps what comes for the server on the present connections. New ones pass.
-    #[allow(dead_code, reason = "a test of the client holds some")]
     pub fn hold(&self) {
         self.state.links().iter().for_each(|link| link.set_held(true));
     }

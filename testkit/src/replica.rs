@@ -43,7 +43,6 @@ pub fn role_of(server: &Server) -> Option<String> {
 }
 
 /// The replication id of a server's data. A server that is promoted begins a new one.
-#[allow(dead_code, reason = "the campaign asks for it")]
 pub fn history_of(server: &Server) -> String {
     eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
 }

@@ -20,7 +20,6 @@ impl Seed {
     }
 
     /// This seed, which the caller prints.
-    #[allow(dead_code, reason = "the campaign is told its seed")]
     pub fn of(seed: u64) -> Self {
         Self(seed)
     }

@@ -98,7 +98,6 @@ impl Sentinels {
     }
 
     /// The ports of the sentinels.
-    #[allow(dead_code, reason = "the tests of the client ask for it")]
     pub fn ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(Server::port).collect()
     }
@@ -131,7 +130,6 @@ impl Sentinels {
 
     /// Waits until the server that the sentinels take for the primary is one and the others follow
     /// it, and returns it. On a busy machine they may have chosen more than once.
-    #[allow(dead_code, reason = "the campaign goes on whoever leads")]
     pub fn wait_until_one_leads(&self) -> usize {
         eventually("one leads, and the others follow", || {
             let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;

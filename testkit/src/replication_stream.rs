@@ -19,11 +19,11 @@ const LATEST_MILLIS: i64 = 300;
 const BARRIER: &str = "barrier";
 
 /// A connection that receives what replicas do.
-pub struct Stream {
+pub struct ReplicationStream {
     reader: BufReader<UnixStream>,
 }
 
-impl Stream {
+impl ReplicationStream {
     /// Joins as a replica, and waits until the server lists it as one.
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
