@@ -43,7 +43,7 @@ fn is_back(client: &mut Client, key: &str) {
 }
 
 fn evicted_keys(client: &mut Client) -> u64 {
-    client.info_field("stats", "evicted_keys").unwrap().parse().unwrap()
+    client.info_number("stats", "evicted_keys")
 }
 
 #[test]
@@ -273,7 +273,7 @@ fn other_keys_are_evicted_while_every_lock_stays_held() {
     for number in 0..others {
         client.cmd(format!("SET other:{number} {value}"));
     }
-    let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+    let used: u64 = client.info_number("memory", "used_memory");
     client.cmd(format!("CONFIG SET maxmemory {}", used - 2_000_000));
     eventually("a third of the other keys is gone", || {
         client.cmd(format!("SET more {value}"));

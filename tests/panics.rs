@@ -63,13 +63,14 @@ const ENTRIES: [(&str, Survival); 34] = [
     ("forked", saves_in_a_child),
 ];
 
-/// Looks for `guard::anything("name"` in the sources.
+/// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
 fn entries_in_the_sources() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
     let mut entries = BTreeSet::new();
-    for file in fs::read_dir(folder).unwrap() {
-        let text = fs::read_to_string(file.unwrap().path()).unwrap();
-        for call in text.split("guard::").skip(1) {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in paths.filter(|path| path.is_file()) {
+        let text = fs::read_to_string(path).unwrap();
+        for call in text.split("guard::").skip(1).chain(text.split("call::").skip(1)) {
             let name = call
                 .trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_');
             let literal =

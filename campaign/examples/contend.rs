@@ -1,24 +1,25 @@
-//! Keeps a hundred locks held and waited for on every server that runs in a folder, for as long as it runs: see
+//! Keeps a hundred locks held and waited for on every server that runs in a folder: see
 //! `scripts/server-suites`.
 //!
 //! ```text
 //!   contend FOLDER
 //! ```
 //!
-//! Servers come and go while their own test suite runs. They are found by looking at the processes of the machine: the
-//! title that a server gives its process has its port.
+//! Servers come and go while their own test suite runs. They are found among the processes of the
+//! machine: the title of a server's process has its port.
 //!
-//! Each lock has one connection, which holds it by one name and waits for it by another. When the lock is taken away, as by
-//! a flush, the waiting name is granted it, and the next one waits.
+//! Each lock has one connection, which holds the lock by one name and waits for it by another. When
+//! the lock is taken away, as by a flush, the waiting name is granted it, and the next name waits.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::io;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use std::{env, fs, thread};
+use testkit::{LineClient, encoded};
 
 const LOCKS: usize = 100;
 const DATABASE: usize = 15;
@@ -60,7 +61,8 @@ fn ports(folder: &Path) -> Vec<u16> {
     processes.filter_map(|process| port(&process.path(), folder)).collect()
 }
 
-/// From a title like `…/redis-server 127.0.0.1:21111`. Sentinels and children that save data have other titles.
+/// The port in a title like `…/redis-server 127.0.0.1:21111`. Sentinels and children that save data
+/// have other titles.
 fn port(process: &Path, folder: &Path) -> Option<u16> {
     if !fs::read_link(process.join("cwd")).ok()?.starts_with(folder) {
         return None;
@@ -74,25 +76,26 @@ fn port(process: &Path, folder: &Path) -> Option<u16> {
     address.rsplit_once(':')?.1.parse().ok().filter(|&port| port != 0)
 }
 
-/// Until nobody listens on the port any more.
+/// Contends for a lock until no process listens on the port.
 fn contend(port: u16, lock: usize) {
     let (mut turn, mut rest) = (0, FIRST_REST);
-    while let Ok(stream) = TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+    while let Ok(client) = LineClient::over_tcp((Ipv4Addr::LOCALHOST, port)) {
         let before = turn;
-        // However it ends: the server may be a replica, be loading, ask for a password, or close the connection.
-        let _ = hold_and_wait(&stream, lock, &mut turn);
+        // Any error may end it: the server may be a replica, be loading, ask for a password, or
+        // close the connection.
+        let _ = hold_and_wait(client, lock, &mut turn);
         rest = if turn > before { FIRST_REST } else { LONGEST_REST.min(rest.saturating_mul(2)) };
         thread::sleep(rest);
     }
 }
 
-/// Until the connection ends, or a reply is an error.
-fn hold_and_wait(mut stream: &TcpStream, lock: usize, turn: &mut u64) -> io::Result<()> {
-    let mut replies = BufReader::new(stream).lines();
+/// Holds the lock and waits for it in turn, until the connection ends or a reply is an error.
+fn hold_and_wait(mut client: LineClient, lock: usize, turn: &mut u64) -> io::Result<()> {
+    client.set_deadline(None);
     let mut ask = |command: String| -> io::Result<()> {
-        stream.write_all(format!("{command}\r\n").as_bytes())?;
-        let reply = replies.next().ok_or(io::ErrorKind::UnexpectedEof)??;
-        if reply.starts_with('-') { Err(io::Error::other(reply)) } else { Ok(()) }
+        client.try_send(&encoded(command))?;
+        let reply = client.try_line()?;
+        if reply.starts_with(b"-") { Err(io::ErrorKind::Other.into()) } else { Ok(()) }
     };
     ask(format!("SELECT {DATABASE}"))?;
     loop {

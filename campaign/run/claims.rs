@@ -1,24 +1,24 @@
-//! What was seen to be wrong by somebody who knew in which order everything happened. The checker need not work
-//! that out; what remains is whether something was done to the server meanwhile that explains it.
+//! Violations that a probe saw itself, because it knows the order of its requests. The checker need
+//! not find them. What remains is whether a fault explains them.
 
-use crate::fight::now;
+use crate::runner::now;
 use leasehold_campaign::Span;
 use std::sync::Mutex;
 
-/// What was done so long before is told too.
+/// Faults that began so long before a violation are shown with it.
 const NEAR_MICROS: u64 = 100_000;
 
-/// What else may have been the reason.
+/// What explains a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Excuse {
     /// Nothing.
     None,
-    /// A server that could not do anything just then.
+    /// A server that was stopped at that time.
     Stop,
-    /// That, if it was over no longer ago than so many microseconds, for which it may have been waited since. Or links that
-    /// were cut at any time.
+    /// A server that was stopped until so many microseconds before the end, because a wait may have
+    /// begun then; or links that were cut at any time.
     Cut { stopped_within: u64 },
-    /// A server that could not, as with `Stop`, or somebody who took every key away.
+    /// A server that was stopped, or a fault that deleted every key.
     Freed,
 }
 
@@ -29,7 +29,7 @@ pub(crate) struct Claim {
     excuse: Excuse,
 }
 
-/// Something that was done to the server.
+/// The effect of a fault.
 #[derive(Clone, Copy)]
 pub(crate) struct Disturbance {
     pub(crate) span: Span,
@@ -41,14 +41,14 @@ pub(crate) struct Disturbance {
 #[derive(Default)]
 pub(crate) struct Claims {
     all: Mutex<Vec<Claim>>,
-    /// Pauses of those who claim.
+    /// Pauses that probes made.
     pauses: Mutex<Vec<Span>>,
-    /// When clients could not listen.
+    /// When threads of clients were kept from running.
     delays: Mutex<Vec<Span>>,
 }
 
 impl Claims {
-    /// It happened since `from`.
+    /// Adds a violation that happened since `from`.
     pub(crate) fn add(&self, law: &'static str, excuse: Excuse, from: u64, what: String) {
         let span = Span { from, to: now() };
         self.all.lock().unwrap().push(Claim { law, what, span, excuse });
@@ -58,7 +58,8 @@ impl Claims {
         self.pauses.lock().unwrap().push(span);
     }
 
-    /// A client was not let run by the machine, and says so: the server did nothing wrong, nor was anything done to it.
+    /// Notes that the machine kept a client from running. The server did nothing wrong, and no
+    /// fault was made.
     pub(crate) fn delayed(&self, span: Span) {
         self.delays.lock().unwrap().push(span);
     }
@@ -71,8 +72,8 @@ impl Claims {
         std::mem::take(&mut self.pauses.lock().unwrap())
     }
 
-    /// Those that nothing explains, for people. After something that stops the server it takes so long until
-    /// everything is as it was.
+    /// The violations that nothing explains, as text. A server that was stopped may be late for
+    /// `calm_micros` afterwards.
     pub(crate) fn take_unexcused(
         &self,
         all: &[Disturbance],

@@ -1,95 +1,93 @@
-//! What clients do: bursts of lock commands in one write, and requests that wait.
+//! The clients whose operations are recorded: they send bursts of lock commands in one write, and
+//! requests that wait.
 
 use crate::claims::Excuse;
-use crate::fight::{Field, now};
-use crate::roaming::{SentOn, sent_on};
+use crate::connection::{Connection, Lost};
+use crate::redirect::Redirect;
+use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Write};
-use std::net::TcpStream;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
-use testkit::Seed;
+use testkit::{LineClient, Seed};
 
-/// The longest that a client waits for a lock: longer than a lock may be free while somebody waits, so that it is seen.
+/// The longest wait for a lock. It is longer than a lock may be free while somebody waits, so that
+/// such a lock is noticed.
 const LONGEST_WAIT: u32 = 2_200;
 
-/// Longer than any wait. A client that is told nothing for so long connects anew.
+/// Longer than any wait. A client that hears nothing for so long reconnects.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2_500);
 
-/// More than this is no more the machine's usual delay.
+/// A thread that was kept from running for longer says so.
 const USUAL_DELAY: Duration = Duration::from_millis(300);
 
-/// So many others are answered before it is believed that the server forgot somebody.
+/// A server that answers so many other requests has forgotten one that it has not answered by then.
 const ANSWERS: u32 = 30;
 
-/// Longer leases are always released, if the client lives.
+/// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
 const LONGEST_TTL_LEFT: u32 = 50;
 
-#[derive(Debug)]
 enum Reply {
     Number(u64),
     Nil,
-    /// Refused for another reason than the lock: nothing happened.
-    Error,
+    /// An error: nothing happened here, and a node may name another one.
+    Error(Option<Redirect>),
 }
 
-/// The connection was lost.
-struct Lost;
-
 struct Client<'f> {
-    field: &'f Field,
+    shared: &'f Shared,
     seed: Seed,
     owner: u32,
     server: u8,
     records: Vec<Record>,
-    /// What it takes itself to hold: the fence, by lock.
+    /// The fence of each lock that it believes it holds.
     held: HashMap<u32, u64>,
-    /// A grant that it let go of, one way or another.
+    /// The lock, owner and fence of a grant that has ended.
     former: Option<(u32, u32, u64)>,
-    /// What it was told to ask elsewhere, and how long that may wait.
-    elsewhere: Vec<(SentOn, Asked, u32)>,
+    /// The requests that were redirected, and how long each may wait.
+    elsewhere: Vec<(Redirect, Asked, u32)>,
 }
 
-struct Wire {
-    stream: BufReader<TcpStream>,
-    line: String,
-    /// Each command says that it was sent on to here.
+/// A connection to one server, or to one node of a cluster.
+struct Node {
+    client: LineClient,
+    port: u16,
+    /// Each command is preceded by `ASKING`.
     asking: bool,
 }
 
-/// One command on its way.
+/// A command that has been sent.
 #[derive(Clone, Copy)]
 struct Asked {
     lock: u32,
     op: Op,
     ttl: u32,
-    /// The fence that it shows, if it shows one.
+    /// The owner and the fence that it names, if it names a fence.
     shown: Option<(u32, u64)>,
 }
 
-pub(crate) fn work(field: &Field, seed: Seed) -> Vec<Record> {
-    let owner = field.next_owner.fetch_add(1, SeqCst);
+pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
+    let owner = shared.next_owner.fetch_add(1, SeqCst);
     let (records, held) = (Vec::new(), HashMap::new());
     let (former, elsewhere) = (None, Vec::new());
-    let mut client = Client { field, seed, owner, server: 0, records, held, former, elsewhere };
-    while !field.over.load(SeqCst) {
-        let Some(mut wire) = client.connect() else {
+    let mut client = Client { shared, seed, owner, server: 0, records, held, former, elsewhere };
+    while !shared.over.load(SeqCst) {
+        let Some(mut node) = client.connect() else {
             thread::sleep(Duration::from_millis(2));
             continue;
         };
-        while !field.over.load(SeqCst) && field.is_at(wire.stream.get_ref()) {
-            let _on_the_way = field.on_the_way.read().unwrap();
-            if client.goes_on(&mut wire).is_err() || client.follows(&mut wire).is_err() {
+        while !shared.over.load(SeqCst) && shared.is_at(node.port) {
+            let _on_the_way = shared.on_the_way.read().unwrap();
+            if client.goes_on(&mut node).is_err() || client.follows(&mut node).is_err() {
                 break;
             }
         }
         client.elsewhere.clear();
-        // Mostly somebody new comes; else it asks again under its name.
+        // It asks again by its name in one case of four.
         if client.seed.below(4) > 0 {
-            client.owner = field.next_owner.fetch_add(1, SeqCst);
+            client.owner = shared.next_owner.fetch_add(1, SeqCst);
             client.held.clear();
         }
     }
@@ -97,44 +95,44 @@ pub(crate) fn work(field: &Field, seed: Seed) -> Vec<Record> {
 }
 
 impl Client<'_> {
-    fn connect(&mut self) -> Option<Wire> {
-        self.server = self.field.server.load(SeqCst);
-        Wire::to(self.field.port.load(SeqCst))
+    fn connect(&mut self) -> Option<Node> {
+        self.server = self.shared.server.load(SeqCst);
+        Node::at(self.shared.port.load(SeqCst))
     }
 
-    /// Goes where it was sent, and asks there what it was to ask there.
-    fn follows(&mut self, wire: &mut Wire) -> Result<(), Lost> {
+    /// Follows a redirection, and repeats the requests that were redirected.
+    fn follows(&mut self, node: &mut Node) -> Result<(), Lost> {
         let elsewhere = std::mem::take(&mut self.elsewhere);
-        let Some((sent_on, ..)) = elsewhere.last() else { return Ok(()) };
-        if !self.field.roams.load(SeqCst) {
+        let Some((redirect, ..)) = elsewhere.last() else { return Ok(()) };
+        if !self.shared.roams.load(SeqCst) {
             return Ok(());
         }
-        let mut there = Wire::to(sent_on.port).ok_or(Lost)?;
-        if !sent_on.once {
-            *wire = there;
+        let mut there = Node::at(redirect.port).ok_or(Lost)?;
+        if !redirect.once {
+            *node = there;
             return Ok(());
         }
         there.asking = true;
         for (_, asked, patience) in elsewhere {
             self.ask(&mut there, &[asked], patience)?;
         }
-        // Sent on from there too: whoever sent it here knows better by now.
+        // A request that was redirected twice is dropped: the node that is asked next knows better.
         self.elsewhere.clear();
         Ok(())
     }
 
-    fn goes_on(&mut self, wire: &mut Wire) -> Result<(), Lost> {
+    fn goes_on(&mut self, node: &mut Node) -> Result<(), Lost> {
         match self.seed.below(100) {
-            0..94 => self.bursts(wire),
-            94..97 => self.is_late(wire),
-            _ => self.wait(wire),
+            0..94 => self.bursts(node),
+            94..97 => self.is_late(node),
+            _ => self.wait(node),
         }
     }
 
     fn lock(&mut self) -> u32 {
-        // Half of all requests are for a few.
-        let few = self.field.locks.min(3);
-        let among = *self.seed.pick(&[few, self.field.locks]);
+        // Half of all requests are for at most three locks.
+        let few = self.shared.locks.min(3);
+        let among = *self.seed.pick(&[few, self.shared.locks]);
         self.seed.below(among as usize) as u32
     }
 
@@ -142,8 +140,9 @@ impl Client<'_> {
         (*self.seed.pick(&[1, 2, 5, 20, LONGEST_TTL_LEFT, 200, 1_000])).min(longest)
     }
 
-    /// For some locks in one write: tries, and whatever else, as the holder or not.
-    fn bursts(&mut self, wire: &mut Wire) -> Result<(), Lost> {
+    /// Sends commands for some locks in one write: an acquire first, then any others, as the holder
+    /// or not.
+    fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
         let mut asked = Vec::new();
         for _ in 0..1 + self.seed.below(6) {
             let lock = self.lock();
@@ -159,27 +158,27 @@ impl Client<'_> {
                 Asked { lock, op, ttl, shown: None }
             }));
         }
-        self.ask(wire, &asked, 0)
+        self.ask(node, &asked, 0)
     }
 
-    /// Comes back with a fence that it had long ago.
-    fn is_late(&mut self, wire: &mut Wire) -> Result<(), Lost> {
+    /// Names a fence from long ago.
+    fn is_late(&mut self, node: &mut Node) -> Result<(), Lost> {
         let Some((lock, owner, fence)) = self.former else { return Ok(()) };
         let op = *self.seed.pick(&[Op::Release, Op::Extend, Op::Check]);
         let ttl = if op == Op::Extend { LONGEST_TTL_LEFT } else { 0 };
-        self.ask(wire, &[Asked { lock, op, ttl, shown: Some((owner, fence)) }], 0)
+        self.ask(node, &[Asked { lock, op, ttl, shown: Some((owner, fence)) }], 0)
     }
 
-    fn wait(&mut self, wire: &mut Wire) -> Result<(), Lost> {
+    fn wait(&mut self, node: &mut Node) -> Result<(), Lost> {
         let lock = self.lock();
         let abandons = self.seed.below(6) == 0;
         let ttl = self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 });
         let patience = *self.seed.pick(&[1, 20, 300, LONGEST_WAIT]);
         let (asked_at, delay) = (now(), delay_of_this_thread());
-        self.ask(wire, &[Asked { lock, op: Op::Wait, ttl, shown: None }], patience)?;
+        self.ask(node, &[Asked { lock, op: Op::Wait, ttl, shown: None }], patience)?;
         if delay_of_this_thread() > delay + USUAL_DELAY {
-            // It may have been told long before it could listen.
-            self.field.claims.delayed(Span { from: asked_at, to: now() });
+            // The reply may have arrived long before this thread could read it.
+            self.shared.claims.delayed(Span { from: asked_at, to: now() });
         }
         let Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) =
             self.records.last().copied()
@@ -191,47 +190,46 @@ impl Client<'_> {
         let shown = Some((self.owner, fence));
         if self.seed.below(4) == 0 {
             let (op, ttl) = (Op::Extend, self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 }));
-            self.ask(wire, &[Asked { lock, op, ttl, shown }], 0)?;
+            self.ask(node, &[Asked { lock, op, ttl, shown }], 0)?;
         }
         if abandons {
             Ok(())
         } else {
-            self.ask(wire, &[Asked { lock, op: Op::Release, ttl: 0, shown }], 0)
+            self.ask(node, &[Asked { lock, op: Op::Release, ttl: 0, shown }], 0)
         }
     }
 
-    /// Sends all of it at once, and records what comes of each.
-    fn ask(&mut self, wire: &mut Wire, all: &[Asked], patience: u32) -> Result<(), Lost> {
-        let mut bytes = Vec::with_capacity(all.len() * 80);
+    /// Sends all commands in one write, and records the outcome of each.
+    fn ask(&mut self, node: &mut Node, all: &[Asked], patience: u32) -> Result<(), Lost> {
+        let mut lines = String::with_capacity(all.len() * 80);
         for asked in all {
-            if wire.asking {
-                bytes.extend(b"ASKING\r\n");
+            if node.asking {
+                lines.push_str("ASKING\r\n");
             }
-            encode(&mut bytes, asked, self.owner, patience, &self.field.prefix);
+            lines.push_str(&line(asked, self.owner, patience, &self.shared.prefix));
         }
         let asked_at = now();
-        let mut lost = wire.stream.get_mut().write_all(&bytes).is_err();
+        let mut lost = node.client.try_send(lines.as_bytes()).is_err();
         for asked in all {
-            if wire.asking && !lost {
-                lost = wire.reply().is_none();
+            if node.asking && !lost {
+                lost = node.reply().is_none();
             }
             let was_lost = lost;
-            let reply = if lost { None } else { wire.reply() };
+            let reply = if lost { None } else { node.reply() };
             lost = reply.is_none();
             let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
             let held = self.held.get(&asked.lock).copied().unwrap_or(0);
             let believed = if asked.shown.is_some() { shown } else { held };
             let (outcome, fence) = match reply {
-                // It may concern another grant by the time it is executed.
+                // By the time it is executed it may concern another grant.
                 None => {
                     if !was_lost {
-                        self.is_silence_right(wire, asked, patience, asked_at);
+                        self.is_silence_right(node, asked, patience, asked_at);
                     }
                     (Outcome::Unknown, shown)
                 }
-                Some(Reply::Error) => {
-                    let sent_on = sent_on(&wire.line);
-                    self.elsewhere.extend(sent_on.map(|sent_on| (sent_on, *asked, patience)));
+                Some(Reply::Error(redirect)) => {
+                    self.elsewhere.extend(redirect.map(|redirect| (redirect, *asked, patience)));
                     continue;
                 }
                 Some(Reply::Nil | Reply::Number(0)) => (Outcome::Refused, believed),
@@ -276,74 +274,67 @@ impl Client<'_> {
 }
 
 impl Client<'_> {
-    /// Nothing was heard for longer than anything may take: the connection was lost, or the server is, or it forgot.
-    fn is_silence_right(&self, wire: &Wire, asked: &Asked, patience: u32, asked_at: u64) {
-        let Ok(mut other) = crate::wire::Wire::connect(self.field.port.load(SeqCst), 0) else {
+    /// Decides what a reply that never came means: the connection was lost, or the server was, or
+    /// it forgot the request. Only the last is a violation.
+    fn is_silence_right(&self, node: &Node, asked: &Asked, patience: u32, asked_at: u64) {
+        let Ok(mut other) = Connection::connect(self.shared.port.load(SeqCst), 0) else {
             return;
         };
-        // Other connections are answered, and many times, and this one is still open.
+        // Other connections are answered many times, and this one is still open.
         let is_answered = (0..ANSWERS).all(|_| {
             thread::sleep(Duration::from_millis(2));
             other.ask("PING").is_ok()
         });
-        let stream = wire.stream.get_ref();
-        let is_silent = stream.set_nonblocking(true).is_ok()
-            && stream.peek(&mut [0]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
-        if is_answered && is_silent && self.field.is_at(stream) {
+        let is_silent = node.client.has_reply().is_ok_and(|replied| !replied);
+        if is_answered && is_silent && self.shared.is_at(node.port) {
             let what = format!(
                 "o{} asked for lock {} ({:?}), and is told nothing for {PATIENCE:?}",
                 self.owner, asked.lock, asked.op
             );
-            // A server that was stopped when it was asked begins to wait when it goes on.
+            // A server that was stopped before it read the request counts the wait from when it
+            // goes on.
             let excuse = Excuse::Cut { stopped_within: u64::from(patience) * 1_000 };
-            self.field.claims.add("L5", excuse, asked_at, what);
+            self.shared.claims.add("L5", excuse, asked_at, what);
         }
     }
 }
 
-/// For how long this thread was ready to run so far and another did instead, as far as the system tells (Linux).
+/// For how long this thread was ready to run and did not, as Linux says. Zero elsewhere.
 fn delay_of_this_thread() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = told.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
-fn encode(bytes: &mut Vec<u8>, asked: &Asked, client: u32, patience: u32, prefix: &str) {
+/// As an inline command: no word needs quotes.
+fn line(asked: &Asked, client: u32, patience: u32, prefix: &str) -> String {
     let (owner, fence) = asked.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
     let (lock, ttl) = (asked.lock, asked.ttl);
     let proof = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
-    // Inline commands: what is asked needs no quotes.
     match asked.op {
-        Op::Try => write!(bytes, "LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}\r\n"),
-        Op::Wait => {
-            write!(bytes, "LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl} BLOCK {patience}\r\n")
-        }
-        Op::Extend => write!(bytes, "LOCK.EXTEND {prefix}{lock} o{owner} {ttl}{proof}\r\n"),
-        Op::Release => write!(bytes, "LOCK.RELEASE {prefix}{lock} o{owner}{proof}\r\n"),
-        Op::Check => write!(bytes, "LOCK.CHECK {prefix}{lock} o{owner}{proof}\r\n"),
-        Op::Delete | Op::Seen => Ok(()),
+        Op::Try => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}\r\n"),
+        Op::Wait => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl} BLOCK {patience}\r\n"),
+        Op::Extend => format!("LOCK.EXTEND {prefix}{lock} o{owner} {ttl}{proof}\r\n"),
+        Op::Release => format!("LOCK.RELEASE {prefix}{lock} o{owner}{proof}\r\n"),
+        Op::Check => format!("LOCK.CHECK {prefix}{lock} o{owner}{proof}\r\n"),
+        Op::Delete | Op::Seen => String::new(),
     }
-    .expect("a vector takes all");
 }
 
-impl Wire {
-    fn to(port: u16) -> Option<Self> {
-        let stream = TcpStream::connect(("127.0.0.1", port)).ok()?;
-        stream.set_nodelay(true).ok()?;
-        stream.set_read_timeout(Some(PATIENCE)).ok()?;
-        Some(Self { stream: BufReader::new(stream), line: String::new(), asking: false })
+impl Node {
+    fn at(port: u16) -> Option<Self> {
+        let mut client = LineClient::over_tcp(("127.0.0.1", port)).ok()?;
+        client.set_deadline(Some(PATIENCE));
+        Some(Self { client, port, asking: false })
     }
 
-    /// `None` if there is none. Replies to what is asked here are one line each.
+    /// The next reply, or `None` if there is none. Each reply to these commands is one line.
     fn reply(&mut self) -> Option<Reply> {
-        self.line.clear();
-        if self.stream.read_line(&mut self.line).ok()? == 0 || !self.line.ends_with('\n') {
-            return None;
-        }
-        match self.line.as_bytes()[0] {
-            b':' => Some(Reply::Number(self.line[1..].trim_end().parse().ok()?)),
+        let line = str::from_utf8(self.client.try_line().ok()?).ok()?;
+        match line.as_bytes().first()? {
+            b':' => line[1..].parse().ok().map(Reply::Number),
             b'$' | b'*' | b'_' => Some(Reply::Nil),
-            _ => Some(Reply::Error),
+            _ => Some(Reply::Error(Redirect::parse(line))),
         }
     }
 }

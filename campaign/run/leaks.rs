@@ -1,48 +1,50 @@
-//! Nothing is left behind: not by names that were locks once, not by those who waited.
+//! Checks that neither names that were locks once nor clients that waited once leave anything
+//! behind.
 //!
-//! A round is a hundred thousand locks granted and released, of ten million names in turn, and two thousand who wait
-//! and go, in one of four ways. A thousand rounds are a hundred million and two million.
+//! A round grants and releases a hundred thousand locks, of ten million names in turn. Then two
+//! thousand clients wait, and leave in one of four ways. A thousand rounds make a hundred million
+//! grants and two million waiters.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Seed, Server, bulk_text, eventually, is_older_than};
+use testkit::{Client, LineClient, Seed, Server, bulk_text, encoded, eventually, is_older_than};
 
-/// As many names as would show: a tenth of a byte left behind by each would be more than a part in ten.
+/// So many that a leak shows: if each left a tenth of a byte behind, the server would use ten per
+/// cent more.
 const NAMES: usize = 10_000_000;
 const PAIRS_OF_A_ROUND: usize = 100_000;
 const WAITERS: usize = 2_000;
 
-/// What waiting took, servers give back by and by: of so many it takes them longer than a short run lasts.
+/// A short run has fewer waiters, because servers give back the memory of waiters slowly.
 const FEWER_WAITERS: usize = 100;
 const SHORT: Duration = Duration::from_secs(60);
 
-/// A hundred million locks, and two million waiters: more would show no more.
+/// More than a hundred million locks and two million waiters would show nothing more.
 const MOST_ROUNDS: usize = 1_000;
 
 /// Locks in one write.
 const BATCH: usize = 1_000;
 
-/// How those who wait go.
+/// How waiters leave.
 const WAYS: [&str; 4] = ["leave", "lose patience", "are granted the lock", "are unblocked"];
 
-/// What has to be 0 when nobody holds a lock or waits for one.
+/// The gauges that must be 0 when nobody holds a lock or waits for one.
 const GAUGES: [&str; 4] = ["waiters", "longest_wait_us", "held", "fence_ahead_us"];
 
-pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let at_once = if length < SHORT { FEWER_WAITERS } else { WAITERS };
-    // What was slow is remembered, up to a point, and on a machine that is busy anything may be.
+    // The server and the module remember slow commands, and on a busy machine any command may be
+    // slow.
     let server = Server::builder().tcp().config("slowlog-log-slower-than", "-1");
     let server = server.module_args("log-max-len 0").config("maxclients", "3000").start();
-    // Nor how long each command took, 12 kB for each; servers before 7.0 do not.
+    // Servers since 7.0 also keep 12 kB of latencies for each command.
     server.cmd("CONFIG SET latency-tracking no");
-    let mut fought = Fought::default();
-    // Whatever the first use of something costs for good.
+    let mut totals = Totals::default();
+    // The first use of some things costs memory for good.
     let mut names = Names::of(server.port());
     names.lock_and_release(PAIRS_OF_A_ROUND / 2);
     drop(names);
@@ -61,13 +63,13 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
         wait_and_go(&server, at_once, WAYS[seed.below(WAYS.len())]);
         rounds += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
+    totals.micros = begin.elapsed().as_micros();
     let (pairs, waiters) = (rounds * PAIRS_OF_A_ROUND, rounds * at_once);
-    fought.operations = (2 * pairs + waiters) as u64;
-    fought.grants = pairs as u64;
-    fought.waited = waiters as u64;
-    // Each is the sudden end of all who wait.
-    fought.faults = rounds as u64;
+    totals.operations = (2 * pairs + waiters) as u64;
+    totals.grants = pairs as u64;
+    totals.waited = waiters as u64;
+    // In each round all waiters leave at once.
+    totals.faults = rounds as u64;
     let most = before + before / 100;
     let after = settled(&server, most, rest);
     let names = pairs.min(NAMES);
@@ -77,14 +79,15 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     );
     println!("leaks: {said}");
     if after > most {
-        fought.wrong.push(format!("L6: {said}"));
+        totals.wrong.push(format!("L6: {said}"));
     }
-    fought.wrong.extend(not_at_rest(&mut server.client()));
-    fought
+    totals.wrong.extend(not_at_rest(&mut server.client()));
+    totals
 }
 
-/// The memory used when nobody is connected but who asks, at its least. Servers keep what waiting took, and give it back
-/// by and by: that is over when it has been the same for so long, or is `enough`.
+/// The least memory that the server uses when no other client is connected. Servers give back the
+/// memory of waiters slowly. The look ends when the figure has not fallen for `rest`, or is down to
+/// `enough`.
 fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     let mut client = server.client();
     eventually("everybody else has gone", || {
@@ -95,7 +98,7 @@ fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     });
     let (mut least, mut since) = (u64::MAX, Instant::now());
     while least > enough && since.elapsed() < rest {
-        let used = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        let used = client.info_number("memory", "used_memory");
         if used < least {
             (least, since) = (used, Instant::now());
         }
@@ -104,10 +107,11 @@ fn settled(server: &Server, enough: u64, rest: Duration) -> u64 {
     least
 }
 
-/// What INFO still counts although all is over.
+/// What INFO still counts when nobody uses a lock.
 fn not_at_rest(client: &mut Client) -> Vec<String> {
     let mut wrong = Vec::new();
-    // Ahead of the clock by the margin, since the start; all others at once.
+    // Since the start, the fence clock may be ahead by the margin for some seconds. All other
+    // gauges are 0 at once.
     let end = Instant::now() + Duration::from_secs(10);
     for gauge in GAUGES {
         while client.counter(gauge) != 0 && Instant::now() < end {
@@ -126,53 +130,44 @@ fn not_at_rest(client: &mut Client) -> Vec<String> {
     wrong
 }
 
-/// Locks and releases one name after the other, as fast as the server can: only the digits of the names change from one
-/// write to the next, and all replies are as long as each other.
+/// Locks and releases one name after the other, as fast as the server can. Only the digits of the
+/// names change from one write to the next.
 struct Names {
-    stream: TcpStream,
+    client: LineClient,
     bytes: Vec<u8>,
-    /// Where in `bytes` the digits of names are.
+    /// The places of the names' digits in `bytes`.
     digits: Vec<usize>,
     next: usize,
 }
 
-const DIGITS: usize = 8;
-const REPLY: usize = ":1795233601234567\r\n:1\r\n".len();
+const DIGITS: &[u8] = b"00000000";
 
 impl Names {
     fn of(port: u16) -> Self {
-        let stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.set_nodelay(true).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let client = LineClient::over_tcp(("127.0.0.1", port)).unwrap();
         let (mut bytes, mut digits) = (Vec::new(), Vec::new());
         for _ in 0..BATCH {
-            let commands: [(&str, &str); 2] = [
-                ("*4\r\n$12\r\nLOCK.ACQUIRE\r\n$9\r\nn", "\r\n$1\r\no\r\n$5\r\n10000\r\n"),
-                ("*3\r\n$12\r\nLOCK.RELEASE\r\n$9\r\nn", "\r\n$1\r\no\r\n"),
-            ];
-            for (before, after) in commands {
-                bytes.extend(before.as_bytes());
-                digits.push(bytes.len());
-                bytes.extend([b'0'; DIGITS]);
-                bytes.extend(after.as_bytes());
+            for request in ["LOCK.ACQUIRE n00000000 o 10000", "LOCK.RELEASE n00000000 o"] {
+                let request = encoded(request);
+                let at = request.windows(DIGITS.len()).position(|part| part == DIGITS).unwrap();
+                digits.push(bytes.len() + at);
+                bytes.extend(request);
             }
         }
-        Self { stream, bytes, digits, next: 0 }
+        Self { client, bytes, digits, next: 0 }
     }
 
     fn lock_and_release(&mut self, count: usize) {
-        let mut replies = vec![0; BATCH * REPLY];
         // One batch is always under way while the replies to the one before are read.
         for batch in 0..=count / BATCH {
             if batch < count / BATCH {
                 self.write();
             }
-            if batch > 0 {
-                self.stream.read_exact(&mut replies).unwrap();
-                for reply in replies.chunks(REPLY) {
-                    let is_right = reply.starts_with(b":1") && reply.ends_with(b"\r\n:1\r\n");
-                    assert!(is_right, "{}", reply.escape_ascii());
-                }
+            for _ in 0..if batch > 0 { BATCH } else { 0 } {
+                let fence = self.client.line();
+                assert!(fence.starts_with(b":1"), "{}", fence.escape_ascii());
+                let released = self.client.line();
+                assert_eq!(released, b":1", "{}", released.escape_ascii());
             }
         }
     }
@@ -180,13 +175,13 @@ impl Names {
     fn write(&mut self) {
         for (index, at) in self.digits.iter().enumerate() {
             let mut name = self.next + index / 2;
-            for digit in self.bytes[*at..*at + DIGITS].iter_mut().rev() {
+            for digit in self.bytes[*at..*at + DIGITS.len()].iter_mut().rev() {
                 *digit = b'0' + u8::try_from(name % 10).unwrap();
                 name /= 10;
             }
         }
         self.next += BATCH;
-        self.stream.write_all(&self.bytes).unwrap();
+        self.client.send(&self.bytes);
     }
 }
 
@@ -199,7 +194,7 @@ fn wait_and_go(server: &Server, count: usize, way: &str) {
         crowd.send(member, format!("LOCK.ACQUIRE wanted w{member} 60000 BLOCK {patience}"));
     }
     if patience == 0 {
-        wait_until(&mut client, count);
+        client.wait_until_waiters(count as u64);
     }
     match way {
         "are granted the lock" => {
@@ -240,18 +235,11 @@ fn wait_and_go(server: &Server, count: usize, way: &str) {
         _ => {}
     }
     drop(crowd);
-    wait_until(&mut client, 0);
+    client.wait_until_waiters(0);
     client.release("wanted", "holder");
 }
 
 fn told_nothing(crowd: &mut Crowd) {
     let replies = crowd.one_reply_each();
     assert!(replies.iter().all(|reply| *reply == Some(Value::Nil)), "{:?}", replies.first());
-}
-
-fn wait_until(client: &mut Client, count: usize) {
-    eventually(&format!("{count} wait"), || match client.counter("waiters") {
-        waiting if waiting == count as u64 => Ok(()),
-        waiting => Err(waiting),
-    });
 }

@@ -1,11 +1,10 @@
-//! A line for each run of a scenario, so that what is claimed can be added up by anyone.
+//! The ledger: a line for each run of a scenario, so that anyone can add up what is claimed.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use std::env;
 use std::fs::{self, OpenOptions};
 use std::io::Write;
-use std::process::Command;
-use testkit::Server;
+use testkit::{full_version, today};
 
 const HEAD: &str =
     "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\n";
@@ -15,46 +14,36 @@ pub(crate) struct Run<'a> {
     pub(crate) scenario: &'a str,
     pub(crate) seed: u64,
     pub(crate) seconds: u64,
-    pub(crate) fought: &'a Fought,
+    pub(crate) totals: &'a Totals,
 }
 
 pub(crate) fn add(file: &str, run: &Run<'_>) {
-    let Run { scenario, seed, seconds, fought } = run;
-    // Relative to where it was called from, which cargo leaves for the folder of the package.
+    let Run { scenario, seed, seconds, totals } = run;
+    // Relative to the root of the repository. Cargo runs tests in the folder of the package.
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     let file = format!("{root}/{file}");
     let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
     let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
     let line = format!(
         "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\n",
-        said(Command::new("date").args(["-u", "+%Y-%m-%d"])),
+        today(),
         commit(),
         server(),
-        fought.operations,
-        fought.faults,
-        fought.wrong.len(),
+        totals.operations,
+        totals.faults,
+        totals.wrong.len(),
     );
     let head = if is_new { HEAD } else { "" };
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();
 }
 
-/// What runs, as whoever built it says.
+/// The commit, as the caller of the campaign names it.
 fn commit() -> String {
     env::var("LEASEHOLD_COMMIT").unwrap_or_else(|_| "unknown".to_owned())
 }
 
-fn said(command: &mut Command) -> String {
-    let output = command.output().unwrap();
-    String::from_utf8_lossy(&output.stdout).trim().to_owned()
-}
-
-/// `valkey 9.1.0`, as the server says itself.
+/// `valkey 9.1.0`.
 fn server() -> String {
-    let server = Server::builder().without_module().start();
-    let mut client = server.client();
-    let mut field = |name| client.info_field("server", name);
-    match field("valkey_version") {
-        Some(version) => format!("valkey {version}"),
-        None => format!("redis {}", field("redis_version").unwrap()),
-    }
+    let (product, version) = full_version();
+    format!("{} {version}", product.to_lowercase())
 }

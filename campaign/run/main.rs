@@ -1,14 +1,15 @@
-//! The campaign: clients and faults against real servers, everything recorded, and the record judged.
+//! The campaign: clients and faults on real servers. Every operation is recorded, and the record is
+//! judged.
 //!
 //! ```text
-//!   cargo test -p leasehold-campaign --test campaign                              every scenario for some seconds
+//!   cargo test -p leasehold-campaign --test campaign          every scenario for some seconds
 //!   cargo test -p leasehold-campaign --test campaign -- --scenario alone --seconds 60 --seed 7
-//!   make soak HOURS=8                                                             and a line for each in the ledger
+//!   make soak HOURS=8                                         and a line for each in the ledger
 //! ```
 //!
-//! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other tests. It ends with 0
-//! if no promise was broken, with 1 if one was, and with 2 if it was asked for what it does not know.
-//! `LEASEHOLD_COMMIT` tells the ledger what was built.
+//! `LEASEHOLD_SERVER` and `LEASEHOLD_MODULE` choose the server and the module, as for the other
+//! tests. `LEASEHOLD_COMMIT` tells the ledger what was built. The exit status is 0 if no promise
+//! was broken, 1 if one was, and 2 for an option that is not known.
 
 #![allow(
     clippy::unwrap_used,
@@ -23,25 +24,26 @@
 
 mod claims;
 mod clients;
-mod fight;
+mod connection;
 mod leaks;
 mod ledger;
-mod roaming;
+mod probes;
+mod queue_watcher;
+mod redirect;
+mod runner;
 mod scenarios;
-mod tellers;
-mod waiters;
-mod wire;
 
-use fight::Fought;
 use ledger::Run;
+use runner::Totals;
 use std::any::Any;
 use std::collections::HashMap;
 use std::env;
 use std::panic;
 use std::process::exit;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
+use testkit::Seed;
 
-/// What every run of all tests has time for; `LEASEHOLD_CAMPAIGN_SECONDS` says otherwise.
+/// Short enough for every run of all tests. `LEASEHOLD_CAMPAIGN_SECONDS` chooses another length.
 const USUAL_SECONDS: u64 = 4;
 
 struct Options {
@@ -76,7 +78,7 @@ fn main() {
     }
     let broken: Vec<_> = all.into_iter().flat_map(|scenario| run(scenario, &options)).collect();
     if !broken.is_empty() {
-        // Again, since of a long log often just the end is kept.
+        // Repeated, because often only the end of a long log is kept.
         println!("violations:");
         broken.iter().for_each(|line| println!("{line}"));
         exit(1);
@@ -94,7 +96,7 @@ fn options(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = Some(number(value()?)?),
             "--ledger" => options.ledger = Some(value()?),
-            // What cargo gives to every program of tests.
+            // Options that cargo gives to every program of tests.
             "--nocapture" | "--quiet" | "-q" => {}
             other => return Err(format!("{other} is not known")),
         }
@@ -106,17 +108,18 @@ fn number(text: String) -> Result<u64, String> {
     text.parse().map_err(|_| format!("{text} is no number"))
 }
 
-/// Runs a scenario and says what came of it. What it returns are the violations, of each promise some.
+/// Runs a scenario and prints its totals. Returns some violations of each promise.
 fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
-    let seed = options.seed.unwrap_or_else(fresh_seed);
+    let seed = options.seed.unwrap_or_else(|| Seed::fresh().value());
     println!("{}: seed={seed}", scenario.name);
     let length = Duration::from_secs(options.seconds);
     let begun = Instant::now();
-    // A server that died, or a fault that could not be made, panics in the harness: that is a finding too.
-    let fought = panic::catch_unwind(|| (scenario.run)(seed, length))
-        .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |fought| *fought));
+    // A server that died, or a fault that cannot be made, makes the harness panic. That is a
+    // finding too.
+    let totals = panic::catch_unwind(|| (scenario.run)(seed, length))
+        .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
-    let Fought { operations, grants, waited, faults, wrong, micros } = &fought;
+    let Totals { operations, grants, waited, faults, wrong, micros } = &totals;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
         "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {faults} faults ({:.0}/min), {} violations",
@@ -137,21 +140,16 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     }
     if let Some(file) = &options.ledger {
         let (scenario, seconds) = (scenario.name, took.as_secs());
-        ledger::add(file, &Run { scenario, seed, seconds, fought: &fought });
+        ledger::add(file, &Run { scenario, seed, seconds, totals: &totals });
     }
     shown
 }
 
-/// A panic of the harness, whose message is what is wrong.
-fn could_not_go_on(end: Box<dyn Any + Send>) -> Fought {
+/// The message of a panic of the harness, as a violation.
+fn could_not_go_on(end: Box<dyn Any + Send>) -> Totals {
     let message = match end.downcast::<String>() {
         Ok(message) => *message,
         Err(_) => "see above".to_owned(),
     };
-    Fought { wrong: vec![format!("the scenario could not go on: {message}")], ..Fought::default() }
-}
-
-fn fresh_seed() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::from(since.subsec_nanos()) ^ since.as_secs()
+    Totals { wrong: vec![format!("the scenario could not go on: {message}")], ..Totals::default() }
 }

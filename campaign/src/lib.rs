@@ -6,8 +6,9 @@
 //!   report    the few that cannot, for people
 //! ```
 //!
-//! Nothing here knows a server. `trust` (only in tests) holds the checker against another one, which is slow, obvious, and
-//! has nothing in common with it but the records. The campaign itself is `run/`.
+//! Nothing here knows a server. `oracle`, which is built for tests only, compares the checker with
+//! another one. That one is slow and obvious, and shares only the records with it. The campaign
+//! itself is `run/`.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,10 +21,10 @@
 )]
 
 mod checker;
+#[cfg(test)]
+mod oracle;
 mod record;
 mod report;
-#[cfg(test)]
-mod trust;
 
 pub use checker::{History, Law, Rules, Span, Verdict, Violation};
 pub use record::{EVERY_LOCK, Op, Outcome, Record};

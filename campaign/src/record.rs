@@ -1,11 +1,11 @@
 //! One operation of a client, in forty bytes: a hundred million of them fit into four gigabytes.
 //!
 //! ```text
-//!   asked ├──────────────┤ told          microseconds of the wall clock, by which servers end leases too
+//!   asked ├──────────────┤ told          microseconds of the wall clock, by which leases end too
 //!               ▲ somewhere in between it took effect
 //! ```
 
-/// What was asked for.
+/// The operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -19,13 +19,13 @@ pub enum Op {
     Release,
     /// `LOCK.CHECK`.
     Check,
-    /// Somebody took the key away, by whatever means: the lock is free from then on.
+    /// Another client deleted the key in some way. The lock is free from then on.
     Delete,
     /// `LOCK.WAITERS` showed this owner in the queue.
     Seen,
 }
 
-/// What became of it.
+/// The outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Outcome {
@@ -33,11 +33,12 @@ pub enum Outcome {
     Ok,
     /// Nil, or 0.
     Refused,
-    /// The connection was lost, or the reply says nothing: it may take effect at any time after it was asked, or never.
+    /// The connection was lost, or the reply is of no use. The operation may take effect at any
+    /// time after it was sent, or never.
     Unknown,
 }
 
-/// For [`Record::lock`]: every lock there is.
+/// For [`Record::lock`]: every lock.
 pub const EVERY_LOCK: u32 = u32::MAX;
 
 /// One operation.
@@ -46,19 +47,19 @@ pub const EVERY_LOCK: u32 = u32::MAX;
 pub struct Record {
     /// When it was sent.
     pub asked: u64,
-    /// When the reply had been read, or hope of one given up.
+    /// When the reply had been read, or was given up.
     pub told: u64,
-    /// The fence that was told; else the one that its owner takes itself to hold, 0 for none.
+    /// The fence in the reply. Without one, the fence that the owner believes it holds, or 0.
     pub fence: u64,
-    /// The lease it asks for, in milliseconds.
+    /// The lease that it asks for, in milliseconds.
     pub ttl: u32,
-    /// Who asks.
+    /// The owner that asks.
     pub owner: u32,
     /// The number of the lock, or [`EVERY_LOCK`].
     pub lock: u32,
-    /// What was asked for.
+    /// The operation.
     pub op: Op,
-    /// What became of it.
+    /// The outcome of an operation.
     pub outcome: Outcome,
     /// The number of the server that was asked.
     pub server: u8,
@@ -71,7 +72,7 @@ impl Record {
         matches!(self.op, Op::Try | Op::Wait)
     }
 
-    /// Whether success means that its owner has a new lease.
+    /// Whether a success gives the owner a new lease.
     pub(crate) fn is_lease(&self) -> bool {
         self.is_acquire() || self.op == Op::Extend
     }

@@ -1,15 +1,15 @@
-//! What is wrong, for people: the records that cannot all be, and what else there was around them.
+//! Violations as text: the records that contradict each other, and what happened around them.
 
 use crate::checker::{History, Span, Violation};
 use crate::record::{EVERY_LOCK, Record};
 use std::fmt::Write;
 
-/// More of the same says no more.
+/// More records would show nothing more.
 const MOST_LINES: usize = 40;
 
 impl History {
-    /// The promise, the records that show that it was broken (`>`), the others of that lock in between, and the faults.
-    /// `faults` are moments in microseconds, and what was done then.
+    /// The promise, the records that show that it was broken (marked `>`), the records of that lock
+    /// in between, and the faults. `faults` are moments in microseconds, each with its fault.
     pub fn explain(&self, violation: &Violation, faults: &[(u64, String)]) -> String {
         let Span { from, to } = self.window(violation);
         let mut proof = violation.proof.clone();

@@ -1,9 +1,9 @@
 //! What an operator can set: `CONFIG SET leasehold.*` where the server has it (7.0 on), and arguments of
 //! the loadmodule line everywhere.
 
-use super::api::optional;
-use super::state::STATE;
-use super::{alarm, clock, guard};
+use super::ffi::api::{optional, status};
+use super::locks::{LOCKS, fences, with_fences};
+use super::{clock, guard};
 use leasehold_core::command::{Limits, parse_integer};
 use leasehold_core::lock::{Patience, Ttl};
 use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
@@ -77,7 +77,7 @@ pub(super) fn limits() -> Limits {
 /// Tells the observer, which keeps a copy.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
-    STATE.locks.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
+    LOCKS.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many may wait on the server, if it accepts enough clients: see [`super::room`].
@@ -160,12 +160,12 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
                 ptr::from_ref(setting).cast_mut().cast(),
             )
         };
-        if outcome != guard::status(true) {
+        if outcome != status(true) {
             return Err(format!("the server refused {}", setting.name.to_string_lossy()));
         }
     }
     // SAFETY: all of them are registered.
-    if unsafe { load(ctx) } == guard::status(true) {
+    if unsafe { load(ctx) } == status(true) {
         configure_observer();
         Ok(())
     } else {
@@ -192,10 +192,10 @@ extern "C" fn set(
     setting: *mut c_void,
     _error: *mut *mut RedisModuleString,
 ) -> c_int {
-    guard::value("config-set", guard::status(false), || {
+    guard::value("config-set", status(false), || {
         // SAFETY: as in `get`.
         unsafe { &*setting.cast::<Setting>() }.set(value);
-        guard::status(true)
+        status(true)
     })
 }
 
@@ -203,13 +203,12 @@ extern "C" fn set(
 ///
 /// The callback that a setting can have for this (`applyfn`) would be too early: Redis 8.6 calls that of each setting in
 /// turn, and may then find the next one wrong, such as a port that is taken.
-pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
+pub(super) fn take_effect() {
     configure_observer();
-    if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
+    if quarantine_millis() == 0 && fences().is_quarantined() {
         // An operator who knows that no unknown grant is left need not wait for the end of this one.
-        STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        STATE.locks.mark_all(None);
-        alarm::set(ctx);
+        with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
+        LOCKS.mark_all(None);
     }
 }
 

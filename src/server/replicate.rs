@@ -4,9 +4,8 @@
 //! is `DEL key`. So the data loads, replicates and reads the same on servers without the module, and
 //! nothing depends on another server's clock.
 
-use super::api::api;
-use super::guard;
-use super::state::STATE;
+use super::ffi::api::{api, status};
+use super::ffi::main_thread::MainThread;
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -24,16 +23,22 @@ pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
 
 /// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
 /// grants are many the second often is: those of one millisecond mostly end in one, too.
-pub(super) struct CachedExpiryArgs {
+struct CachedExpiryArgs {
     pxat: Cell<Option<NonNull<RedisModuleString>>>,
     deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
 }
 
-impl CachedExpiryArgs {
-    pub(super) const fn new() -> Self {
-        Self { pxat: Cell::new(None), deadline: Cell::new(None) }
-    }
+static CACHED_EXPIRY_ARGS: MainThread<CachedExpiryArgs> =
+    MainThread::new(CachedExpiryArgs { pxat: Cell::new(None), deadline: Cell::new(None) });
 
+/// The module is about to be unloaded.
+pub(super) fn free_cached_args() {
+    let CachedExpiryArgs { pxat, deadline } = &*CACHED_EXPIRY_ARGS;
+    let deadline = deadline.take().map(|(_, string)| string);
+    [pxat.take(), deadline].into_iter().flatten().for_each(free);
+}
+
+impl CachedExpiryArgs {
     fn pxat(&self) -> *mut RedisModuleString {
         if self.pxat.get().is_none() {
             self.pxat.set(kept(b"PXAT"));
@@ -52,12 +57,6 @@ impl CachedExpiryArgs {
             free(former);
         }
         string.map_or(ptr::null_mut(), NonNull::as_ptr)
-    }
-
-    /// The module is about to be unloaded.
-    pub(super) fn forget(&self) {
-        let deadline = self.deadline.take().map(|(_, string)| string);
-        [self.pxat.take(), deadline].into_iter().flatten().for_each(free);
     }
 }
 
@@ -88,8 +87,7 @@ pub(super) fn set(
     };
     // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
     // each time, and this is the most of what a grant costs.
-    let (pxat, deadline) =
-        (STATE.cached_expiry_args.pxat(), STATE.cached_expiry_args.deadline(deadline));
+    let (pxat, deadline) = (CACHED_EXPIRY_ARGS.pxat(), CACHED_EXPIRY_ARGS.deadline(deadline));
     // SAFETY: the format takes four strings; the server takes its own share of them.
     accepted(unsafe {
         let format = c"ssss".as_ptr();
@@ -133,5 +131,5 @@ fn is_unknown(ctx: *mut RedisModuleCtx, name: &CStr) -> bool {
 }
 
 fn accepted(outcome: c_int) -> Result<(), Error> {
-    if outcome == guard::status(true) { Ok(()) } else { Err(Error::NotReplicated) }
+    if outcome == status(true) { Ok(()) } else { Err(Error::NotReplicated) }
 }

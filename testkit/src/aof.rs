@@ -1,30 +1,32 @@
-//! What the append-only file says: the commands that a restart would replay.
+//! What the append-only file contains: the commands that a restart would replay.
 
 use super::Server;
+use super::command_reader::next_command;
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
 
-/// The commands appended so far, in order. Left out are those that change no key by themselves (SELECT,
-/// MULTI, EXEC), what replicas are told of the fence clock, and the part that a rewrite wrote as RDB.
+/// The commands appended so far, in order, without those that change no key by themselves (SELECT,
+/// MULTI, EXEC), broadcasts of the fence clock, and the part that a rewrite wrote as RDB.
 pub fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
     let is_told = |command: &Vec<Vec<u8>>| command.get(1).is_some_and(|key| key == FENCE_CLOCK);
     all(server).filter(|command| !is_frame(&command[0]) && !is_told(command)).collect()
 }
 
-/// The same as lines of text.
+/// Those commands as lines of text.
 pub fn lines(server: &Server) -> Vec<String> {
     commands(server).into_iter().map(line).collect()
 }
 
-/// The same with what was left out.
+/// All commands as lines of text.
 pub fn framed_lines(server: &Server) -> Vec<String> {
     all(server).map(line).collect()
 }
 
 fn all(server: &Server) -> impl Iterator<Item = Vec<Vec<u8>>> {
-    files(server.dir()).into_iter().flat_map(|file| parse(&fs::read(file).unwrap()))
+    files(server.dir()).into_iter().flat_map(|file| parse(fs::read(file).unwrap()))
 }
 
 fn line(words: Vec<Vec<u8>>) -> String {
@@ -40,7 +42,7 @@ pub fn current_file(server: &Server) -> PathBuf {
     files(server.dir()).pop().expect("a file is appended to")
 }
 
-/// One file before 7.0; since then those that a manifest lists.
+/// One file before 7.0, and the files in the manifest since then.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let folder = dir.join("appendonlydir");
     let Ok(manifest) = fs::read_to_string(folder.join("appendonly.aof.manifest")) else {
@@ -54,27 +56,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     names.filter(|path| !path.to_string_lossy().ends_with(".rdb")).collect()
 }
 
-fn parse(mut rest: &[u8]) -> Vec<Vec<Vec<u8>>> {
-    let mut commands = Vec::new();
-    while !rest.is_empty() {
-        let words = number_after(b'*', &mut rest);
-        commands.push((0..words).map(|_| word(&mut rest)).collect());
-    }
-    commands
-}
-
-fn word(rest: &mut &[u8]) -> Vec<u8> {
-    let length = number_after(b'$', rest);
-    let word = rest[..length].to_vec();
-    *rest = rest[length..].strip_prefix(b"\r\n").expect("a word ends with its line");
-    word
-}
-
-/// Takes a line like `$5`.
-fn number_after(sign: u8, rest: &mut &[u8]) -> usize {
-    let end = rest.windows(2).position(|pair| pair == b"\r\n").expect("a whole line");
-    let line = String::from_utf8_lossy(&rest[..end]);
-    let number = line.strip_prefix(char::from(sign)).and_then(|digits| digits.parse().ok());
-    *rest = &rest[end + 2..];
-    number.unwrap_or_else(|| panic!("the append-only file says {line:?}"))
+fn parse(file: Vec<u8>) -> Vec<Vec<Vec<u8>>> {
+    let mut rest = &file[..];
+    iter::from_fn(|| next_command(&mut rest)).collect()
 }

@@ -1,12 +1,16 @@
-//! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
+//! The connection of tests, which decide what bytes are sent and see each reply as it came. The
+//! crate `redis` parses the replies.
 
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
-use super::tls::Tunnel;
+use super::request::{Words, encoded};
+use super::transport::{Transport, has_arrived};
 use redis::{Parser, RedisResult, Value};
+use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, TcpStream};
+use std::io::{self, ErrorKind};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
@@ -16,14 +20,9 @@ const REPLY_DEADLINE: Duration = Duration::from_secs(20);
 
 /// A connection to one server.
 pub struct Client {
-    wire: Box<dyn Wire>,
+    transport: Box<dyn Transport>,
     parser: Parser,
 }
-
-trait Wire: Read + Write + Send {}
-impl Wire for UnixStream {}
-impl Wire for TcpStream {}
-impl Wire for Tunnel {}
 
 /// What `LOCK.INFO` says of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,81 +31,96 @@ pub struct LockInfo {
     pub owner: Vec<u8>,
     /// The number of the grant.
     pub fence: u64,
-    /// How long the lease lasts yet, in milliseconds.
+    /// What is left of the lease, in milliseconds.
     pub ttl: i64,
-    /// When the lease ends, in milliseconds of Unix time.
+    /// The end of the lease, in Unix milliseconds.
     pub deadline: i64,
-    /// How many wait for the lock.
+    /// The number of waiters.
     pub waiters: i64,
 }
 
 impl Client {
-    pub(crate) fn over_unix(socket: &Path) -> std::io::Result<Self> {
-        let stream = UnixStream::connect(socket)?;
-        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    /// Connects to a unix socket.
+    pub fn over_unix(socket: &Path) -> io::Result<Self> {
+        Self::over(UnixStream::connect(socket)?)
     }
 
-    pub(crate) fn over_tcp(address: IpAddr, port: u16) -> std::io::Result<Self> {
-        let stream = TcpStream::connect((address, port))?;
-        stream.set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(stream), parser: Parser::new() })
+    /// Connects to a TCP port.
+    pub fn over_tcp(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        Self::over(stream)
     }
 
-    pub(crate) fn over_tls(tunnel: Tunnel) -> std::io::Result<Self> {
-        tunnel.stream().set_read_timeout(Some(REPLY_DEADLINE))?;
-        Ok(Self { wire: Box::new(tunnel), parser: Parser::new() })
+    pub(crate) fn over(transport: impl Transport + 'static) -> io::Result<Self> {
+        transport.set_deadline(Some(REPLY_DEADLINE))?;
+        Ok(Self { transport: Box::new(transport), parser: Parser::new() })
     }
 
-    /// Sends one command and waits for its reply. An error reply is a reply like any other; losing the
-    /// connection ends the test.
+    /// Sets how long to wait for each reply.
+    pub fn set_deadline(&mut self, deadline: Duration) {
+        self.transport.set_deadline(Some(deadline)).unwrap();
+    }
+
+    /// Sends a command and waits for its reply, which may be an error. Losing the connection ends
+    /// the test.
     pub fn cmd(&mut self, words: impl Words) -> Value {
         let words = words.words();
         self.try_cmd(words.clone()).unwrap_or_else(|error| panic!("{}: {error}", shown(&words)))
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
-        self.wire.write_all(&encoded(&words.words()))?;
-        self.parser.parse_value(&mut self.wire)
+        self.transport.write_all(&encoded(words))?;
+        self.parser.parse_value(&mut self.transport)
     }
 
     /// Sends bytes that need not be a command.
     pub fn send_bytes(&mut self, bytes: &[u8]) {
-        self.wire.write_all(bytes).unwrap();
+        self.transport.write_all(bytes).unwrap();
     }
 
-    /// The same where the connection may be lost.
-    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.wire.write_all(bytes)
+    /// The same for a connection that may be lost.
+    pub fn try_send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.transport.write_all(bytes)
     }
 
-    /// Sends one command whose reply is not waited for: see `receive`.
+    /// Sends a command without waiting for its reply: see `receive`.
     pub fn send(&mut self, words: impl Words) {
-        self.send_bytes(&encoded(&words.words()));
+        self.send_bytes(&encoded(words));
     }
 
-    /// Sends all commands in one write. Their replies are not waited for: see `receive`.
+    /// Sends all commands in one write, without waiting for their replies: see `receive`.
     pub fn send_all(&mut self, commands: &[&str]) {
-        let bytes: Vec<u8> =
-            commands.iter().flat_map(|command| encoded(&command.words())).collect();
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
         self.send_bytes(&bytes);
     }
 
-    /// Waits for one more reply, or a message the server sends by itself.
+    /// Waits for the next reply or push message.
     pub fn receive(&mut self) -> Value {
         self.try_receive().unwrap()
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_receive(&mut self) -> RedisResult<Value> {
-        self.parser.parse_value(&mut self.wire)
+        self.parser.parse_value(&mut self.transport)
     }
 
-    /// Waits until the server has closed the connection, and sees that it had nothing more to say.
+    /// Whether a reply has arrived. No other reply may be under way. The end of the connection is
+    /// an error.
+    pub fn has_reply(&self) -> io::Result<bool> {
+        has_arrived(self.transport.as_fd())
+    }
+
+    /// Closes the half of the connection that sends.
+    pub fn end_sending(&mut self) {
+        self.transport.end_sending().unwrap();
+    }
+
+    /// Waits until the server has closed the connection, and checks that it sent nothing before.
     #[track_caller]
     pub fn assert_closed(&mut self) {
-        match self.wire.read(&mut [0; 16]) {
+        match self.transport.read(&mut [0; 16]) {
             Ok(0) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             other => panic!("it was not closed: {other:?}"),
@@ -119,13 +133,13 @@ impl Client {
         commands
             .iter()
             .map(|command| {
-                let reply = self.parser.parse_value(&mut self.wire);
+                let reply = self.parser.parse_value(&mut self.transport);
                 reply.unwrap_or_else(|error| panic!("{command}: {error}"))
             })
             .collect()
     }
 
-    /// The commands between MULTI and EXEC, and what EXEC answered for each.
+    /// Executes the commands between MULTI and EXEC, and returns the replies in that of EXEC.
     pub fn transaction(&mut self, commands: &[&str]) -> Vec<Value> {
         let whole = [&["MULTI"], commands, &["EXEC"]].concat();
         match self.pipeline(&whole).pop() {
@@ -145,7 +159,7 @@ impl Client {
         fence_or_nil(&self.cmd([b"LOCK.ACQUIRE", key.as_ref(), owner.as_ref(), ttl.as_bytes()]))
     }
 
-    /// `LOCK.ACQUIRE` of a lock that is free or the owner's.
+    /// `LOCK.ACQUIRE` of a lock that is free or already the owner's.
     #[track_caller]
     pub fn grant(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>, ttl: u64) -> u64 {
         self.acquire(key, owner, ttl).expect("another owner has the lock")
@@ -194,7 +208,7 @@ impl Client {
         (micros(&self.cmd("TIME")).unwrap() / 1_000).cast_signed()
     }
 
-    /// The same, once it is later than whatever happened before.
+    /// The server's clock, once it is later than now.
     pub fn next_millisecond(&mut self) -> i64 {
         let begun = self.now();
         eventually("the clock ticks", || match self.now() {
@@ -210,7 +224,35 @@ impl Client {
         value.map(str::to_owned)
     }
 
-    /// One section of INFO, as the server wrote it.
+    /// One number of one section of INFO.
+    #[track_caller]
+    pub fn info_number(&mut self, section: &str, name: &str) -> u64 {
+        let field = self.info_field(section, name);
+        field.unwrap_or_else(|| panic!("INFO {section} has no {name}")).parse().unwrap()
+    }
+
+    /// How often each command was executed so far, `info` included.
+    pub fn executed(&mut self) -> BTreeMap<String, u64> {
+        let text = self.info_text("commandstats");
+        let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
+        lines
+            .map(|line| {
+                let (name, rest) = line.split_once(":calls=").unwrap();
+                (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap())
+            })
+            .collect()
+    }
+
+    /// Waits until so many clients wait for a lock.
+    #[track_caller]
+    pub fn wait_until_waiters(&mut self, wanted: u64) {
+        eventually("so many wait", || match self.counter("waiters") {
+            waiters if waiters == wanted => Ok(()),
+            waiters => Err(waiters),
+        });
+    }
+
+    /// The text of one section of INFO.
     pub fn info_text(&mut self, section: &str) -> String {
         match self.cmd(["INFO", section]) {
             Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -221,8 +263,13 @@ impl Client {
 
     /// One number of `INFO leasehold`.
     pub fn counter(&mut self, name: &str) -> u64 {
-        let field = self.info_field("leasehold", &format!("leasehold_{name}"));
-        field.unwrap_or_else(|| panic!("INFO leasehold has no {name}")).parse().unwrap()
+        self.info_number("leasehold", &format!("leasehold_{name}"))
+    }
+}
+
+impl AsFd for Client {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.transport.as_fd()
     }
 }
 
@@ -237,55 +284,6 @@ fn fence_or_nil(reply: &Value) -> Option<u64> {
 fn one_or_zero(reply: &Value) -> bool {
     assert!(*reply == int(0) || *reply == int(1), "neither 1 nor 0: {reply:?}");
     *reply == int(1)
-}
-
-/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word; words with
-/// spaces, and those that are not text, are given one by one.
-pub trait Words {
-    /// The words, as they go over the wire.
-    fn words(&self) -> Vec<Vec<u8>>;
-}
-
-impl Words for &str {
-    fn words(&self) -> Vec<Vec<u8>> {
-        let word = |word: &str| if word == "\"\"" { Vec::new() } else { word.as_bytes().to_vec() };
-        self.split(' ').map(word).collect()
-    }
-}
-
-impl Words for String {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.as_str().words()
-    }
-}
-
-impl<const N: usize> Words for [&str; N] {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.iter().map(|word| word.as_bytes().to_vec()).collect()
-    }
-}
-
-impl<const N: usize> Words for [&[u8]; N] {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.iter().map(|word| word.to_vec()).collect()
-    }
-}
-
-impl Words for Vec<Vec<u8>> {
-    fn words(&self) -> Vec<Vec<u8>> {
-        self.clone()
-    }
-}
-
-/// A command as it goes over the wire.
-pub(crate) fn encoded(words: &[Vec<u8>]) -> Vec<u8> {
-    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
-    for word in words {
-        bytes.extend(format!("${}\r\n", word.len()).into_bytes());
-        bytes.extend(word);
-        bytes.extend(b"\r\n");
-    }
-    bytes
 }
 
 fn shown(words: &[Vec<u8>]) -> String {

@@ -18,7 +18,8 @@ pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wron
 pub const NO_FENCE_LEFT: &str = "ERR no fence left: the server's clock is past the year 2255";
 pub const INTERNAL: &str = "ERR internal error, see the server's log";
 
-/// What the server itself says. Up to 6.2 it shows the command as it was typed.
+/// The server's error for a wrong number of arguments. Up to 6.2 it shows the command as it was
+/// typed.
 pub fn wrong_arity(command: &str) -> String {
     let shown =
         if is_older_than((7, 0)) { command.to_owned() } else { command.to_ascii_lowercase() };

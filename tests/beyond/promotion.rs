@@ -5,8 +5,8 @@ use super::{LONG, WITHIN_THE_MARGIN, clock_of_a_replica};
 use redis::Value;
 use std::time::Duration;
 use testkit::{
-    Clock, Proxy, Server, aof, eventually, fences_become_known, int, lacks, misplaces_clients,
-    start_pair, wait_until_in_sync, wait_until_it_is,
+    Clock, PATIENCE, Proxy, Server, aof, eventually, fences_become_known, int, lacks,
+    misplaces_clients, start_pair, wait_until_in_sync, wait_until_it_is,
 };
 
 #[test]
@@ -59,7 +59,8 @@ fn a_grant_unheard_by_a_replica_that_joined_a_used_primary_is_followed_by_a_larg
         return;
     }
     let (primary, proxy, replica) = behind_a_link(true);
-    fences_become_known(&primary, &replica, WITHIN_THE_MARGIN).expect("the replica knows");
+    fences_become_known(&primary, &replica, WITHIN_THE_MARGIN, PATIENCE)
+        .expect("the replica knows");
     let (first, second) = over_an_unheard_grant(&primary, &proxy, &replica);
     assert!(second > first, "{second} is not above {first}");
 }

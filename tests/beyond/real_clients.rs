@@ -6,8 +6,8 @@ use redis::{RedisResult, Value};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{
-    Cluster, ClusterClient, Server, SlotMove, Takeover, bulk_text, eventually, lacks,
-    lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+    Cluster, ClusterClient, SlotMove, Takeover, bulk_text, eventually, lacks, lacks_moves_at_once,
+    wait_until_in_sync, wait_until_it_is,
 };
 
 /// How long it rests before it asks again. Its own default is above a second, which it waits after each TRYAGAIN.
@@ -82,13 +82,6 @@ fn the_client_of_a_library_finds_the_node_of_each_lock() {
     }
 }
 
-fn wait_until_waiters(node: &Server, wanted: u64) {
-    eventually("so many wait there", || match node.client().counter("waiters") {
-        waiters if waiters == wanted => Ok(()),
-        waiters => Err(waiters),
-    });
-}
-
 /// What it waits for at one node it is granted at the other, and all that time the application hears nothing.
 fn is_granted_where_the_slot_goes(go: impl Fn(&Cluster, SlotMove)) {
     let cluster = Cluster::of(2, 0);
@@ -98,10 +91,10 @@ fn is_granted_where_the_slot_goes(go: impl Fn(&Cluster, SlotMove)) {
     let mut client = library(&cluster);
     let request = format!("LOCK.ACQUIRE {key} bob {LONG} BLOCK 10000");
     let waits = thread::spawn(move || ask(&mut client, &request));
-    wait_until_waiters(cluster.node(0), 1);
+    cluster.node(0).client().wait_until_waiters(1);
     go(&cluster, SlotMove { slot: slot.number, from: 0, to: 1 });
-    wait_until_waiters(cluster.node(1), 1);
-    wait_until_waiters(cluster.node(0), 0);
+    cluster.node(1).client().wait_until_waiters(1);
+    cluster.node(0).client().wait_until_waiters(0);
     assert!(cluster.node(1).client().release(&key, "alice"));
     assert!(fence(&waits.join().unwrap().unwrap()) > first);
 }
@@ -150,9 +143,9 @@ fn is_granted_after(take_over: impl FnOnce(&mut Cluster)) -> Vec<String> {
     let client = client_of(&cluster);
     let request = format!("LOCK.ACQUIRE {key} bob {LONG} BLOCK 10000");
     let waits = thread::spawn(move || insists(&client, &request));
-    wait_until_waiters(cluster.node(0), 1);
+    cluster.node(0).client().wait_until_waiters(1);
     take_over(&mut cluster);
-    wait_until_waiters(cluster.node(3), 1);
+    cluster.node(3).client().wait_until_waiters(1);
     assert!(cluster.node(3).client().release(&key, "alice"));
     let (told, second) = waits.join().unwrap();
     assert!(second > first);
@@ -193,7 +186,7 @@ fn the_client_of_a_library_that_was_too_impatient_to_read_of_its_grant_is_told_o
     client.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
     let request = format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0");
     let waits = thread::spawn(move || ask(&mut client, &request));
-    wait_until_waiters(node, 1);
+    node.client().wait_until_waiters(1);
     let mut observer = node.client();
     eventually("it asks again, unread", || {
         let clients = bulk_text(&observer.cmd("CLIENT LIST"));

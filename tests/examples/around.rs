@@ -1,7 +1,6 @@
 //! What docs/clients.md puts around acquiring and releasing, on top of either client for Node.
 
 use super::recipe::{Recipe, Script};
-use super::recipes::wait_until_waiters;
 use super::{address_of, server};
 use std::fs;
 use std::thread;
@@ -196,7 +195,7 @@ fn who_waits_through_a_failover_has_the_lock_in_the_end() {
         let expression = through_the_trouble();
         let told = thread::scope(|scope| {
             let waits = scope.spawn(|| script.program(&[], &expression, &address));
-            wait_until_waiters(&mut client, 1);
+            client.wait_until_waiters(1);
             // A replica of nobody there, and a primary again.
             client.cmd("REPLICAOF 127.0.0.1 1");
             eventually("it is refused as by a replica", || {
@@ -204,7 +203,7 @@ fn who_waits_through_a_failover_has_the_lock_in_the_end() {
                 if errors.contains("errorstat_READONLY") { Ok(()) } else { Err(errors) }
             });
             server.cmd("REPLICAOF NO ONE");
-            wait_until_waiters(&mut server.client(), 1);
+            server.client().wait_until_waiters(1);
             assert!(server.client().release("k", "alice"));
             waits.join().unwrap()
         });
@@ -222,7 +221,7 @@ fn who_waits_while_the_server_is_started_again_has_the_lock_in_the_end() {
         let expression = through_the_trouble();
         let told = thread::scope(|scope| {
             let waits = scope.spawn(|| script.program(&[], &expression, &address));
-            wait_until_waiters(&mut server.client(), 1);
+            server.client().wait_until_waiters(1);
             server.kill();
             server.start_again();
             waits.join().unwrap()

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
-use testkit::{Client, eventually, find_cli};
+use testkit::find_cli;
 
 const PAGE: &str = "docs/clients.md";
 const LONG: u64 = 60_000;
@@ -40,13 +40,6 @@ fn shell(folder: &tempfile::TempDir) -> Option<Shell> {
     Some(Shell { path: folder.path().to_owned() })
 }
 
-pub(super) fn wait_until_waiters(client: &mut Client, wanted: u64) {
-    eventually("so many wait", || match client.counter("waiters") {
-        waiters if waiters == wanted => Ok(()),
-        waiters => Err(waiters),
-    });
-}
-
 #[test]
 fn the_recipe_for_redis_cli_does_what_it_says() {
     let folder = tempfile::tempdir().unwrap();
@@ -69,7 +62,7 @@ fn the_recipe_for_redis_cli_does_what_it_says() {
 
     let later = thread::scope(|scope| {
         let waits = scope.spawn(|| says(&format!("acquire k bob {LONG} 30000")));
-        wait_until_waiters(&mut client, 1);
+        client.wait_until_waiters(1);
         assert!(client.release("k", "alice"));
         waits.join().unwrap()
     });

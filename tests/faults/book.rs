@@ -9,12 +9,11 @@
 
 use std::collections::{HashMap, HashSet};
 use std::ops::RangeInclusive;
-use std::time::UNIX_EPOCH;
-use testkit::{Client, deadline};
+use testkit::{Client, deadline, unix_micros};
 
 /// The wall clock, in microseconds; the server's is the same.
 pub(super) fn now() -> i64 {
-    UNIX_EPOCH.elapsed().unwrap().as_micros().try_into().unwrap()
+    unix_micros().cast_signed()
 }
 
 /// What was asked for at one moment, and answered at another or never.

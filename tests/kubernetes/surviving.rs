@@ -2,11 +2,10 @@
 
 use super::group::{Group, PASSWORD};
 use crate::docker::CLI_SINCE;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use redis::Value;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use testkit::{eventually, find_cli};
+use testkit::{Client, eventually, find_cli};
 
 pub(super) const SERVERS: [&str; 3] = ["leasehold-0", "leasehold-1", "leasehold-2"];
 pub(super) const SENTINELS: [&str; 3] =
@@ -127,18 +126,15 @@ fn a_primary_that_is_stopped_hands_over_first() {
 
 /// One lock after the other, until the server does not answer any more; the fence of each.
 fn keep_locking(endpoint: &str) -> JoinHandle<Vec<u64>> {
-    let stream = TcpStream::connect(endpoint).unwrap();
+    let mut client = Client::over_tcp(endpoint).unwrap();
     thread::spawn(move || {
-        let mut replies = BufReader::new(stream.try_clone().unwrap()).lines();
-        let mut ask = move |request: String| {
-            (&stream).write_all(request.as_bytes()).ok()?;
-            replies.next()?.ok()
-        };
-        let auth = ask(format!("*2\r\n$4\r\nAUTH\r\n${}\r\n{PASSWORD}\r\n", PASSWORD.len()));
-        assert_eq!(auth.as_deref(), Some("+OK"));
+        assert_eq!(client.cmd(["AUTH", PASSWORD]), Value::Okay);
         let grants = (0..).map_while(|number| {
-            let told = ask(format!("LOCK.ACQUIRE lock:{number} worker 600000\r\n"))?;
-            told.strip_prefix(':')?.parse().ok()
+            let request = format!("LOCK.ACQUIRE lock:{number} worker 600000");
+            match client.try_cmd(request) {
+                Ok(Value::Int(fence)) => u64::try_from(fence).ok(),
+                _ => None,
+            }
         });
         grants.collect()
     })

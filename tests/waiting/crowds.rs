@@ -125,10 +125,6 @@ fn five_thousand_waiters_for_a_thousand_locks_are_served_lock_by_lock() {
     });
 }
 
-fn used_memory(client: &mut Client) -> u64 {
-    client.info_field("memory", "used_memory").unwrap().parse().unwrap()
-}
-
 /// A crowd waits for `k`, `end` ends it, and one who comes later is next. Nothing of the crowd is left.
 fn assert_nothing_is_left(size: usize, end: impl FnOnce(&mut Client, Crowd)) {
     // The server frees the buffers it lent them bit by bit, so many times a second.
@@ -138,13 +134,13 @@ fn assert_nothing_is_left(size: usize, end: impl FnOnce(&mut Client, Crowd)) {
     client.grant("k", "alice", 10 * LONG);
     drop(Waiter::of(&server, "k", "early"));
     wait_until(|| client.counter("waiters") == 0);
-    let before = used_memory(&mut client);
+    let before = client.info_number("memory", "used_memory");
     let mut crowd = Crowd::of(&server, size);
     for index in 0..size {
         crowd.send(index, format!("LOCK.ACQUIRE k w{index} 600000 BLOCK 600000"));
     }
     wait_until(|| client.counter("waiters") == size as u64);
-    let full = used_memory(&mut client);
+    let full = client.info_number("memory", "used_memory");
     end(&mut client, crowd);
     eventually("all have left", || match client.info("k").unwrap().waiters {
         0 => Ok(()),
@@ -160,7 +156,7 @@ fn assert_nothing_is_left(size: usize, end: impl FnOnce(&mut Client, Crowd)) {
         let clients = |client: &mut Client, name: &str| client.info_field("clients", name).unwrap();
         let blocked = clients(&mut client, "blocked_clients");
         let gauge = client.counter("waiters");
-        let used = used_memory(&mut client).saturating_sub(before);
+        let used = client.info_number("memory", "used_memory").saturating_sub(before);
         // What is kept is some of the server's own buffers: a few per cent of what the crowd took.
         if blocked == "0" && gauge == 0 && used < (full - before) / 20 {
             Ok(())

@@ -10,12 +10,6 @@
 //! ```
 
 use std::collections::{BTreeMap, HashMap};
-use std::time::UNIX_EPOCH;
-
-/// The wall clock, in microseconds, as fences are.
-pub(super) fn now() -> u64 {
-    UNIX_EPOCH.elapsed().unwrap().as_micros().try_into().unwrap()
-}
 
 /// A span of the wall clock in which something happened.
 #[derive(Clone, Copy, Debug)]

@@ -1,22 +1,20 @@
 //! A waiter leaves: its connection ends, in whatever way, or an operator takes it away. Nobody else notices.
 
-use super::{LONG, Waiter, can_be_unblocked, owners, wait_until_parked, waiters};
+use super::{LONG, Waiter, can_be_unblocked, owners, waiters};
 use redis::Value;
-use std::io::{Read, Write};
-use std::net::{Shutdown, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use testkit::{Client, Server, error, eventually, int, lacks};
 
 /// Alice holds `k`; `first` and `last` wait, and in between one whose connection `end` ends.
-fn assert_only_it_leaves(end: impl FnOnce(&Server, TcpStream, i64)) {
-    let server = Server::builder().tcp().start();
+fn assert_only_it_leaves(end: impl FnOnce(&Server, Waiter)) {
+    let server = Server::builder().clients_over_tcp().start();
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     let mut first = Waiter::of(&server, "k", "first");
-    let (stream, id) = parked_over_tcp(&server, "LOCK.ACQUIRE k gone 60000 BLOCK 0\r\n");
+    let gone = Waiter::of(&server, "k", "gone");
     let mut last = Waiter::of(&server, "k", "last");
     assert_eq!(owners(&server, "k"), ["first", "gone", "last"]);
-    end(&server, stream, id);
+    end(&server, gone);
     eventually("it leaves the queue", || match owners(&server, "k") {
         owners if owners == ["first", "last"] => Ok(()),
         owners => Err(owners),
@@ -34,71 +32,60 @@ fn assert_only_it_leaves(end: impl FnOnce(&Server, TcpStream, i64)) {
     });
 }
 
-/// A bare connection, on which `request` has been sent and is being waited for.
-fn parked_over_tcp(server: &Server, request: &str) -> (TcpStream, i64) {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port())).unwrap();
-    stream.write_all(b"CLIENT ID\r\n").unwrap();
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap();
-        line.extend(byte);
-    }
-    let line = String::from_utf8(line).unwrap();
-    let id = line.trim().strip_prefix(':').unwrap().parse().unwrap();
-    stream.write_all(request.as_bytes()).unwrap();
-    wait_until_parked(server, id);
-    (stream, id)
-}
-
 /// Makes the end of a connection a reset, as after a crash of the machine.
-fn reset_when_closed(stream: &TcpStream) {
+fn reset_when_closed(client: &Client) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
     let size = u32::try_from(size_of::<libc::linger>()).unwrap();
     let outcome = unsafe {
         let option = (&raw const linger).cast();
-        libc::setsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, option, size)
+        libc::setsockopt(
+            client.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            option,
+            size,
+        )
     };
     assert_eq!(outcome, 0);
 }
 
 #[test]
 fn who_closes_its_connection_leaves() {
-    assert_only_it_leaves(|_, stream, _| drop(stream));
+    assert_only_it_leaves(|_, gone| drop(gone));
 }
 
 #[test]
 fn who_closes_half_of_its_connection_leaves() {
-    assert_only_it_leaves(|server, mut stream, _| {
-        stream.shutdown(Shutdown::Write).unwrap();
-        // The server closes the other half, and says nothing before.
-        assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
+    assert_only_it_leaves(|server, mut gone| {
+        gone.client.end_sending();
+        // The server closes the other half.
+        gone.client.assert_closed();
         drop(server.client());
     });
 }
 
 #[test]
 fn whose_connection_is_reset_leaves() {
-    assert_only_it_leaves(|_, stream, _| {
-        reset_when_closed(&stream);
-        drop(stream);
+    assert_only_it_leaves(|_, gone| {
+        reset_when_closed(&gone.client);
+        drop(gone);
     });
 }
 
 #[test]
 fn who_is_killed_leaves() {
-    assert_only_it_leaves(|server, mut stream, id| {
-        assert_eq!(server.cmd(format!("CLIENT KILL ID {id}")), int(1));
+    assert_only_it_leaves(|server, mut gone| {
+        assert_eq!(server.cmd(format!("CLIENT KILL ID {}", gone.id)), int(1));
         assert_eq!(owners(server, "k"), ["first", "last"], "there and then");
-        assert_eq!(stream.read(&mut [0; 100]).unwrap(), 0);
+        gone.client.assert_closed();
     });
 }
 
 #[test]
 fn who_closes_its_connection_takes_the_commands_behind_its_request_along() {
-    assert_only_it_leaves(|_, mut stream, _| {
-        stream.write_all(b"LOCK.RELEASE k alice\r\n").unwrap();
-        drop(stream);
+    assert_only_it_leaves(|_, mut gone| {
+        gone.client.send("LOCK.RELEASE k alice");
+        drop(gone);
     });
 }
 

@@ -21,23 +21,9 @@ const LOCKS: usize = 1_000;
 /// What must not happen is given so long to happen.
 const A_WHILE: Duration = Duration::from_millis(3_500);
 
-/// How often each command was executed so far, by what `INFO commandstats` says. Asking counts too,
-/// as `info`.
-fn executed(client: &mut Client) -> BTreeMap<String, u64> {
-    let text = client.info_text("commandstats");
-    let lines =
-        text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines
-        .map(|(name, rest)| {
-            let calls = rest.split(',').next().unwrap();
-            (name.to_owned(), calls.parse().unwrap())
-        })
-        .collect()
-}
-
 /// Which commands were executed since then, and how often, but for those of the test.
 fn executed_since(before: &BTreeMap<String, u64>, client: &mut Client) -> BTreeMap<String, u64> {
-    let mut now = executed(client);
+    let mut now = client.executed();
     now.iter_mut().for_each(|(name, calls)| *calls -= before.get(name).unwrap_or(&0));
     now.retain(|name, calls| *calls > 0 && name != "info");
     now
@@ -45,7 +31,7 @@ fn executed_since(before: &BTreeMap<String, u64>, client: &mut Client) -> BTreeM
 
 /// All commands that the server has executed, whoever called them.
 fn processed(client: &mut Client) -> u64 {
-    client.info_field("stats", "total_commands_processed").unwrap().parse().unwrap()
+    client.info_number("stats", "total_commands_processed")
 }
 
 /// Looks at a server with many contended locks on which nobody does anything, in each way in which
@@ -57,7 +43,7 @@ fn assert_idle(server: &Server, prefix: &str) {
     // Whatever the waiters' coming has left to do has been done by then.
     thread::sleep(A_WHILE / 3);
     assert_eq!(monitor.cmd("MONITOR"), Value::Okay);
-    let (before, count) = (executed(&mut client), processed(&mut client));
+    let (before, count) = (client.executed(), processed(&mut client));
     thread::sleep(A_WHILE);
     let after = processed(&mut client);
     let rate = client.info_field("stats", "instantaneous_ops_per_sec").unwrap();
@@ -103,7 +89,7 @@ fn an_idle_node_of_a_cluster_with_many_contended_locks_executes_nothing_by_itsel
 fn assert_asks_seldom(server: &Server) {
     let _contended = Contended::hold(server, "lock:", LOCKS);
     let mut client = server.client();
-    let (before, begun) = (executed(&mut client), Instant::now());
+    let (before, begun) = (client.executed(), Instant::now());
     thread::sleep(A_WHILE);
     let mut calls = executed_since(&before, &mut client);
     let questions = calls.remove("exists").unwrap_or(0);
@@ -120,7 +106,7 @@ fn commands_that_name_contended_locks_and_free_none_have_nothing_executed() {
     let contended = Contended::hold(&server, "lock:", LOCKS);
     let mut seed = Seed::announced();
     let mut client = server.client();
-    let (before, count) = (executed(&mut client), processed(&mut client));
+    let (before, count) = (client.executed(), processed(&mut client));
     let shapes = ["SET {} old NX PX 1000", "GET {}", "EXISTS {}", "PTTL {}"];
     for _ in 0..COMMANDS / 1_000 {
         let mut one = || {
@@ -163,7 +149,7 @@ fn assert_asks_little(server: &Server, prefix: &str) {
     const HAND_OFFS: usize = 50;
     let mut client = server.client();
     let (names, mut waiters) = waited_for(server, prefix, HAND_OFFS);
-    let before = executed(&mut client);
+    let before = client.executed();
     for (name, [bob, _]) in names.iter().zip(&mut waiters) {
         client.cmd(format!("DEL {name}"));
         bob.fence();
@@ -175,7 +161,7 @@ fn assert_asks_little(server: &Server, prefix: &str) {
     assert!(asked(&calls) <= HAND_OFFS as u64, "{HAND_OFFS} hand-offs took {calls:?}");
 
     // What a client asks for itself, the server has let pass already.
-    let before = executed(&mut client);
+    let before = client.executed();
     for name in &names {
         client.grant(format!("{name}-free"), "alice", LONG);
         assert!(client.extend(format!("{name}-free"), "alice", LONG));

@@ -14,9 +14,7 @@ fn evicting() -> Setup {
 
 /// Takes the memory away until the server has evicted something, and gives it back.
 fn evict(client: &mut Client) {
-    let evicted = |client: &mut Client| -> u64 {
-        client.info_field("stats", "evicted_keys").unwrap().parse().unwrap()
-    };
+    let evicted = |client: &mut Client| -> u64 { client.info_number("stats", "evicted_keys") };
     let before = evicted(client);
     client.cmd("CONFIG SET maxmemory 1");
     eventually("a key is evicted", || {
@@ -127,7 +125,7 @@ fn waiters_that_use_up_the_memory_do_not_make_the_server_give_their_lock_away() 
     let mut client = server.client();
     let fence = client.grant("k", "alice", LONG);
     let bob = Waiter::of(&server, "k", "bob");
-    let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+    let used: u64 = client.info_number("memory", "used_memory");
     client.cmd(format!("CONFIG SET maxmemory {}", used + 1_000_000));
     let mut queued = Vec::new();
     for number in 0..200 {

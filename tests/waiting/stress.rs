@@ -3,7 +3,7 @@
 //! `LEASEHOLD_STRESS_SECONDS` says for how long; `LEASEHOLD_SEED` repeats the chances of an earlier run,
 //! although not the timing of its threads.
 
-use super::history::{Event, Record, Span, check, now};
+use super::history::{Event, Record, Span, check};
 use super::{LONG, Waiter, can_be_unblocked, exact, rows, waiters};
 use redis::Value;
 use std::collections::HashMap;
@@ -13,7 +13,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Client, Seed, Server, Snapshot, eventually, micros, start_pair, wait_until_in_sync};
+use testkit::{
+    Client, Seed, Server, Snapshot, eventually, micros, start_pair, unix_micros, wait_until_in_sync,
+};
 
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 const WORKERS: usize = 12;
@@ -49,7 +51,7 @@ impl Stress<'_> {
     }
 
     fn record(&self, key: Option<&'static str>, asked: u64, event: Event) {
-        let record = Record { key, span: Span { asked, told: now() }, event };
+        let record = Record { key, span: Span { asked, told: unix_micros() }, event };
         self.history.lock().unwrap().push(record);
     }
 }
@@ -153,12 +155,12 @@ impl<'s> Worker<'s> {
             let key = *self.seed.pick(&KEYS);
             let owner = format!("w{}-{}", self.number, self.requests);
             let ttl_millis = *self.seed.pick(&[5, 5, 5, 20, 100, 600]);
-            let asked = now();
+            let asked = unix_micros();
             // Whoever loses its connection may ask again under the same name, and be told of the grant
             // that it missed.
             let mut asked_last;
             let granted = loop {
-                asked_last = now();
+                asked_last = unix_micros();
                 match self.acquire(key, &owner, ttl_millis) {
                     Ok(fence) => break fence,
                     Err(Lost) if self.seed.below(2) == 0 => {}
@@ -203,7 +205,7 @@ impl<'s> Worker<'s> {
         thread::sleep(Duration::from_micros(self.seed.below(4_000) as u64));
         match self.seed.below(10) {
             0 => {
-                let asked = now();
+                let asked = unix_micros();
                 let longer = ttl + 20;
                 let reply = self.cmd(&format!("LOCK.EXTEND {key} {owner} {longer} {fence}"))?;
                 if reply == Value::Int(1) {
@@ -224,7 +226,7 @@ impl<'s> Worker<'s> {
             3..6 if ttl < 200 => return Ok(()),
             _ => {}
         }
-        let asked = now();
+        let asked = unix_micros();
         let proof = if self.seed.below(2) == 0 { String::new() } else { format!(" {fence}") };
         let reply = self.cmd(&format!("LOCK.RELEASE {key} {owner}{proof}"));
         // Whether or not the reply arrived.
@@ -304,7 +306,7 @@ fn free(
         }
     };
     touch();
-    let asked = now();
+    let asked = unix_micros();
     client.cmd(command);
     stress.record(key, asked, Event::Freed);
     touch();
@@ -316,7 +318,7 @@ fn kill_the_next_between_grant_and_reply(stress: &Stress, client: &mut Client, l
     let queue = rows(&client.cmd(format!("LOCK.WAITERS {key} COUNT 1")));
     let Some(first) = queue.first() else { return };
     stress.disturbed[lock].fetch_add(1, SeqCst);
-    let asked = now();
+    let asked = unix_micros();
     let kill = format!("CLIENT KILL ID {}", first.client);
     let one_packet = [&format!("DEL {key}"), &format!("LOCK.ACQUIRE {key} disturber 5"), &kill];
     client.pipeline(&one_packet.map(String::as_str));
@@ -359,7 +361,7 @@ fn observe(stress: &Stress) -> usize {
             looks += 1;
             let counts = || (stress.disturbed[lock].load(SeqCst), stress.pauses.load(SeqCst));
             let disturbed = counts();
-            let asked = now();
+            let asked = unix_micros();
             let look = [&format!("LOCK.INFO {key}"), &*format!("LOCK.WAITERS {key}"), "TIME"];
             let replies = client.transaction(&look);
             let queue = rows(&replies[1]);

@@ -1,18 +1,17 @@
-//! Thousands who wait leave in one moment: for how long does nobody else get an answer?
+//! How long other clients get no reply when thousands of waiters leave in one moment.
 
 use super::Effort;
 use super::hand_off::roomy;
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use super::wire::{Line, request, socket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Server, eventually};
+use testkit::{Client, Server, encoded, eventually};
 
-/// Time for all to gather before the first is due to leave.
+/// The time in which all begin to wait, before the first is due to leave.
 const GATHERING: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy)]
@@ -23,7 +22,7 @@ enum Waiting {
 
 #[derive(Clone, Copy)]
 enum End {
-    /// Their patience ends for all at the same time.
+    /// The patience of all ends at the same time.
     Patience,
     /// Their connections are closed.
     Connection,
@@ -115,7 +114,7 @@ fn wait_until_blocked(observer: &mut Client, wanted: usize) {
 }
 
 fn longest_ping(server: &Server, over: &AtomicBool) -> f64 {
-    let (mut line, ping) = (Line::to(&socket(server)), request("PING"));
+    let (mut line, ping) = (server.line_client(), encoded("PING"));
     let mut longest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {
         let sent = Instant::now();

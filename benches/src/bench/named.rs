@@ -1,32 +1,31 @@
-//! Locks that somebody waits for, on a server whose other clients name such locks all the time:
-//! what does it cost those who wait, and what does it cost the others?
+//! Clients that name contended locks all the time: what that costs the waiters, and what it costs
+//! those clients.
 
 use super::contenders::{Batch, OKAY, Reply};
 use super::load::{Load, Shape, Work};
 use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
 use super::table::Table;
-use super::wire::{Line, encode, request, socket};
 use super::{Effort, cores};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
-use testkit::{Client, Seed, Server, deadline, eventually};
+use testkit::{Client, LineClient, Seed, Server, deadline, encoded, eventually};
 
-/// More than the server looks at in one turn.
+/// More than the module looks at in one turn.
 const CONTENDED: usize = 1_500;
 
-/// Out of reach of those who name the others.
+/// A database that the other clients do not use.
 const DATABASE: &str = "SELECT 5";
 
-/// A hand-off that takes longer is never made.
+/// A hand-off that takes longer counts as never made.
 const NEVER: Duration = Duration::from_secs(3);
 
-/// What each hand-off has to be made within, in seconds.
+/// The target for each hand-off, in seconds.
 const PROMPT: f64 = 0.005;
 
-/// Who names the contended locks meanwhile.
+/// The clients that name the contended locks meanwhile.
 const TRAFFIC: [&str; 4] = [
     "nobody",
     "50 connections, 16 SET NX PX each",
@@ -34,25 +33,25 @@ const TRAFFIC: [&str; 4] = [
     "4 not logged in, MGET of nine each",
 ];
 
-/// What frees the lock.
+/// What makes the lock free.
 const CAUSES: [&str; 2] = ["DEL", "the end of the lease"];
 
-/// Of those who pay: as many as wait, and the same number of locks for which nobody does.
+/// The number of contended locks, and of held locks that nobody waits for.
 const WAITED_FOR: usize = 1_000;
 
-/// What they send for one key, `{}` standing for its name, and what they are answered.
+/// The commands for one key, with `{}` for its name, and their replies.
 const COMMANDS: [(&str, &[Reply]); 4] = [
     ("GET {}", &[Reply::Something, Reply::Something]),
     ("SET {} old NX PX 1000", &[Reply::Exactly(b"$-1")]),
     ("EXISTS {}", &[Reply::Exactly(b":1")]),
-    // The last one, for it leaves no lock: they wait for a foreign value then.
+    // The last one, because it leaves a value that is no lock.
     ("SET {} old", &[OKAY]),
 ];
 
 /// As redis-benchmark does with `-c 50 -P 16`.
 const SHAPE: Shape = Shape { connections: 50, depth: 16 };
 
-/// Of the speed with names that nobody waits for.
+/// The least speed, where that with names that nobody waits for is 1.
 const LEAST: f64 = 0.85;
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
@@ -81,7 +80,7 @@ fn hand_offs(effort: Effort, report: &mut Report) {
             }
             drop(traffic);
             admin.cmd(["CONFIG", "SET", "requirepass", ""]);
-            scene.wait_until_nobody_else_waits(contended.names.len());
+            scene.observer.wait_until_waiters(contended.names.len() as u64);
         }
     }
     let mut page =
@@ -124,38 +123,38 @@ fn traffic(
         1 => Some(Traffic::on(server, 50, "", contended.polls(&mut Seed::of(1)))),
         2 => Some(Traffic::on(server, 3, "AUTH nobody secret", contended.named_at_once())),
         _ => {
-            // All others have connected before.
+            // All other clients are connected and logged in.
             admin.cmd(["CONFIG", "SET", "requirepass", "secret"]);
             Some(Traffic::on(server, 4, "", contended.named_in_short()))
         }
     }
 }
 
-/// One lock after the other that alice holds, and bob waits for.
+/// Locks that alice holds and bob waits for, one after the other.
 struct Scene {
     socket: PathBuf,
-    holder: Line,
-    waiter: Line,
+    holder: LineClient,
+    waiter: LineClient,
     observer: Client,
     locks: usize,
 }
 
 impl Scene {
     fn on(server: &Server) -> Self {
-        let socket = socket(server);
+        let socket = server.socket();
         let (holder, mut waiter) = (line(&socket), line(&socket));
-        waiter.patience(NEVER);
+        waiter.set_deadline(Some(NEVER));
         let mut observer = server.client();
         observer.cmd(DATABASE);
         Self { socket, holder, waiter, observer, locks: 0 }
     }
 
-    /// In seconds, from what frees the lock to the reply to the one who waits for it.
+    /// The seconds from what frees the lock to the reply to the waiter.
     fn hand_off(&mut self, cause: usize) -> f64 {
         self.locks += 1;
         let key = format!("k{}", self.locks);
-        Reply::Number.check(self.holder.ask(&request(&format!("LOCK.ACQUIRE {key} alice 600000"))));
-        self.waiter.send(&request(&format!("LOCK.ACQUIRE {key} bob 600000 BLOCK 0")));
+        Reply::Number.check(self.holder.ask(&encoded(format!("LOCK.ACQUIRE {key} alice 600000"))));
+        self.waiter.send(&encoded(format!("LOCK.ACQUIRE {key} bob 600000 BLOCK 0")));
         eventually("bob waits", || match self.observer.info(&key).unwrap().waiters {
             1 => Ok(()),
             other => Err(other),
@@ -163,14 +162,11 @@ impl Scene {
         let late = match cause {
             0 => {
                 let started = Instant::now();
-                assert_eq!(self.holder.ask(&request(&format!("DEL {key}"))), b":1");
+                assert_eq!(self.holder.ask(&encoded(format!("DEL {key}"))), b":1");
                 self.waiter.line_in_time().map(|fence| (Reply::Number.check(fence), started))
             }
             _ => {
-                assert_eq!(
-                    self.holder.ask(&request(&format!("LOCK.EXTEND {key} alice 20"))),
-                    b":1"
-                );
+                assert_eq!(self.holder.ask(&encoded(format!("LOCK.EXTEND {key} alice 20"))), b":1");
                 let end = deadline(&mut self.observer, key.as_bytes());
                 let left = end - self.observer.now();
                 let started = Instant::now() + Duration::from_millis(left.max(0).unsigned_abs());
@@ -178,29 +174,22 @@ impl Scene {
             }
         };
         let Some(((), started)) = late else {
-            // It waits no longer, so that the next can be measured. Whoever connects now cannot log
-            // in.
+            // The waiter leaves, so that the next hand-off can be measured. A client that connects
+            // now could not log in.
             self.observer.cmd(["CONFIG", "SET", "requirepass", ""]);
             self.waiter = line(&self.socket);
-            self.waiter.patience(NEVER);
+            self.waiter.set_deadline(Some(NEVER));
             return NEVER.as_secs_f64();
         };
         let took = Instant::now().saturating_duration_since(started);
-        assert_eq!(self.holder.ask(&request(&format!("LOCK.RELEASE {key} bob"))), b":1");
+        assert_eq!(self.holder.ask(&encoded(format!("LOCK.RELEASE {key} bob"))), b":1");
         took.as_secs_f64()
-    }
-
-    fn wait_until_nobody_else_waits(&mut self, others: usize) {
-        eventually("nobody else waits", || match self.observer.counter("waiters") {
-            waiting if waiting == others as u64 => Ok(()),
-            waiting => Err(waiting),
-        });
     }
 }
 
-fn line(socket: &Path) -> Line {
-    let mut line = Line::to(socket);
-    assert_eq!(line.ask(&request(DATABASE)), b"+OK");
+fn line(socket: &Path) -> LineClient {
+    let mut line = LineClient::over_unix(socket).unwrap();
+    assert_eq!(line.ask(&encoded(DATABASE)), b"+OK");
     line
 }
 
@@ -262,7 +251,7 @@ fn batches(names: &[String], command: &str, replies: &[Reply]) -> Vec<Batch> {
         let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(names.len()) };
         for name in names {
             let line = command.replace("{}", name);
-            encode(&line.split(' ').collect::<Vec<_>>(), &mut batch.bytes);
+            batch.bytes.extend(encoded(line));
         }
         batch
     };

@@ -1,17 +1,18 @@
-//! A primary and its replica: when all is quiet, what they hold is the same, to the millisecond.
+//! Scenario `mirror`: a primary and its replica. When all is quiet, both hold the same, to the
+//! millisecond.
 
 use super::lossless;
-use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
 
-/// Leases of those who were asked last end by then.
+/// Every lease of the last clients has ended by then.
 const QUIET: Duration = Duration::from_secs(4);
 
 const LONG: u64 = 600_000;
 
-pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
+pub(crate) fn mirror(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
     let primary = Server::builder().aof().tcp().start();
     let link = Proxy::to(primary.port());
@@ -19,15 +20,15 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
     let replica = Server::builder().tcp().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
     let mut client = primary.client();
-    let closely = Closely { tellers: 1, calm_micros: 250_000, ..FROM_AFAR };
-    let mut fought = Fought::default();
+    let probing = Probing { probes: 1, calm_micros: 250_000, ..WHEN_QUIET };
+    let mut totals = Totals::default();
     let begin = Instant::now();
-    while begin.elapsed() < length && fought.wrong.is_empty() {
+    while begin.elapsed() < length && totals.wrong.is_empty() {
         let place = (primary.port(), 10, "l");
         let round = (seed.number(), Duration::from_millis(700));
-        let of_round = fight_closely(place, &lossless(), &closely, round, |faults, seed, _| {
+        let of_round = run_rounds_probed(place, &lossless(), &probing, round, |faults, seed, _| {
             thread::sleep(Duration::from_millis(seed.below(100) as u64));
-            // What is swapped away does not come back.
+            // A database that is swapped away must not come back.
             let swap = ["SWAPDB 0 1", "SELECT 1", "FLUSHDB", "SELECT 0"];
             if seed.below(2) == 0 {
                 faults.frees("FLUSHALL", None, Duration::ZERO, || drop(client.cmd("FLUSHALL")));
@@ -35,15 +36,15 @@ pub(crate) fn mirror(seed: u64, length: Duration) -> Fought {
                 faults.frees("SWAPDB", None, Duration::ZERO, || drop(client.transaction(&swap)));
             }
         });
-        fought.add(of_round);
+        totals.add(of_round);
         last_words(&primary, &mut client, &mut seed);
         wait_until_in_sync(&primary, &replica);
-        fought.wrong.extend(differ(&primary, &replica));
+        totals.wrong.extend(differ(&primary, &replica));
     }
-    fought
+    totals
 }
 
-/// Something of everything that changes a lock, in a quiet moment; and some of it lasts.
+/// Makes each kind of change to a lock in a quiet moment. Some of the locks stay held.
 fn last_words(primary: &Server, client: &mut Client, seed: &mut Seed) {
     let mut waiters = Vec::new();
     for number in 0..8 {
@@ -75,7 +76,7 @@ fn last_words(primary: &Server, client: &mut Client, seed: &mut Seed) {
     client.release("free", "m");
 }
 
-/// Whether they still do when what is about to end has ended.
+/// Whether both still hold the same when the short leases have ended.
 fn differ(primary: &Server, replica: &Server) -> Option<String> {
     let end = Instant::now() + QUIET;
     loop {

@@ -1,20 +1,21 @@
-//! One server that does not die, and everything that its clients and its operator can do to it.
+//! Scenario `alone`: one server that does not die, and everything that its clients and its operator
+//! can do to it.
 
 use super::lossless;
-use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, run_rounds_probed};
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, Server, eventually};
 
-pub(crate) fn run(seed: u64, length: Duration) -> Fought {
+pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut of_locks = Seed::of(seed);
     let locks = *of_locks.pick(&[1, 10, 30, 100]);
     let server = Server::builder().tcp().start();
     let mut client = server.client();
-    // Whether a pause is over, some servers look `hz` times a second.
-    let closely = Closely { tellers: 3, calm_micros: 250_000, ..FROM_AFAR };
+    // Some servers check only `hz` times a second whether a pause is over.
+    let probing = Probing { probes: 3, calm_micros: 250_000, ..WHEN_QUIET };
     let place = (server.port(), locks, "l");
-    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
         thread::sleep(Duration::from_micros(seed.below(30_000) as u64));
         match seed.below(56) {
             0 => stop(faults, seed, &mut client),
@@ -23,7 +24,7 @@ pub(crate) fn run(seed: u64, length: Duration) -> Fought {
     })
 }
 
-/// What anybody may do who may write.
+/// What any client that may write can do.
 pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, locks: u32) {
     let lock = seed.below(locks as usize) as u32;
     let now = Duration::ZERO;
@@ -62,8 +63,7 @@ pub(super) fn touch(faults: &mut Faults, seed: &mut Seed, client: &mut Client, l
     }
 }
 
-/// What keeps the server from doing anything for a while. Seldom: nothing that it does not do then can be held
-/// against it.
+/// Stops the server for a while. This is rare, because what the server does not do then is excused.
 fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     match seed.below(3) {
         0 => {
@@ -74,7 +74,8 @@ fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
             });
         }
         1 => {
-            // A BGSAVE that ends just then would put its older file where the server is about to load its own from.
+            // A BGSAVE that ends just then would put an older file where the server is about to
+            // load its own from.
             eventually("no file is being saved", || {
                 match client.info_field("persistence", "rdb_bgsave_in_progress").as_deref() {
                     Some("0") => Ok(()),
@@ -83,8 +84,8 @@ fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
             });
             faults.still("DEBUG RELOAD", || {
                 client.cmd("DEBUG RELOAD");
-                // Valkey 8.1 and 9.0 leave the client in the database of the last key that the module was told of:
-                // valkey#4024.
+                // Valkey 8.1 and 9.0 leave the client in the database of the last key that the
+                // module was told of: valkey#4024.
                 client.cmd("SELECT 0");
             });
         }

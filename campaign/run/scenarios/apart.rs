@@ -1,6 +1,7 @@
-//! Servers whose clocks are apart, by less than the margin: fences grow all the same.
+//! Scenarios `behind` and `slots`: servers whose clocks differ by less than the margin. Fences grow
+//! all the same.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{
@@ -13,6 +14,9 @@ const LONG: u64 = 60_000;
 /// Less than the margin, and more than a server takes to start.
 const APART: [u64; 3] = [2, 3, 4];
 
+/// A replica that has not heard by then how far the fence clock of its primary is never will.
+const NEVER: Duration = Duration::from_secs(15);
+
 fn seconds(seed: &mut Seed) -> Duration {
     Duration::from_secs(*seed.pick(&APART))
 }
@@ -20,7 +24,7 @@ fn seconds(seed: &mut Seed) -> Duration {
 /// The highest fence that anybody was told.
 struct Told<'f> {
     highest: u64,
-    fought: &'f mut Fought,
+    totals: &'f mut Totals,
 }
 
 impl Told<'_> {
@@ -28,12 +32,12 @@ impl Told<'_> {
         let fence = client.grant(lock, "m", LONG);
         if fence <= self.highest {
             let what = format!("L2: {fence} of {lock} came after {}, {when}", self.highest);
-            self.fought.wrong.push(what);
+            self.totals.wrong.push(what);
         }
         self.highest = self.highest.max(fence);
-        self.fought.grants += 1;
-        self.fought.operations += 2;
-        // What is held would keep its fence.
+        self.totals.grants += 1;
+        self.totals.operations += 2;
+        // A held lock would keep its fence.
         client.release(lock, "m");
     }
 
@@ -44,27 +48,28 @@ impl Told<'_> {
     }
 }
 
-/// A start without data, and a promotion without the last grants, where the clock is behind.
-pub(crate) fn behind(seed: u64, length: Duration) -> Fought {
+/// A start without data, or a promotion of a replica that lacks the last grants, where the clock is
+/// behind.
+pub(crate) fn behind(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
-    while begin.elapsed() < length && fought.wrong.is_empty() {
-        let told = Told { highest: 0, fought: &mut fought };
+    while begin.elapsed() < length && totals.wrong.is_empty() {
+        let told = Told { highest: 0, totals: &mut totals };
         match seed.below(3) {
             0 => started(told, &mut seed),
             1 => promoted(told, &mut seed, true),
             _ => promoted(told, &mut seed, false),
         }
-        fought.faults += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
 fn started(mut told: Told<'_>, seed: &mut Seed) {
     let mut clock = Clock::new();
-    // As one that has been up for longer than the margin.
+    // As a server that has been up for longer than the margin.
     let before = Server::builder().clock(&clock).module_args("fence-margin 0").start();
     told.grants(&mut before.client(), "k", "before the end");
     clock.step_back(seconds(seed));
@@ -73,7 +78,8 @@ fn started(mut told: Told<'_>, seed: &mut Seed) {
     told.grants(&mut after.client(), "k", "after a start without data on a clock behind");
 }
 
-/// What a replica heard of grants is all that it knows; or, if it joined after them, what its primary said of its fence clock.
+/// The replica knows only the grants that it received, or, if it joined after them, what its
+/// primary said of its fence clock.
 fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     let mut behind = Clock::new();
     let by = seconds(seed);
@@ -92,11 +98,11 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
         told.grants(&mut client, "k", "before");
         wait_until_in_sync(&primary, &replica);
     } else if !misplaces_clients()
-        && let Err((knows, should)) = fences_become_known(&primary, &replica, by)
+        && let Err((knows, should)) = fences_become_known(&primary, &replica, by, NEVER)
     {
         let what =
             format!("L2: a replica knows {knows:?} of {should:?} of its primary's fence clock");
-        return told.fought.wrong.push(what);
+        return told.totals.wrong.push(what);
     }
     proxy.cut();
     told.grants(&mut client, "k", "unheard");
@@ -104,17 +110,18 @@ fn promoted(mut told: Told<'_>, seed: &mut Seed, hears: bool) {
     told.grants(&mut replica.client(), "k", "after a promotion without the last grants");
 }
 
-/// A slot goes to a node whose clock is behind. Who waits where it was is sent away, and granted nothing.
-pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
+/// A slot goes to a node whose clock is behind. Clients that wait at the former node are sent away,
+/// and are granted nothing.
+pub(crate) fn slots(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
     if lacks((7, 0), "CONFIG SET of a module's setting") {
-        return fought;
+        return totals;
     }
     let mut behind = Clock::new();
     behind.step_back(seconds(&mut seed));
-    // As if they had been up for longer than the margin.
+    // As if the nodes had been up for longer than the margin.
     let cluster = Cluster::with(2, 0, |index, setup| {
         let setup = setup.module_args("fence-margin 0");
         if index == 1 { setup.clock(&behind) } else { setup }
@@ -123,15 +130,15 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
         assert_eq!(node.cmd("CONFIG SET leasehold.fence-margin 15000"), Value::Okay);
     }
     if let Err(what) = strangers_lift_nothing(&cluster) {
-        fought.wrong.push(what);
+        totals.wrong.push(what);
     }
-    fought.faults += 1;
-    while begin.elapsed() < length && fought.wrong.is_empty() {
+    totals.faults += 1;
+    while begin.elapsed() < length && totals.wrong.is_empty() {
         let slot = cluster.slot_of(0);
         let (key, free) = (slot.key("held"), slot.key("free"));
         let step = SlotMove { slot: slot.number, from: 0, to: 1 };
         let mut client = cluster.node(0).client();
-        let mut told = Told { highest: 0, fought: &mut fought };
+        let mut told = Told { highest: 0, totals: &mut totals };
         let held = client.grant(&key, "m", LONG);
         let mut waiter = Waiter::of(cluster.node(0), &key, "w");
         told.grants(&mut client, &free, "where the slot was");
@@ -145,17 +152,17 @@ pub(crate) fn slots(seed: u64, length: Duration) -> Fought {
             let what = format!(
                 "L1: {key} is held with {held} where it has gone, and {fence} was granted where it was"
             );
-            fought.wrong.push(what);
+            totals.wrong.push(what);
         }
-        fought.faults += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
-/// Commands by which slots come and go lift the fence clock of a node by the margin. Those of
-/// clients that have not logged in are refused, and lift nothing: a node that was ahead of its
-/// clock when a slot leaves it would use up the margin of the one that gets it.
+/// Commands that move slots lift the fence clock of a node by the margin. From a client that has
+/// not logged in they are refused, and must lift nothing: a node that was ahead of its clock when a
+/// slot leaves it would use up the margin of the node that gets the slot.
 fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
     let node = cluster.node(0);
     let slot = cluster.slot_of(0).number;
@@ -188,7 +195,7 @@ fn strangers_lift_nothing(cluster: &Cluster) -> Result<(), String> {
     wrong
 }
 
-/// The one node takes it, and the other hears of that from it alone.
+/// One node takes the slot, and the other hears of that from it alone.
 fn without_a_word(step: SlotMove, cluster: &Cluster) {
     step.import(cluster);
     let us = &cluster.node(step.to).id;

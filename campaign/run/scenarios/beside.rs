@@ -1,25 +1,27 @@
-//! A primary that was replaced and does not know it, beside its successor. No lock with asynchronous replication is held by
-//! one only then. What must hold is what a store that looks at fences relies on: those of either grow, and every one that
-//! the successor gives out is above all of the former primary, whichever was asked first. That much is promised for as
-//! long as the margin: until the clock has passed what the successor gave out first.
+//! A primary that was replaced and does not know it, beside its successor. With asynchronous
+//! replication both may hold a lock then. A store that compares fences relies on this: the fences
+//! of either grow, and every fence of the successor is above all fences of the former primary. That
+//! is promised until the clock has passed the first fence of the successor.
 
-use crate::fight::now;
+use crate::runner::now;
 use redis::Value;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 use testkit::replica::history_of;
 use testkit::{Client, Server, Words, role_of};
 
-/// Longer than sentinels take, or it is demoted before.
+/// Longer than sentinels take to demote it.
 const LONGEST: Duration = Duration::from_secs(5);
 
 const LOCKS: usize = 20;
 
-/// Asks both for the same locks until the former one has become a replica; what is wrong. `history` is that of the former
-/// one while it was the primary: with another it has been chosen again, and its fences are above all others.
+/// Asks both for the same locks until the former primary has become a replica. Returns what is
+/// wrong. `history` is the replication id of the former primary. With another id it has been chosen
+/// again, and its fences are above all others.
 pub(super) fn grants(former: &Server, history: &str, successor: &Server) -> Vec<String> {
     let (mut old, mut new) = (former.client(), successor.client());
-    // Of each lock, the highest of the former primary, and the lowest and the highest of its successor.
+    // For each lock: the highest fence of the former primary, and the lowest and highest of its
+    // successor.
     let mut fences: HashMap<usize, (u64, u64, u64)> = HashMap::new();
     let mut wrong = Vec::new();
     let begin = Instant::now();
@@ -28,7 +30,7 @@ pub(super) fn grants(former: &Server, history: &str, successor: &Server) -> Vec<
             break;
         }
         let (highest, lowest, last) = fences.entry(lock).or_insert((0, u64::MAX, 0));
-        // Demoted: it refuses, or has ended the connection.
+        // It was demoted: it refuses, or has closed the connection.
         let Ok(fence) = grant(&mut old, lock) else { break };
         if fence <= *highest {
             wrong.push(format!("L2: the former primary gave {fence} after {highest}"));
@@ -37,7 +39,7 @@ pub(super) fn grants(former: &Server, history: &str, successor: &Server) -> Vec<
         let fence = match grant(&mut new, lock) {
             Ok(fence) => fence,
             Err(told) => {
-                // Unless it was itself replaced meanwhile.
+                // The successor may have been replaced too.
                 if role_of(successor).as_deref() == Some("master") {
                     let what = "L5: the successor does not grant a lock that is free";
                     wrong.push(format!("{what}: {told}"));
@@ -63,7 +65,7 @@ pub(super) fn grants(former: &Server, history: &str, successor: &Server) -> Vec<
     wrong
 }
 
-/// Granted and released again; or what it was told instead.
+/// Acquires and releases the lock. The error is the reply.
 fn grant(client: &mut Client, lock: usize) -> Result<u64, String> {
     let mut ask = |command: String| match client.try_cmd(command.words()) {
         Ok(Value::Int(number)) => Ok(u64::try_from(number).unwrap()),

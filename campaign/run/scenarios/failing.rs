@@ -1,16 +1,16 @@
-//! Servers that die.
+//! Scenarios `restarts`, `losing` and `replica`: servers that die.
 
 use super::{lossless, millis};
-use crate::fight::{Fought, fight};
+use crate::runner::{Totals, run_rounds};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 use testkit::{Proxy, Seed, Server, Setup, Way, wait_until_in_sync, wait_until_it_is};
 
-pub(crate) fn restarts(seed: u64, length: Duration) -> Fought {
+pub(crate) fn restarts(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let mut server = setup.start();
-    fight((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         if seed.below(4) == 0 {
             faults.still("frozen for a while", || {
@@ -28,7 +28,7 @@ pub(crate) fn restarts(seed: u64, length: Duration) -> Fought {
     })
 }
 
-pub(crate) fn losing(seed: u64, length: Duration) -> Fought {
+pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp();
     let kept = Seed::of(seed).below(2) == 0;
     let setup = if kept {
@@ -37,7 +37,7 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Fought {
         setup
     };
     let mut server = setup.start();
-    fight((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &lossless(), seed, length, |faults, seed, _| {
         thread::sleep(millis(50 + seed.below(300)));
         faults.lossy("kill -9, and start without all of it", millis(2_000), || {
             server.kill();
@@ -46,15 +46,16 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Fought {
     })
 }
 
-/// Clients are on the primary. When it dies its replica takes over, and a new one follows that.
-pub(crate) fn replica(seed: u64, length: Duration) -> Fought {
+/// Clients use the primary. When it dies its replica takes over, and a new replica follows that
+/// one.
+pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
     let plain = || -> Setup { Server::builder().tcp() };
     let mut primary = plain().start();
     let mut link = Proxy::to(primary.port());
     let mut replica = plain().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
     let port = primary.port();
-    fight((port, 10, "l"), &lossless(), seed, length, |faults, seed, field| {
+    run_rounds((port, 10, "l"), &lossless(), seed, length, |faults, seed, shared| {
         thread::sleep(millis(30 + seed.below(150)));
         match seed.below(6) {
             0 => {
@@ -73,7 +74,8 @@ pub(crate) fn replica(seed: u64, length: Duration) -> Fought {
                 primary.thaw();
             }),
             3 => faults.note("the link is slow", || link.slow(millis(seed.below(10)))).0,
-            // What the replica has not heard of is lost: grants of a second ago, if the link was cut.
+            // Grants that the replica has not received are lost. If the link was cut, these may be
+            // a second old.
             _ => faults.lossy(
                 "kill -9 of the primary, its replica takes over",
                 millis(1_500),
@@ -81,8 +83,8 @@ pub(crate) fn replica(seed: u64, length: Duration) -> Fought {
                     primary.kill();
                     replica.cmd("REPLICAOF NO ONE");
                     wait_until_it_is(&replica, "master");
-                    field.port.store(replica.port(), SeqCst);
-                    field.server.fetch_add(1, SeqCst);
+                    shared.port.store(replica.port(), SeqCst);
+                    shared.server.fetch_add(1, SeqCst);
                     link = Proxy::to(replica.port());
                     let follower = plain().replica_through(link.port()).start();
                     wait_until_in_sync(&replica, &follower);

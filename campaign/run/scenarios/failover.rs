@@ -1,7 +1,8 @@
-//! A cluster whose primaries hand over, hang, or die. Clients go where they are sent.
+//! Scenario `failover`: a cluster whose primaries hand over, hang or die. Clients follow
+//! redirections.
 
 use super::{LAG, lossless, millis};
-use crate::fight::{Field, Fought, fight, now};
+use crate::runner::{Shared, Totals, now, run_rounds};
 use redis::Value;
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::SeqCst;
@@ -9,11 +10,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Cluster, eventually, role_of, wait_until_in_sync};
 
-/// Longer than the others wait before they take a node for dead, and have a replica take over.
+/// Longer than the other nodes wait before they take a node for dead and let a replica take over.
 const TOO_LONG: Duration = Duration::from_millis(1_500);
 
-/// So long after a replica was elected, the servers take its votes of then for votes of now, or give it none: twice what
-/// they allow for an election, which is two seconds at the least.
+/// For so long after a replica was elected, servers may take the votes of then for votes of now, or
+/// give it none: twice the time of an election, which is at least two seconds.
 const ELECTION: Duration = Duration::from_millis(4_300);
 
 /// Longer than a vote takes, or than a primary tries to hand over.
@@ -29,7 +30,7 @@ enum Fate {
     Hangs,
 }
 
-/// How the replica comes to lead: by what it is asked to do, or because the others vote.
+/// What makes the replica the primary: a command, or the votes of the others.
 #[derive(Debug)]
 struct Change {
     primary: Fate,
@@ -45,13 +46,13 @@ impl Change {
         self.asks != Some(TAKEOVER)
     }
 
-    /// But if the primary itself hands over.
+    /// Data may be lost unless the primary itself hands over.
     fn is_lossy(&self) -> bool {
         self.asks != Some("CLUSTER FAILOVER")
     }
 }
 
-/// Two nodes that are the primary of all locks in turn, and two more primaries, with whom the replica gets its votes.
+/// Two nodes that are primary of all locks in turn, and two more primaries that vote.
 struct Pair {
     cluster: Cluster,
     slot: u16,
@@ -61,7 +62,7 @@ struct Pair {
     elected: HashMap<usize, Instant>,
 }
 
-pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
+pub(crate) fn failover(seed: u64, length: Duration) -> Totals {
     let cluster = Cluster::of(3, 1);
     let slot = cluster.slot_of(0);
     let mut pair =
@@ -69,11 +70,11 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
     let rules = lossless();
     let mut settled = now();
     let (port, prefix) = (pair.cluster.node(0).port(), slot.key("l"));
-    fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
-        field.roams.store(true, SeqCst);
+    run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
+        shared.roams.store(true, SeqCst);
         thread::sleep(millis(50 + seed.below(300)));
         let led = pair.primary;
-        if pair.settles(field) != led {
+        if pair.settles(shared) != led {
             let span = faults.lost_unasked(settled, LAG);
             faults.beside.push(span);
         }
@@ -82,7 +83,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
             0 | 1 => Change::asked("CLUSTER FAILOVER"),
             2 => Change::asked("CLUSTER FAILOVER FORCE"),
             3 | 4 => Change::asked(TAKEOVER),
-            // Before the others know that it is dead.
+            // Before the other nodes know that it is dead.
             5 => Change { primary: Fate::Dies, asks: Some(TAKEOVER) },
             6 => Change { primary: Fate::Dies, asks: None },
             7 => {
@@ -95,7 +96,8 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                 });
                 return;
             }
-            // It hears of its successor as soon as it goes on, but may have been asked something first.
+            // It hears of its successor as soon as it goes on, but a client may have asked it
+            // something before.
             _ => Change { primary: Fate::Hangs, asks: None },
         };
         if change.takes_votes() {
@@ -111,7 +113,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                 pair.cluster.node(replica).cmd(command);
             }
             if change.primary != Fate::Lives {
-                field.port.store(pair.cluster.node(replica).port(), SeqCst);
+                shared.port.store(pair.cluster.node(replica).port(), SeqCst);
             }
             pair.wait_for(replica);
             match change.primary {
@@ -122,12 +124,12 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
                     pair.cluster.node_mut(primary).thaw();
                 }
             }
-            pair.settles(field)
+            pair.settles(shared)
         });
-        // On a busy machine they may have voted for somebody else before, or since.
+        // On a busy machine the nodes may have elected another node before or since.
         if change.is_lossy() || leads != replica {
             faults.lost(span, LAG);
-            // The former primary may not have heard of it at once.
+            // The former primary may hear of it later.
             faults.beside.push(span);
         } else {
             faults.stood_still(span);
@@ -137,7 +139,7 @@ pub(crate) fn failover(seed: u64, length: Duration) -> Fought {
 }
 
 impl Pair {
-    /// Waits until it may, and takes it that it is.
+    /// Waits until the replica may be elected again, and notes that it is.
     fn may_be_elected(&mut self, replica: usize) {
         if let Some(before) = self.elected.get(&replica) {
             thread::sleep(ELECTION.saturating_sub(before.elapsed()));
@@ -145,7 +147,7 @@ impl Pair {
         self.elected.insert(replica, Instant::now());
     }
 
-    /// Waits until it leads; in vain, if there was no majority in time.
+    /// Waits until the replica leads, or until a vote would have ended.
     fn wait_for(&self, replica: usize) {
         let begin = Instant::now();
         while role_of(self.cluster.node(replica)).as_deref() != Some("master")
@@ -155,11 +157,13 @@ impl Pair {
         }
     }
 
-    /// Waits until one of the two leads, the other follows, and everybody knows; and sends clients there.
-    fn settles(&mut self, field: &Field) -> usize {
+    /// Waits until one of the two leads, the other follows, and all nodes know. Sends clients to
+    /// the primary.
+    fn settles(&mut self, shared: &Shared) -> usize {
         let both = [self.primary, self.replica];
-        // One that was to hand over, and leads all the same, lets nobody write until it has given that up.
-        let probe = format!("SET {}probe x PX 1", field.prefix);
+        // A primary that was to hand over and still leads refuses writes until it has given that
+        // up.
+        let probe = format!("SET {}probe x PX 1", shared.prefix);
         let writes = |owner: usize| match self.cluster.node(owner).cmd(&*probe) {
             Value::Okay => Ok(owner),
             told => Err(format!("{owner} leads, and says {told:?}")),
@@ -180,7 +184,7 @@ impl Pair {
         if leads == self.replica {
             std::mem::swap(&mut self.primary, &mut self.replica);
         }
-        field.goes_to(self.cluster.node(leads), leads);
+        shared.goes_to(self.cluster.node(leads), leads);
         wait_until_in_sync(self.cluster.node(leads), self.cluster.node(self.replica));
         self.cluster.wait_until_ok();
         leads

@@ -1,25 +1,27 @@
-//! Clients whose links are cut, both ways or one, while others go on.
+//! Scenario `links`: the links of some clients are cut, both ways or one, while others go on.
 
 use super::lossless;
 use crate::clients::PATIENCE;
-use crate::fight::{Closely, FROM_AFAR, Fought, fight_closely};
+use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
 use std::thread;
 use std::time::Duration;
 use testkit::{Proxy, Server, Way};
 
-/// The server does not know, and goes on: what it grants to somebody who never hears of it is held all the same, to the end
-/// of the lease, and the order of its queues stays. So nothing is excused but what the clients themselves cannot know.
-pub(crate) fn links(seed: u64, length: Duration) -> Fought {
+/// The server does not notice. A lock that was granted to a client that never hears of it stays
+/// held to the end of the lease, and the queues keep their order. So only what the clients
+/// themselves cannot know is excused.
+pub(crate) fn links(seed: u64, length: Duration) -> Totals {
     let server = Server::builder().tcp().start();
     let link = Proxy::to(server.port());
     let rules = lossless();
-    // Who is told late what was granted at once cannot say when that was. That somebody is told something, it still can.
-    let closely = Closely { idle_micros: 0, aside: Some(server.port()), ..FROM_AFAR };
+    // A client with a slow link cannot tell when its grant was made. It can still tell that there
+    // was one.
+    let probing = Probing { idle_micros: 0, aside: Some(server.port()), ..WHEN_QUIET };
     let place = (link.port(), 10, "l");
-    fight_closely(place, &rules, &closely, (seed, length), |faults, seed, _| {
+    run_rounds_probed(place, &rules, &probing, (seed, length), |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(100));
-        // Longer than clients have patience, now and then.
+        // Sometimes longer than the patience of clients.
         let short = moment(8) > Duration::ZERO;
         let lasts = if short { moment(300) } else { PATIENCE + moment(500) };
         link.cut_only_one_in(*seed.pick(&[1, 2, 3, 6]));

@@ -1,8 +1,9 @@
-//! A server that keeps nothing, and grants nothing until whatever it may have forgotten is over.
+//! Scenario `quarantine`: a server keeps no data, and grants nothing until every lease that it may
+//! have forgotten has ended.
 
 use super::{lossless, millis};
 use crate::claims::Excuse;
-use crate::fight::{Fought, fight, now};
+use crate::runner::{Totals, now, run_rounds};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,11 +12,11 @@ use testkit::{Clock, Server, eventually, is_older_than};
 /// As long as the longest lease that clients ask for.
 const QUARANTINE: Duration = Duration::from_millis(1_000);
 
-/// By how much the clock is set while nothing is granted: more than the quarantine, and less than
-/// the margin, so that fences grow all the same.
+/// How far the clock is set during a quarantine: more than the quarantine, and less than the
+/// margin, so that fences still grow.
 const STEP: Duration = Duration::from_secs(3);
 
-/// What happens in a quarantine, none of which ends it.
+/// What happens during a quarantine. None of it ends the quarantine.
 #[derive(Clone, Copy)]
 enum Meanwhile {
     Nothing,
@@ -29,12 +30,12 @@ enum Meanwhile {
 const ALL: [Meanwhile; 4] =
     [Meanwhile::Nothing, Meanwhile::Back, Meanwhile::Forward, Meanwhile::FailedSetting];
 
-/// Holders may be refused what was theirs; but there are no two of them.
-pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
+/// A holder may lose its lock, but no lock has two holders.
+pub(crate) fn quarantine(seed: u64, length: Duration) -> Totals {
     let rest = format!("quarantine-ms {}", QUARANTINE.as_millis());
     let mut clock = Clock::new();
     let mut server = Server::builder().tcp().clock(&clock).module_args(&rest).start();
-    // After the first start, too.
+    // There is a quarantine after the first start too.
     let mut client = server.client();
     eventually("the first quarantine is over", || match client.acquire("first", "one", 1) {
         Some(_) => Ok(()),
@@ -42,8 +43,8 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
     });
     let rules = lossless();
     let mut put_right: fn(&mut Clock) = |_| ();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, field| {
-        // Now and then it is killed again before it grants anything.
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, shared| {
+        // Sometimes the server is killed again before it grants anything.
         let at_work = *seed.pick(&[300, 1_500]);
         thread::sleep(Duration::from_millis(500 + seed.below(at_work) as u64));
         let down = Duration::from_millis(seed.below(50) as u64);
@@ -57,7 +58,7 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
         faults.forgets(what, QUARANTINE, || {
             server.kill();
             thread::sleep(down);
-            // Each start is at the right time: fences grow by that.
+            // Each start is at the right time, because fences grow by that.
             put_right(&mut clock);
             let begun = Instant::now();
             server.start_again();
@@ -79,13 +80,13 @@ pub(crate) fn quarantine(seed: u64, length: Duration) -> Fought {
             }
             if let Some(after) = granted_too_early(&server, begun) {
                 let what = format!("granted {after:?} after {what}, and rests for {QUARANTINE:?}");
-                field.claims.add("L1", Excuse::None, now(), what);
+                shared.claims.add("L1", Excuse::None, now(), what);
             }
         });
     })
 }
 
-/// Whether a lock is granted, and how long after the start: for some tries.
+/// Tries a lock for a while. Returns how long after the start it was granted, if that is too early.
 fn granted_too_early(server: &Server, begun: Instant) -> Option<Duration> {
     let mut client = server.client();
     let mut tries = 0..20;
@@ -98,7 +99,7 @@ fn granted_too_early(server: &Server, begun: Instant) -> Option<Duration> {
 }
 
 fn fail_to_end_it(server: &Server) {
-    // Before 7.0 modules have no settings, and CONFIG SET takes one.
+    // Before 7.0 modules have no settings, and CONFIG SET takes only one.
     if !is_older_than((7, 0)) {
         let both = "CONFIG SET leasehold.quarantine-ms 0 maxmemory-policy bogus";
         let refused = server.cmd(both);

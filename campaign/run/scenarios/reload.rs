@@ -1,8 +1,8 @@
-//! The module is unloaded while there is work, and loaded again. That may be refused; else fences
-//! grow over it, and the server lives.
+//! Scenario `reload`: the module is unloaded while it is in use, and loaded again. Unloading may be
+//! refused. If not, fences still grow, and the server lives.
 
-use crate::fight::Fought;
-use crate::wire::is_gone;
+use crate::connection::is_gone;
+use crate::runner::Totals;
 use redis::Value;
 use std::panic;
 use std::thread;
@@ -15,54 +15,54 @@ const LONG: u64 = 60_000;
 
 const AN_HOUR_MICROS: u64 = 3_600_000_000;
 
-pub(crate) fn reload(seed: u64, length: Duration) -> Fought {
+pub(crate) fn reload(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
-    while begin.elapsed() < length && fought.wrong.is_empty() {
+    while begin.elapsed() < length && totals.wrong.is_empty() {
         let mut clock = Clock::new();
         let setup = Server::builder().tcp().clock(&clock);
         let threads = seed.below(3) == 0;
         let setup = if threads { setup.config("io-threads", "4") } else { setup };
         let mut server = setup.start();
         let wrong = match seed.below(4) {
-            0 | 1 => fences(&server, &mut clock, &mut seed, &mut fought),
-            2 => parsed_ahead(&server, &mut seed, &mut fought),
-            _ => under_traffic(&server, &mut fought),
+            0 | 1 => fences(&server, &mut clock, &mut seed, &mut totals),
+            2 => parsed_ahead(&server, &mut seed, &mut totals),
+            _ => under_traffic(&server, &mut totals),
         };
-        // A moment later, if that is how it ends.
+        // A server that crashes may take a moment to end.
         thread::sleep(Duration::from_millis(50));
         if is_gone(server.port()) {
-            fought.wrong.push("L6: the server has ended since MODULE UNLOAD".to_owned());
+            totals.wrong.push("L6: the server has ended since MODULE UNLOAD".to_owned());
         }
-        fought.wrong.extend(wrong);
-        if !fought.wrong.is_empty() {
-            fought.micros = begin.elapsed().as_micros();
+        totals.wrong.extend(wrong);
+        if !totals.wrong.is_empty() {
+            totals.micros = begin.elapsed().as_micros();
             server.kill();
-            // What the server logged when it ended is no second finding.
-            panic::resume_unwind(Box::new(fought));
+            // The report of a crash is not a second finding.
+            panic::resume_unwind(Box::new(totals));
         }
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
-/// Unloads the module and loads it again, if it is let. Either way its commands are there
-/// afterwards, unless the server is gone.
-fn unload_and_load(client: &mut Client, fought: &mut Fought) {
-    fought.faults += 1;
+/// Unloads the module and loads it again, if the server lets it. Its commands are there afterwards
+/// in either case, unless the server has ended.
+fn unload_and_load(client: &mut Client, totals: &mut Totals) {
+    totals.faults += 1;
     if let Ok(Value::Okay) = client.try_cmd("MODULE UNLOAD leasehold") {
         let _ = client.try_cmd(format!("MODULE LOAD {}", module::path().display()));
     }
 }
 
-/// The fence clock is ahead of the server's, because an operator raised it, or because that was set
-/// back.
+/// The fence clock is ahead of the server's clock, because an operator raised it or because the
+/// clock was set back.
 fn fences(
     server: &Server,
     clock: &mut Clock,
     seed: &mut Seed,
-    fought: &mut Fought,
+    totals: &mut Totals,
 ) -> Option<String> {
     let mut client = server.client();
     let mut told = client.grant("k", "m", LONG);
@@ -79,21 +79,21 @@ fn fences(
             ", after the clock was set back"
         }
     };
-    // What is left of it in the keyspace would tell.
+    // A fence in the keyspace would tell the module.
     if seed.below(2) == 0 {
         client.cmd("DEL k");
     }
-    fought.operations += 2;
+    totals.operations += 2;
     for _ in 0..2 {
-        // Otherwise the last command of this client is one of the module's, which keeps it loaded.
+        // If the last command of this client is one of the module's, that keeps the module loaded.
         client.cmd("PING");
-        unload_and_load(&mut client, fought);
+        unload_and_load(&mut client, totals);
         let fence = match client.try_cmd(format!("LOCK.ACQUIRE other m {LONG}")) {
             Ok(Value::Int(fence)) => fence.unsigned_abs(),
             other => return Some(format!("L6: after MODULE UNLOAD and LOAD{what}: {other:?}")),
         };
-        fought.operations += 1;
-        fought.grants += 1;
+        totals.operations += 1;
+        totals.grants += 1;
         if fence <= told {
             let what = format!("{fence} came after {told}, over MODULE UNLOAD and LOAD{what}");
             return Some(format!("L2: {what}"));
@@ -104,20 +104,20 @@ fn fences(
     None
 }
 
-/// A client waits for something else, and has sent a command of the module's in the same packet.
-fn parsed_ahead(server: &Server, seed: &mut Seed, fought: &mut Fought) -> Option<String> {
+/// A client waits for something else, and has sent a command of the module in the same packet.
+fn parsed_ahead(server: &Server, seed: &mut Seed, totals: &mut Totals) -> Option<String> {
     let mut client = server.client();
     let mut ahead = server.client();
     let waits = ["BLPOP nokey 0.1", "BLPOP nokey 0.02", "WAIT 1 30"][seed.below(3)];
     let ours = ["LOCK.ACQUIRE k o 1000", "LOCK.INFO k", "LOCK.RELEASE k o"][seed.below(3)];
     ahead.send_all(&[waits, ours, ours]);
     thread::sleep(Duration::from_millis(seed.below(10) as u64));
-    fought.faults += 1;
-    // Either is fine. It is loaded again when the commands have been executed, or not known any
-    // more.
+    totals.faults += 1;
+    // Either reply is right. The module is loaded again when the commands were executed, or were
+    // found to be unknown.
     let unloaded = client.try_cmd("MODULE UNLOAD leasehold");
     for _ in 0..3 {
-        fought.operations += 1;
+        totals.operations += 1;
         if ahead.try_receive().is_err() || client.try_cmd("PING").is_err() {
             let what = format!("{waits} and {ours} in one packet, and MODULE UNLOAD: {unloaded:?}");
             return Some(format!("L6: {what}, and the server has ended"));
@@ -129,18 +129,18 @@ fn parsed_ahead(server: &Server, seed: &mut Seed, fought: &mut Fought) -> Option
     None
 }
 
-/// Others go on with commands of the server, and with those of the module.
-fn under_traffic(server: &Server, fought: &mut Fought) -> Option<String> {
+/// Other clients go on with commands of the server and of the module.
+fn under_traffic(server: &Server, totals: &mut Totals) -> Option<String> {
     let own: Vec<_> = (0..16).map(|number| format!("SET v{number} x PX 1000")).collect();
     let ours = ["LOCK.ACQUIRE k o 1000", "LOCK.RELEASE k o", "PING"].map(str::to_owned);
     let _own = Traffic::on(server, 20, "", vec![Batch::of(&own)]);
     let _ours = Traffic::on(server, 4, "", vec![Batch::of(&ours), Batch::of(&own)]);
     let mut client = server.client();
     for round in 0..12 {
-        // Now and then with those who wait, which keeps it loaded as long as they do.
+        // Sometimes with waiters, which keep the module loaded for as long as they wait.
         let _waiters = (round == 5).then(|| Contended::hold(server, &format!("w{round}-"), 20));
-        unload_and_load(&mut client, fought);
-        fought.operations += 1;
+        unload_and_load(&mut client, totals);
+        totals.operations += 1;
         if client.try_cmd("PING").is_err() {
             return Some("L6: MODULE UNLOAD under traffic, and the server has ended".to_owned());
         }

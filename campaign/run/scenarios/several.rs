@@ -1,8 +1,8 @@
-//! Servers that know of each other.
+//! Scenarios `sentinel` and `cluster`: servers that know of each other.
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
-use crate::fight::{Faults, Field, Fought, fight, now};
+use crate::runner::{Faults, Shared, Totals, now, run_rounds};
 use leasehold_campaign::Rules;
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
@@ -11,18 +11,18 @@ use std::time::Duration;
 use testkit::replica::history_of;
 use testkit::{Cluster, Sentinels, SlotMove, eventually, lacks_moves_at_once};
 
-/// A failover takes seconds: the first is begun at once. A primary that hung goes on beside its successor until it is told:
-/// see `beside`.
-pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
+/// Failovers take seconds, so the first begins at once. A primary that hung goes on beside its
+/// successor until it is demoted: see `beside`.
+pub(crate) fn sentinel(seed: u64, length: Duration) -> Totals {
     let mut sentinels = Sentinels::start();
     let mut primary = 0;
     let mut wrong = Vec::new();
     let rules = lossless();
     let mut settled = now();
     let port = sentinels.server(primary).port();
-    let mut fought = fight((port, 10, "l"), &rules, seed, length, |faults, seed, field| {
+    let mut totals = run_rounds((port, 10, "l"), &rules, seed, length, |faults, seed, shared| {
         thread::sleep(millis(200 + seed.below(800)));
-        follow(&sentinels, &mut primary, settled, faults, field);
+        follow(&sentinels, &mut primary, settled, faults, shared);
         let former = primary;
         let history = history_of(sentinels.server(former));
         let hangs = seed.below(2) == 0;
@@ -34,9 +34,10 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
                 sentinels.server_mut(former).kill();
             }
             primary = sentinels.wait_for_another_primary_than(former);
-            field.goes_to(sentinels.server(primary), primary);
+            shared.goes_to(sentinels.server(primary), primary);
             if hangs {
-                // Whoever asked the former one has given up: nothing that it says now is compared with its successor.
+                // Every client of the former primary has given up by now, so what it says from here
+                // on is not compared with its successor.
                 thread::sleep(PATIENCE + millis(200));
                 sentinels.server_mut(former).thaw();
                 let (former, successor) = (sentinels.server(former), sentinels.server(primary));
@@ -48,42 +49,43 @@ pub(crate) fn sentinel(seed: u64, length: Duration) -> Fought {
                 sentinels.server_mut(former).start_again();
             }
         });
-        follow(&sentinels, &mut primary, span.from, faults, field);
+        follow(&sentinels, &mut primary, span.from, faults, shared);
         settled = now();
     });
-    fought.wrong.extend(wrong);
-    fought
+    totals.wrong.extend(wrong);
+    totals
 }
 
-/// Sends clients to another primary, if the sentinels have chosen one since then though this one was well.
+/// Sends clients to another primary if the sentinels have chosen one since then without a fault.
 fn follow(
     sentinels: &Sentinels,
     primary: &mut usize,
     since: u64,
     faults: &mut Faults,
-    field: &Field,
+    shared: &Shared,
 ) {
     let leads = sentinels.wait_until_one_leads();
     if leads != *primary {
         faults.lost_unasked(since, LAG);
         *primary = leads;
-        field.goes_to(sentinels.server(leads), leads);
+        shared.goes_to(sentinels.server(leads), leads);
     }
 }
 
-/// All locks are in one slot, which never stays for long. Clients go where they are sent. Nothing is lost.
-pub(crate) fn cluster(seed: u64, length: Duration) -> Fought {
+/// All locks are in one slot, which moves again and again. Clients follow redirections. Nothing is
+/// lost.
+pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
     let mut cluster = Cluster::of(2, 0);
     let slot = cluster.slot_of(0);
     let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
     let by_hand_only = lacks_moves_at_once();
-    // A lock that is moved by hand takes along how much of its lease is left, and that takes a moment.
+    // A lock that is moved by hand is sent with what is left of its lease, and that takes a moment.
     let rules = Rules { late_millis: 500, ..Rules::default() };
     let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
-    fight((port, 10, &prefix), &rules, seed, length, |faults, seed, field| {
-        field.roams.store(true, SeqCst);
+    run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
+        shared.roams.store(true, SeqCst);
         thread::sleep(millis(20 + seed.below(200)));
-        field.nobody_is_on_the_way();
+        shared.nobody_is_on_the_way();
         let meanwhile = millis(seed.below(100));
         match seed.below(if by_hand_only { 4 } else { 8 }) {
             0 => {
@@ -118,15 +120,15 @@ pub(crate) fn cluster(seed: u64, length: Duration) -> Fought {
                     })
                 });
                 if has_it != step.to {
-                    // The epochs of both were the same just then, and the former owner claimed it once more, in a later
-                    // one: what the other had granted by then is lost.
+                    // Both nodes had the same epoch, and the former owner has claimed the slot
+                    // again in a later one. Grants of the other node are lost.
                     return faults.lost(span, LAG);
                 }
                 faults.stood_still(span);
             }
             _ => faults.still("the slot moves at once", || step.at_once(&cluster)),
         }
-        field.goes_to(cluster.node(step.to), step.to);
+        shared.goes_to(cluster.node(step.to), step.to);
         step = step.back();
     })
 }
@@ -138,8 +140,9 @@ fn begins_to_move(step: SlotMove, cluster: &Cluster, meanwhile: Duration) {
     thread::sleep(meanwhile);
 }
 
-/// The slot stays where it was, with what the other node was asked to keep of it. Until that is back nobody may ask for it:
-/// the one would keep what it grants, and the other does not know of it yet.
+/// The slot stays at its node, which gets back the keys that the other node has by now. No client
+/// may ask for locks until then: the other node would keep what it grants, and this one does not
+/// know of it yet.
 fn call_back(step: SlotMove, cluster: &Cluster) {
     let (node, other) = (cluster.node(step.from), cluster.node(step.to));
     for asked in [node, other] {

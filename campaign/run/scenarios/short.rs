@@ -1,19 +1,21 @@
-//! Servers that are short of something: of the right time, of memory, of disk.
+//! Scenarios `clock`, `memory`, `disk` and `disk-always`: servers without the right time, memory or
+//! disk.
 
 use super::lossless;
-use crate::fight::{Fought, fight, now};
+use crate::runner::{Totals, now, run_rounds};
 use leasehold_campaign::{Rules, Span};
 use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Clock, Server, eventually};
 
-/// How long the clock may stay behind: so much longer does a lease last.
+/// How long the clock may stay behind. A lease lasts longer by as much.
 const BEHIND: Duration = Duration::from_millis(300);
 
-/// Set forward, the clock ends every lease at once: none is longer than a second, and no step shorter. Set back, it
-/// prolongs them, until everything is flushed. While it is set to and fro over and over, only fences are judged.
-pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
+/// A clock that is set forward ends every lease at once, because no lease is longer than a second
+/// and no step shorter. A clock that is set back prolongs leases until everything is flushed. While
+/// it is set to and fro over and over, only fences are judged.
+pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
     const STEPS: [u64; 5] = [1, 2, 30, 600, 3_600];
     let mut clock = Clock::new();
     let server = Server::builder().tcp().clock(&clock).start();
@@ -21,18 +23,18 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
     let most = BEHIND + BEHIND / 2;
     let late_millis = i64::try_from(most.as_millis()).unwrap();
     let rules = Rules { late_millis, ..Rules::default() };
-    // A lease that is over, and that the server has not looked at since, would not be over any more when the clock is set
-    // back: so it is made to look before.
+    // Before the clock is set back the server is made to look at all locks. A lease that has ended
+    // unnoticed would be in force again.
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
     let at_once = Duration::ZERO;
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(300) as u64));
         let step = Duration::from_secs(*seed.pick(&STEPS));
         let mut rest = || Duration::from_millis(seed.below(BEHIND.as_millis() as usize) as u64);
         let (one, other) = (rest(), rest());
         let begin = now();
-        // How long a lease may have lasted longer than it should.
+        // How much too long a lease may have lasted.
         let behind = match seed.below(3) {
             0 => {
                 faults.frees("the clock is set forward", None, at_once, || {
@@ -62,7 +64,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
                 faults.frees("FLUSHALL", None, at_once, || drop(client.cmd("FLUSHALL")));
                 let behind = back.elapsed();
                 thread::sleep(other);
-                // What was granted since the step back.
+                // This ends what was granted since the step back.
                 faults.frees("the clock is set forward", None, at_once, || {
                     clock.step_forward(step);
                     clock.wait_until_known(&mut client);
@@ -78,7 +80,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
                     faults.note("the clock is set back", || clock.step_back(step));
                     thread::sleep(rest);
                 }
-                // So that what is granted after it has an end by the right clock.
+                // So that leases of later grants end by the right clock.
                 clock.wait_until_known(&mut client);
                 client.cmd("FLUSHALL");
                 faults.loss.push(Span { from: begin, to: now() });
@@ -86,16 +88,16 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Fought {
             }
         };
         let over = now();
-        // What was to end waits no longer than until the server looks again, by whichever clock.
+        // Leases that were to end are noticed a second later at the latest, by either clock.
         faults.standstill.push(Span { from: begin, to: over + 1_000_000 });
         if behind > most {
-            // This machine was busy, and leases lasted longer than the rules say.
+            // The machine was busy, and leases lasted longer than the rules allow.
             faults.loss.push(Span { from: begin, to: over });
         }
     })
 }
 
-pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
+pub(crate) fn memory(seed: u64, length: Duration) -> Totals {
     const POLICIES: [&str; 10] = [
         "noeviction",
         "allkeys-lru",
@@ -114,15 +116,15 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
         let mut client = server.client();
         move |name: &str, value: &str| client.cmd(format!("CONFIG SET {name} {value}"))
     };
-    // Not every server knows the last two.
+    // Not every server has the last two.
     let mut known = POLICIES.to_vec();
     known.retain(|policy| set("maxmemory-policy", policy) == Value::Okay);
     assert!(known.len() >= 8, "of the policies, the server knows {known:?}");
     let rules = lossless();
-    fight((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 100, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(seed.below(100) as u64));
         let policy = *seed.pick(&known);
-        let used: u64 = client.info_field("memory", "used_memory").unwrap().parse().unwrap();
+        let used: u64 = client.info_number("memory", "used_memory");
         let what = format!("maxmemory with {policy}");
         let mut starve = || {
             assert_eq!(set("maxmemory-policy", policy), Value::Okay);
@@ -139,20 +141,21 @@ pub(crate) fn memory(seed: u64, length: Duration) -> Fought {
         if policy == "noeviction" {
             faults.still(&what, starve);
         } else {
-            // A lock that is evicted is lost, if nobody waits for it.
+            // A lock that is evicted while nobody waits for it is lost.
             faults.lossy(&what, Duration::ZERO, &mut starve);
         }
     })
 }
 
-/// Full for a while; or when a file is being saved; or when the server is killed, and then what it could not write is lost.
-pub(crate) fn disk(seed: u64, length: Duration) -> Fought {
+/// The disk is full for a while, or while a file is saved, or until the server is killed, which
+/// loses what it could not write.
+pub(crate) fn disk(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp();
     let setup = setup.config("appendonly", "yes").config("appendfsync", "everysec");
-    // Never by itself, but a failure to save is to be one of the server.
+    // The server never saves by itself, but refuses writes after a failed save.
     let mut server = setup.config("save", "100000 1000000").start();
     let rules = lossless();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         let mut moment = |most| Duration::from_millis(seed.below(most) as u64);
         thread::sleep(moment(300));
         let (rest, full) = (moment(4), moment(300));
@@ -180,7 +183,7 @@ pub(crate) fn disk(seed: u64, length: Duration) -> Fought {
     })
 }
 
-/// Saves a file, and waits until that has come to this end.
+/// Saves a file until that has succeeded, or failed.
 fn saves(server: &Server, end: &str) {
     let mut client = server.client();
     eventually("the file is saved, or not", || {
@@ -195,7 +198,7 @@ fn saves(server: &Server, end: &str) {
     }
 }
 
-/// The server tries again once a second.
+/// The server tries to write once a second.
 fn writes_again(server: &Server) {
     let mut client = server.client();
     eventually("the server takes writes again", || match client.cmd("SET space x PX 1") {
@@ -204,14 +207,15 @@ fn writes_again(server: &Server) {
     });
 }
 
-/// A server that forces every write to disk ends itself when it cannot. What it answered is there when it comes back.
-pub(crate) fn disk_always(seed: u64, length: Duration) -> Fought {
+/// A server that forces every write to disk ends itself when it cannot. What it has acknowledged is
+/// there after a restart.
+pub(crate) fn disk_always(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let mut server = setup.start();
     let rules = lossless();
-    fight((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
+    run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
         thread::sleep(Duration::from_millis(100 + seed.below(300) as u64));
-        // In the middle of a command, too.
+        // The limit may be in the middle of a command.
         let room = *seed.pick(&[0, 1, 30, 70, 500, 5_000]);
         faults.still("the disk is full, the server ends", || {
             server.limit_files(written(&server) + room);
@@ -222,7 +226,7 @@ pub(crate) fn disk_always(seed: u64, length: Duration) -> Fought {
     })
 }
 
-/// How long the append-only file is by now, or its longest part.
+/// The size of the append-only file, or of its longest part.
 fn written(server: &Server) -> u64 {
     let parts =
         |folder: std::path::PathBuf| std::fs::read_dir(folder).into_iter().flatten().flatten();

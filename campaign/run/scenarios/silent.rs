@@ -1,6 +1,7 @@
-//! What the module has a server do, or tell others, while nobody asks for anything.
+//! Scenario `silent`: while nobody asks for anything, the module executes nothing and replicates
+//! nothing.
 
-use crate::fight::Fought;
+use crate::runner::Totals;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,37 +12,37 @@ use testkit::{Client, Seed, Server, wait_until_in_sync};
 
 const LOCKS: usize = 300;
 
-/// Longer than the routines of a server take to come round.
+/// Longer than the period of a server's routines.
 const A_WHILE: Duration = Duration::from_millis(1_200);
 
-/// What servers say to each other, and what is asked here.
+/// Commands that servers send to each other, and those of this scenario.
 const USUAL: [&str; 9] =
     ["info", "ping", "replconf", "psync", "sync", "auth", "monitor", "client", "replicaof"];
 
-pub(crate) fn silent(seed: u64, length: Duration) -> Fought {
+pub(crate) fn silent(seed: u64, length: Duration) -> Totals {
     let mut seed = Seed::of(seed);
-    let mut fought = Fought::default();
+    let mut totals = Totals::default();
     let begin = Instant::now();
     let server = Server::builder().tcp().config("repl-ping-replica-period", "3600").start();
     let replica = Server::builder().replica_of(&server).start();
     wait_until_in_sync(&server, &replica);
     let _contended = Contended::hold(&server, "lock:", LOCKS);
     thread::sleep(A_WHILE);
-    fought.grants = LOCKS as u64;
-    fought.waited = LOCKS as u64;
-    while begin.elapsed() < length && fought.wrong.is_empty() {
-        fought.wrong.extend(match seed.below(2) {
+    totals.grants = LOCKS as u64;
+    totals.waited = LOCKS as u64;
+    while begin.elapsed() < length && totals.wrong.is_empty() {
+        totals.wrong.extend(match seed.below(2) {
             0 => idle(&server),
             _ => unused(seed.below(2) == 0),
         });
-        fought.operations += 1;
-        fought.faults += 1;
+        totals.operations += 1;
+        totals.faults += 1;
     }
-    fought.micros = begin.elapsed().as_micros();
-    fought
+    totals.micros = begin.elapsed().as_micros();
+    totals
 }
 
-/// Locks are held and waited for, and nothing happens to any of them.
+/// Locks are held and waited for, and nothing happens to them.
 fn idle(server: &Server) -> Option<String> {
     let mut client = server.client();
     let mut monitor = server.client();
@@ -73,13 +74,13 @@ fn idle(server: &Server) -> Option<String> {
     Some(format!("L6: MONITOR of an idle server shows {} commands, such as {first}", seen.len()))
 }
 
-/// No lock was ever asked for. Neither replicas nor the file are told anything.
+/// No lock was ever used. Replicas and the append-only file hear nothing of the module.
 fn unused(with_file: bool) -> Option<String> {
     let setup = Server::builder().tcp().config("repl-ping-replica-period", "3600");
     let server = if with_file { setup.aof() } else { setup }.start();
     let replica = Server::builder().tcp().replica_of(&server).start();
     wait_until_in_sync(&server, &replica);
-    // Another one joins, and the first becomes its primary.
+    // Another replica joins, and the first becomes its primary.
     let second = Server::builder().replica_of(&server).start();
     wait_until_in_sync(&server, &second);
     server.cmd("SET v x");
@@ -88,7 +89,7 @@ fn unused(with_file: bool) -> Option<String> {
     let mut client = replica.client();
     let mut told = executed(&mut client);
     told.retain(|name, calls| {
-        // A module asks its own server for its configuration.
+        // A module reads its settings by a command.
         let is_own = name == "select" || name.starts_with("config");
         !is_own && (name != "set" || *calls > 1)
     });
@@ -113,17 +114,13 @@ fn unused(with_file: bool) -> Option<String> {
     None
 }
 
-fn offset(client: &mut Client) -> i64 {
-    client.info_field("replication", "master_repl_offset").unwrap().parse().unwrap()
+fn offset(client: &mut Client) -> u64 {
+    client.info_number("replication", "master_repl_offset")
 }
 
-/// Which commands were executed, and how often, but for the usual ones.
+/// How often each command was executed, without the usual ones.
 fn executed(client: &mut Client) -> BTreeMap<String, u64> {
-    let text = client.info_text("commandstats");
-    let lines =
-        text.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines
-        .map(|(name, rest)| (name.to_owned(), rest.split(',').next().unwrap().parse().unwrap()))
-        .filter(|(name, _)| !USUAL.iter().any(|usual| name.split('|').next() == Some(usual)))
-        .collect()
+    let mut calls = client.executed();
+    calls.retain(|name, _| !USUAL.iter().any(|usual| name.split('|').next() == Some(usual)));
+    calls
 }

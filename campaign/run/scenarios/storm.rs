@@ -1,9 +1,9 @@
-//! What a lock outlives, one upon the other: links are cut, and before they are healed the server is killed, or frozen, or its
-//! clock set forward, or keys are deleted.
+//! Scenario `storm`: faults that a lock survives, at the same time. Links are cut, and before they
+//! are healed the server is killed or frozen, its clock is set forward, or keys are deleted.
 
 use super::alone::touch;
 use super::{lossless, millis};
-use crate::fight::{Closely, FROM_AFAR, Faults, Fought, fight_closely, now};
+use crate::runner::{Faults, Probing, Totals, WHEN_QUIET, now, run_rounds_probed};
 use leasehold_campaign::Span;
 use std::thread;
 use std::time::Duration;
@@ -11,14 +11,14 @@ use testkit::{Clock, Proxy, Seed, Server, Way};
 
 const LOCKS: u32 = 10;
 
-/// It forces every write to disk, so nothing is lost.
+/// Every write is forced to disk, so nothing is lost.
 struct Storm {
     server: Server,
     clock: Clock,
     link: Proxy,
 }
 
-pub(crate) fn storm(seed: u64, length: Duration) -> Fought {
+pub(crate) fn storm(seed: u64, length: Duration) -> Totals {
     let clock = Clock::new();
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
     let server = setup.clock(&clock).start();
@@ -26,8 +26,8 @@ pub(crate) fn storm(seed: u64, length: Duration) -> Fought {
     let mut storm = Storm { server, clock, link };
     let place = (storm.link.port(), LOCKS, "l");
     // As in `links`.
-    let closely = Closely { idle_micros: 0, aside: Some(storm.server.port()), ..FROM_AFAR };
-    fight_closely(place, &lossless(), &closely, (seed, length), |faults, seed, _| {
+    let probing = Probing { idle_micros: 0, aside: Some(storm.server.port()), ..WHEN_QUIET };
+    run_rounds_probed(place, &lossless(), &probing, (seed, length), |faults, seed, _| {
         thread::sleep(millis(seed.below(40)));
         let cut = match seed.below(8) {
             0 => None,
@@ -63,7 +63,7 @@ impl Storm {
                 thread::sleep(moment / 4);
                 self.server.start_again();
             }),
-            // Every lease ends. It is not set back: see `clock`.
+            // Every lease ends. The clock is not set back here: see `clock`.
             2 => {
                 let step = Duration::from_secs(*seed.pick(&[1, 2, 30, 600, 3_600]));
                 let locks: Vec<_> = (0..LOCKS).map(|lock| format!("l{lock}")).collect();

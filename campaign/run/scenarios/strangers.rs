@@ -1,19 +1,19 @@
-//! What others do to the keys of locks, to those who wait, and to what everybody may do.
+//! What other clients do to the keys of locks, to waiters, to settings and to permissions.
 
-use crate::fight::Faults;
-use crate::wire::TELLERS;
+use crate::connection::PROBE_NAME;
+use crate::runner::Faults;
 use std::thread;
 use std::time::Duration;
 use testkit::{Client, Seed, bulk_text, is_older_than};
 
-/// Nothing but what frees a lock excuses anything.
+/// Of these, only a deletion of a lock excuses anything.
 pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, lock: u32) {
     let now = Duration::ZERO;
     let key = format!("l{lock}");
     match seed.below(9) {
         0 | 1 => unblock(faults, seed, client),
         2 => {
-            // Nor is it to come back when databases are swapped.
+            // The key must not come back when databases are swapped.
             let all = [
                 "SELECT 1",
                 "FLUSHDB",
@@ -27,7 +27,7 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
         }
         3 => drop(faults.note("COPY", || client.cmd(format!("COPY {key} copy REPLACE")))),
         4 => {
-            // What was there, at the moment at which it ends.
+            // Restores the same value with the same deadline.
             let script = "local p,d=redis.call('PTTL',KEYS[1]),redis.call('DUMP',KEYS[1]) \
                           if d and p>0 then redis.call('RESTORE',KEYS[1],p,d,'REPLACE') end";
             faults
@@ -52,17 +52,17 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
     }
 }
 
-/// One who waits is told nil, or an error: that it was not granted the lock. Tellers would know better. Older servers
-/// refuse to.
+/// A waiter that is unblocked hears nil or an error, so it knows that it has no lock. Probes are
+/// spared, because they would call that a violation. Servers before 7.4 refuse.
 fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
-    // Drawn whether somebody waits or not: who does is no part of what the seed says.
+    // Drawn whether somebody waits or not, so that the seed gives the same faults.
     let how = *seed.pick(&["TIMEOUT", "ERROR"]);
     let which = seed.number();
     if is_older_than((7, 4)) {
         return;
     }
     let list = bulk_text(&client.cmd("CLIENT LIST TYPE normal"));
-    let is_waiting = |line: &&str| line.contains(" flags=b") && !line.contains(TELLERS);
+    let is_waiting = |line: &&str| line.contains(" flags=b") && !line.contains(PROBE_NAME);
     let waiting = list.lines().filter(is_waiting);
     let ids: Vec<_> =
         waiting.filter_map(|line| line.split(' ').next()?.strip_prefix("id=")).collect();
@@ -73,7 +73,7 @@ fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     });
 }
 
-/// What is changed and changed back: nobody who waits is sent away by it.
+/// Changes a setting and changes it back. No waiter may be sent away by that.
 fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let (name, value, usual) = *seed.pick(&[
         ("max-waiters", "0", "8000"),
@@ -91,7 +91,8 @@ fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     });
 }
 
-/// Everybody is this user. Nothing is taken from those who wait, or hold a lock.
+/// Takes permissions away and gives them back. All clients are this user. Neither waiters nor
+/// holders lose anything.
 fn permissions(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let (takes, gives) = *seed.pick(&[
         ("-lock.acquire", "+lock.acquire"),

@@ -1,18 +1,20 @@
-//! L1 and L3: the walk along the grants of a lock, with the moments at which each operation is possible.
+//! L1 and L3: a walk along the grants of a lock, with the moments at which each operation is
+//! possible.
 //!
-//! What was told puts bounds on when things took effect:
+//! The replies limit when operations took effect:
 //!
 //! ```text
 //!   asked ≤ t ≤ told                     an operation takes effect between question and answer
-//!   t(one) ≤ t(next)                     in the order of fences, and within a grant in that of its owner's questions
+//!   t(one) ≤ t(next)                     in the order of fences, and within a grant of requests
 //!   t(next grant) ≥ t(lease) + ttl       unless the lock was released or deleted
 //!   t(success)    < t(lease) + ttl       the holder has it no longer than that
 //!   t(refusal)    ≥ t(lease) + ttl       and that long, unless it was released or deleted
 //! ```
 //!
-//! The earliest moments are found from left to right by the first three, and within a grant the latest by the fourth: no
-//! success is later than the last end that any of the leases before it can have. Which of them it was need not be decided.
-//! Where the latest moment is before the earliest there is none.
+//! The first three rules give the earliest moments, from left to right. Within a grant the fourth
+//! gives the latest ones: no success is later than the last end that any lease before it can have,
+//! whichever lease that is. If the latest moment of an operation is before its earliest, there is
+//! none.
 
 use super::deletes::Deletes;
 use super::unheard::Unheard;
@@ -27,42 +29,44 @@ struct Step {
     earliest: i64,
     latest: i64,
     ttl: i64,
-    /// The step, of the same grant, that was asked for no sooner than the earliest moment of this one: perhaps itself.
+    /// The step of the same grant that was sent no earlier than the earliest moment of this one,
+    /// perhaps this one itself.
     since: usize,
-    /// The step without which it might have been later: the lease that it was within, or one that came after it.
+    /// The step without which this one might have been later: the lease that it was within, or a
+    /// step after it.
     before: Option<usize>,
 }
 
 impl Step {
-    /// When its lease ends if it began as early as it can have.
+    /// The end of its lease, if that began as early as possible.
     fn ends(&self) -> i64 {
         self.earliest + self.ttl
     }
 
-    /// The same, as late.
+    /// The end of its lease, if that began as late as possible.
     fn reaches(&self) -> i64 {
         self.latest + self.ttl
     }
 }
 
-/// A step that set or prolonged the lease.
+/// A step that set or extended the lease.
 #[derive(Clone, Copy)]
 struct Lease {
     step: usize,
-    /// The step, of this one and the leases before it, whose lease may last longest.
+    /// Of this step and the leases before it, the one whose lease may last longest.
     longest: usize,
 }
 
-/// How the walk stands at the end of a grant.
+/// The state of the walk at the end of a grant.
 struct End {
     fence: u64,
-    /// When its records begin, in microseconds.
+    /// The moment of its first record, in microseconds.
     asked: u64,
     /// The last moment that was reached.
     last: i64,
-    /// When the next may be granted.
+    /// When the next grant may be made.
     free: i64,
-    /// What shows that.
+    /// The records that show that.
     proof: Vec<u32>,
 }
 
@@ -72,13 +76,15 @@ struct Walk<'l, 'h> {
     rules: &'l Rules,
     grant: &'l Grant<'h>,
     steps: Vec<Step>,
-    /// The steps that decide when the lease ends: the last that set it, and those that may have prolonged it since.
+    /// The steps that decide when the lease ends: the last one that set it, and those that may have
+    /// extended it since.
     leases: Vec<Lease>,
     released: Option<u32>,
-    /// The first refusal, and the earliest moment of one that nothing explains.
+    /// The first refusal, and the earliest moment of a refusal that nothing explains.
     refused: Option<u32>,
     refused_at: i64,
-    /// What may have been done to this very grant, as it was shown, and what with whatever its owner held.
+    /// What unanswered requests may have done to this grant, whose fence they name, and to whatever
+    /// its owner held.
     shown: Unheard,
     unheard: Unheard,
     wrong: Option<Violation>,
@@ -105,7 +111,7 @@ impl<'h> Lock<'h> {
             }
             wrong.extend(walk.wrong.take());
             before = Some(if lossy {
-                // It still lies within the loss for the next one, which then begins anew.
+                // The loss also covers the next grant, which then begins anew.
                 End {
                     fence: grant.fence,
                     asked: grant.asked,
@@ -121,9 +127,9 @@ impl<'h> Lock<'h> {
 }
 
 impl Lock<'_> {
-    /// L3: once an owner was told a larger fence, the smaller is over.
+    /// L3: once an owner was told a larger fence, the smaller one is over.
     pub(super) fn check_stale(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        // Of the grants with larger fences, the first record of each owner.
+        // The first record of each owner among the grants with larger fences.
         let mut larger: HashMap<u32, u32> = HashMap::new();
         for grant in self.grants.iter().rev() {
             let mut of =
@@ -167,14 +173,14 @@ impl<'l, 'h> Walk<'l, 'h> {
         for index in self.grant.of {
             let record = self.lock.record(*index);
             if record.owner != owner {
-                // It shows the fence of another, and is told so.
+                // It names the fence of another owner's grant, and is refused.
                 continue;
             }
             self.unheard = self.lock.unheard.before(owner, *index).and(self.shown);
             match record.outcome {
                 Outcome::Ok => self.success(*index, record, begin, before),
                 Outcome::Refused => self.refusal(*index, record, deletes),
-                // Those that acquire are among what may concern any grant.
+                // Requests that acquire are among those that may concern any grant.
                 Outcome::Unknown if record.is_acquire() => {}
                 Outcome::Unknown => self.shown = self.shown.and(Unheard::of(record)),
             }
@@ -214,7 +220,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The grant itself; before it perhaps a request of which nothing was heard.
+    /// The grant itself, perhaps after an unanswered request.
     fn begin(&mut self, index: u32, record: &Record, begin: i64) {
         if self.grant.unheard_ttl > 0 {
             let asked = crate::record::millis(self.grant.asked);
@@ -225,7 +231,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.add(index, record.asked_millis().max(begin), ttl);
     }
 
-    /// Not sooner than those before it, and before the end of the lease.
+    /// No earlier than the steps before it, and before the end of the lease.
     fn add(&mut self, record: u32, asked: i64, ttl: i64) {
         let this = self.steps.len();
         let told = self.lock.record(record).told_millis();
@@ -256,7 +262,8 @@ impl<'l, 'h> Walk<'l, 'h> {
         before.filter(|before| reaches(*before) > reaches(step)).unwrap_or(step)
     }
 
-    /// None began later than what came after it. Of most that is known: they are the first ones.
+    /// No step began later than the one after it. For most of them that holds already: they are the
+    /// first ones.
     fn hurry_leases(&mut self, by: usize) {
         let latest = self.steps[by].latest;
         let is_in_time = |lease: &Lease| self.steps[lease.step].latest <= latest;
@@ -269,7 +276,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// Those that decide it now, without the one that may never have been given.
+    /// The steps that decide it now, without one that may never have taken effect.
     fn sure_leases(&self) -> impl Iterator<Item = usize> {
         let perhaps = (self.grant.unheard_ttl > 0).then_some(0);
         self.leases.iter().map(|lease| lease.step).filter(move |step| Some(*step) != perhaps)
@@ -281,14 +288,14 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
         self.refused = self.refused.or(Some(index));
         let told = record.told_millis();
-        // Nothing that succeeded came after what ended the lease.
+        // No success came after what ended the lease.
         let last = self.steps[self.steps.len() - 1].earliest;
         let explained = self.released.is_some()
             || self.unheard.released < i64::MAX
             || self.unheard.ends <= told
             || deletes.any_within(last, told)
             || self.rules.is_forgotten(self.grant.asked, record.told);
-        // After an earlier one it says nothing new.
+        // A later one says nothing new.
         if explained || told >= self.refused_at {
             return;
         }
@@ -314,17 +321,17 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// The last step, and until when the lease of which it is a success must have lasted.
+    /// The last step, and how long the lease that it succeeded within must have lasted.
     fn last_lasts(&self) -> Option<(usize, i64)> {
         let last = self.steps.len().checked_sub(1)?;
         Some((last, self.steps[last].earliest + 1 - self.rules.late_millis))
     }
 
-    /// L3: nothing succeeds with a grant of which the key was deleted.
+    /// L3: nothing succeeds with a grant whose key was deleted.
     fn check_deletes(&mut self, deletes: &Deletes) {
         let (Some(first), Some(last)) = (self.steps.first(), self.steps.last()) else { return };
         let (told, asked) = (first.latest, self.lock.record(last.record).asked_millis());
-        // Pushed as well as asked: it cannot have taken effect before.
+        // Both requests and earlier steps limit it: it cannot have taken effect before.
         let asked = asked.max(last.earliest);
         if let Some(delete) = deletes.surely_within(told, asked) {
             let op = self.lock.record(last.record).op;
@@ -334,12 +341,12 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    /// L1, or L3 within a grant: something took effect before it can have.
+    /// L1, or L3 within a grant: an operation took effect before it can have.
     fn too_late(&mut self, late: usize, before: Option<&End>) {
         let step = self.steps[late];
         let by = step.earliest - step.latest;
         let mut proof = self.path(late);
-        // By the grant before, or it might have been when it was asked for.
+        // The grant before pushed it there. Otherwise it might have taken effect when it was sent.
         let since = self.steps[step.since];
         let is_held_up = since.earliest > self.lock.record(since.record).asked_millis();
         if let Some(end) = before.filter(|_| is_held_up) {

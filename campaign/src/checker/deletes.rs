@@ -1,15 +1,15 @@
-//! When the key was taken away by others. Each time frees one grant.
+//! Deletions of the key by other clients. Each frees one grant.
 
 use super::Delete;
 
 pub(super) struct Deletes<'d> {
     /// Sorted by `from`.
     all: &'d [Delete],
-    /// Of those up to here, when the last is over.
+    /// The latest end of all deletions up to this one.
     last_over: Vec<i64>,
-    /// Of those from here on, which is over first.
+    /// The earliest end of all deletions from this one on.
     first_over: Vec<u32>,
-    /// The same deletes, sorted by `to`: that, and when each begins, if it has not served a grant yet.
+    /// The deletions sorted by `to`, each with its beginning, if no grant has used it yet.
     ends: Vec<i64>,
     unused: Least,
 }
@@ -34,9 +34,10 @@ impl<'d> Deletes<'d> {
         Self { all, last_over, first_over, ends, unused }
     }
 
-    /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. One that is needed, or
-    /// the next would have been granted too early, serves nobody else: that which is over first, as any that lasts
-    /// longer can serve later. But it need not have been that one, so the moment is the earliest of any.
+    /// When the lock is free: at the end of its lease, or when somebody deleted it after `last`. A
+    /// deletion that is needed to explain the next grant explains no other grant. Of those possible
+    /// the one that ends first is used, because any that ends later can serve later. It need not
+    /// have been that one, so the result is the earliest moment of any.
     pub(super) fn free(&mut self, last: i64, free: i64, told: i64) -> i64 {
         if free <= last {
             return free;
@@ -55,7 +56,7 @@ impl<'d> Deletes<'d> {
         self.last_over[..end].last().is_some_and(|over| *over >= from)
     }
 
-    /// One that was asked for after the one moment and told before the other.
+    /// A deletion that was sent after one moment and answered before the other.
     pub(super) fn surely_within(&self, after: i64, before: i64) -> Option<u32> {
         let begin = self.all.partition_point(|delete| delete.from <= after);
         let first = self.all[*self.first_over.get(begin)? as usize];
@@ -63,19 +64,20 @@ impl<'d> Deletes<'d> {
     }
 }
 
-/// Numbers, and of every two of them the least, of every four, and so on: to find some of them without looking at all.
+/// A tree of minima over a list of numbers, to find small ones without looking at all.
 struct Least {
-    /// The two below `n` are at `2n` and `2n + 1`; the numbers themselves are the second half.
+    /// The children of node `n` are at `2n` and `2n + 1`. The second half are the numbers
+    /// themselves.
     tree: Vec<i64>,
     size: usize,
 }
 
-/// Where there is no number, or no more.
+/// Stands for no number.
 const NONE: i64 = i64::MAX;
 
 impl Least {
     fn new(numbers: impl ExactSizeIterator<Item = i64>) -> Self {
-        // One more, so that what begins after the last has a place.
+        // One more, so that a search from behind the last has a place.
         let size = (numbers.len() + 1).next_power_of_two();
         let mut tree = vec![NONE; 2 * size];
         for (number, at) in numbers.zip(&mut tree[size..]) {
@@ -87,11 +89,11 @@ impl Least {
         Self { tree, size }
     }
 
-    /// The first, from `begin` on, that is not more than so much.
+    /// The first number from `begin` on that is at most so large.
     fn first(&self, begin: usize, most: i64) -> Option<usize> {
         let mut node = self.size + begin;
         while self.tree[node] > most {
-            // To the neighbour on the right, of as many as have all been looked at.
+            // Goes to the right neighbour of a node that was searched.
             node >>= node.trailing_ones();
             if node == 0 {
                 return None;
@@ -105,7 +107,7 @@ impl Least {
         Some(node - self.size)
     }
 
-    /// The least, from `begin` on.
+    /// The least number from `begin` on.
     fn least(&self, begin: usize) -> i64 {
         let mut node = self.size + begin;
         let mut least = self.tree[node];

@@ -1,4 +1,4 @@
-//! Can a server that keeps its promises have answered so?
+//! Decides whether a server that keeps its promises can have given these replies.
 //!
 //! ```text
 //!   fences      12        15             15        19          in this order, lock by lock:
@@ -6,12 +6,14 @@
 //!   earliest    ▲         ▲              ▲         ▲           when each can have taken effect
 //! ```
 //!
-//! Every grant has a fence, so the order of grants is known, and need not be searched for: one walk after a sort does. The
-//! walk gives each operation the earliest moment at which it can have taken effect, and the latest; where the one is after
-//! the other, no server can have answered so, and the operations that leave it no room are the proof.
+//! Every grant has a fence, so the order of grants is known and need not be searched for: a sort
+//! and one walk are enough. The walk gives each operation the earliest and the latest moment at
+//! which it can have taken effect. If the earliest is after the latest, no server can have replied
+//! so, and the operations that leave it no room are the proof.
 //!
-//! Where something cannot be known (a connection was lost; somebody deleted the key within a span) whatever would explain
-//! the replies is believed. So what is called wrong is wrong; `trust` counts how much of what is wrong is found.
+//! What cannot be known, because a connection was lost or somebody deleted the key within a span,
+//! is assumed to be whatever explains the replies. So every violation is real. `oracle` counts how
+//! many violations are found.
 
 mod chain;
 mod deletes;
@@ -25,14 +27,14 @@ use spans::{joined, overlaps};
 use std::collections::{BTreeMap, HashMap};
 use unheard::AllUnheard;
 
-/// Which promise was broken; the numbers are those of the module's own list.
+/// The promise that was broken, with its number in the module's own list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
     /// Mutual exclusion.
     L1,
-    /// Fences grow, and none is given twice.
+    /// Fences grow, and no fence is given twice.
     L2,
-    /// Only the holder releases and extends; and the holder can.
+    /// Only the holder can release and extend, and the holder always can.
     L3,
     /// First come, first served.
     L4,
@@ -43,37 +45,38 @@ pub enum Law {
 /// A span of the wall clock, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// Its first moment.
+    /// The first moment.
     pub from: u64,
-    /// Its last.
+    /// The last moment.
     pub to: u64,
 }
 
-/// What the setup promises.
+/// What the servers of a scenario promise.
 #[derive(Clone, Debug, Default)]
 pub struct Rules {
-    /// When data may have been lost: L1, L3, L4 and L5 say nothing about what overlaps such a span; L2 does.
+    /// When data may have been lost. L1, L3, L4 and L5 say nothing about what overlaps such a span.
+    /// L2 does.
     pub loss: Vec<Span>,
-    /// When nothing need be granted, and the order of a queue may be lost.
+    /// When no grant need be made, and queues may lose their order.
     pub standstill: Vec<Span>,
-    /// When leases may have been forgotten that nobody else can have been granted in the meantime: their holders may be
-    /// refused. Nothing else is excused.
+    /// When leases may have been lost while nobody else can have been granted the lock. Holders may
+    /// be refused. Nothing else is excused.
     pub forgotten: Vec<Span>,
-    /// When a primary that was replaced, and did not know it yet, may have gone on granting beside its successor: what was
-    /// asked of it then may have a smaller fence than what was told by the other before.
+    /// When a former primary may have granted locks beside its successor. A grant that it was asked
+    /// for then may have a smaller fence than one that its successor had given before.
     pub beside: Vec<Span>,
-    /// By how many milliseconds a lease may end late.
+    /// How many milliseconds late a lease may end.
     pub late_millis: i64,
-    /// How long a free lock may have a waiter. 0: not looked at.
+    /// How long a free lock may have a waiter. 0: any time.
     pub idle_micros: u64,
 }
 
-/// What was recorded.
+/// The records of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order, but those of one owner in the order in which it asked.
+    /// In any order. Those of one owner are in the order in which it asked.
     pub records: Vec<Record>,
-    /// The highest fence of each lock that was told before this history begins.
+    /// The highest fence of each lock before this history begins.
     pub before: HashMap<u32, u64>,
 }
 
@@ -82,7 +85,7 @@ pub struct History {
 pub struct Violation {
     /// Which promise.
     pub law: Law,
-    /// Of which lock.
+    /// The lock.
     pub lock: u32,
     /// What is wrong.
     pub what: String,
@@ -90,43 +93,44 @@ pub struct Violation {
     pub proof: Vec<u32>,
 }
 
-/// What came of a check.
+/// The result of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// How many grants there were.
+    /// The number of grants.
     pub grants: u64,
     /// How many of them came after a wait.
     pub waited: u64,
-    /// What is wrong, beginning with what took the least time and is the easiest to follow; not all of it if it is much.
+    /// The violations, beginning with the one that took the least time and is the easiest to
+    /// follow. Not all, if there are many.
     pub violations: Vec<Violation>,
 }
 
-/// No more than so many are noted: one broken promise makes thousands.
+/// At most so many violations are noted, because one broken promise makes thousands.
 const ENOUGH: usize = 100;
 
-/// The records of one lock, sorted by fence; those without come first.
+/// The records of one lock, sorted by fence. Those without a fence come first.
 struct Lock<'h> {
     records: &'h [Record],
     number: u32,
     all: &'h [u32],
-    /// Those without fence.
+    /// The records without a fence.
     others: &'h [u32],
-    /// One for each fence.
+    /// A part for each fence.
     grants: Vec<Grant<'h>>,
     /// Sorted by `from`, in milliseconds.
     deletes: Vec<Delete>,
     unheard: AllUnheard,
 }
 
-/// All that is known of one fence.
+/// What is known of one fence.
 struct Grant<'h> {
     fence: u64,
-    /// In the order in which its owner asked.
+    /// The records, in the order in which their owner asked.
     of: &'h [u32],
-    /// When the request that was granted may have been sent, and the latest moment of the reply.
+    /// When the request of this grant may have been sent, and the latest moment of its reply.
     asked: u64,
     told: u64,
-    /// The longest lease that a request of which nothing was heard may have been granted; 0 for none.
+    /// The longest lease that an unanswered request may have been granted, or 0.
     unheard_ttl: i64,
 }
 
@@ -138,13 +142,13 @@ struct Delete {
 }
 
 impl History {
-    /// Looks for broken promises.
+    /// Finds broken promises.
     pub fn check(&self, rules: &Rules) -> Verdict {
         let mut verdict = Verdict::default();
         let mut by_lock = self.by_lock();
         let of_every = by_lock.remove(&EVERY_LOCK).unwrap_or_default();
         let mut rules = rules.clone();
-        // Where data may be lost, nothing need be granted either.
+        // Where data may be lost, no grant need be made either.
         rules.standstill.extend(&rules.loss);
         for spans in
             [&mut rules.loss, &mut rules.standstill, &mut rules.forgotten, &mut rules.beside]
@@ -154,7 +158,7 @@ impl History {
         for (number, of_lock) in by_lock {
             let known = verdict.violations.len();
             let of_lock = of_lock.iter().chain(&of_every).copied().collect::<Vec<_>>();
-            // Side by side, or each look at one of them would be somewhere else in memory.
+            // Copied side by side, because the originals are far apart in memory.
             let records: Vec<_> =
                 of_lock.iter().map(|index| self.records[*index as usize]).collect();
             let before = self.before.get(&number).copied();
@@ -181,7 +185,7 @@ impl History {
         by_lock
     }
 
-    /// From the first question to the last answer of what shows it.
+    /// The time from the first request to the last reply of the proof.
     pub(crate) fn window(&self, violation: &Violation) -> Span {
         let proof = violation.proof.iter().map(|index| &self.records[*index as usize]);
         Span {
@@ -190,7 +194,7 @@ impl History {
         }
     }
 
-    /// The highest fence of each lock that was told by the end, to begin the next history with.
+    /// The highest fence of each lock at the end, for the next history.
     pub fn highest(&self) -> HashMap<u32, u64> {
         let mut highest = self.before.clone();
         for record in self.records.iter().filter(|record| record.outcome == Outcome::Ok) {
@@ -202,10 +206,11 @@ impl History {
 }
 
 impl Verdict {
-    /// Adds what came of one lock. Of its records, those that concern every lock are the last.
+    /// Adds the result of one lock. The records that concern every lock are the last of its
+    /// records.
     fn of_lock(&mut self, number: u32, records: &[Record], before: Option<u64>, rules: &Rules) {
         let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
-        // What has the same fence stays in the order of asking.
+        // Records with the same fence stay in the order of asking.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
         let wrong = &mut self.violations;
         let lock = Lock::new(number, records, &order, wrong);
@@ -233,7 +238,7 @@ impl Rules {
         overlaps(&self.loss, from, to)
     }
 
-    /// Whether what was granted by the one moment may be unknown to the server by the other.
+    /// Whether the server may have lost between these moments what was granted before.
     fn is_forgotten(&self, from: u64, to: u64) -> bool {
         overlaps(&self.forgotten, from, to)
     }
@@ -274,7 +279,7 @@ impl<'h> Lock<'h> {
         &self.records[index as usize]
     }
 
-    /// The first that was told this fence.
+    /// The first record with this fence.
     fn first(&self, grant: &Grant<'h>) -> &'h Record {
         let ok = grant.of.iter().find(|index| self.record(**index).outcome == Outcome::Ok);
         self.record(*ok.expect("a grant was told"))
@@ -305,7 +310,7 @@ impl<'h> Lock<'h> {
         Some(Grant { fence: first.fence, of, asked, told: first.told, unheard_ttl: ttl })
     }
 
-    /// L3: who was never granted the lock does nothing with it.
+    /// L3: an owner that was never granted the lock has no success with it.
     fn check_strangers(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         let mut granted = None;
         for index in self.others {
@@ -325,7 +330,7 @@ impl<'h> Lock<'h> {
         }
     }
 
-    /// By owner, when the first request may have been sent that was granted.
+    /// For each owner, when its first request that was granted may have been sent.
     fn first_granted(&self) -> HashMap<u32, u64> {
         let mut granted: HashMap<u32, u64> = HashMap::new();
         for grant in &self.grants {

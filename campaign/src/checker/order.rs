@@ -3,11 +3,11 @@
 use super::spans::overlaps;
 use super::{Law, Lock, Rules, Violation};
 
-/// The first that JavaScript cannot hold.
+/// The first number that JavaScript cannot hold exactly.
 const TOO_LARGE: u64 = 1 << 53;
 
 impl Lock<'_> {
-    /// Whatever happened, and whatever was lost.
+    /// Holds whatever happened, and whatever was lost.
     pub(super) fn check_fences(
         &self,
         rules: &Rules,
@@ -24,7 +24,7 @@ impl Lock<'_> {
             let what = format!("fence {} is not below 2^53", highest.fence);
             wrong.push(self.violation(Law::L2, what, vec![highest.of[0]]));
         }
-        // Of all with larger fences, the one that was told first.
+        // Of all records with larger fences, the one with the earliest reply.
         let mut first = None::<&super::Grant>;
         for grant in self.grants.iter().rev() {
             let excused = || overlaps(&rules.beside, grant.asked, grant.asked);

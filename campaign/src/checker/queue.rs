@@ -1,18 +1,19 @@
-//! L4 and L5: who waits is served in turn, and at once.
+//! L4 and L5: waiters are granted the lock in turn, and at once.
 
 use super::spans::{joined, overlap};
 use super::{Grant, Law, Lock, Rules, Span, Violation};
 use crate::record::{Op, Outcome};
 use std::collections::HashMap;
 
-/// Somebody surely waits from one moment to the other.
+/// Somebody waits for certain between these moments.
 struct Wait {
     from: u64,
     to: u64,
     record: u32,
 }
 
-/// One who was seen in the queue, by a look that was taken at this moment, or by a later one that was over before it.
+/// An owner that was seen in the queue, by a look that was sent at this moment, or by a later look
+/// that was answered earlier.
 struct Look {
     asked: u64,
     told: u64,
@@ -27,7 +28,8 @@ impl Lock<'_> {
         }
     }
 
-    /// L4: who was seen waiting before another asked is granted the lock before it.
+    /// L4: an owner that was seen waiting is granted the lock before any owner that asked
+    /// afterwards.
     fn check_order(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         let seen = self.looks();
         if seen.is_empty() {
@@ -35,7 +37,7 @@ impl Lock<'_> {
         }
         let mut by_asked: Vec<&Grant> = self.grants.iter().collect();
         by_asked.sort_unstable_by_key(|grant| grant.asked);
-        // With the lowest fence, of this one and all that asked later.
+        // The grant with the lowest fence, of this one and all that were asked for later.
         let mut lowest = by_asked.clone();
         for index in (0..lowest.len().saturating_sub(1)).rev() {
             if lowest[index + 1].fence < lowest[index].fence {
@@ -44,7 +46,7 @@ impl Lock<'_> {
         }
         for grant in &self.grants {
             let first = self.first(grant);
-            // One who may have asked twice has perhaps queued twice.
+            // An owner that may have asked twice may have queued twice.
             if first.op != Op::Wait || grant.unheard_ttl > 0 {
                 continue;
             }
@@ -66,7 +68,7 @@ impl Lock<'_> {
         }
     }
 
-    /// By owner, in the order in which they were taken.
+    /// The looks at each owner, in the order in which they were sent.
     fn looks(&self) -> HashMap<u32, Vec<Look>> {
         let mut seen: HashMap<u32, Vec<Look>> = HashMap::new();
         for index in self.others {
@@ -89,7 +91,7 @@ impl Lock<'_> {
         seen
     }
 
-    /// L5: a lock is not free for long while somebody waits.
+    /// L5: a lock is not free for long while somebody waits for it.
     fn check_idle(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         let idle = Idle {
             bound: rules.idle_micros,
@@ -105,7 +107,8 @@ impl Lock<'_> {
         for grant in self.grants.iter().map(Some).chain([None]) {
             let next = grant.map_or(u64::MAX, |grant| {
                 let first = self.first(grant);
-                // Whoever did not wait may have had it as soon as it asked, and have heard of it late.
+                // An owner that did not wait may have had the lock as soon as it asked, and have
+                // heard of it late.
                 if first.op == Op::Wait { grant.told } else { first.asked }
             });
             let found = last.and_then(|last| Some((last, idle.within(over, next)?)));
@@ -124,8 +127,8 @@ impl Lock<'_> {
         }
     }
 
-    /// Those that last long enough, by when they begin; each with the end of the one that lasts longest of it and all
-    /// that began before. A request that was sent a while ago waits.
+    /// The waits that last long enough, sorted by when they begin, each with the latest end of all
+    /// waits that began no later. A wait begins a while after its request was sent.
     fn sure_waits(&self, bound: u64) -> Vec<Wait> {
         let waits = self.all.iter().filter_map(|index| {
             let record = self.record(*index);
@@ -144,8 +147,8 @@ impl Lock<'_> {
         waits
     }
 
-    /// When somebody may have had it for all that is known: by a request of which nothing was heard, or without ever having
-    /// been told a fence.
+    /// When somebody may have had the lock unknown to us: by an unanswered request, or without ever
+    /// having been told a fence.
     fn may_be_held(&self, rules: &Rules) -> Vec<Span> {
         let spans = self.all.iter().filter_map(|index| {
             let record = self.record(*index);
@@ -160,7 +163,7 @@ impl Lock<'_> {
         joined(spans.collect())
     }
 
-    /// When it was over at the latest, in microseconds, and by which record.
+    /// The latest end, in microseconds, and the record that shows it.
     fn latest_end(&self, grant: &Grant, rules: &Rules) -> (u64, u32) {
         let mut end = (grant.told + lease_micros(grant.unheard_ttl, rules), grant.of[0]);
         for index in grant.of {
@@ -179,14 +182,15 @@ impl Lock<'_> {
     }
 }
 
-/// How long a lease lasts at most.
+/// The longest time that a lease lasts.
 fn lease_micros(ttl: i64, rules: &Rules) -> u64 {
     u64::try_from(ttl + rules.late_millis).unwrap_or(0) * 1_000
 }
 
-/// What shows whether a lock was free for too long.
+/// Finds out whether a lock was free for too long.
 struct Idle<'r> {
-    /// For how long it may be: and as long before and after it nothing may have stood still.
+    /// How long the lock may be free. For as long before and afterwards nothing may have stood
+    /// still.
     bound: u64,
     waits: Vec<Wait>,
     standstill: &'r [Span],
@@ -194,10 +198,12 @@ struct Idle<'r> {
 }
 
 impl Idle<'_> {
-    /// Since when it was, of the time from when it was `over` until the next was granted it, and who waited.
+    /// When the lock became free between the end of one grant and the next, and who waited. `None`
+    /// if that is excused.
     fn within(&self, over: u64, next: u64) -> Option<(u64, &Wait)> {
         let mut from = over;
-        // A wait may begin in the middle, and an excuse end: what follows either is looked at.
+        // A wait may begin in the middle, and an excuse may end there. What follows either is
+        // looked at.
         while from.saturating_add(self.bound) < next {
             let begun = self.waits.partition_point(|wait| wait.from <= from);
             let waiting = begun.checked_sub(1).map(|begun| &self.waits[begun]);
@@ -212,7 +218,7 @@ impl Idle<'_> {
         None
     }
 
-    /// Until when it is excused that it was free from then on.
+    /// The end of the excuses for a lock that is free from this moment on.
     fn excused_until(&self, from: u64) -> Option<u64> {
         let to = from + self.bound;
         let still = overlap(self.standstill, from.saturating_sub(self.bound), to);

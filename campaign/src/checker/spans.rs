@@ -2,7 +2,7 @@
 
 use super::Span;
 
-/// Sorted, and those that meet made one: then the last that begins early enough decides.
+/// Sorted and joined where they meet, so that the last one that begins early enough decides.
 pub(super) fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|span| span.from);
     spans.dedup_by(|span, before| {
@@ -15,7 +15,7 @@ pub(super) fn joined(mut spans: Vec<Span>) -> Vec<Span> {
     spans
 }
 
-/// The last of these, which are joined, that has a moment in common with this one.
+/// The last of these joined spans that overlaps this one.
 pub(super) fn overlap(spans: &[Span], from: u64, to: u64) -> Option<&Span> {
     let end = spans.partition_point(|span| span.from <= to);
     spans[..end].last().filter(|span| span.to >= from)

@@ -1,19 +1,20 @@
-//! What may have been done by requests of which nothing was heard.
+//! What unanswered requests may have done.
 
 use crate::record::{Op, Outcome, Record};
 use std::collections::HashMap;
 
-/// Of some requests, all of one owner.
+/// The possible effects of some requests of one owner.
 #[derive(Clone, Copy)]
 pub(super) struct Unheard {
-    /// When the first was sent that asks for the lock, in microseconds, and the longest lease that any asks for.
+    /// When the first request that acquires the lock was sent, in microseconds, and the longest
+    /// lease that any of them asks for.
     pub(super) asked: u64,
     pub(super) ttl: i64,
-    /// When one may have released it, in milliseconds.
+    /// When one of them may have released the lock, in milliseconds.
     pub(super) released: i64,
-    /// When a lease may end early because one extended it by less than was left.
+    /// When a lease may end early, because one of them extended it by less than was left.
     pub(super) ends: i64,
-    /// By how much they may have prolonged one.
+    /// By how much they may have extended a lease.
     pub(super) lasts: i64,
 }
 
@@ -24,7 +25,7 @@ impl Unheard {
     pub(super) fn of(record: &Record) -> Self {
         let (asked, ttl) = (record.asked_millis(), i64::from(record.ttl));
         match record.op {
-            // May prolong it.
+            // It may extend the lease.
             Op::Try | Op::Wait => Self { asked: record.asked, ttl, lasts: ttl, ..Self::NOTHING },
             Op::Extend => Self { ends: asked + ttl, lasts: ttl, ..Self::NOTHING },
             Op::Release => Self { released: asked, ..Self::NOTHING },
@@ -48,12 +49,13 @@ impl Unheard {
     }
 }
 
-/// By owner, in the order of asking: the request, and what it and those before it may have done.
+/// For each owner, in the order of asking: the request, and what it and those before it may have
+/// done.
 pub(super) struct AllUnheard(HashMap<u32, Vec<(u32, Unheard)>>);
 
 impl AllUnheard {
-    /// Of the requests of one lock, those that do not show the fence of a certain grant: they may concern whatever their
-    /// owner holds by then.
+    /// The requests of one lock that do not name the fence of a certain grant. They may concern
+    /// whatever their owner holds by then.
     pub(super) fn new(records: &[Record], order: &[u32]) -> Self {
         let mut all: HashMap<u32, Vec<(u32, Unheard)>> = HashMap::new();
         for index in order {
@@ -74,7 +76,7 @@ impl AllUnheard {
         Self(all)
     }
 
-    /// What this owner may have done by the time that it asked this.
+    /// What this owner may have done before it sent this request.
     pub(super) fn before(&self, owner: u32, index: u32) -> Unheard {
         let all = self.0.get(&owner).map_or(&[][..], |all| all);
         let end = all.partition_point(|(earlier, _)| *earlier < index);

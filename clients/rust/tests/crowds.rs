@@ -7,8 +7,6 @@ use crate::scene::{
 use crate::slow::SlowLink;
 use leasehold_client::{Error, Locks, Released, Settings};
 use redis::Value;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -181,10 +179,8 @@ async fn whoever_finds_no_room_to_wait_has_a_lock_that_becomes_free() {
 
 /// Somebody who has nothing to do with locks: whether the server takes this client.
 fn is_let_in(port: u16) -> bool {
-    let mut stranger = TcpStream::connect(("127.0.0.1", port)).unwrap();
-    let _ = stranger.write_all(b"PING\r\n");
-    let mut reply = [0; 7];
-    stranger.read_exact(&mut reply).is_ok() && &reply == b"+PONG\r\n"
+    let mut stranger = Client::over_tcp(("127.0.0.1", port)).unwrap();
+    stranger.try_cmd("PING").is_ok_and(|reply| reply == Value::SimpleString("PONG".to_owned()))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,8 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter, Write,
+    self, Checked, Deadline, Hold, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
+    Write,
 };
 use crate::observe::WaitEnd;
 
@@ -46,6 +47,7 @@ impl<C> Engine<C> {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
             self.pending_releases.borrow_mut().add(grant, host.monotonic());
+            self.changes_due();
         }
     }
 
@@ -66,9 +68,19 @@ impl<C> Engine<C> {
         }
         let lock = lock();
         let key = lock.open(Mode::Read);
+        let hold = self.hold_in(host, &key, now);
+        lock::check(hold.as_ref(), &proof_of(owner, fence_number)) == Checked::NotHolder
+    }
+
+    /// The hold in force, if the key is a lock.
+    fn hold_in<'k, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        key: &'k impl Key,
+        now: Moment,
+    ) -> Option<Hold<'k>> {
         let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
-        let proof = Proof { owner: owner.as_owner(), fence: Some(fence_number) };
-        lock::check(hold.ok().flatten().as_ref(), &proof) == Checked::NotHolder
+        hold.ok().flatten()
     }
 
     /// Whether this grant is about to be taken back.
@@ -117,9 +129,9 @@ impl<C> Engine<C> {
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return;
         }
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
-        let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
-        let released = lock::release(hold.ok().flatten().as_ref(), &proof);
+        let hold = self.hold_in(host, &key, now);
+        let proof = proof_of(&grant.owner, grant.fence.number());
+        let released = lock::release(hold.as_ref(), &proof);
         if let Released::Released { .. } = released
             && key.write(Write::Delete).is_ok()
         {
@@ -131,4 +143,8 @@ impl<C> Engine<C> {
             self.settle(host, lock, Initiator::Module, Ownership::Ours);
         }
     }
+}
+
+fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
+    Proof { owner: owner.as_owner(), fence: Some(fence_number) }
 }

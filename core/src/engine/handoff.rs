@@ -64,7 +64,7 @@ impl<C> Engine<C> {
         initiator: Initiator,
         ownership: Ownership,
     ) -> Effort {
-        self.settled.set(true);
+        self.changes_due();
         let authority = match (host.authority(), ownership) {
             (Authority::Yes, Ownership::Ours) => Authority::Yes,
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
@@ -173,6 +173,7 @@ impl<C> Engine<C> {
 
     /// Sends every waiter away: this server no longer decides.
     pub fn send_all_away<H: Host<Client = C>>(&self, host: &H, error: Error) {
+        self.changes_due();
         for Departed { name, waiter } in self.with_queues(|queues| queues.leave_all()) {
             self.answer(host, name.as_name(), waiter, Answer::Refused(error));
         }

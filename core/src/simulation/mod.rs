@@ -116,7 +116,11 @@ fn take(server: &Server, client: Client, step: Step) {
     state.is_heard = step.is_heard;
     state.dies_at_once = step.dies_at_once;
     drop(state);
-    happen(server, client, step.op);
+    match step.op {
+        // No more happens than that a clock goes on, or is set.
+        Op::Pass(_) | Op::Step(_) | Op::AcquireWhileSet(..) => happen(server, client, step.op),
+        op => saying_what_is_due(server, || happen(server, client, op)),
+    }
     if step.then_works {
         server.work();
         if step.dies_at_once && !server.is_at_rest() {
@@ -127,9 +131,19 @@ fn take(server: &Server, client: Client, step: Step) {
         assert!(server.is_at_rest() || may_have_left_some, "never done");
     }
     if step.then_delivers {
-        server.deliver();
+        saying_what_is_due(server, || server.deliver());
     }
     server.state.borrow_mut().notes_pause();
+}
+
+/// A host sets its timer only if the engine says that what is due next has changed.
+fn saying_what_is_due(server: &Server, happen: impl FnOnce()) {
+    let next_due = || server.engine.next_due(server.state.borrow().clocks());
+    let _changed_before = server.engine.take_due_changed();
+    let before = next_due();
+    happen();
+    let is_sooner = next_due().is_some_and(|due| before.is_none_or(|before| due < before));
+    assert!(!is_sooner || server.engine.take_due_changed(), "due sooner, and nobody is told");
 }
 
 fn happen(server: &Server, client: Client, op: Op) {

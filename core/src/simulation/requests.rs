@@ -204,7 +204,7 @@ impl Server {
         state.history.left(client);
         state.model.leave(client);
         drop(state);
-        self.engine.leave(self, id);
+        assert_eq!(self.engine.leave(self, id), Some(client));
     }
 
     /// The connection of one who was granted a lock ends before it hears of it.

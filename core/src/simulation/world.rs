@@ -97,7 +97,7 @@ impl State {
         Monotonic::from_micros(self.elapsed)
     }
 
-    fn clocks(&self) -> Now {
+    pub(super) fn clocks(&self) -> Now {
         Now { wall: self.now(), monotonic: self.monotonic() }
     }
 
@@ -300,8 +300,7 @@ impl Server {
         }
         // A command names a key, and the database is not known.
         let (place, clocks) = (lock(name), state.clocks());
-        let _is_sooner =
-            self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
+        self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
         let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
         if state.model.anyone_waits_for(name) && !is_marked {
             // It was just looked at, and is not looked at again for a moment.

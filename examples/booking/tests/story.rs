@@ -13,7 +13,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Command, Output};
-use testkit::{Server, Setup, short_or_long, strings};
+use testkit::{Server, Setup, free_port, short_or_long, strings};
 
 /// Fences are numbered in the order of their size; the racers are <winner> and <loser>, and a wait is <s>.
 const STORY: &str = "
@@ -121,9 +121,7 @@ fn the_story_comes_out_the_same_without_the_module() {
 
 #[test]
 fn without_a_server_it_says_how_to_start_one() {
-    // A port of ours on which nobody listens any more.
-    let port = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-    let output = told_by(&format!("redis://127.0.0.1:{port}"));
+    let output = told_by(&format!("redis://127.0.0.1:{}", free_port()));
     let errors = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success());
     assert!(errors.contains("`make run` starts a server"), "{errors}");

@@ -1,0 +1,53 @@
+//! Watches the queues. An owner that was seen in a queue must be granted the lock before any owner
+//! that asks later.
+
+use crate::claims::Excuse;
+use crate::connection::{Connection, Lost, owners};
+use crate::runner::{Shared, now};
+use leasehold_campaign::{Op, Outcome, Record};
+use std::sync::atomic::Ordering::SeqCst;
+use std::thread;
+use std::time::Duration;
+use testkit::Seed;
+
+/// As many waiters of a lock are looked at.
+const COUNT: u32 = 8;
+
+pub(crate) fn watch(shared: &Shared, mut seed: Seed) -> Vec<Record> {
+    let mut seen = Vec::new();
+    while !shared.over.load(SeqCst) {
+        thread::sleep(Duration::from_millis(5));
+        let Ok(mut connection) = Connection::connect(shared.port.load(SeqCst), 0) else { continue };
+        while !shared.over.load(SeqCst) && shared.is_at(connection.port) {
+            thread::sleep(Duration::from_millis(2));
+            let lock = seed.below(shared.locks.min(3) as usize) as u32;
+            if look(shared, &mut connection, lock, &mut seen).is_err() {
+                break;
+            }
+        }
+    }
+    seen
+}
+
+fn look(
+    shared: &Shared,
+    connection: &mut Connection,
+    lock: u32,
+    seen: &mut Vec<Record>,
+) -> Result<(), Lost> {
+    let asked = now();
+    let queue = connection.ask(&format!("LOCK.WAITERS {}{lock} COUNT {COUNT}", shared.prefix))?;
+    let told = now();
+    let waiting = owners(&queue)?;
+    for (position, owner) in waiting.iter().enumerate() {
+        if waiting[..position].contains(owner) {
+            let what = format!("{owner} waits twice for lock {lock}");
+            shared.claims.add("L4", Excuse::None, asked, what);
+        }
+        let owner = owner[1..].parse().unwrap();
+        let server = shared.server.load(SeqCst);
+        let (op, outcome) = (Op::Seen, Outcome::Ok);
+        seen.push(Record { asked, told, fence: 0, ttl: 0, owner, lock, op, outcome, server });
+    }
+    Ok(())
+}

@@ -1,0 +1,428 @@
+//! Runs a scenario in rounds: clients, a watcher of the queues, probes, and faults beside them. The
+//! checker judges each round.
+//!
+//! ```text
+//!   clients   ───────────────────────────────────────────────────
+//!   faults    ! !  !!   !  !               ! !!  !  !
+//!   probes                   ─────────                 ─────────
+//! ```
+//!
+//! A server that is stopped again and again may forget its queue or hand a lock on late, so L4 and
+//! L5 would hardly be tested. It is therefore left alone now and then, and probes check that it
+//! keeps every promise. Where hardly anything stops the server, as in `alone`, probes run all the
+//! time.
+
+use crate::claims::{Claims, Disturbance, Excuse};
+use crate::{clients, connection, probes, queue_watcher};
+use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
+use std::collections::HashMap;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst};
+use std::thread;
+use std::time::{Duration, Instant};
+use testkit::{Seed, Server, unix_micros};
+
+const CLIENTS: usize = 24;
+
+/// Short enough that the records of a round fit into memory.
+const ROUND: Duration = Duration::from_secs(20);
+
+/// Short, so that what is easily found is found soon.
+const FIRST_ROUND: Duration = Duration::from_secs(5);
+
+/// The server is left alone once in this time …
+const BETWEEN_RESTS: Duration = Duration::from_secs(10);
+
+/// … until everything that was begun has ended, and probes have run for some seconds.
+const CALM: Duration = Duration::from_secs(2);
+const CONVERSATION: Duration = Duration::from_secs(4);
+const REST: Duration = Duration::from_secs(CALM.as_secs() + CONVERSATION.as_secs());
+
+/// The probes that run while the server is left alone.
+const VISITORS: usize = 2;
+
+/// How long a free lock may have a waiter on a machine that is busy with other work.
+pub(crate) const IDLE_MICROS: u64 = 1_000_000;
+
+/// The wall clock, in microseconds, by which servers end leases.
+pub(crate) fn now() -> u64 {
+    unix_micros()
+}
+
+/// What clients, probes and faults share.
+pub(crate) struct Shared {
+    /// The port that clients connect to.
+    pub(crate) port: AtomicU16,
+    /// The port that probes connect to, if that is another.
+    pub(crate) aside: Option<u16>,
+    /// The number of the server that clients connect to.
+    pub(crate) server: AtomicU8,
+    /// Whether clients follow `MOVED` and `ASK`, as clients of a cluster do. They may then begin at
+    /// any node.
+    pub(crate) roams: AtomicBool,
+    pub(crate) over: AtomicBool,
+    /// Whether probes are to end.
+    pub(crate) probing_over: AtomicBool,
+    /// How many conversations of probes have ended as they should.
+    pub(crate) conversations: AtomicU64,
+    pub(crate) locks: u32,
+    /// The prefix of the keys of all locks.
+    pub(crate) prefix: String,
+    pub(crate) next_owner: AtomicU32,
+    /// Held for reading by clients that send requests or follow a redirection: see
+    /// [`Shared::nobody_is_on_the_way`].
+    pub(crate) on_the_way: RwLock<()>,
+    pub(crate) claims: Claims,
+}
+
+/// How probes test the server.
+pub(crate) struct Probing {
+    /// How many probes run all the time. With 0, probes run only while the server is left alone.
+    pub(crate) probes: u32,
+    /// How long after a stop of the server it may still be late.
+    pub(crate) calm_micros: u64,
+    /// How long a free lock may have a waiter. 0: any time.
+    pub(crate) idle_micros: u64,
+    /// The port of the probes, where clients use a link: it may delay one connection and not
+    /// another.
+    pub(crate) aside: Option<u16>,
+}
+
+/// For scenarios that stop the server too often for probes to run beside the faults.
+pub(crate) const WHEN_QUIET: Probing =
+    Probing { probes: 0, calm_micros: IDLE_MICROS, idle_micros: IDLE_MICROS, aside: None };
+
+impl Shared {
+    /// Waits until no client is following a redirection. A client that follows an `ASK` after the
+    /// slot has gone on and while it is coming back would be granted a lock by a node that does not
+    /// have it. No node can detect that.
+    pub(crate) fn nobody_is_on_the_way(&self) {
+        drop(self.on_the_way.write().unwrap());
+    }
+
+    /// Sends clients to this server from now on.
+    pub(crate) fn goes_to(&self, server: &Server, number: usize) {
+        self.port.store(server.port(), SeqCst);
+        self.server.store(u8::try_from(number).unwrap(), SeqCst);
+    }
+
+    /// Whether clients or probes are to use this port now.
+    pub(crate) fn is_at(&self, port: u16) -> bool {
+        self.roams.load(SeqCst) || port == self.port.load(SeqCst) || self.aside == Some(port)
+    }
+
+    pub(crate) fn port_of_probes(&self) -> u16 {
+        self.aside.unwrap_or_else(|| self.port.load(SeqCst))
+    }
+
+    /// Whether no process listens on the port of the probes.
+    pub(crate) fn is_gone(&self) -> bool {
+        connection::is_gone(self.port_of_probes())
+    }
+}
+
+/// The faults of a round, and what each excuses.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) log: Vec<(u64, String)>,
+    pub(crate) loss: Vec<Span>,
+    pub(crate) standstill: Vec<Span>,
+    pub(crate) forgotten: Vec<Span>,
+    pub(crate) beside: Vec<Span>,
+    deletes: Vec<Record>,
+    disturbances: Vec<Disturbance>,
+}
+
+/// What a scenario has done and found.
+#[derive(Default)]
+pub(crate) struct Totals {
+    pub(crate) operations: u64,
+    pub(crate) grants: u64,
+    pub(crate) waited: u64,
+    pub(crate) faults: u64,
+    pub(crate) micros: u128,
+    /// The violations, as text.
+    pub(crate) wrong: Vec<String>,
+}
+
+impl Totals {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.grants += other.grants;
+        self.waited += other.waited;
+        self.faults += other.faults;
+        self.micros += other.micros;
+        self.wrong.extend(other.wrong);
+    }
+}
+
+impl Faults {
+    /// Runs a fault and logs when it happened.
+    pub(crate) fn note<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> (T, Span) {
+        let from = now();
+        self.log.push((from, what.to_owned()));
+        let done = does();
+        (done, Span { from, to: now() })
+    }
+
+    /// Runs a fault that may lose data, also data that was acknowledged up to `before` earlier.
+    pub(crate) fn lossy<T>(&mut self, what: &str, before: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.lost(span, before);
+        done
+    }
+
+    /// Notes that data may have been lost in this span, and for `before` earlier.
+    pub(crate) fn lost(&mut self, span: Span, before: Duration) {
+        let before = u64::try_from(before.as_micros()).unwrap();
+        self.loss.push(Span { from: span.from - before, to: span.to });
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
+    }
+
+    /// Notes a failover that the scenario did not ask for, at some time since `from`.
+    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) -> Span {
+        let ((), noted) = self.note("unasked, another has become the primary", || ());
+        let span = Span { from, ..noted };
+        self.lost(span, before);
+        span
+    }
+
+    /// Runs a fault that loses nothing, but during which nothing is granted.
+    pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.stood_still(span);
+        done
+    }
+
+    /// Runs a fault that loses data, after which nothing is granted for as long as `rest`.
+    pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.forgotten.push(span);
+        let rest = u64::try_from(rest.as_micros()).unwrap();
+        self.stood_still(Span { to: span.to + rest, ..span });
+        done
+    }
+
+    /// Runs a fault that cuts some links. Replies on other links may arrive meanwhile.
+    pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.cut_off(span);
+        done
+    }
+
+    /// Notes that links were cut in this span.
+    pub(crate) fn cut_off(&mut self, span: Span) {
+        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
+    }
+
+    /// Notes that nothing was granted in this span, and nothing lost.
+    pub(crate) fn stood_still(&mut self, span: Span) {
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
+    }
+
+    /// Runs a fault that deletes the key of a lock, or of every lock, at the latest `within`
+    /// afterwards.
+    pub(crate) fn frees<T>(
+        &mut self,
+        what: &str,
+        lock: Option<u32>,
+        within: Duration,
+        does: impl FnOnce() -> T,
+    ) -> T {
+        let (done, span) = self.note(what, does);
+        self.deletes.push(Record {
+            asked: span.from,
+            told: span.to + u64::try_from(within.as_micros()).unwrap(),
+            fence: 0,
+            ttl: 0,
+            owner: u32::MAX,
+            lock: lock.unwrap_or(EVERY_LOCK),
+            op: Op::Delete,
+            outcome: Outcome::Ok,
+            server: 0,
+        });
+        if lock.is_none() {
+            self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
+        }
+        done
+    }
+}
+
+/// The span and a moment around it: a server needs some time until it works as before.
+fn after(span: Span) -> Span {
+    Span { from: span.from.saturating_sub(IDLE_MICROS), to: span.to + IDLE_MICROS }
+}
+
+/// Runs rounds for `length`. `fault` makes one fault of its choice, and is called again and again.
+pub(crate) fn run_rounds(
+    place: (u16, u32, &str),
+    rules: &Rules,
+    seed: u64,
+    length: Duration,
+    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
+    run_rounds_probed(place, rules, &WHEN_QUIET, (seed, length), fault)
+}
+
+/// Runs rounds with these probes.
+pub(crate) fn run_rounds_probed(
+    (port, locks, prefix): (u16, u32, &str),
+    rules: &Rules,
+    probing: &Probing,
+    (seed, length): (u64, Duration),
+    mut fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
+    let mut seed = Seed::of(seed);
+    let mut totals = Totals::default();
+    let mut before = HashMap::new();
+    let shared = Shared {
+        port: port.into(),
+        aside: probing.aside,
+        server: AtomicU8::new(0),
+        roams: AtomicBool::new(false),
+        over: AtomicBool::new(false),
+        probing_over: AtomicBool::new(false),
+        conversations: AtomicU64::new(0),
+        locks,
+        prefix: prefix.to_owned(),
+        next_owner: AtomicU32::new(1),
+        on_the_way: RwLock::new(()),
+        claims: Claims::default(),
+    };
+    let begin = Instant::now();
+    let mut sofar = Duration::ZERO;
+    while sofar < length && totals.wrong.is_empty() {
+        let usual = if sofar.is_zero() { FIRST_ROUND } else { ROUND };
+        let round = (length - sofar).min(usual);
+        let begun = Instant::now();
+        // The seed of a round does not depend on how far the round before came.
+        let of_round = seed.fork();
+        let (records, faults, broken) = run_round(&shared, probing, of_round, round, &mut fault);
+        sofar = begin.elapsed();
+        totals.micros += begun.elapsed().as_micros();
+        totals.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
+        totals.faults += faults.log.len() as u64;
+        let rules = Rules {
+            loss: faults.loss,
+            standstill: faults.standstill,
+            forgotten: faults.forgotten,
+            beside: faults.beside,
+            idle_micros: probing.idle_micros,
+            ..rules.clone()
+        };
+        let history = History { records, before };
+        let verdict = history.check(&rules);
+        totals.grants += verdict.grants;
+        totals.waited += verdict.waited;
+        totals.wrong.extend(shared.claims.take_unexcused(
+            &faults.disturbances,
+            probing.calm_micros,
+            &faults.log,
+        ));
+        let explain = |(index, one)| match index {
+            // Each explanation searches the whole history.
+            0..3 => history.explain(one, &faults.log),
+            _ => String::new(),
+        };
+        totals.wrong.extend(verdict.violations.iter().enumerate().map(explain));
+        before = history.highest();
+        if broken {
+            totals.wrong.push("the next fault could not be made: see above".to_owned());
+            // The panic goes on with what is known by now. The servers must not end as if nothing
+            // were wrong.
+            panic::resume_unwind(Box::new(totals));
+        }
+    }
+    if totals.grants == 0 || totals.waited == 0 || totals.faults == 0 {
+        totals.wrong.push("hardly anything happened: that shows nothing".to_owned());
+    }
+    totals
+}
+
+/// Leaves the servers alone for a while, in which nothing is excused. A failover that the servers
+/// begin themselves is an exception: on a busy machine they may take a primary for dead.
+fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
+    let quiet = now();
+    thread::sleep(CALM);
+    shared.probing_over.store(false, SeqCst);
+    let (before, begin) = (shared.conversations.load(SeqCst), now());
+    thread::scope(|scope| {
+        for _ in 0..VISITORS {
+            let seed = seed.fork();
+            scope.spawn(move || probes::probe(shared, seed, false));
+        }
+        thread::sleep(CONVERSATION);
+        shared.probing_over.store(true, SeqCst);
+    });
+    if shared.conversations.load(SeqCst) == before {
+        let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
+        shared.claims.add("L5", Excuse::Stop, begin, what);
+    }
+    if connection::is_replica(shared.port_of_probes()) {
+        let span = faults.lost_unasked(quiet, CALM);
+        if shared.roams.load(SeqCst) {
+            // Clients may have used both primaries.
+            faults.beside.push(span);
+        }
+    }
+}
+
+/// Runs one round. The last value says whether a fault panicked, as when the server has ended; the
+/// round ends early then.
+fn run_round(
+    shared: &Shared,
+    probing: &Probing,
+    mut seed: Seed,
+    length: Duration,
+    fault: &mut impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> (Vec<Record>, Faults, bool) {
+    let mut faults = Faults::default();
+    let mut records = Vec::new();
+    let (mut of_faults, mut of_visitors) = (seed.fork(), seed.fork());
+    shared.over.store(false, SeqCst);
+    shared.probing_over.store(false, SeqCst);
+    let broken = thread::scope(|scope| {
+        let mut clients: Vec<_> = (0..CLIENTS)
+            .map(|_| {
+                let seed = seed.fork();
+                scope.spawn(move || clients::work(shared, seed))
+            })
+            .collect();
+        let watcher = seed.fork();
+        clients.push(scope.spawn(move || queue_watcher::watch(shared, watcher)));
+        for _ in 0..probing.probes {
+            let seed = seed.fork();
+            scope.spawn(move || probes::probe(shared, seed, true));
+        }
+        let made = panic::catch_unwind(AssertUnwindSafe(|| {
+            let rests =
+                if probing.probes > 0 { 0 } else { length.as_secs() / BETWEEN_RESTS.as_secs() };
+            let until_rest = match u32::try_from(rests).unwrap() {
+                0 => length,
+                rests => length / rests - REST,
+            };
+            for _ in 0..rests.max(1) {
+                let begin = Instant::now();
+                while begin.elapsed() < until_rest {
+                    fault(&mut faults, &mut of_faults, shared);
+                }
+                if rests > 0 {
+                    leave_alone(shared, &mut faults, &mut of_visitors);
+                }
+            }
+        }));
+        shared.over.store(true, SeqCst);
+        shared.probing_over.store(true, SeqCst);
+        for client in clients {
+            records.append(&mut client.join().unwrap());
+        }
+        made.is_err()
+    });
+    records.append(&mut faults.deletes);
+    shared.claims.take_pauses().into_iter().for_each(|span| faults.stood_still(span));
+    faults.standstill.append(&mut shared.claims.take_delays());
+    (records, faults, broken)
+}

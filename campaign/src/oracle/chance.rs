@@ -1,0 +1,20 @@
+//! Chance that can be repeated, in the numbers that records have.
+
+use testkit::Seed;
+
+pub(super) struct Chance(Seed);
+
+impl Chance {
+    /// Tests number their histories, and what follows from neighbours must not overlap.
+    pub(super) fn new(number: u64) -> Self {
+        Self(Seed::of(number.wrapping_mul(0x2545_f491_4f6c_dd1d)))
+    }
+
+    pub(super) fn below(&mut self, end: u32) -> u32 {
+        u32::try_from(self.0.number() % u64::from(end)).unwrap()
+    }
+
+    pub(super) fn one_in(&mut self, count: u32) -> bool {
+        self.below(count) == 0
+    }
+}

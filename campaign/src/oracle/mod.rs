@@ -1,0 +1,139 @@
+//! Compares the checker with an oracle, a slow and obvious search, on random small histories that
+//! are right or wrong.
+//!
+//! `LEASEHOLD_TRUST=1000000` tries so many; `LEASEHOLD_SEED` chooses others.
+
+mod by_hand;
+mod chance;
+mod invent;
+mod scale;
+mod search;
+
+use crate::checker::{History, Rules};
+use crate::record::{Op, Outcome, Record};
+use chance::Chance;
+use std::env;
+
+/// What a history contains that may explain replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// Every reply arrived, and nobody deleted anything.
+    Plain,
+    /// Somebody deleted the lock within some span.
+    Deleted,
+    /// Some replies were lost.
+    Unheard,
+    /// Leases were forgotten, or any of the above.
+    Forgotten,
+    /// Data was lost, or any of the above.
+    Lost,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    right: u64,
+    wrong: u64,
+    /// Wrong histories that the checker calls right.
+    missed: u64,
+    /// Right histories that the checker calls wrong.
+    doubted: u64,
+}
+
+fn kind(records: &[Record], rules: &Rules) -> Kind {
+    if !rules.loss.is_empty() {
+        Kind::Lost
+    } else if !rules.forgotten.is_empty() {
+        Kind::Forgotten
+    } else if records.iter().any(|record| record.outcome == Outcome::Unknown) {
+        Kind::Unheard
+    } else if records.iter().any(|record| record.op == Op::Delete) {
+        Kind::Deleted
+    } else {
+        Kind::Plain
+    }
+}
+
+#[test]
+fn it_agrees_with_a_search_of_all_orders_on_random_histories() {
+    compare(invent::history, &[(Kind::Plain, 0), (Kind::Deleted, 20), (Kind::Unheard, 20)]);
+}
+
+#[test]
+fn it_agrees_with_that_search_where_data_was_lost_and_leases_forgotten() {
+    // The checker believes everything about data that may have been lost, even where it was not.
+    compare(invent::disturbed, &[(Kind::Forgotten, 20), (Kind::Lost, 200)]);
+}
+
+#[test]
+fn what_a_lock_answered_is_right_however_long_it_went_on() {
+    for round in 0..20_000 {
+        let (records, rules) = invent::answered(&mut Chance::new(round));
+        let history = History { records, ..History::default() };
+        let violations = history.check(&rules).violations;
+        assert!(
+            violations.is_empty(),
+            "round {round}, {rules:?}: {violations:?}\n{}",
+            shown(&history.records)
+        );
+    }
+}
+
+/// For each kind: at most so many of a thousand wrong histories may be called right.
+fn compare(invent: fn(&mut Chance) -> (Vec<Record>, Rules), kinds: &[(Kind, u64)]) {
+    let number = |name: &str| env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
+    let count = number("LEASEHOLD_TRUST").unwrap_or(50_000);
+    let seed = number("LEASEHOLD_SEED").unwrap_or(1);
+    let mut tallies = [(); 5].map(|()| Tally::default());
+    let mut complaints = Vec::new();
+    for round in 0..count {
+        let mut chance = Chance::new(seed.wrapping_add(round));
+        let (records, rules) = invent(&mut chance);
+        let right = search::can_be(&records, &rules);
+        let kind = kind(&records, &rules);
+        let history = History { records, ..History::default() };
+        let verdict = history.check(&rules);
+        let tally = &mut tallies[kind as usize];
+        *if right { &mut tally.right } else { &mut tally.wrong } += 1;
+        let says = verdict.violations.is_empty();
+        tally.missed += u64::from(!right && says);
+        tally.doubted += u64::from(right && !says);
+        let believed = !right && says && kinds.contains(&(kind, 0));
+        if right && !says || believed {
+            let what = if right { "it can be, and is called wrong" } else { "it cannot be" };
+            complaints.push(format!(
+                "seed {seed}, round {round}, {rules:?}: {what}: {:?}\n{}",
+                verdict.violations,
+                shown(&history.records)
+            ));
+        }
+    }
+    println!("{count} histories from seed {seed}");
+    if let Some(first) = complaints.iter().min_by_key(|complaint| complaint.lines().count()) {
+        panic!("{tallies:?}\n{} times they differ; the shortest:\n{first}", complaints.len());
+    }
+    for (kind, most) in kinds {
+        let tally = &tallies[*kind as usize];
+        println!("{kind:?}: {tally:?}");
+        let all = tally.right + tally.wrong;
+        assert!(
+            tally.right * 10 > all && tally.wrong * 12 > all,
+            "hardly any of one sort: {tally:?}"
+        );
+        assert!(
+            tally.missed * 1_000 <= tally.wrong * most,
+            "too much is believed: {kind:?}: {tally:?}"
+        );
+    }
+}
+
+fn shown(records: &[Record]) -> String {
+    let line = |record: &Record| {
+        let Record { asked, told, fence, ttl, owner, op, outcome, .. } = record;
+        format!(
+            "{:>4} ..{:>4}  {owner:>2} {op:?} {outcome:?} fence {fence} ttl {ttl}\n",
+            asked / 1_000,
+            told / 1_000
+        )
+    };
+    records.iter().map(line).collect()
+}

@@ -1,0 +1,153 @@
+//! The server's functions, by name.
+//!
+//! The crate's bindings are pointers that the server fills in at load, as far as it knows the names.
+//! [`api!`] is for those every supported server has: [`missing`] lists them, and a module that lacks one
+//! does not load. [`optional!`] is for those that came later.
+
+use redis_module::raw;
+use std::ffi::c_int;
+
+/// A function the module cannot do without.
+macro_rules! api {
+    ($name:ident) => {{
+        // SAFETY: the server fills in the pointer once, before any code of ours runs, on this thread;
+        // reading it is a plain copy.
+        #[allow(unused_unsafe, reason = "it may stand in an unsafe block and need not")]
+        let function = unsafe { redis_module::raw::$name };
+        match function {
+            Some(function) => function,
+            None => $crate::server::ffi::api::never_checked(stringify!($name)),
+        }
+    }};
+}
+
+/// A function that some supported servers lack.
+macro_rules! optional {
+    ($name:ident) => {{
+        // SAFETY: as for `api!`.
+        unsafe { redis_module::raw::$name }
+    }};
+}
+
+pub(crate) use {api, optional};
+
+/// What the server takes for success and failure.
+pub(crate) const fn status(ok: bool) -> c_int {
+    let status = if ok { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR };
+    #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it is 0 or 1")]
+    return status as c_int;
+}
+
+/// A flag of the bindings, which have them as unsigned, for the functions, which take them as signed.
+pub(crate) const fn flag(bits: u32) -> c_int {
+    bits.cast_signed()
+}
+
+macro_rules! names_of_missing {
+    ($($name:ident),* $(,)?) => {{
+        let mut names = Vec::new();
+        $(
+            // SAFETY: as for `api!`.
+            if unsafe { raw::$name }.is_none() {
+                names.push(stringify!($name));
+            }
+        )*
+        names
+    }};
+}
+
+/// The functions used through [`api!`] that the server at hand lacks.
+pub(crate) fn missing() -> Vec<&'static str> {
+    names_of_missing![
+        RedisModule_AvoidReplicaTraffic,
+        RedisModule_BlockClient,
+        RedisModule_Call,
+        RedisModule_CallReplyArrayElement,
+        RedisModule_CallReplyLength,
+        RedisModule_CallReplyStringPtr,
+        RedisModule_CloseKey,
+        RedisModule_CommandFilterArgGet,
+        RedisModule_CreateCommand,
+        RedisModule_CreateString,
+        RedisModule_CreateTimer,
+        RedisModule_DeleteKey,
+        RedisModule_FreeCallReply,
+        RedisModule_FreeServerInfo,
+        RedisModule_FreeString,
+        RedisModule_FreeThreadSafeContext,
+        RedisModule_GetAbsExpire,
+        RedisModule_GetBlockedClientHandle,
+        RedisModule_GetBlockedClientPrivateData,
+        RedisModule_GetClientId,
+        RedisModule_GetClientInfoById,
+        RedisModule_GetClientUserNameById,
+        RedisModule_GetContextFlags,
+        RedisModule_GetDetachedThreadSafeContext,
+        RedisModule_GetKeyNameFromModuleKey,
+        RedisModule_GetMyClusterID,
+        RedisModule_GetSelectedDb,
+        RedisModule_GetServerInfo,
+        RedisModule_InfoAddFieldULongLong,
+        RedisModule_InfoAddSection,
+        RedisModule_KeyType,
+        RedisModule_Log,
+        RedisModule_Milliseconds,
+        RedisModule_NotifyKeyspaceEvent,
+        RedisModule_OpenKey,
+        RedisModule_RegisterCommandFilter,
+        RedisModule_RegisterInfoFunc,
+        RedisModule_Replicate,
+        RedisModule_ReplyWithArray,
+        RedisModule_ReplyWithError,
+        RedisModule_ReplyWithLongLong,
+        RedisModule_ReplyWithNull,
+        RedisModule_ReplyWithSimpleString,
+        RedisModule_ReplyWithStringBuffer,
+        RedisModule_SelectDb,
+        RedisModule_ServerInfoGetFieldC,
+        RedisModule_SetAbsExpire,
+        RedisModule_SetDisconnectCallback,
+        RedisModule_SetModuleOptions,
+        RedisModule_SignalModifiedKey,
+        RedisModule_StopTimer,
+        RedisModule_StringDMA,
+        RedisModule_StringPtrLen,
+        RedisModule_StringSet,
+        RedisModule_SubscribeToKeyspaceEvents,
+        RedisModule_SubscribeToServerEvent,
+        RedisModule_UnblockClient,
+        RedisModule_UnregisterCommandFilter,
+        RedisModule_ValueLength,
+        RedisModule_WrongArity,
+    ]
+}
+
+/// Where `api!` ends up if a function is used that [`missing`] does not list; a test compares the two.
+#[cold]
+#[expect(clippy::panic, reason = "the guard turns it into an error reply")]
+pub(crate) fn never_checked(name: &str) -> ! {
+    panic!("{name} was never checked at load")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    #[test]
+    fn every_function_used_is_checked_at_load() {
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+        let folders = [server.join("ffi"), server];
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
+        let mut used = BTreeSet::new();
+        for path in files.map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(path).unwrap();
+            for call in text.split(concat!("api!", "(RedisModule_")).skip(1) {
+                let name = call.split(')').next().unwrap();
+                used.insert(format!("RedisModule_{name}"));
+            }
+        }
+        let checked: BTreeSet<String> = super::missing().into_iter().map(str::to_owned).collect();
+        assert_eq!(used, checked);
+    }
+}

@@ -1,0 +1,21 @@
+//! Lines in the server's log.
+
+use super::api::api;
+use redis_module::raw::RedisModuleCtx;
+use std::ffi::{CStr, CString};
+
+pub(crate) fn notice(ctx: *mut RedisModuleCtx, line: &str) {
+    write(ctx, c"notice", line);
+}
+
+pub(crate) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
+    write(ctx, c"warning", line);
+}
+
+/// The server puts the module's name in front of the line, except where `ctx` is null.
+fn write(ctx: *mut RedisModuleCtx, level: &CStr, line: &str) {
+    let name = if ctx.is_null() { "leasehold: " } else { "" };
+    let line = CString::new(format!("{name}{line}").replace('\0', "\\0")).unwrap_or_default();
+    // SAFETY: the format takes one C string, and the three strings outlive the call.
+    unsafe { api!(RedisModule_Log)(ctx, level.as_ptr(), c"%s".as_ptr(), line.as_ptr()) };
+}

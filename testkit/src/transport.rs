@@ -1,0 +1,67 @@
+//! What carries bytes to a server and back: a unix socket, TCP, or TLS.
+
+use super::tls::Tunnel;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+pub(crate) trait Transport: Read + Write + Send + AsFd {
+    /// A read that takes longer fails. `None` lets it wait for as long as it takes.
+    fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()>;
+
+    /// Closes the half that sends.
+    fn end_sending(&self) -> io::Result<()>;
+}
+
+impl Transport for UnixStream {
+    fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(deadline)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Transport for TcpStream {
+    fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()> {
+        self.set_read_timeout(deadline)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.shutdown(Shutdown::Write)
+    }
+}
+
+impl Transport for Tunnel {
+    fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()> {
+        self.stream().set_deadline(deadline)
+    }
+
+    fn end_sending(&self) -> io::Result<()> {
+        self.stream().end_sending()
+    }
+}
+
+impl AsFd for Tunnel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream().as_fd()
+    }
+}
+
+/// Whether bytes have arrived that nobody has read. The end of the connection is an error.
+pub(crate) fn has_arrived(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let (mut byte, flags) = (0_u8, libc::MSG_PEEK | libc::MSG_DONTWAIT);
+    // SAFETY: the socket is open for as long as it is borrowed, and there is room for the one byte.
+    let count = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, flags) };
+    match count {
+        1.. => Ok(true),
+        0 => Err(ErrorKind::UnexpectedEof.into()),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}
