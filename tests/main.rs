@@ -59,6 +59,7 @@ mod replication;
 mod restarts;
 mod scenarios;
 mod settings;
+mod shared;
 mod silent;
 mod tidy;
 mod tracking;

@@ -100,6 +100,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_StringDMA,
         RedisModule_StringPtrLen,
         RedisModule_StringSet,
+        RedisModule_StringTruncate,
         RedisModule_SubscribeToKeyspaceEvents,
         RedisModule_SubscribeToServerEvent,
         RedisModule_UnblockClient,

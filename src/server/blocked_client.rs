@@ -28,7 +28,7 @@ use super::state::STATE;
 use super::{alarm, clock, command_filter, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter, WaiterId};
+use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Ttl, Waiter, WaiterId};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -120,6 +120,7 @@ pub(super) struct Wait<'r> {
     pub(super) owner: Owner<'r>,
     pub(super) minted: bool,
     pub(super) ttl: Ttl,
+    pub(super) share: Share,
     pub(super) patience: Patience,
 }
 
@@ -158,6 +159,7 @@ pub(super) fn wait(
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
         ttl: wait.ttl,
+        share: wait.share,
         since: now,
         gives_up: wait.patience.ends(now),
         client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },

@@ -82,6 +82,10 @@ unsafe extern "C" fn changed(
         if is_changed(MaxClients::SETTING) || MaxClients::OWN_SETTINGS.into_iter().any(is_changed) {
             STATE.max_clients.warn(ctx);
         }
+        if is_changed(config::MAX_HOLDERS_CHANGED) {
+            STATE.locks.mark_all(None);
+            alarm::set(ctx);
+        }
         if is_changed(Writers::SETTING) {
             STATE.writers.reset();
         }

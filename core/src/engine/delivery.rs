@@ -3,9 +3,7 @@
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
-use crate::lock::{
-    self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter, Write,
-};
+use crate::lock::{self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter};
 use crate::observe::WaitEnd;
 
 impl<C> Engine<C> {
@@ -66,9 +64,12 @@ impl<C> Engine<C> {
         }
         let lock = lock();
         let key = lock.open(Mode::Read);
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
         let proof = Proof { owner: owner.as_owner(), fence: Some(fence_number) };
-        lock::check(hold.ok().flatten().as_ref(), &proof) == Checked::NotHolder
+        let holders = self.with_fences(
+            || host.monotonic(),
+            |fences| key.stored().holders(proof.owner, now, fences),
+        );
+        holders.map_or(true, |holders| lock::check(&holders, &proof) == Checked::NotHolder)
     }
 
     /// Whether this grant is about to be taken back.
@@ -117,11 +118,14 @@ impl<C> Engine<C> {
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return;
         }
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
         let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
-        let released = lock::release(hold.ok().flatten().as_ref(), &proof);
-        if let Released::Released { .. } = released
-            && key.write(Write::Delete).is_ok()
+        let holders = self.with_fences(
+            || host.monotonic(),
+            |fences| key.stored().holders(proof.owner, now, fences),
+        );
+        let released = holders.map(|holders| lock::release(&holders, &proof));
+        if let Ok(Released::Released { write, .. }) = released
+            && key.write(write).is_ok()
         {
             drop(key);
             let event =
