@@ -56,10 +56,7 @@ pub fn acquire<'r>(
         Some(own) if own.share <= share || own.fence.is_none() => {
             return again(holders, own, wanted, deadline);
         }
-        Some(own) if !holders.admit(share, max_holders) => {
-            debug_assert!(own.share > share);
-            return Acquired::NotUpgraded(owner);
-        }
+        Some(_) if !holders.admit(share, max_holders) => return Acquired::NotUpgraded(owner),
         Some(own) => own.fence,
         None if others > 0 || !holders.admit(share, max_holders) => return Acquired::Busy(owner),
         None => None,
