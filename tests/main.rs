@@ -60,6 +60,7 @@ mod restarts;
 mod run_tests;
 mod scenarios;
 mod settings;
+mod shared;
 mod silent;
 mod tidy;
 mod tracking;

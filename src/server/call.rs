@@ -17,7 +17,7 @@ use std::ffi::c_int;
 use std::slice;
 
 /// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 8;
+const MOST_WORDS: usize = 9;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,
@@ -102,13 +102,13 @@ impl Call {
         Ok(())
     }
 
-    /// Replies with what `look` makes of the hold in force, and of the number of those who wait.
+    /// Replies with what `look` makes of the holds in force, and of the number of those who wait.
     pub(super) fn read(
         &self,
-        look: impl for<'v> FnOnce(Option<&Hold<'v>>, usize, Moment) -> Reply<'v>,
+        look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
     ) -> Result<(), Error> {
-        LOCKS.read(&self.server(), &self.key()?, |current, waiters, now| {
-            self.reply(&look(current, waiters, now));
+        LOCKS.read(&self.server(), &self.key()?, |holds, waiters, now| {
+            self.reply(&look(holds, waiters, now));
         })
     }
 

@@ -4,8 +4,8 @@
 use super::ffi::api::{optional, status};
 use super::locks::{LOCKS, fences, with_fences};
 use super::{clock, guard};
-use leasehold_core::command::{Limits, parse_integer};
-use leasehold_core::lock::{Patience, Ttl};
+use leasehold_core::command::parse_integer;
+use leasehold_core::lock::{Limits, Patience, Ttl};
 use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -28,6 +28,7 @@ static MAX_TTL: Setting = Setting::new(
     1..=Ttl::LONGEST.millis().cast_signed(),
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
+static MAX_HOLDERS: Setting = Setting::new(c"max-holders", 1..=99_999, 1_000);
 /// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's own settings.
 static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
 /// As long as the longest ttl may be.
@@ -45,8 +46,9 @@ static LOG_LONG_WAIT: Setting = Setting::new(
     USUAL_LONG_WAIT_MILLIS.cast_signed(),
 );
 
-static SETTINGS: [&Setting; 8] = [
+static SETTINGS: [&Setting; 9] = [
     &MAX_TTL,
+    &MAX_HOLDERS,
     &FENCE_MARGIN,
     &QUARANTINE,
     &MAX_WAITERS,
@@ -71,8 +73,14 @@ impl Setting {
 }
 
 pub(super) fn limits() -> Limits {
-    Limits { max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT) }
+    Limits {
+        max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT),
+        max_holders: usize::try_from(MAX_HOLDERS.get()).unwrap_or(usize::MAX),
+    }
 }
+
+/// By this name the server tells that more may hold a lock, or fewer.
+pub(super) const MAX_HOLDERS_CHANGED: &CStr = c"leasehold.max-holders";
 
 /// Tells the observer, which keeps a copy.
 fn configure_observer() {

@@ -4,7 +4,7 @@ use super::locks::LOCKS;
 use super::wait::Wait;
 use super::{call, clock, config, random_owner};
 use leasehold_core::command::{
-    Reply, acquire, check, extend, help, info, log, raise, release, top, waiters,
+    Decide, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
 };
 use leasehold_core::lock::Outcome;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -32,6 +32,7 @@ pub(super) extern "C" fn acquire(
                     owner: request.owner()?,
                     minted: request.is_minted(),
                     ttl: request.ttl(),
+                    share: request.share(),
                     patience,
                 },
             );
@@ -98,7 +99,18 @@ pub(super) extern "C" fn info(
 ) -> c_int {
     call::execute("lock.info", ctx, argv, argc, |call| {
         let request = info::Request::parse(call.words().as_slice())?;
-        call.read(|current, waiters, now| request.answer(current, waiters, now))
+        call.read(|holds, waiters, now| request.answer(holds, waiters, now))
+    })
+}
+
+pub(super) extern "C" fn holders(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.holders", ctx, argv, argc, |call| {
+        let request = holders::Request::parse(call.words().as_slice())?;
+        call.read(|holds, _, now| request.answer(holds, now))
     })
 }
 

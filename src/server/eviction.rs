@@ -107,7 +107,7 @@ unsafe extern "C" fn unlinked(
         let name = Name::new(selected(ctx), name);
         let is_contended = LOCKS.is_contended(name);
         // To read a short value the server has to copy it.
-        let stored = if is_contended || Value::LENGTHS.contains(&key.len()) {
+        let stored = if is_contended || key.len() >= Value::SHORTEST {
             key.stored()
         } else {
             Stored::Nothing

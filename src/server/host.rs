@@ -8,7 +8,7 @@ use super::key::OpenKey;
 use super::{authority, clock, config, slots};
 use leasehold_core::command::Error;
 use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, Moment, Monotonic, Name, Ttl};
+use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name};
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -34,8 +34,8 @@ impl Host for Server {
         authority::of_the_server(self.ctx)
     }
 
-    fn max_ttl(&self) -> Ttl {
-        config::limits().max_ttl
+    fn limits(&self) -> Limits {
+        config::limits()
     }
 
     /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for

@@ -1,4 +1,4 @@
-//! One key, opened: what it holds, and the three things that can become of it.
+//! One key, opened: what it holds, and what can become of it.
 //!
 //! A change is told to the replicas and the append-only file first and made second. The server only
 //! queues what it is told until the command ends, so the order does not show; but it can refuse (see
@@ -12,7 +12,7 @@ use super::ffi::string::OwnedString;
 use super::replicate;
 use leasehold_core::command::Error;
 use leasehold_core::engine::{self, Mode};
-use leasehold_core::lock::{Deadline, Stored, Value, Write};
+use leasehold_core::lock::{Deadline, Edit, Stored, Value, Write};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -156,6 +156,54 @@ impl OpenKey<'_> {
         Ok(())
     }
 
+    /// Changes one of several holds. Without the key's expiry, a replica that has lost the key would make one that never ends
+    /// of what is appended.
+    fn edit(&mut self, edit: &Edit<'_>) -> Result<(), Error> {
+        if let Some(value) = edit.rewritten(self.text()) {
+            return self.put(&value, Some(edit.expiry));
+        }
+        let appended = edit.appended();
+        if let Some((at, bytes)) = edit.over() {
+            replicate::set_range(self.ctx, self.name, at, &OwnedString::new(self.ctx, bytes))?;
+        }
+        if let Some(line) = &appended {
+            let line = OwnedString::new(self.ctx, line.as_bytes());
+            replicate::append(self.ctx, self.name, &line)?;
+        }
+        replicate::expire_at(self.ctx, self.name, edit.expiry)?;
+        if let Some((at, bytes)) = edit.over() {
+            self.write_at(at, bytes);
+        }
+        if let Some(line) = &appended {
+            let end = self.len();
+            self.resize(end.saturating_add(line.as_bytes().len()));
+            self.write_at(end, line.as_bytes());
+        }
+        self.expire_at(edit.expiry);
+        Ok(())
+    }
+
+    /// Writes over what a key that is known to be a string holds.
+    fn write_at(&mut self, at: usize, bytes: &[u8]) {
+        let mut len = 0;
+        // SAFETY: the handle is open for writing on a string, so the server makes the string this key's own and returns `len`
+        // bytes of it; nothing else runs on this thread until they are let go.
+        let text = unsafe {
+            let mode = flag(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
+            let text = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
+            if text.is_null() { &mut [][..] } else { slice::from_raw_parts_mut(text.cast(), len) }
+        };
+        if let Some(place) = text.get_mut(at..at.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn resize(&mut self, len: usize) {
+        // SAFETY: the handle is open for writing on a string.
+        let outcome = unsafe { api!(RedisModule_StringTruncate)(self.handle, len) };
+        debug_assert_eq!(outcome, status(true));
+    }
+
     fn delete(&mut self) -> Result<(), Error> {
         replicate::del(self.ctx, self.name)?;
         // SAFETY: the handle is open for writing.
@@ -180,9 +228,10 @@ impl engine::Key for OpenKey<'_> {
     fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
         match write {
             Write::Keep => return Ok(()),
-            Write::Hold { owner, fence, deadline } => {
-                self.put(Value::new(fence, owner).as_bytes(), deadline)?;
+            Write::Hold { owner, fence, deadline, share } => {
+                self.put(Value::of_hold(fence, owner, deadline, share).as_bytes(), deadline)?;
             }
+            Write::Edit(edit) => self.edit(&edit)?,
             Write::Restore(seen) => self.put(&seen.value, seen.deadline)?,
             Write::Expire(deadline) => self.expire(deadline)?,
             Write::Delete => self.delete()?,

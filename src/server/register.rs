@@ -4,21 +4,22 @@ use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
 use leasehold_core::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, log as log_page, raise,
-    release, top, waiters,
+    Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
+    raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 10] = [
+static COMMANDS: [(&Spec, Entry); 11] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&raise::SPEC, entry::raise),
     (&check::SPEC, entry::check),
     (&info::SPEC, entry::info),
+    (&holders::SPEC, entry::holders),
     (&waiters::SPEC, entry::waiters),
     (&top::SPEC, entry::top),
     (&log_page::SPEC, entry::log),

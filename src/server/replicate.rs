@@ -1,11 +1,13 @@
 //! What replicas and the append-only file are told.
 //!
 //! Effects, not commands: a grant and every new end of a lease is `SET key value PXAT deadline`, a release
-//! is `DEL key`. So the data loads, replicates and reads the same on servers without the module, and
+//! is `DEL key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is
+//! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers without the module, and
 //! nothing depends on another server's clock.
 
 use super::ffi::api::{api, status};
 use super::ffi::main_thread::MainThread;
+use super::ffi::string::OwnedString;
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -16,6 +18,9 @@ use std::ptr::{self, NonNull};
 
 const SET: &CStr = c"SET";
 const DEL: &CStr = c"DEL";
+const APPEND: &CStr = c"APPEND";
+const SETRANGE: &CStr = c"SETRANGE";
+const PEXPIREAT: &CStr = c"PEXPIREAT";
 
 /// Of Valkey (9.0 on): what is replicated need not be looked up among the commands each time. It was at load (see
 /// [`obstacle`]), and no command is renamed after that.
@@ -100,6 +105,43 @@ pub(super) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Res
     accepted(unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
 }
 
+pub(super) fn append(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    line: &OwnedString,
+) -> Result<(), Error> {
+    // SAFETY: the format takes two strings; the server takes its own share of them.
+    accepted(unsafe {
+        api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), c"ss".as_ptr(), name, line.string())
+    })
+}
+
+pub(super) fn set_range(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    at: usize,
+    bytes: &OwnedString,
+) -> Result<(), Error> {
+    let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
+    // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
+    accepted(unsafe {
+        let format = c"sls".as_ptr();
+        api!(RedisModule_Replicate)(ctx, SETRANGE.as_ptr(), format, name, at, bytes.string())
+    })
+}
+
+pub(super) fn expire_at(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    deadline: Deadline,
+) -> Result<(), Error> {
+    let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
+    // SAFETY: the format takes two strings; the server takes its own share of them.
+    accepted(unsafe {
+        api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
+    })
+}
+
 /// A deadline as the server counts it. None is near the end of the signed range: see `Ttl::LONGEST`.
 pub(super) fn signed_millis(deadline: Deadline) -> c_longlong {
     c_longlong::try_from(deadline.millis()).unwrap_or(c_longlong::MAX)
@@ -110,15 +152,21 @@ pub(super) fn signed_millis(deadline: Deadline) -> c_longlong {
 /// The server looks up the command it is told to replicate by name. With `rename-command SET ...` the name
 /// is gone: grants would be made, and silently missing from every replica and the file.
 pub(super) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
-    [(SET, "a grant"), (DEL, "a release")].into_iter().find(|(name, _)| is_unknown(ctx, name)).map(
-        |(name, what)| {
-            let name = name.to_string_lossy();
-            format!(
-                "the command {name} is renamed or disabled (rename-command), \
+    let (beside, changed) = ("a grant beside others", "a change beside others");
+    let needed = [
+        (SET, "a grant"),
+        (DEL, "a release"),
+        (APPEND, beside),
+        (SETRANGE, changed),
+        (PEXPIREAT, changed),
+    ];
+    needed.into_iter().find(|(name, _)| is_unknown(ctx, name)).map(|(name, what)| {
+        let name = name.to_string_lossy();
+        format!(
+            "the command {name} is renamed or disabled (rename-command), \
                  and {what} is replicated as {name}"
-            )
-        },
-    )
+        )
+    })
 }
 
 /// Calls the command with no arguments, which neither takes: an unknown one is told from a known one

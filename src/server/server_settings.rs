@@ -4,6 +4,7 @@
 //! then, see [`eviction`].
 
 use super::ffi::{log, server_flavor, subscription};
+use super::locks::LOCKS;
 use super::{config, delivery, eviction, guard, room};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
@@ -74,6 +75,9 @@ unsafe extern "C" fn changed(
         }
         if is_changed(room::MAX_CLIENTS) || room::OWN_SETTINGS.into_iter().any(is_changed) {
             room::warn(ctx);
+        }
+        if is_changed(config::MAX_HOLDERS_CHANGED) {
+            LOCKS.mark_all(None);
         }
         if is_changed(delivery::THREADS_SETTING) {
             delivery::reset();

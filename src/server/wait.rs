@@ -23,7 +23,7 @@ use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Owner, Patience, Ttl, Waiter};
+use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Ttl, Waiter};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
 
@@ -32,6 +32,7 @@ pub(super) struct Wait<'r> {
     pub(super) owner: Owner<'r>,
     pub(super) minted: bool,
     pub(super) ttl: Ttl,
+    pub(super) share: Share,
     pub(super) patience: Patience,
 }
 
@@ -69,6 +70,7 @@ pub(super) fn wait(
     let waiter = Waiter {
         owner: KeptOwner::from(wait.owner),
         ttl: wait.ttl,
+        share: wait.share,
         since: now,
         gives_up: wait.patience.ends(now),
         client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },

@@ -4,8 +4,7 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Hold, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
-    Write,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
 };
 use crate::observe::WaitEnd;
 
@@ -68,19 +67,23 @@ impl<C> Engine<C> {
         }
         let lock = lock();
         let key = lock.open(Mode::Read);
-        let hold = self.hold_in(host, &key, now);
-        lock::check(hold.as_ref(), &proof_of(owner, fence_number)) == Checked::NotHolder
+        let proof = proof_of(owner, fence_number);
+        let holders = self.holders_in(host, &key, &proof, now);
+        holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
     }
 
-    /// The hold in force, if the key is a lock.
-    fn hold_in<'k, H: Host<Client = C>>(
+    /// The holders as the owner of this proof sees them. `None` if the key is no lock.
+    fn holders_in<'k, H: Host<Client = C>>(
         &self,
         host: &H,
         key: &'k impl Key,
+        proof: &Proof<'_>,
         now: Moment,
-    ) -> Option<Hold<'k>> {
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
-        hold.ok().flatten()
+    ) -> Option<Holders<'k>> {
+        self.with_fences(
+            || host.monotonic(),
+            |fences| key.stored().holders(proof.owner, now, fences).ok(),
+        )
     }
 
     /// Whether this grant is about to be taken back.
@@ -129,11 +132,11 @@ impl<C> Engine<C> {
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return;
         }
-        let hold = self.hold_in(host, &key, now);
         let proof = proof_of(&grant.owner, grant.fence.number());
-        let released = lock::release(hold.as_ref(), &proof);
-        if let Released::Released { .. } = released
-            && key.write(Write::Delete).is_ok()
+        let holders = self.holders_in(host, &key, &proof, now);
+        let released = holders.map(|holders| lock::release(&holders, &proof));
+        if let Some(Released::Released { write, .. }) = released
+            && key.write(write).is_ok()
         {
             drop(key);
             let event =

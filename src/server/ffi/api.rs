@@ -113,6 +113,7 @@ pub(crate) fn missing() -> Vec<&'static str> {
         RedisModule_StringDMA,
         RedisModule_StringPtrLen,
         RedisModule_StringSet,
+        RedisModule_StringTruncate,
         RedisModule_SubscribeToKeyspaceEvents,
         RedisModule_SubscribeToServerEvent,
         RedisModule_UnblockClient,
