@@ -109,7 +109,10 @@ async fn each_reader_has_a_lease_of_its_own_which_is_renewed_and_lost_by_itself(
     let renewed = locks.read("prices").ttl(ttl).await.unwrap();
     let short = locks.read("prices").fixed_ttl(ttl).await.unwrap();
     assert_eq!(soon(short.lost()).await, Loss::Expired);
-    assert_eq!(soon(locks.info("prices")).await.unwrap().unwrap().holders, 1);
+    // The client counts it as lost a little before the server does.
+    while locks.info("prices").await.unwrap().unwrap().holders > 1 {
+        sleep(millis(5)).await;
+    }
     sleep(ttl * 2).await;
     assert_eq!(renewed.loss(), None);
     let info = locks.info("prices").await.unwrap().unwrap();
