@@ -69,16 +69,14 @@ pub(super) fn reconsider() {
     IS_TO_BE_RECONSIDERED.set(true);
 }
 
-/// Sets the alarm, if what is due next may have changed.
-pub(super) fn follow(ctx: *mut RedisModuleCtx) {
+/// Whether what is due next may have changed since the last call.
+pub(super) fn is_to_be_set() -> bool {
     let has_changed = LOCKS.take_due_changed();
-    if IS_TO_BE_RECONSIDERED.take() || has_changed {
-        set(ctx);
-    }
+    IS_TO_BE_RECONSIDERED.take() || has_changed
 }
 
 /// Sets the alarm to the next thing due, if it is not set to that already.
-fn set(ctx: *mut RedisModuleCtx) {
+pub(super) fn set(ctx: *mut RedisModuleCtx) {
     let Some(Duties { next, ring }) = DUTIES.get() else { return };
     let due = next(clock::both());
     let alarm = ALARM.get();

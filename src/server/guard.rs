@@ -40,12 +40,12 @@ pub(super) fn answer(
     ctx: *mut RedisModuleCtx,
     body: impl FnOnce() -> Result<(), Error>,
 ) -> Result<(), Error> {
-    caught(entry, || and_follow(ctx, body)).unwrap_or(Err(Error::Internal))
+    and_set_the_alarm(entry, ctx, body).unwrap_or(Err(Error::Internal))
 }
 
 /// Runs one callback that has nobody to answer to.
 pub(super) fn event(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) {
-    caught(entry, || and_follow(ctx, body));
+    and_set_the_alarm(entry, ctx, body);
 }
 
 /// Runs one callback that answers with a value, and makes nothing due; `fallback` stands for it after a panic.
@@ -53,10 +53,17 @@ pub(super) fn value<T>(entry: &'static str, fallback: T, body: impl FnOnce() -> 
     caught(entry, body).unwrap_or(fallback)
 }
 
-fn and_follow<T>(ctx: *mut RedisModuleCtx, body: impl FnOnce() -> T) -> T {
-    let outcome = body();
-    alarm::follow(ctx);
-    outcome
+/// A panic while the alarm is set takes nothing back: the client may have its reply already.
+fn and_set_the_alarm<T>(
+    entry: &'static str,
+    ctx: *mut RedisModuleCtx,
+    body: impl FnOnce() -> T,
+) -> Option<T> {
+    let outcome = caught(entry, body)?;
+    if alarm::is_to_be_set() {
+        caught(entry, || alarm::set(ctx));
+    }
+    Some(outcome)
 }
 
 /// Keeps what panics say for the log, in place of the default, which writes to standard error.

@@ -4,11 +4,11 @@
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
 use super::request::{Words, encoded};
-use super::transport::{Transport, has_arrived};
+use super::transport::{Transport, Uninterrupted, has_arrived};
 use redis::{Parser, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -72,7 +72,7 @@ impl Client {
     /// The same for a connection that may be lost.
     pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
         self.transport.write_all(&encoded(words))?;
-        self.parser.parse_value(&mut self.transport)
+        self.parser.parse_value(Uninterrupted(&mut *self.transport))
     }
 
     /// Sends bytes that need not be a command.
@@ -103,7 +103,7 @@ impl Client {
 
     /// The same for a connection that may be lost.
     pub fn try_receive(&mut self) -> RedisResult<Value> {
-        self.parser.parse_value(&mut self.transport)
+        self.parser.parse_value(Uninterrupted(&mut *self.transport))
     }
 
     /// Whether a reply has arrived. No other reply may be under way. The end of the connection is
@@ -120,7 +120,7 @@ impl Client {
     /// Waits until the server has closed the connection, and checks that it sent nothing before.
     #[track_caller]
     pub fn assert_closed(&mut self) {
-        match self.transport.read(&mut [0; 16]) {
+        match Uninterrupted(&mut *self.transport).read(&mut [0; 16]) {
             Ok(0) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             other => panic!("it was not closed: {other:?}"),
@@ -133,7 +133,7 @@ impl Client {
         commands
             .iter()
             .map(|command| {
-                let reply = self.parser.parse_value(&mut self.transport);
+                let reply = self.parser.parse_value(Uninterrupted(&mut *self.transport));
                 reply.unwrap_or_else(|error| panic!("{command}: {error}"))
             })
             .collect()

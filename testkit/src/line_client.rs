@@ -5,8 +5,8 @@
 //! measure the parser besides the server. Here a reply is the line that the server sent, read in
 //! place.
 
-use super::transport::{Transport, has_arrived};
-use std::io::{self, ErrorKind};
+use super::transport::{Transport, Uninterrupted, has_arrived};
+use std::io::{self, ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -93,7 +93,7 @@ impl LineClient {
             self.begin = 0;
             seen = self.end;
             assert!(self.end < self.buffer.len(), "a longer line than any that is expected");
-            match self.transport.read(&mut self.buffer[self.end..])? {
+            match Uninterrupted(&mut *self.transport).read(&mut self.buffer[self.end..])? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 count => self.end += count,
             }

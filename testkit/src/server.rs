@@ -418,14 +418,16 @@ impl Drop for Server {
     }
 }
 
-/// A thread that closes files and the like, by the name that the server gives it.
+/// A thread that closes files and the like, by the name that it gives itself a moment after the server has started.
 fn background_thread(pid: u32) -> u32 {
-    let threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().map(|thread| thread.unwrap());
-    let in_background = threads.into_iter().find(|thread| {
+    let is_in_background = |thread: &fs::DirEntry| {
         fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("bio_"))
+    };
+    let thread = eventually("a background thread has its name", || {
+        let mut threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        threads.find(is_in_background).ok_or(())
     });
-    let name = in_background.expect("the server has such threads").file_name();
-    name.to_str().unwrap().parse().unwrap()
+    thread.file_name().to_str().unwrap().parse().unwrap()
 }
 
 fn new_dir() -> Arc<TempDir> {

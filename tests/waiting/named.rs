@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{
-    Client, Cluster, Seed, Server, Setup, SlotMove, Stopwatch, announce, deadline, micros, strings,
+    Client, Cluster, Seed, Server, Setup, SlotMove, Stopwatch, announce, micros, strings,
 };
 
 /// More than are looked at in one turn of the server.
@@ -88,11 +88,13 @@ impl Scene {
     fn hand_offs(&mut self, way: &str, victims: usize) -> Vec<Option<i64>> {
         let mut victims: Vec<_> = (0..victims).map(|_| self.victim()).collect();
         let command = way.replace("{}", &victims[0].0);
-        let replies = self.client.pipeline(&[&*command, "TIME"]);
+        let end = format!("PTTL {}", victims[0].0);
+        let replies = self.client.pipeline(&[&*command, "TIME", &end]);
         assert!(!matches!(replies[0], Value::ServerError(_)), "{command}: {:?}", replies[0]);
         let mut freed = (micros(&replies[1]).unwrap() / 1_000).cast_signed();
         if way.starts_with("LOCK.EXTEND") {
-            freed = deadline(&mut self.client, victims[0].0.as_bytes());
+            let Value::Int(left) = replies[2] else { panic!("{:?}", replies[2]) };
+            freed += left;
         }
         let since = Instant::now();
         let late = |(_, waiter): &mut (String, Waiter)| {
