@@ -245,7 +245,7 @@ impl<'v> Survey<'v> {
                 survey.live = survey.live.saturating_add(line.len());
                 survey.next_end = survey.next_end.min(line.deadline);
                 // A stranger may have written an owner twice: then the earlier of the two holds is another one's.
-                let other = if line.owner == asker.as_bytes() {
+                let other = if line.is_of(asker) {
                     let at = value.len().saturating_sub(rest.len());
                     survey.own.replace((at, line)).map(|(_, former)| former)
                 } else {

@@ -102,7 +102,7 @@ pub(super) struct Line<'v> {
 
 impl<'v> Line<'v> {
     /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module writes it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
         let [a, b, c, d, e, f] = &FORMS;
@@ -130,6 +130,12 @@ impl<'v> Line<'v> {
         let deadline = wide(word::<DEADLINE_AT>(head), word::<{ DEADLINE_AT + 6 }>(head));
         let share = (share ^ e.template) >> 24;
         Some((Self { fence, deadline, share, owner }, behind))
+    }
+
+    /// Owners mostly differ in their last byte, which spares the call that compares all of them.
+    pub(super) fn is_of(&self, owner: Owner<'_>) -> bool {
+        let bytes = owner.as_bytes();
+        self.owner.last() == bytes.last() && self.owner == bytes
     }
 
     /// How many bytes it takes, its end included.
