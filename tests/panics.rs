@@ -18,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 34] = [
+const ENTRIES: [(&str, Survival); 35] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -26,6 +26,7 @@ const ENTRIES: [(&str, Survival); 34] = [
     ("lock.raise", |entry| answers_with_an_error(entry, "LOCK.RAISE k alice 5")),
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
+    ("lock.holders", |entry| answers_with_an_error(entry, "LOCK.HOLDERS k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
     ("lock.top", |entry| answers_with_an_error(entry, "LOCK.TOP")),
     ("lock.log", |entry| answers_with_an_error(entry, "LOCK.LOG")),
@@ -162,6 +163,7 @@ fn assert_caught(server: &Server, entry: &str) {
         ("lock.acquire", "LOCK.ACQUIRE other alice 60000"),
         ("lock.check", "LOCK.CHECK other alice"),
         ("lock.info", "LOCK.INFO other"),
+        ("lock.holders", "LOCK.HOLDERS other"),
         ("lock.waiters", "LOCK.WAITERS other"),
         ("lock.extend", "LOCK.EXTEND other alice 60000"),
         ("lock.release", "LOCK.RELEASE other alice"),
