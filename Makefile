@@ -52,8 +52,8 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 # comes last. Each as --workspace, with the same features of what both depend on: otherwise cargo builds it twice.
 test: build bench-instructions ## Run all tests: units, then real servers (SERVER=)
 	@scripts/setup openssl
-	LEASEHOLD_MODULE=$(MODULE) cargo test --locked --workspace --test integration -- $(RELEASE_TESTS)
-	cargo test --locked --workspace
+	LEASEHOLD_MODULE=$(MODULE) scripts/run-tests --workspace --test integration -- $(RELEASE_TESTS)
+	scripts/run-tests --workspace
 
 test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
 	@rm -f $(FIGURES)

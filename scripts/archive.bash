@@ -1,15 +1,15 @@
-# Debian's archive as a place to get servers and their sources from, beyond the release of this machine. Sourced by
-# scripts/servers and scripts/server-suites.
+# Fetches servers and their sources from Debian's archive, also from other releases than that of
+# this machine. Sourced by scripts/servers and scripts/server-suites.
 #
-# Reads `work`, a folder to work in; `room`, a folder for what is being fetched; `title` and `version`, what that is.
-# A function that fails says why in `why`.
+# Reads `work`, a folder to work in, `room`, a folder for what is being fetched, and `title` and
+# `version`. A function that fails says why in `why`.
 
 # The release whose packages are fetched, and those whose sources are searched.
 readonly older_release=bookworm-backports
 readonly releases=(bookworm bookworm-backports trixie sid experimental)
 
-# Unpacks the source package into $room/files, the authors' own archive without Debian's patches, and says in `exact` of
-# which version it is.
+# Unpacks the source package into $room/files, the authors' own archive without Debian's patches,
+# and sets `exact` to its version.
 unpack_source() {
     open_archive || return
     if ! exact=$(newest Sources "$1"); then
@@ -25,8 +25,8 @@ unpack_source() {
     tar -xf "$room"/*.orig.tar.* -C "$room/files" --strip-components 1
 }
 
-# Reads the lists of the releases, once. Lists and cache are our own, so that it needs no root and changes
-# nothing of the machine's.
+# Reads the lists of the releases, once. Lists and cache are our own, so that this needs no root and
+# changes nothing of the machine's.
 archive=''
 
 open_archive() {
@@ -39,7 +39,7 @@ open_archive() {
             echo "it would come from Debian's archive, which apt does not use on this machine" >"$archive/closed"
         else
             say "reading the lists of Debian's archive"
-            # A release that is no longer there must not hide the others.
+            # A missing release must not hide the others.
             apt_get update >"$archive/log" 2>&1 || true
             if ! compgen -G "$archive/lists/*_Sources*" >/dev/null; then
                 echo "apt-get update: $(grep -m 1 '^[EW]:' "$archive/log" || tail -n 1 "$archive/log")" \
@@ -53,7 +53,8 @@ open_archive() {
     fi
 }
 
-# The places that apt uses here, with its keys, for other releases. They are written in one of two forms.
+# The places that apt uses here, with their keys, for other releases. They are written in one of two
+# forms.
 write_sources() {
     local stanza line release types
     stanza=$(cat_all /etc/apt/sources.list.d/*.sources | awk -v RS= '
@@ -92,7 +93,7 @@ with_archive() {
         -o Dir::State::Lists="$archive/lists" -o Dir::Cache="$archive/cache" -o APT::Sandbox::User=root "$@"
 }
 
-# Prints the newest of this version among `Packages` or `Sources`; false if there is none.
+# Prints the newest of this version among `Packages` or `Sources`. Fails if there is none.
 newest() {
     with_archive apt-cache madison "$2" 2>/dev/null | awk -F ' *[|] *' -v kind="$1" -v version="$version." '
         { bare = $2; sub(/^[0-9]+:/, "", bare) }

@@ -1,7 +1,7 @@
-# What scripts/check-dist and scripts/check-portable have in common. Sourced by both, which have `say` and `die`, and `work`, a
-# folder to work in.
+# Functions of scripts/check-dist and scripts/check-portable. Sourced by both, which have `say` and
+# `die`, and `work`, a folder to work in.
 
-# Whether the server that is process $1 grants a lock at the socket $2.
+# Whether the server of process $1 grants a lock at the socket $2.
 grants_a_lock() {
     local deadline=$((SECONDS + 60))
     while kill -0 "$1" 2>/dev/null && [ $SECONDS -lt $deadline ]; do
@@ -11,7 +11,8 @@ grants_a_lock() {
     return 1
 }
 
-# What cannot be had here is left out, and a line says so. In CI that is a failure: nobody reads the line there.
+# Skips what cannot be had here, with a line that says so. In CI that is a failure, because nobody
+# reads the line there.
 leave_out() {
     [ -z "${CI:-}" ] || die "$1, and nothing may be left out in CI"
     say "$1"

@@ -1,11 +1,15 @@
 # Reads what the suites of Redis and Valkey say, and compares runs: see scripts/server-suites.
 #
-#   mode=read     turns the log of one run of a unit into a line for each test: its key, its outcome, its name
-#   mode=count    compares the runs of one unit, and says in one line how many tests there are and how many differ
-#   mode=report   compares all units, prints a table and what differs, and exits with 1 if something does or ran no test
+#   mode=read     turns the log of one run of a unit into a line for each test: its key, its
+#                 outcome, its name
+#   mode=count    compares the runs of one unit, and says in one line how many tests there are and
+#                 how many differ
+#   mode=report   compares all units, prints a table and what differs, and exits with 1 if something
+#                 does or ran no test
 #
-# Some tests have a number in their name that is another one each time, such as that of a process. So the key of a test is
-# its name without numbers, and how many of this name came before it. That a unit breaks off shows in its last line.
+# Some tests have a number in their name that changes, such as that of a process. So the key of a
+# test is its name without numbers, and how many tests of this name came before it. A unit that
+# breaks off shows that in its last line.
 
 BEGIN {
     if (mode == "read")
@@ -17,7 +21,7 @@ BEGIN {
     }
 }
 
-# --- one log -------------------------------------------------------------------------------------------
+# --- one log --------------------------------------------------------------------------------------
 
 mode == "read" && /^\[ok\]: / { test("ok", after_colon()) }
 mode == "read" && /^\[err\]: / { test("failed", after_colon()) }
@@ -26,7 +30,8 @@ mode == "read" && /^\[ignore\]: / { test("skipped", after_colon()) }
 mode == "read" && /^\[(exception|TIMEOUT)\]: / { has_broken_off = 1 }
 mode == "read" && /^\[[0-9]+\/[0-9]+ done\]: / { is_complete = 1 }
 
-# Cluster and Sentinel: a time, the name, and at the end of this line or on one of its own the outcome.
+# Cluster and Sentinel: a time, the name, and at the end of this line or on one of its own the
+# outcome.
 mode == "read" && /^[0-9][0-9]:[0-9][0-9]:[0-9][0-9]> / {
     finish_pending("failed")
     pending = substr($0, 11)
@@ -63,7 +68,7 @@ function test(outcome, name,    key) {
     printf "%s #%d\t%s\t%s\n", key, ++seen[key], outcome, name
 }
 
-# --- many runs -----------------------------------------------------------------------------------------
+# --- many runs ------------------------------------------------------------------------------------
 
 # ./unit/dump/plain.1.tests
 mode != "read" && FNR == 1 {
@@ -158,7 +163,7 @@ function shares_an_outcome(unit, run, key,    n, list, size) {
     for (n = 1; n <= size; n++)
         if (((unit, run, key, list[n]) in outcomes) && ((unit, "plain", key, list[n]) in outcomes))
             return 1
-    # Some units choose by chance how often they run a test.
+    # Some units run a test a random number of times.
     return key !~ /#1$/ && (said[unit, run, key] == "not run" || said[unit, "plain", key] == "not run")
 }
 
@@ -203,9 +208,10 @@ function total(run, suite) {
     sum[run, "differ"] += differ[suite, run]
 }
 
-# --- what is left out ------------------------------------------------------------------------------------
+# --- what is left out -----------------------------------------------------------------------------
 
-# server | run | unit | test | reason, with patterns of the shell; and {word} for the tests in whose source the word is
+# server | run | unit | test | reason, with patterns of the shell; and {word} for the tests in whose
+# source the word is
 function read_what_is_left_out(    line, columns, n) {
     while ((getline line < left_out) > 0) {
         if (line ~ /^#/ || split(line, columns, / *\| */) < 5)
@@ -218,7 +224,8 @@ function read_what_is_left_out(    line, columns, n) {
     }
 }
 
-# The names of the tests of a unit, as patterns because some have variables in them, and what they do.
+# The names of the tests of a unit, as patterns because some have variables in them, and what they
+# do.
 function read_sources(unit,    file, line, name, n) {
     file = sources "/" unit ".tcl"
     while ((getline line < file) > 0) {

@@ -1,7 +1,8 @@
-# Makes one table of the logs of scripts/test-all, then names what failed and what was skipped, and why.
+# Makes one table of the logs of scripts/test-all, then names what failed and what was skipped, and
+# why.
 #
-# A suite is what the names of its tests begin with. A test that announced that it skips something has not
-# passed, whatever it tested besides. Exits with 1 if something failed.
+# A suite is the first part of the names of its tests. A test that announced that it skips something
+# has not passed, whatever else it tested. Exits with 1 if something failed.
 
 FNR == 1 {
     server = FILENAME
@@ -26,7 +27,7 @@ FNR == 1 {
 
 /^test result: / { is_complete = 1 }
 
-# The end of a run. It may have ended without a word: a crash of its own, a signal, no build.
+# The end of a run. A run may end without it: by a crash, a signal, or a failed build.
 /^test-all: exit status / {
     if (!is_complete || ($4 != 0 && !failed_in_run))
         failures = failures sprintf("  %-12s the run itself: it ended with exit status %s\n", server, $4)

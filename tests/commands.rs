@@ -19,7 +19,7 @@ struct Expected {
     example: &'static str,
 }
 
-const COMMANDS: [Expected; 10] = [
+const COMMANDS: [Expected; 11] = [
     Expected {
         name: "lock.acquire",
         arity: -4,
@@ -27,8 +27,14 @@ const COMMANDS: [Expected; 10] = [
         categories: &["@write", "@fast", "@blocking", "@lock"],
         tips: &["nondeterministic_output"],
         rights: &["RW", "access", "insert"],
-        args: &["key: key 0", "owner: string", "ttl: integer", "[BLOCK milliseconds: integer]"],
-        usage: "LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]",
+        args: &[
+            "key: key 0",
+            "owner: string",
+            "ttl: integer",
+            "[SHARE holders: integer]",
+            "[BLOCK milliseconds: integer]",
+        ],
+        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]",
         example: "LOCK.ACQUIRE the-key alice 5000",
     },
     Expected {
@@ -85,6 +91,17 @@ const COMMANDS: [Expected; 10] = [
         args: &["key: key 0"],
         usage: "LOCK.INFO key",
         example: "LOCK.INFO the-key",
+    },
+    Expected {
+        name: "lock.holders",
+        arity: -2,
+        flags: &["readonly"],
+        categories: &["@read", "@slow", "@lock"],
+        tips: &["nondeterministic_output"],
+        rights: &["RO", "access"],
+        args: &["key: key 0", "[COUNT count: integer]"],
+        usage: "LOCK.HOLDERS key [COUNT count]",
+        example: "LOCK.HOLDERS the-key",
     },
     Expected {
         name: "lock.waiters",

@@ -14,11 +14,12 @@ fn help_has_a_line_for_every_command() {
     }
     let lines = strings(&reply);
     for usage in [
-        "LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]",
+        "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]",
         "LOCK.RELEASE key owner [fence]",
         "LOCK.EXTEND key owner ttl [fence]",
         "LOCK.CHECK key owner [fence]",
         "LOCK.INFO key",
+        "LOCK.HOLDERS key [COUNT count]",
         "LOCK.WAITERS key [COUNT count]",
         "LOCK.HELP",
     ] {

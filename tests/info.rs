@@ -51,6 +51,8 @@ fn assert_rows(mut flat: Vec<Value>, fence: u64, deadline: i64) {
         [bulk("ttl"), int(0)],
         [bulk("deadline"), int(deadline)],
         [bulk("waiters"), int(0)],
+        [bulk("holders"), int(1)],
+        [bulk("share"), int(1)],
     ];
     assert_eq!(flat, rows.concat());
 }

@@ -49,10 +49,14 @@ fn the_server_lists_the_module_with_its_version() {
 }
 
 #[test]
-fn a_server_without_set_or_del_is_refused() {
-    for (name, why) in
-        [("SET", "a grant is replicated as SET"), ("DEL", "a release is replicated as DEL")]
-    {
+fn a_server_without_a_command_that_locks_are_replicated_as_is_refused() {
+    for (name, why) in [
+        ("SET", "a grant is replicated as SET"),
+        ("DEL", "a release is replicated as DEL"),
+        ("APPEND", "a grant beside others is replicated as APPEND"),
+        ("SETRANGE", "a change beside others is replicated as SETRANGE"),
+        ("PEXPIREAT", "a change beside others is replicated as PEXPIREAT"),
+    ] {
         for renamed in ["\"\"", "SOMETHING-ELSE"] {
             let setup = Server::builder().config("rename-command", &format!("{name} {renamed}"));
             let log = setup.refuse();

@@ -18,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 34] = [
+const ENTRIES: [(&str, Survival); 35] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -26,6 +26,7 @@ const ENTRIES: [(&str, Survival); 34] = [
     ("lock.raise", |entry| answers_with_an_error(entry, "LOCK.RAISE k alice 5")),
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
+    ("lock.holders", |entry| answers_with_an_error(entry, "LOCK.HOLDERS k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
     ("lock.top", |entry| answers_with_an_error(entry, "LOCK.TOP")),
     ("lock.log", |entry| answers_with_an_error(entry, "LOCK.LOG")),
@@ -63,13 +64,14 @@ const ENTRIES: [(&str, Survival); 34] = [
     ("forked", saves_in_a_child),
 ];
 
-/// Looks for `guard::anything("name"` in the sources.
+/// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
 fn entries_in_the_sources() -> BTreeSet<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
     let mut entries = BTreeSet::new();
-    for file in fs::read_dir(folder).unwrap() {
-        let text = fs::read_to_string(file.unwrap().path()).unwrap();
-        for call in text.split("guard::").skip(1) {
+    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    for path in paths.filter(|path| path.is_file()) {
+        let text = fs::read_to_string(path).unwrap();
+        for call in text.split("guard::").skip(1).chain(text.split("call::").skip(1)) {
             let name = call
                 .trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_');
             let literal =
@@ -161,6 +163,7 @@ fn assert_caught(server: &Server, entry: &str) {
         ("lock.acquire", "LOCK.ACQUIRE other alice 60000"),
         ("lock.check", "LOCK.CHECK other alice"),
         ("lock.info", "LOCK.INFO other"),
+        ("lock.holders", "LOCK.HOLDERS other"),
         ("lock.waiters", "LOCK.WAITERS other"),
         ("lock.extend", "LOCK.EXTEND other alice 60000"),
         ("lock.release", "LOCK.RELEASE other alice"),

@@ -18,12 +18,17 @@ fn lively(client: &mut Client, seed: &mut Seed, commands: usize) {
         let key = ["a", "b", "c", "\0\u{ff}"][seed.below(4)];
         let owner = ["alice", "bob", "*"][seed.below(3)];
         let ttl = ["60000", "90000", "86400000"][seed.below(3)];
-        match seed.below(12) {
+        match seed.below(17) {
             0..5 => drop(client.cmd(["LOCK.ACQUIRE", key, owner, ttl])),
             5..7 => drop(client.cmd(["LOCK.RELEASE", key, owner])),
             7..9 => drop(client.cmd(["LOCK.EXTEND", key, owner, ttl])),
             9 => drop(client.cmd(["SET", key, "foreign", "NX", "PXAT", YEAR_2100])),
-            10 => drop(client.transaction(&["LOCK.RELEASE a alice", "LOCK.ACQUIRE a bob 60000"])),
+            10..15 => {
+                let owner = ["alice", "bob", "carol", "dave", "*"][seed.below(5)];
+                let share = ["0", "2", "3", "7"][seed.below(4)];
+                drop(client.cmd(["LOCK.ACQUIRE", key, owner, ttl, "SHARE", share]));
+            }
+            15 => drop(client.transaction(&["LOCK.RELEASE a alice", "LOCK.ACQUIRE a bob 60000"])),
             _ => drop(client.cmd(["SELECT", ["0", "5"][seed.below(2)]])),
         }
     }

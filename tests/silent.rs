@@ -3,8 +3,8 @@
 
 use redis::Value;
 use testkit::{
-    Cluster, Server, SlotMove, Stream, aof, eventually, is_older_than, misplaces_clients, module,
-    start_pair, wait_until_in_sync,
+    Cluster, ReplicationStream, Server, SlotMove, aof, eventually, is_older_than,
+    misplaces_clients, module, start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -56,12 +56,12 @@ fn rewrite_file(server: &Server) {
 #[test]
 fn an_unused_server_says_nothing_when_a_replica_joins() {
     let server = Server::start();
-    assert_silent(&Stream::of(&server).commands(&server));
+    assert_silent(&ReplicationStream::of(&server).commands(&server));
     // Nor a second time.
-    assert_silent(&Stream::of(&server).commands(&server));
+    assert_silent(&ReplicationStream::of(&server).commands(&server));
     server.cmd("FLUSHALL");
     server.cmd("SAVE");
-    let mut stream = Stream::of(&server);
+    let mut stream = ReplicationStream::of(&server);
     assert_silent(&stream.commands(&server));
     assert_eq!(changes_since_last_save(&server).as_deref(), Some("1"), "the barrier of the test");
 }
@@ -69,7 +69,7 @@ fn an_unused_server_says_nothing_when_a_replica_joins() {
 #[test]
 fn a_module_that_is_loaded_while_a_replica_is_there_says_nothing() {
     let server = Server::builder().without_module().start();
-    let mut stream = Stream::of(&server);
+    let mut stream = ReplicationStream::of(&server);
     load_module(&server);
     assert_silent(&stream.commands(&server));
 }
@@ -79,7 +79,7 @@ fn an_unused_server_says_nothing_when_its_data_is_loaded_again() {
     let server = Server::start();
     server.cmd("SET k v PX 60000");
     server.cmd("SET number 1234567890123456");
-    let mut stream = Stream::of(&server);
+    let mut stream = ReplicationStream::of(&server);
     assert_eq!(server.cmd("DEBUG RELOAD"), Value::Okay);
     assert_silent(&stream.commands(&server));
 }
@@ -88,7 +88,7 @@ fn an_unused_server_says_nothing_when_its_data_is_loaded_again() {
 fn an_unused_server_says_nothing_to_the_file_that_it_rewrites_or_beside_the_one_that_it_saves() {
     for preamble in preambles() {
         let server = Server::builder().aof().config("aof-use-rdb-preamble", preamble).start();
-        let mut stream = Stream::of(&server);
+        let mut stream = ReplicationStream::of(&server);
         rewrite_file(&server);
         server.cmd("BGSAVE");
         assert_silent(&stream.commands(&server));
@@ -105,7 +105,7 @@ fn an_unused_replica_says_nothing_when_it_is_promoted() {
     primary.cmd("SET k v PX 60000");
     wait_until_in_sync(&primary, &replica);
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_silent(&Stream::of(&replica).commands(&replica));
+    assert_silent(&ReplicationStream::of(&replica).commands(&replica));
     let lines = aof::framed_lines(&replica);
     assert!(!lines.iter().any(|line| is_broadcast(line)), "{lines:?}");
 }
@@ -114,7 +114,7 @@ fn an_unused_replica_says_nothing_when_it_is_promoted() {
 fn unused_nodes_say_nothing_when_slots_move() {
     let cluster = Cluster::of(2, 0);
     let barriers = [0, 1].map(|index| cluster.slot_of(index).key("barrier"));
-    let mut streams = [0, 1].map(|index| Stream::of(cluster.node(index)));
+    let mut streams = [0, 1].map(|index| ReplicationStream::of(cluster.node(index)));
     let slot = *cluster.node(0).slots().first().unwrap();
     let there = SlotMove { slot, from: 0, to: 1 };
     there.by_hand(&cluster);
@@ -148,7 +148,7 @@ fn an_unused_server_executes_no_command_but_its_clients() {
 #[test]
 fn the_first_grant_is_replicated_as_itself_alone() {
     let server = Server::start();
-    let mut stream = Stream::of(&server);
+    let mut stream = ReplicationStream::of(&server);
     let fence = server.client().grant("k", "alice", LONG);
     let mut commands = stream.commands(&server);
     // Redis 6.2 makes a transaction of whatever a module replicates.
@@ -163,7 +163,7 @@ fn a_used_server_tells_each_replica_that_joins_how_far_its_fence_clock_is() {
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     assert!(client.release("k", "alice"));
-    assert_one_broadcast(&Stream::of(&server).commands(&server));
+    assert_one_broadcast(&ReplicationStream::of(&server).commands(&server));
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_lock_in_the_data_counts_as_use() {
     server.cmd("SAVE");
     server.kill();
     server.start_again();
-    assert_one_broadcast(&Stream::of(&server).commands(&server));
+    assert_one_broadcast(&ReplicationStream::of(&server).commands(&server));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_promoted_replica_that_knows_fences_of_its_primary_tells_its_own_replicas() 
     assert!(client.release("k", "alice"));
     wait_until_in_sync(&primary, &replica);
     assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert_one_broadcast(&Stream::of(&replica).commands(&replica));
+    assert_one_broadcast(&ReplicationStream::of(&replica).commands(&replica));
 }
 
 #[test]

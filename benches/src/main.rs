@@ -1,7 +1,8 @@
-//! `make bench`: Leasehold measured against what its users would pick instead.
+//! `make bench`: measures Leasehold and what its users might use instead.
 //!
-//! One run measures one server, the one that `LEASEHOLD_SERVER` names or the first in PATH. What it measures and how is
-//! said for users in `docs/benchmarks.md`. The full form writes its tables beside it, in `docs/benchmarks/`.
+//! One run measures one server: the one that `LEASEHOLD_SERVER` names, or the first in PATH.
+//! `docs/benchmarks.md` says what is measured and how. The full form writes its tables to
+//! `docs/benchmarks/`.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! The benchmark still works: a few operations of everything, on a real server.
+//! Runs a few operations of each section on a real server, to see that the benchmark still works.
 
 #![allow(
     clippy::unwrap_used,
@@ -22,7 +22,7 @@ use std::fs;
 use std::path::Path;
 use testkit::is_older_than;
 
-/// Runs a section, which looks at every reply by itself; the rows that it wrote down.
+/// Runs a section, which checks every reply itself. Returns the rows that it wrote.
 fn rows(name: &str) -> Vec<String> {
     let (_, run) = SECTIONS.iter().find(|(section, _)| *section == name).unwrap();
     let mut report = Report::begun(Effort::Smoke);
@@ -43,7 +43,7 @@ fn each_way_to_take_a_lock_and_give_it_back_is_measured() {
     assert_eq!(cases, 8, "{rows:#?}");
     assert_eq!(count(&rows, ",FCALL,"), if is_older_than((7, 0)) { 0 } else { cases });
     assert_eq!(count(&rows, "SET NX PX, INCR, DEL"), cases);
-    // And in four cases each half by itself.
+    // In four cases each half is measured too.
     assert_eq!(count(&rows, ",Leasehold,"), cases + 4);
     assert_eq!(count(&rows, "\"SET NX PX, DEL\""), cases + 4);
 }
@@ -55,7 +55,7 @@ fn each_way_to_wait_is_measured() {
     for way in ["Leasehold", "BLPOP", "Redisson", "5 ms", "redis-py", "node-redlock"] {
         assert_eq!(count(&rows, way), 1, "{rows:#?}");
     }
-    // The column before the last: nobody is granted the lock out of turn.
+    // The column before the last is the share that was granted out of turn.
     let ours = rows.iter().find(|row| row.contains("Leasehold")).unwrap();
     assert_eq!(ours.rsplit(',').nth(1), Some("0.00000"), "{ours}");
 }
@@ -104,7 +104,7 @@ fn the_overview_is_of_the_figures_of_each_server() {
     assert!(page.contains(&overview), "docs/benchmarks.md should have\n\n{overview}");
 }
 
-/// Sections by worker, moment of asking, and moment of the grant.
+/// Critical sections, from worker, moment of asking, and moment of the grant.
 fn sections(all: &[(usize, f64, f64)]) -> Vec<Section> {
     let section = |(place, &(worker, begun, granted))| Section {
         place,
@@ -120,7 +120,8 @@ fn sections(all: &[(usize, f64, f64)]) -> Vec<Section> {
 fn whoever_is_granted_before_one_who_was_queued_is_out_of_turn() {
     let in_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (2, 0.2, 3.0), (0, 1.5, 4.0), (1, 2.5, 5.0)];
     assert_eq!(overtakings(&sections(&in_turn)), 0);
-    // Worker 2 asks at 0.2 and is granted last, behind one who asked when two grants had passed.
+    // Worker 2 asks at 0.2 and is granted the lock last, after a worker that asked two grants
+    // later.
     let out_of_turn = [(0, 0.0, 1.0), (1, 0.1, 2.0), (0, 1.5, 3.0), (1, 2.5, 4.0), (2, 0.2, 5.0)];
     assert_eq!(overtakings(&sections(&out_of_turn)), 1);
 }

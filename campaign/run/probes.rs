@@ -2,8 +2,8 @@
 //! of all requests is certain: nothing is sent before the effect of the request before it was seen.
 //!
 //! ```text
-//!   main        grant m ── sees w0 ── sees w1 ── release, and a try in the same write ── PING PING PING …
-//!   waiters     w0 asks ──▲  w1 asks ──▲                                      w0: granted? and not w1, nor the try
+//!   main        grant m ── sees w0 ── sees w1 ── release and a try in one write ── PING PING …
+//!   waiters     w0 asks ──▲  w1 asks ──▲                                   w0 has it, not w1
 //! ```
 //!
 //! Lateness is not measured by the clock alone, which goes on while the machine stands still. The

@@ -1,33 +1,41 @@
 //! The scenarios: which servers each starts, what it does to them, and what they promise all the
 //! same.
 //!
-//! | scenario      | what is done                                                 | promised          |
-//! |---------------|--------------------------------------------------------------|-------------------|
-//! | `alone`       | keys deleted and moved, clients killed, unblocked and forbidden things, writes paused, files written | all |
-//! | `links`       | clients that are cut off, also one way, or slow              | all               |
-//! | `restarts`    | `kill -9`; every write is forced to disk                     | all               |
-//! | `losing`      | `kill -9`; nothing is kept, or the last second is lost       | all but L1; L2    |
-//! | `quarantine`  | `kill -9`; nothing is kept, nothing granted until it is over | all; holders may lose theirs |
-//! | `replica`     | links cut, primaries killed, replicas promoted               | L2; L1 in between |
-//! | `sentinel`    | primaries killed or frozen; sentinels choose another         | L2; L1 in between |
-//! | `cluster`     | a slot that goes to and fro, by hand and at once, or nearly  | all               |
-//! | `failover`    | nodes that hand over, hang, or die                           | all if in agreement; else L2; L1 in between |
-//! | `clock`       | the server's clock is set, by up to an hour either way       | all; leases by that clock |
-//! | `memory`      | no memory, and each policy of what to evict                  | L2; all without eviction |
-//! | `disk`        | a disk that is full for a while                              | all, unless killed |
-//! | `disk-always` | the same, and a server that therefore ends                   | all               |
-//! | `mirror`      | databases flushed and swapped; a slow link to a replica      | all; both hold the same |
-//! | `behind`      | starts without data and promotions, on a clock behind        | L2                |
-//! | `slots`       | a slot that goes to a node whose clock is behind             | L1, L2            |
-//! | `eviction`    | no memory until the lock that is held is evicted             | L1, L5            |
-//! | `step`        | a clock that is set back in a transaction, or a hand-off     | L5, L6            |
-//! | `limits`      | more wait than may                                           | L5, L6            |
-//! | `storm`       | much of `alone`, `links` and `restarts`, clocks set forward, one upon the other | all |
-//! | `named`       | many contended locks are named all the time, by whoever      | L5                |
-//! | `gone`        | waiters are closed in the turn of their grant, or told too late | L3, L5         |
-//! | `reload`      | the module is unloaded and loaded, also with commands on their way | L2, L6      |
-//! | `silent`      | nothing                                                      | nothing is executed, nothing told |
-//! | `leaks`       | many names, and waiters that come and go                     | memory as before  |
+//! ```text
+//!   scenario     what is done                                             promised
+//!   alone        keys deleted and moved; clients killed, unblocked and    all
+//!                forbidden commands; writes paused; files written
+//!   links        clients cut off, also one way, or slow                   all
+//!   restarts     `kill -9`; every write is forced to disk                 all
+//!   losing       `kill -9`; nothing is kept, or the last second is lost   all but L1; L2
+//!   quarantine   `kill -9`; nothing is kept, and nothing granted until    all; holders may
+//!                every forgotten lease has ended                          lose their locks
+//!   replica      links cut, primaries killed, replicas promoted           L2; L1 in between
+//!   sentinel     primaries killed or frozen; sentinels choose another     L2; L1 in between
+//!   cluster      a slot moves to and fro, by hand and at once             all
+//!   failover     nodes hand over, hang, or die                            all by agreement; else
+//!                                                                         L2, and L1 in between
+//!   clock        the server's clock is set, by up to an hour either way   all, by that clock
+//!   memory       no memory, with each policy of eviction                  L2; without eviction all
+//!   disk         a disk that is full for a while                          all, unless killed
+//!   disk-always  the same, and the server ends because of it              all
+//!   mirror       databases flushed and swapped; a slow link to a replica  all; both hold the same
+//!   behind       starts without data, and promotions, on a clock behind   L2
+//!   slots        a slot goes to a node whose clock is behind              L1, L2
+//!   eviction     no memory until a held lock is evicted                   L1, L5
+//!   step         a clock set back in a transaction or a hand-off          L5, L6
+//!   limits       more clients wait than may                               L5, L6
+//!   storm        faults of `alone`, `links` and `restarts` at once, and   all
+//!                clocks set forward
+//!   named        commands name many contended locks all the time          L5
+//!   gone         waiters are closed in the turn of their grant, or        L3, L5
+//!                hear of it too late
+//!   reload       the module is unloaded and loaded, also with commands    L2, L6
+//!                under way
+//!   silent       nothing                                                  no command executed or
+//!                                                                         replicated
+//!   leaks        many names, and waiters that come and go                 memory as before
+//! ```
 
 mod agreeing;
 mod alone;

@@ -1,7 +1,7 @@
 //! One operation of a client, in forty bytes: a hundred million of them fit into four gigabytes.
 //!
 //! ```text
-//!   asked ├──────────────┤ told          microseconds of the wall clock, by which servers end leases too
+//!   asked ├──────────────┤ told          microseconds of the wall clock, by which leases end too
 //!               ▲ somewhere in between it took effect
 //! ```
 

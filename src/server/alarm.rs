@@ -1,14 +1,18 @@
 //! One timer of the server's for everything that is due at some time.
 //!
 //! It exists only while something is due: a timer keeps a module from being unloaded.
+//!
+//! Nobody sets it by hand. Whatever may make something due sooner, or later, notes it: the
+//! [engine](leasehold_core::engine::Engine::take_due_changed), and for all else [`reconsider`]. The [guard](super::guard)
+//! of each call of the server's looks for such a note at the end, and sets the alarm if there is one.
 
-use super::api::api;
-use super::host::Server;
-use super::state::STATE;
-use super::{authority, clock, command_filter, eviction, fence_broadcast, guard, subscription};
+use super::clock;
+use super::ffi::api::api;
+use super::ffi::main_thread::MainThread;
+use super::locks::LOCKS;
 use leasehold_core::lock::{Moment, Monotonic, Now};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleTimerID};
-use std::ffi::c_void;
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
+use std::cell::Cell;
 use std::ptr;
 
 /// No alarm is set further away: every contended lock is looked at each second.
@@ -36,15 +40,46 @@ impl Alarm {
     /// Whether it rings before its time. The server looks at the clock once, and has every timer ring that was to by then,
     /// also those that are set meanwhile. If the clock is set back just then, so is what we set: it would ring at once, and
     /// again, and the server do nothing else for as long as the clock is behind.
-    fn is_early(self, now: Moment) -> bool {
+    pub(super) fn is_early(self, now: Moment) -> bool {
         self.rings > now
     }
 }
 
+/// What the alarm is for.
+#[derive(Clone, Copy)]
+pub(super) struct Duties {
+    /// When there is next something to do.
+    pub(super) next: fn(Now) -> Option<Moment>,
+    /// Does it. It calls [`take`] first.
+    pub(super) ring: raw::RedisModuleTimerProc,
+}
+
+static ALARM: MainThread<Cell<Option<Alarm>>> = MainThread::new(Cell::new(None));
+static DUTIES: MainThread<Cell<Option<Duties>>> = MainThread::new(Cell::new(None));
+static IS_TO_BE_RECONSIDERED: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+pub(super) fn reset(duties: Duties) {
+    ALARM.set(None);
+    DUTIES.set(Some(duties));
+    IS_TO_BE_RECONSIDERED.set(false);
+}
+
+/// Something may be due sooner than before, or not be due any more.
+pub(super) fn reconsider() {
+    IS_TO_BE_RECONSIDERED.set(true);
+}
+
+/// Whether what is due next may have changed since the last call.
+pub(super) fn is_to_be_set() -> bool {
+    let has_changed = LOCKS.take_due_changed();
+    IS_TO_BE_RECONSIDERED.take() || has_changed
+}
+
 /// Sets the alarm to the next thing due, if it is not set to that already.
 pub(super) fn set(ctx: *mut RedisModuleCtx) {
-    let due = next_due();
-    let alarm = STATE.alarm.get();
+    let Some(Duties { next, ring }) = DUTIES.get() else { return };
+    let due = next(clock::both());
+    let alarm = ALARM.get();
     // One that rings too early only finds nothing to do, and is set again.
     let is_soon_enough = match (alarm, due) {
         (Some(alarm), Some(due)) => alarm.rings <= due,
@@ -56,89 +91,40 @@ pub(super) fn set(ctx: *mut RedisModuleCtx) {
     }
     stop(ctx);
     if let Some(rings) = due {
-        start(ctx, rings);
+        start(ctx, rings, ring);
     }
 }
 
-fn start(ctx: *mut RedisModuleCtx, rings: Moment) {
+/// Sets the alarm anew if the clock was set since, by which the server's timers go.
+pub(super) fn check(ctx: *mut RedisModuleCtx) {
+    match (ALARM.get(), DUTIES.get()) {
+        (Some(alarm), Some(Duties { ring, .. })) if alarm.is_off(clock::both()) => {
+            stop(ctx);
+            start(ctx, clock::now(), ring);
+        }
+        // As a rule it is set already.
+        _ => set(ctx),
+    }
+}
+
+/// The alarm rings, and the server has forgotten it.
+pub(super) fn take() -> Option<Alarm> {
+    ALARM.take()
+}
+
+fn start(ctx: *mut RedisModuleCtx, rings: Moment, ring: raw::RedisModuleTimerProc) {
     let Now { wall, monotonic } = clock::both();
     let millis = rings.whole_millis_after(wall);
     let period = i64::try_from(millis).unwrap_or(i64::MAX);
     // SAFETY: the callback has the signature the server calls, and needs no data.
-    let timer = unsafe { api!(RedisModule_CreateTimer)(ctx, period, Some(ring), ptr::null_mut()) };
+    let timer = unsafe { api!(RedisModule_CreateTimer)(ctx, period, ring, ptr::null_mut()) };
     let rings_unless_set = monotonic.plus_millis(millis);
-    STATE.alarm.set(Some(Alarm { timer, rings, rings_unless_set }));
+    ALARM.set(Some(Alarm { timer, rings, rings_unless_set }));
 }
 
 pub(super) fn stop(ctx: *mut RedisModuleCtx) {
-    if let Some(alarm) = STATE.alarm.take() {
+    if let Some(alarm) = ALARM.take() {
         // SAFETY: created in `set` and forgotten above; it has not rung, because `ring` forgets it first.
         unsafe { api!(RedisModule_StopTimer)(ctx, alarm.timer, ptr::null_mut()) };
     }
-}
-
-fn next_due() -> Option<Moment> {
-    let now = clock::both();
-    let soon = [STATE.movements.due(now.monotonic), STATE.fence_broadcast.due(now.monotonic)];
-    let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
-    let locks = STATE.locks.next_due(now);
-    let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
-    soon.chain(locks).chain(in_vain).min()
-}
-
-/// Does what is due. Called from contexts of the module's own, whose selected database is nobody's.
-pub(super) fn work(ctx: *mut RedisModuleCtx) {
-    STATE.movements.look();
-    eviction::work(ctx);
-    STATE.locks.work(&Server { ctx });
-    fence_broadcast::broadcast(ctx);
-    set(ctx);
-}
-
-/// The server's timers go by the wall clock. If that is set back by an hour, so is the alarm, and those who
-/// wait would wait an hour longer; if it is set forward, the server does not look at once. Its own routine goes by a
-/// clock that never steps: it notices an alarm that is further away than any can be, or that should have rung, and
-/// sets it anew.
-pub(super) fn subscribe(ctx: *mut RedisModuleCtx) -> bool {
-    subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_CRON_LOOP, Some(routine))
-}
-
-unsafe extern "C" fn routine(
-    ctx: *mut RedisModuleCtx,
-    _event: RedisModuleEvent,
-    _stage: u64,
-    _info: *mut c_void,
-) {
-    guard::event("routine", || {
-        if STATE.in_cluster.get() {
-            // Nothing tells the module that the cluster is down, in which case nobody is to wait, or that other nodes
-            // say that a slot has gone.
-            STATE.rounds.want();
-            if STATE.rounds.take(clock::monotonic()) {
-                let count = authority::questions_in_a_round();
-                STATE.locks.with_queues(|queues| queues.doubt_next_slots(count));
-            }
-        }
-        match STATE.alarm.get() {
-            Some(alarm) if alarm.is_off(clock::both()) => {
-                stop(ctx);
-                start(ctx, clock::now());
-            }
-            // As a rule it is set already.
-            _ => set(ctx),
-        }
-        command_filter::remove_if_idle(ctx);
-    });
-}
-
-unsafe extern "C" fn ring(ctx: *mut RedisModuleCtx, _data: *mut c_void) {
-    // First of all, whatever happens then: the server frees a timer that has rung, and stopping it would free
-    // it again.
-    let alarm = STATE.alarm.take();
-    guard::event("alarm", || {
-        // Nothing is due, and the next alarm is for the server's routine to set.
-        if !alarm.is_some_and(|alarm| alarm.is_early(clock::now())) {
-            work(ctx);
-        }
-    });
 }

@@ -5,9 +5,9 @@
 //! data is loading, while writes are paused (the server would crash) or refused, or for a key that this node of a
 //! cluster does not own or is about to give away (two nodes would grant it).
 
-use super::api::{api, optional};
-use super::call_reply::CallReply;
-use super::server_flavor;
+use super::ffi::api::{api, optional};
+use super::ffi::call_reply::CallReply;
+use super::ffi::server_flavor;
 use leasehold_core::engine::{Authority, Initiator};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::io;

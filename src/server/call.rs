@@ -1,11 +1,13 @@
 //! One command in the course of being executed: its words, its key, its reply.
 
-use super::api::api;
-use super::blocked_client::{self, BlockedClient, Wait};
+use super::blocked_client::BlockedClient;
+use super::ffi::api::status;
+use super::ffi::string::bytes_of;
 use super::host::{LockKey, Server};
+use super::locks::LOCKS;
 use super::respond::respond;
-use super::state::STATE;
-use super::{alarm, authority};
+use super::wait::{self, Wait};
+use super::{authority, guard};
 use leasehold_core::command::{Decide, Error, Reply, check};
 use leasehold_core::engine::{Key, Lock, Mode};
 use leasehold_core::lock::{Hold, Moment, Name, Outcome, Proof, Queues, Stored};
@@ -15,7 +17,7 @@ use std::ffi::c_int;
 use std::slice;
 
 /// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 8;
+const MOST_WORDS: usize = 9;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,
@@ -34,6 +36,24 @@ impl<'c> Words<'c> {
     pub(super) fn as_slice(&self) -> &[&'c [u8]] {
         self.words.get(..self.len).unwrap_or_default()
     }
+}
+
+/// Executes a command, behind the [guard]. Whatever becomes of `body`, the client gets exactly one reply.
+pub(super) fn execute(
+    entry: &'static str,
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+    body: impl FnOnce(&Call) -> Result<(), Error>,
+) -> c_int {
+    let call = Call::new(ctx, argv, argc);
+    if let Err(error) = guard::answer(entry, ctx, || body(&call))
+        && !call.answered.get()
+    {
+        call.reply(&Reply::Error(error));
+    }
+    // The reply has told the client; any other status would only be logged by nobody.
+    status(true)
 }
 
 impl Call {
@@ -72,27 +92,23 @@ impl Call {
         if authority::is_verbatim_script(self.ctx) {
             return Err(Error::ScriptRepeated);
         }
-        let outcome = STATE.locks.change(&self.server(), key, request);
-        if STATE.locks.take_settled() {
-            alarm::set(self.ctx);
-        }
-        outcome
+        LOCKS.change(&self.server(), key, request)
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that.
     pub(super) fn check(&self, proof: &Proof<'_>) -> Result<(), Error> {
-        let checked = STATE.locks.check(&self.server(), &self.key()?, proof)?;
+        let checked = LOCKS.check(&self.server(), &self.key()?, proof)?;
         self.reply(&check::reply(checked));
         Ok(())
     }
 
-    /// Replies with what `look` makes of the hold in force, and of the number of those who wait.
+    /// Replies with what `look` makes of the holds in force, and of the number of those who wait.
     pub(super) fn read(
         &self,
-        look: impl for<'v> FnOnce(Option<&Hold<'v>>, usize, Moment) -> Reply<'v>,
+        look: impl for<'v> FnOnce(&mut dyn Iterator<Item = Hold<'v>>, usize, Moment) -> Reply<'v>,
     ) -> Result<(), Error> {
-        STATE.locks.read(&self.server(), &self.key()?, |current, waiters, now| {
-            self.reply(&look(current, waiters, now));
+        LOCKS.read(&self.server(), &self.key()?, |holds, waiters, now| {
+            self.reply(&look(holds, waiters, now));
         })
     }
 
@@ -106,13 +122,13 @@ impl Call {
             return Err(Error::WrongType);
         }
         // Replying writes into the client's buffer and calls nobody back.
-        STATE.locks.with_queues(|queues| self.reply(&look(queues, key.name())));
+        LOCKS.with_queues(|queues| self.reply(&look(queues, key.name())));
         Ok(())
     }
 
     /// Blocks the client until it is its turn; nil where nothing ever waits.
     pub(super) fn wait(&self, key: &LockKey<'_>, wait: &Wait<'_>) -> Result<(), Error> {
-        if blocked_client::wait(self.ctx, key, wait)? {
+        if wait::wait(self.ctx, key, wait)? {
             self.answered.set(true);
         } else {
             self.reply(&Reply::Nil);
@@ -123,10 +139,6 @@ impl Call {
     pub(super) fn reply(&self, reply: &Reply<'_>) {
         self.answered.set(true);
         respond(self.ctx, reply);
-    }
-
-    pub(super) fn is_answered(&self) -> bool {
-        self.answered.get()
     }
 
     /// The key of the lock, which is the first argument of every command that has one.
@@ -147,18 +159,5 @@ impl Call {
         // SAFETY: the server passes `argc` valid strings, and keeps them until the command returns,
         // which is after this `Call` is gone.
         unsafe { slice::from_raw_parts(self.argv, self.argc) }
-    }
-}
-
-/// The bytes of a string of the server's.
-///
-/// # Safety
-/// The string is valid, and neither freed nor changed while the bytes are in use.
-pub(super) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
-    let mut len = 0;
-    // SAFETY: the caller vouches for the string; the server returns its bytes and their number.
-    unsafe {
-        let bytes = api!(RedisModule_StringPtrLen)(string, &raw mut len);
-        slice::from_raw_parts(bytes.cast(), len)
     }
 }

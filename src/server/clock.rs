@@ -3,7 +3,7 @@
 //! It does not come from the system, although the two agree: a key expires by the server's clock, and so must a
 //! lease. There is one exception: see [`exactly`]. How long something has lasted is told by [`monotonic`].
 
-use super::api::{api, optional};
+use super::ffi::api::{api, optional};
 use leasehold_core::lock::{Moment, Monotonic, Now};
 use redis_module::raw;
 use std::sync::LazyLock;

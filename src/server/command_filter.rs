@@ -18,11 +18,13 @@
 //! [`Queues::suspect`](leasehold_core::lock::Queues::suspect) goes on looking for a while. What names no
 //! key comes as an event of its own (a flush, a swap, an eviction), or the look each second notices it.
 
-use super::api::api;
-use super::call::bytes_of;
 use super::effect::Readers;
-use super::state::STATE;
-use super::{alarm, authority, clock, guard, slots};
+use super::ffi::api::{api, flag};
+use super::ffi::context;
+use super::ffi::main_thread::MainThread;
+use super::ffi::string::bytes_of;
+use super::locks::LOCKS;
+use super::{clock, eviction, guard, slots};
 use leasehold_core::lock::Suspicion;
 use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
 use std::cell::Cell;
@@ -32,100 +34,64 @@ use std::ptr::NonNull;
 
 const OURS: &[u8] = b"lock.";
 
-pub(super) struct CommandFilter {
-    /// The filter, while somebody waits.
-    filter: Cell<Option<NonNull<raw::RedisModuleCommandFilter>>>,
-    /// A filter is given no context of the module's, but needs one to have work done later.
-    ctx: Cell<Option<NonNull<RedisModuleCtx>>>,
-    /// Nothing is known of them until somebody waits for the first time.
-    readers: Readers,
-}
+/// The filter, while somebody waits.
+static FILTER: MainThread<Cell<Option<NonNull<raw::RedisModuleCommandFilter>>>> =
+    MainThread::new(Cell::new(None));
 
-impl CommandFilter {
-    pub(super) const fn new() -> Self {
-        Self { filter: Cell::new(None), ctx: Cell::new(None), readers: Readers::new() }
-    }
+/// Nothing is known of them until somebody waits for the first time.
+static READERS: MainThread<Readers> = MainThread::new(Readers::new());
 
-    pub(super) fn reset(&self) {
-        self.filter.set(None);
-        self.ctx.set(None);
-        self.readers.reset();
-    }
+pub(super) fn reset() {
+    FILTER.set(None);
+    READERS.reset();
 }
 
 /// Installs the filter, if it is not installed: somebody waits.
 pub(super) fn install(ctx: *mut RedisModuleCtx) {
-    let installed = &STATE.command_filter;
-    if installed.filter.get().is_some() {
+    if FILTER.get().is_some() {
         return;
     }
-    installed.readers.learn(ctx);
-    if installed.ctx.get().is_none() {
-        // SAFETY: takes a valid context.
-        let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
-        installed.ctx.set(NonNull::new(detached));
-    }
+    READERS.learn(ctx);
+    // A filter is given no context of the module's.
+    context::detach(ctx);
     // The module itself asks the server to try a command on a contended key: see `authority`.
-    let flags = guard::flag(raw::REDISMODULE_CMDFILTER_NOSELF);
+    let flags = flag(raw::REDISMODULE_CMDFILTER_NOSELF);
     // SAFETY: the callback has the signature the server calls.
     let filter = unsafe { api!(RedisModule_RegisterCommandFilter)(ctx, Some(filter), flags) };
-    installed.filter.set(NonNull::new(filter));
+    FILTER.set(NonNull::new(filter));
 }
 
 /// In a cluster the filter is always installed, for slots that come and go.
 pub(super) fn install_in_cluster(ctx: *mut RedisModuleCtx) {
-    STATE.in_cluster.set(authority::is_in_cluster(ctx));
-    if STATE.in_cluster.get() {
+    if slots::is_in_cluster() {
         install(ctx);
     }
-    slots::begin();
-}
-
-/// A context that belongs to no command. `None` until the filter is first installed.
-pub(super) fn context() -> Option<*mut RedisModuleCtx> {
-    STATE.command_filter.ctx.get().map(NonNull::as_ptr)
 }
 
 /// Removes the filter if nobody waits. Not right after the last waiter has left: the next may be about to
 /// come.
 pub(super) fn remove_if_idle(ctx: *mut RedisModuleCtx) {
-    if !STATE.locks.with_queues(|queues| queues.is_empty()) {
+    if !LOCKS.with_queues(|queues| queues.is_empty()) {
         return;
     }
-    STATE.evictions_heard.cancel(ctx);
-    if !STATE.in_cluster.get()
-        && let Some(filter) = STATE.command_filter.filter.take()
+    eviction::nobody_waits(ctx);
+    if !slots::is_in_cluster()
+        && let Some(filter) = FILTER.take()
     {
         // SAFETY: registered in `install` and forgotten just now; no filter is being called.
         unsafe { api!(RedisModule_UnregisterCommandFilter)(ctx, filter.as_ptr()) };
     }
 }
 
-/// The module is about to be unloaded. The server removes the filter itself.
-pub(super) fn forget() {
-    STATE.command_filter.filter.set(None);
-    if let Some(ctx) = STATE.command_filter.ctx.take() {
-        // SAFETY: made in `install` and forgotten just now.
-        unsafe { api!(RedisModule_FreeThreadSafeContext)(ctx.as_ptr()) };
-    }
-}
-
 unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
-    guard::event("filter", || {
-        let Some(ctx) = STATE.command_filter.ctx.get() else { return };
-        if STATE.in_cluster.get() {
-            slots::hear(ctx.as_ptr(), Words::starting_at(0, filtered));
+    let Some(ctx) = context::detached() else { return };
+    guard::event("filter", ctx, || {
+        if slots::is_in_cluster() {
+            slots::hear(ctx, Words::starting_at(0, filtered));
         }
-        if suspect_named(filtered) {
-            alarm::set(ctx.as_ptr());
-        }
+        // Its name is not that of a lock.
+        LOCKS.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now);
     });
-}
-
-/// Suspects the contended locks that the command names. True if any of them is to be looked at sooner than
-/// before.
-fn suspect_named(filtered: *mut RedisModuleCommandFilterCtx) -> bool {
-    STATE.locks.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now)
 }
 
 /// The module's own commands settle what they change themselves.
@@ -136,7 +102,7 @@ fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
         return None;
     }
     // Behind the command, the key and the value are the options of `SET`.
-    STATE.command_filter.readers.suspicion(command, Words::starting_at(3, filtered))
+    READERS.suspicion(command, Words::starting_at(3, filtered))
 }
 
 /// The words of the command that is being filtered, which nobody changes meanwhile.

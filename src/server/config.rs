@@ -1,11 +1,11 @@
 //! What an operator can set: `CONFIG SET leasehold.*` where the server has it (7.0 on), and arguments of
 //! the loadmodule line everywhere.
 
-use super::api::optional;
-use super::state::STATE;
-use super::{alarm, clock, guard};
-use leasehold_core::command::{Limits, parse_integer};
-use leasehold_core::lock::{Patience, Ttl};
+use super::ffi::api::{optional, status};
+use super::locks::{LOCKS, fences, with_fences};
+use super::{clock, guard};
+use leasehold_core::command::parse_integer;
+use leasehold_core::lock::{Limits, Patience, Ttl};
 use leasehold_core::observe::USUAL_LONG_WAIT_MILLIS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_char, c_int, c_longlong, c_void};
@@ -28,6 +28,7 @@ static MAX_TTL: Setting = Setting::new(
     1..=Ttl::LONGEST.millis().cast_signed(),
     Ttl::USUAL_LIMIT.millis().cast_signed(),
 );
+static MAX_HOLDERS: Setting = Setting::new(c"max-holders", 1..=99_999, 1_000);
 /// More than the 10 s for which a primary that Sentinel has replaced may go on, with Sentinel's own settings.
 static FENCE_MARGIN: Setting = Setting::new(c"fence-margin", 0..=3_600_000, 15_000);
 /// As long as the longest ttl may be.
@@ -45,8 +46,9 @@ static LOG_LONG_WAIT: Setting = Setting::new(
     USUAL_LONG_WAIT_MILLIS.cast_signed(),
 );
 
-static SETTINGS: [&Setting; 8] = [
+static SETTINGS: [&Setting; 9] = [
     &MAX_TTL,
+    &MAX_HOLDERS,
     &FENCE_MARGIN,
     &QUARANTINE,
     &MAX_WAITERS,
@@ -71,13 +73,19 @@ impl Setting {
 }
 
 pub(super) fn limits() -> Limits {
-    Limits { max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT) }
+    Limits {
+        max_ttl: Ttl::from_millis(MAX_TTL.get()).unwrap_or(Ttl::USUAL_LIMIT),
+        max_holders: usize::try_from(MAX_HOLDERS.get()).unwrap_or(usize::MAX),
+    }
 }
+
+/// By this name the server tells that more may hold a lock, or fewer.
+pub(super) const MAX_HOLDERS_CHANGED: &CStr = c"leasehold.max-holders";
 
 /// Tells the observer, which keeps a copy.
 fn configure_observer() {
     let length = usize::try_from(LOG_MAX_LEN.get()).unwrap_or(usize::MAX);
-    STATE.locks.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
+    LOCKS.with_observer(|observer| observer.configure(length, LOG_LONG_WAIT.get()));
 }
 
 /// How many may wait on the server, if it accepts enough clients: see [`super::room`].
@@ -160,12 +168,12 @@ pub(super) fn register(ctx: *mut RedisModuleCtx) -> Result<(), String> {
                 ptr::from_ref(setting).cast_mut().cast(),
             )
         };
-        if outcome != guard::status(true) {
+        if outcome != status(true) {
             return Err(format!("the server refused {}", setting.name.to_string_lossy()));
         }
     }
     // SAFETY: all of them are registered.
-    if unsafe { load(ctx) } == guard::status(true) {
+    if unsafe { load(ctx) } == status(true) {
         configure_observer();
         Ok(())
     } else {
@@ -192,10 +200,10 @@ extern "C" fn set(
     setting: *mut c_void,
     _error: *mut *mut RedisModuleString,
 ) -> c_int {
-    guard::value("config-set", guard::status(false), || {
+    guard::value("config-set", status(false), || {
         // SAFETY: as in `get`.
         unsafe { &*setting.cast::<Setting>() }.set(value);
-        guard::status(true)
+        status(true)
     })
 }
 
@@ -203,13 +211,12 @@ extern "C" fn set(
 ///
 /// The callback that a setting can have for this (`applyfn`) would be too early: Redis 8.6 calls that of each setting in
 /// turn, and may then find the next one wrong, such as a port that is taken.
-pub(super) fn take_effect(ctx: *mut RedisModuleCtx) {
+pub(super) fn take_effect() {
     configure_observer();
-    if quarantine_millis() == 0 && STATE.fences().is_quarantined() {
+    if quarantine_millis() == 0 && fences().is_quarantined() {
         // An operator who knows that no unknown grant is left need not wait for the end of this one.
-        STATE.with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
-        STATE.locks.mark_all(None);
-        alarm::set(ctx);
+        with_fences(|fences| fences.quarantine(clock::monotonic(), 0));
+        LOCKS.mark_all(None);
     }
 }
 

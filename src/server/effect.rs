@@ -3,8 +3,7 @@
 //! The command filter sees every command before the server does, and asks this of those that name a contended
 //! lock. What cannot be told from the words counts as what frees a lock.
 
-use super::api::api;
-use super::call_reply::CallReply;
+use super::ffi::call_reply::CallReply;
 use leasehold_core::lock::Suspicion;
 use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
@@ -33,11 +32,7 @@ impl Readers {
         if !self.names.borrow().is_empty() {
             return;
         }
-        // SAFETY: the format takes two C strings; the reply goes nowhere else.
-        let reply = unsafe {
-            let (format, cat, read) = (c"cc".as_ptr(), c"CAT".as_ptr(), c"read".as_ptr());
-            CallReply::of_call(api!(RedisModule_Call)(ctx, c"ACL".as_ptr(), format, cat, read))
-        };
+        let reply = CallReply::to(ctx, c"ACL", &[c"CAT", c"read"]);
         let mut names: Vec<_> =
             reply.iter().flat_map(|reply| reply.texts()).filter_map(name).collect();
         names.sort_unstable();

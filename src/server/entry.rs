@@ -1,10 +1,10 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
-use super::blocked_client::Wait;
-use super::state::STATE;
-use super::{clock, config, guard, random_owner};
+use super::locks::LOCKS;
+use super::wait::Wait;
+use super::{call, clock, config, random_owner};
 use leasehold_core::command::{
-    Reply, acquire, check, extend, help, info, log, raise, release, top, waiters,
+    Decide, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
 };
 use leasehold_core::lock::Outcome;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -19,7 +19,7 @@ pub(super) extern "C" fn acquire(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.acquire", ctx, argv, argc, |call| {
+    call::execute("lock.acquire", ctx, argv, argc, |call| {
         let words = call.words();
         let limits = config::limits();
         let request = acquire::Request::parse(words.as_slice(), &limits, random_owner::mint_owner)?;
@@ -32,6 +32,7 @@ pub(super) extern "C" fn acquire(
                     owner: request.owner()?,
                     minted: request.is_minted(),
                     ttl: request.ttl(),
+                    share: request.share(),
                     patience,
                 },
             );
@@ -46,7 +47,7 @@ pub(super) extern "C" fn release(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.release", ctx, argv, argc, |call| {
+    call::execute("lock.release", ctx, argv, argc, |call| {
         let request = release::Request::parse(call.words().as_slice())?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&release::reply(&outcome));
@@ -59,7 +60,7 @@ pub(super) extern "C" fn extend(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.extend", ctx, argv, argc, |call| {
+    call::execute("lock.extend", ctx, argv, argc, |call| {
         let request = extend::Request::parse(call.words().as_slice(), &config::limits())?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&extend::reply(&outcome));
@@ -72,7 +73,7 @@ pub(super) extern "C" fn raise(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.raise", ctx, argv, argc, |call| {
+    call::execute("lock.raise", ctx, argv, argc, |call| {
         let request = raise::Request::parse(call.words().as_slice())?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&raise::reply(&outcome));
@@ -85,7 +86,7 @@ pub(super) extern "C" fn check(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.check", ctx, argv, argc, |call| {
+    call::execute("lock.check", ctx, argv, argc, |call| {
         let request = check::Request::parse(call.words().as_slice())?;
         call.check(request.proof())
     })
@@ -96,9 +97,20 @@ pub(super) extern "C" fn info(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.info", ctx, argv, argc, |call| {
+    call::execute("lock.info", ctx, argv, argc, |call| {
         let request = info::Request::parse(call.words().as_slice())?;
-        call.read(|current, waiters, now| request.answer(current, waiters, now))
+        call.read(|holds, waiters, now| request.answer(holds, waiters, now))
+    })
+}
+
+pub(super) extern "C" fn holders(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> c_int {
+    call::execute("lock.holders", ctx, argv, argc, |call| {
+        let request = holders::Request::parse(call.words().as_slice())?;
+        call.read(|holds, _, now| request.answer(holds, now))
     })
 }
 
@@ -107,7 +119,7 @@ pub(super) extern "C" fn waiters(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.waiters", ctx, argv, argc, |call| {
+    call::execute("lock.waiters", ctx, argv, argc, |call| {
         let request = waiters::Request::parse(call.words().as_slice())?;
         let now = clock::monotonic();
         call.read_queue(|queues, name| request.answer(queues.queue(name), |client| client.id, now))
@@ -119,9 +131,9 @@ pub(super) extern "C" fn top(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.top", ctx, argv, argc, |call| {
+    call::execute("lock.top", ctx, argv, argc, |call| {
         let request = top::Request::parse(call.words().as_slice())?;
-        STATE.locks.with_observer(|observer| match request {
+        LOCKS.with_observer(|observer| match request {
             top::Request::Show { count } => {
                 let rows = observer.top(count).into_iter().map(|entry| top::Row {
                     key: entry.key.as_bytes(),
@@ -148,9 +160,9 @@ pub(super) extern "C" fn log(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.log", ctx, argv, argc, |call| {
+    call::execute("lock.log", ctx, argv, argc, |call| {
         let request = log::Request::parse(call.words().as_slice())?;
-        STATE.locks.with_observer(|observer| match request {
+        LOCKS.with_observer(|observer| match request {
             log::Request::Show { count } => {
                 let rows = observer.latest(count).map(|entry| log::Row {
                     id: entry.id,
@@ -177,7 +189,7 @@ pub(super) extern "C" fn help(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    guard::command("lock.help", ctx, argv, argc, |call| {
+    call::execute("lock.help", ctx, argv, argc, |call| {
         let request = help::Request::parse(call.words().as_slice())?;
         call.reply(&request.answer());
         Ok(())

@@ -2,13 +2,14 @@
 //! swaps. For evictions see [`eviction`](super::eviction), and for commands that name keys
 //! [`command_filter`](super::command_filter).
 //!
-//! Nothing is decided here. An event only marks the locks that somebody waits for, and sets the alarm: the
+//! Nothing is decided here. An event only marks the locks that somebody waits for: the
 //! callbacks run in the middle of whatever the server is doing, such as walking over the very tables that a hand-off
 //! would change. For the same reason there are no jobs after a notification (`RM_AddPostNotificationJob`), which some
 //! servers run between two steps of such a walk, and die.
 
-use super::state::STATE;
-use super::{alarm, guard, subscription};
+use super::ffi::subscription;
+use super::guard;
+use super::locks::LOCKS;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
 
@@ -27,7 +28,7 @@ unsafe extern "C" fn flushed(
     stage: u64,
     info: *mut c_void,
 ) {
-    guard::event("flush", || {
+    guard::event("flush", ctx, || {
         if stage != raw::REDISMODULE_SUBEVENT_FLUSHDB_END {
             return;
         }
@@ -35,8 +36,7 @@ unsafe extern "C" fn flushed(
         let info = unsafe { info.cast::<raw::RedisModuleFlushInfo>().as_ref() };
         // -1 stands for all databases.
         let db = info.map(|info| info.dbnum).filter(|&db| db >= 0);
-        STATE.locks.flushed(db);
-        alarm::set(ctx);
+        LOCKS.flushed(db);
     });
 }
 
@@ -46,12 +46,11 @@ unsafe extern "C" fn swapped(
     _stage: u64,
     info: *mut c_void,
 ) {
-    guard::event("swapdb", || {
+    guard::event("swapdb", ctx, || {
         // SAFETY: with this event the server passes this structure.
         let Some(info) = (unsafe { info.cast::<raw::RedisModuleSwapDbInfo>().as_ref() }) else {
             return;
         };
-        STATE.locks.swapped(info.dbnum_first, info.dbnum_second);
-        alarm::set(ctx);
+        LOCKS.swapped(info.dbnum_first, info.dbnum_second);
     });
 }

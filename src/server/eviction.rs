@@ -11,25 +11,34 @@
 //!
 //! The key cannot be written inside the event. The [engine](leasehold_core::engine) writes it soon after.
 
-use super::api::{api, optional};
-use super::call::bytes_of;
+use super::ffi::api::{api, optional, status};
+use super::ffi::main_thread::MainThread;
+use super::ffi::string::bytes_of;
+use super::ffi::subscription::{ServerSubscription, Subscription};
 use super::key::OpenKey;
-use super::state::STATE;
-use super::subscription::{ServerSubscription, Subscription};
+use super::locks::LOCKS;
 use super::{alarm, clock, guard};
 use leasehold_core::engine::Key;
 use leasehold_core::lock::{Name, Seen, Stored, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent, RedisModuleString};
+use std::cell::Cell;
 use std::ffi::{c_char, c_int, c_void};
 
 /// Of each key that is about to go.
-pub(super) const fn of_unlinks() -> ServerSubscription {
-    ServerSubscription::new(raw::REDISMODULE_EVENT_KEY, Some(unlinked))
-}
+static UNLINKS: MainThread<ServerSubscription> =
+    MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_KEY, Some(unlinked)));
 
 /// Of each key that was evicted, for older servers.
-pub(super) const fn of_evictions() -> Subscription {
-    Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted))
+static EVICTIONS: MainThread<Subscription> =
+    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_EVICTED, Some(evicted)));
+
+/// Whether the server is set to evict keys when memory is short.
+static MAY_EVICT: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+pub(super) fn reset() {
+    UNLINKS.reset();
+    EVICTIONS.reset();
+    MAY_EVICT.set(false);
 }
 
 /// Whether the server tells of an eviction while the value is still there.
@@ -44,20 +53,34 @@ pub(super) fn is_told_in_time() -> bool {
 /// Somebody waits for a lock.
 pub(super) fn somebody_waits(ctx: *mut RedisModuleCtx) {
     if !is_told_in_time() {
-        STATE.evictions_heard.take_out(ctx);
+        EVICTIONS.take_out(ctx);
     }
+}
+
+/// And now nobody does.
+pub(super) fn nobody_waits(ctx: *mut RedisModuleCtx) {
+    EVICTIONS.cancel(ctx);
+}
+
+/// Subscribes, if the server may evict keys from now on. If it may not, the subscription is cancelled a little later.
+pub(super) fn follow_setting(ctx: *mut RedisModuleCtx, may_evict: bool) {
+    MAY_EVICT.set(may_evict);
+    if may_evict && is_told_in_time() {
+        UNLINKS.take_out(ctx);
+    }
+    alarm::reconsider();
 }
 
 /// Whether there is a subscription to be cancelled. That is done in the timer: the server crashes if it is done inside an
 /// event.
 pub(super) fn is_heard_in_vain() -> bool {
-    STATE.unlinks_heard.is_on() && !STATE.may_evict.get()
+    UNLINKS.is_on() && !MAY_EVICT.get()
 }
 
 /// Called from contexts of the module's own.
 pub(super) fn work(ctx: *mut RedisModuleCtx) {
-    if !STATE.may_evict.get() {
-        STATE.unlinks_heard.cancel(ctx);
+    if !MAY_EVICT.get() {
+        UNLINKS.cancel(ctx);
     }
 }
 
@@ -68,7 +91,7 @@ unsafe extern "C" fn unlinked(
     why: u64,
     info: *mut c_void,
 ) {
-    guard::event("unlinked", || {
+    guard::event("unlinked", ctx, || {
         if why != raw::REDISMODULE_SUBEVENT_KEY_EVICTED {
             return;
         }
@@ -82,14 +105,14 @@ unsafe extern "C" fn unlinked(
             (OpenKey::lent(ctx, info.key), bytes_of(name.cast_mut()))
         };
         let name = Name::new(selected(ctx), name);
-        let is_contended = STATE.locks.is_contended(name);
+        let is_contended = LOCKS.is_contended(name);
         // To read a short value the server has to copy it.
-        let stored = if is_contended || Value::LENGTHS.contains(&key.len()) {
+        let stored = if is_contended || key.len() >= Value::SHORTEST {
             key.stored()
         } else {
             Stored::Nothing
         };
-        keep(ctx, name, stored);
+        LOCKS.evicted(name, stored, clock::now());
     });
 }
 
@@ -100,20 +123,15 @@ unsafe extern "C" fn evicted(
     _event: *const c_char,
     key: *mut RedisModuleString,
 ) -> c_int {
-    guard::value("evicted", guard::status(true), || {
+    guard::event("evicted", ctx, || {
         // SAFETY: the key's name lives as long as this callback.
         let name = Name::new(selected(ctx), unsafe { bytes_of(key) });
-        if let Some(seen) = STATE.locks.seen(name) {
-            keep(ctx, name, seen.as_ref().map_or(Stored::Nothing, Seen::as_stored));
+        if let Some(seen) = LOCKS.seen(name) {
+            let stored = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
+            LOCKS.evicted(name, stored, clock::now());
         }
-        guard::status(true)
-    })
-}
-
-fn keep(ctx: *mut RedisModuleCtx, name: Name<'_>, stored: Stored<'_>) {
-    if STATE.locks.evicted(name, stored, clock::now()) {
-        alarm::set(ctx);
-    }
+    });
+    status(true)
 }
 
 fn selected(ctx: *mut RedisModuleCtx) -> i32 {

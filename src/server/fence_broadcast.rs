@@ -26,13 +26,16 @@
 //! margin covers the rest. What is broadcast once the child that writes the new file is born comes behind what the child
 //! writes.
 
-use super::authority;
-use super::key::OwnedString;
-use super::state::STATE;
-use super::{alarm, clock, guard, replicate, server_flavor, subscription};
+use super::ffi::main_thread::MainThread;
+use super::ffi::string::OwnedString;
+use super::ffi::{server_flavor, subscription};
+use super::locks::fences;
+use super::throttle::Throttle;
+use super::{authority, clock, guard, replicate};
 use leasehold_core::engine::Authority;
-use leasehold_core::lock::{Deadline, Fence, Owner, Ttl, Value};
+use leasehold_core::lock::{Deadline, Fence, Monotonic, Owner, Ttl, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::cell::Cell;
 use std::ffi::c_void;
 
 const KEY: &[u8] = b"leasehold:fence-clock";
@@ -41,39 +44,54 @@ const OWNER: &[u8] = b"leasehold";
 /// It is deleted in the same transaction.
 const TTL_MILLIS: u64 = 60_000;
 
+static WANTED: MainThread<Throttle> = MainThread::new(Throttle::new());
+
+/// Whether there may be replicas.
+static HAS_REPLICAS: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+pub(super) fn reset() {
+    WANTED.reset();
+    HAS_REPLICAS.set(false);
+}
+
+/// When to call [`broadcast`].
+pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
+    WANTED.due(now)
+}
+
 /// The fence clock has been lifted.
 pub(super) fn request_after_lift() {
     // Without replicas no timer may be set: servers do not unload a module that has one.
-    if STATE.has_replicas.get() {
+    if HAS_REPLICAS.get() {
         request();
     }
 }
 
 fn request() {
-    if STATE.fences().is_in_use() {
-        STATE.fence_broadcast.want();
+    if fences().is_in_use() {
+        WANTED.want();
     }
 }
 
 /// Asks the server whether it has replicas.
 pub(super) fn look_for_replicas(ctx: *mut RedisModuleCtx) {
     let count = server_flavor::info_field(ctx, c"replication", c"connected_slaves");
-    STATE.has_replicas.set(count.is_some_and(|count| count != "0"));
+    HAS_REPLICAS.set(count.is_some_and(|count| count != "0"));
 }
 
 /// Broadcasts the fence clock, if that was requested. Called from contexts of the module's own.
 pub(super) fn broadcast(ctx: *mut RedisModuleCtx) {
-    if !STATE.fence_broadcast.take(clock::monotonic()) {
+    if !WANTED.take(clock::monotonic()) {
         return;
     }
     look_for_replicas(ctx);
     match authority::of_the_server(ctx) {
-        Authority::Yes if STATE.has_replicas.get() || authority::is_filed(ctx) => {
-            if let Some(fence) = STATE.fences().highest() {
+        Authority::Yes if HAS_REPLICAS.get() || authority::is_filed(ctx) => {
+            if let Some(fence) = fences().highest() {
                 replicate_fence(ctx, fence);
             }
         }
-        Authority::NotNow => STATE.fence_broadcast.want(),
+        Authority::NotNow => WANTED.want(),
         _ => {}
     }
 }
@@ -102,11 +120,10 @@ unsafe extern "C" fn joined(
     stage: u64,
     _data: *mut c_void,
 ) {
-    guard::event("replica-joined", || {
+    guard::event("replica-joined", ctx, || {
         if stage == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
-            STATE.has_replicas.set(true);
+            HAS_REPLICAS.set(true);
             request();
-            alarm::set(ctx);
         }
     });
 }
@@ -117,14 +134,13 @@ unsafe extern "C" fn forked(
     stage: u64,
     _data: *mut c_void,
 ) {
-    guard::event("forked", || {
+    guard::event("forked", ctx, || {
         // The server does not say what the child writes. While a snapshot is saved, two commands are broadcast in vain.
         if stage == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN
             && authority::is_filed(ctx)
-            && STATE.fences().ahead_micros(clock::now()) > 0
+            && fences().ahead_micros(clock::now()) > 0
         {
             request();
-            alarm::set(ctx);
         }
     });
 }

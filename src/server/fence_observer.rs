@@ -22,16 +22,19 @@
 //! Only what was really applied teaches anything. A filter on commands would be cheaper, but it sees them
 //! before the server asks whether their sender may run them.
 
-use super::api::api;
-use super::call::bytes_of;
-use super::call_reply::CallReply;
-use super::key::{OpenKey, OwnedString};
-use super::state::STATE;
-use super::subscription::Subscription;
-use super::{authority, clock, guard, server_flavor};
+use super::ffi::api::{api, status};
+use super::ffi::call_reply::CallReply;
+use super::ffi::main_thread::MainThread;
+use super::ffi::server_flavor;
+use super::ffi::string::{OwnedString, bytes_of};
+use super::ffi::subscription::Subscription;
+use super::key::OpenKey;
+use super::locks::with_fences;
+use super::{authority, clock, guard};
 use leasehold_core::engine::Key;
-use leasehold_core::lock::{Hold, Stored, Value};
+use leasehold_core::lock::{Stored, Value, newest_fence};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
 /// What is being loaded, if anything is.
@@ -44,24 +47,31 @@ pub(super) enum Loading {
     Commands,
 }
 
+/// Whether grants are being applied here that others made.
+static IS_LEARNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
 /// `expire` and `restore`, among much else.
-pub(super) const fn of_commands() -> Subscription {
-    Subscription::new(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event))
-}
+static COMMANDS: MainThread<Subscription> =
+    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_GENERIC, Some(key_event)));
 
 /// `loaded`.
-pub(super) const fn of_keys() -> Subscription {
-    Subscription::new(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event))
+static KEYS: MainThread<Subscription> =
+    MainThread::new(Subscription::new(raw::REDISMODULE_NOTIFY_LOADED, Some(key_event)));
+
+pub(super) fn reset() {
+    IS_LEARNING.set(false);
+    COMMANDS.reset();
+    KEYS.reset();
 }
 
 /// Subscribes to key events while others' grants are being applied, and only then.
 pub(super) fn update_subscriptions(ctx: *mut RedisModuleCtx, loading: Loading) {
     let is_told = authority::is_replica(ctx);
-    STATE.learning.set(is_told || loading != Loading::Nothing);
+    IS_LEARNING.set(is_told || loading != Loading::Nothing);
     let by_commands = is_told || loading == Loading::Commands;
     // Fences are learned to survive clocks that disagree; nobody's data may be put at risk for that.
-    keep(ctx, &STATE.commands_heard, by_commands && !server_flavor::misplaces_clients(ctx));
-    keep(ctx, &STATE.keys_heard, is_told || loading != Loading::Nothing);
+    keep(ctx, &COMMANDS, by_commands && !server_flavor::misplaces_clients(ctx));
+    keep(ctx, &KEYS, is_told || loading != Loading::Nothing);
 }
 
 fn keep(ctx: *mut RedisModuleCtx, subscription: &Subscription, needed: bool) {
@@ -74,8 +84,8 @@ unsafe extern "C" fn key_event(
     event: *const c_char,
     key: *mut RedisModuleString,
 ) -> c_int {
-    guard::value("key-event", guard::status(true), || {
-        if STATE.learning.get() {
+    guard::event("key-event", ctx, || {
+        if IS_LEARNING.get() {
             // SAFETY: the server names every event.
             let event = unsafe { CStr::from_ptr(event) };
             if class == raw::REDISMODULE_NOTIFY_LOADED || event == c"expire" {
@@ -84,8 +94,8 @@ unsafe extern "C" fn key_event(
                 from_restored(ctx, key);
             }
         }
-        guard::status(true)
-    })
+    });
+    status(true)
 }
 
 /// Takes note of the fence in a key that was given an expiry, or came from elsewhere.
@@ -120,12 +130,12 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
 }
 
 fn take_note_of(value: &[u8]) {
-    if let Some(fence) = Hold::read(value, None).fence {
-        STATE.with_fences(|fences| fences.observe(fence, clock::now()));
+    if let Some(fence) = newest_fence(value) {
+        with_fences(|fences| fences.observe(fence, clock::now()));
     }
 }
 
 /// As far as can be told without reading the value.
 fn may_be_a_grant(key: &OpenKey<'_>) -> bool {
-    key.has_expiry() && Value::LENGTHS.contains(&key.len())
+    key.has_expiry() && key.len() >= Value::SHORTEST
 }

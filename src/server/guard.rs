@@ -5,17 +5,17 @@
 //! INFO. Decisions are pure and come before the first change to the keyspace, so what panics has
 //! changed nothing or everything.
 //!
+//! The barrier is also where the [alarm] is set, if the call has changed what is due next.
+//!
 //! The literal that names each entry is also the name under which a debug build can be told to panic
 //! there: `LEASEHOLD_PANIC_AT=lock.acquire`.
 
-use super::call::Call;
-use super::log;
-use super::respond::respond;
-use super::state::STATE;
-use leasehold_core::command::{Error, Reply};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use super::alarm;
+use super::ffi::log;
+use super::ffi::main_thread::MainThread;
+use leasehold_core::command::Error;
+use redis_module::raw::RedisModuleCtx;
 use std::cell::Cell;
-use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 
@@ -24,53 +24,46 @@ thread_local! {
     static LAST_WORDS: Cell<String> = const { Cell::new(String::new()) };
 }
 
-/// Runs one command. Whatever becomes of `body`, the client gets exactly one reply.
-pub(super) fn command(
-    entry: &'static str,
-    ctx: *mut RedisModuleCtx,
-    argv: *mut *mut RedisModuleString,
-    argc: c_int,
-    body: impl FnOnce(&Call) -> Result<(), Error>,
-) -> c_int {
-    let call = Call::new(ctx, argv, argc);
-    let outcome = caught(entry, || body(&call)).unwrap_or(Err(Error::Internal));
-    if let Err(error) = outcome
-        && !call.is_answered()
-    {
-        call.reply(&Reply::Error(error));
-    }
-    // The reply has told the client; any other status would only be logged by nobody.
-    status(true)
+static PANICS_CAUGHT: MainThread<Cell<u64>> = MainThread::new(Cell::new(0));
+
+pub(super) fn reset() {
+    PANICS_CAUGHT.set(0);
 }
 
-/// Runs one callback that answers a client that was blocked. `body` replies last of all.
-pub(super) fn reply(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) -> c_int {
-    if caught(entry, body).is_none() {
-        respond(ctx, &Reply::Error(Error::Internal));
-    }
-    status(true)
+pub(super) fn panics_caught() -> u64 {
+    PANICS_CAUGHT.get()
+}
+
+/// Runs one callback whose client gets a reply, also if that is an error.
+pub(super) fn answer(
+    entry: &'static str,
+    ctx: *mut RedisModuleCtx,
+    body: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    and_set_the_alarm(entry, ctx, body).unwrap_or(Err(Error::Internal))
 }
 
 /// Runs one callback that has nobody to answer to.
-pub(super) fn event(entry: &'static str, body: impl FnOnce()) {
-    caught(entry, body);
+pub(super) fn event(entry: &'static str, ctx: *mut RedisModuleCtx, body: impl FnOnce()) {
+    and_set_the_alarm(entry, ctx, body);
 }
 
-/// Runs one callback that answers with a value; `fallback` stands for it after a panic.
+/// Runs one callback that answers with a value, and makes nothing due; `fallback` stands for it after a panic.
 pub(super) fn value<T>(entry: &'static str, fallback: T, body: impl FnOnce() -> T) -> T {
     caught(entry, body).unwrap_or(fallback)
 }
 
-/// What the server takes for success and failure.
-pub(super) const fn status(ok: bool) -> c_int {
-    let status = if ok { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR };
-    #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it is 0 or 1")]
-    return status as c_int;
-}
-
-/// A flag of the bindings, which have them as unsigned, for the functions, which take them as signed.
-pub(super) const fn flag(bits: u32) -> c_int {
-    bits.cast_signed()
+/// A panic while the alarm is set takes nothing back: the client may have its reply already.
+fn and_set_the_alarm<T>(
+    entry: &'static str,
+    ctx: *mut RedisModuleCtx,
+    body: impl FnOnce() -> T,
+) -> Option<T> {
+    let outcome = caught(entry, body)?;
+    if alarm::is_to_be_set() {
+        caught(entry, || alarm::set(ctx));
+    }
+    Some(outcome)
 }
 
 /// Keeps what panics say for the log, in place of the default, which writes to standard error.
@@ -91,7 +84,7 @@ fn caught<T>(entry: &'static str, body: impl FnOnce() -> T) -> Option<T> {
     }));
     outcome
         .inspect_err(|_| {
-            STATE.panics_caught.set(STATE.panics_caught.get().saturating_add(1));
+            PANICS_CAUGHT.set(PANICS_CAUGHT.get().saturating_add(1));
             let words = LAST_WORDS.take();
             log::warning(ptr::null_mut(), &format!("panic in {entry}: {words}"));
         })

@@ -1,14 +1,14 @@
 //! The real server, as the host of the [engine](leasehold_core::engine).
 
-use super::api::api;
-use super::authority;
-use super::call::bytes_of;
-use super::key::{OpenKey, OwnedString};
-use super::state::STATE;
-use super::{blocked_client, clock, config, guard, log, slots};
+use super::blocked_client::BlockedClient;
+use super::ffi::api::{api, status};
+use super::ffi::log;
+use super::ffi::string::{OwnedString, bytes_of};
+use super::key::OpenKey;
+use super::{authority, clock, config, slots};
 use leasehold_core::command::Error;
 use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, Moment, Monotonic, Name, Ttl};
+use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name};
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -19,7 +19,7 @@ pub(super) struct Server {
 }
 
 impl Host for Server {
-    type Client = blocked_client::BlockedClient;
+    type Client = BlockedClient;
     type Lock<'n> = LockKey<'n>;
 
     fn now(&self) -> Moment {
@@ -34,8 +34,8 @@ impl Host for Server {
         authority::of_the_server(self.ctx)
     }
 
-    fn max_ttl(&self) -> Ttl {
-        config::limits().max_ttl
+    fn limits(&self) -> Limits {
+        config::limits()
     }
 
     /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for
@@ -44,7 +44,7 @@ impl Host for Server {
         // SAFETY: takes a valid context and a number.
         let selected = unsafe { api!(RedisModule_SelectDb)(self.ctx, name.db) };
         let string = OwnedString::new(self.ctx, name.key);
-        (selected == guard::status(true)).then_some(LockKey {
+        (selected == status(true)).then_some(LockKey {
             ctx: self.ctx,
             name,
             string: KeyName::Owned(string),
@@ -57,11 +57,11 @@ impl Host for Server {
 
     /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.
     fn demoted(&self) -> Error {
-        if STATE.in_cluster.get() { Error::GrantedElsewhere } else { Error::Demoted }
+        if slots::is_in_cluster() { Error::GrantedElsewhere } else { Error::Demoted }
     }
 
     fn slot_has_gone(&self) {
-        STATE.movements.has_gone();
+        slots::has_gone();
     }
 
     fn warn(&self, warning: Warning) {

@@ -1,4 +1,4 @@
-//! One key, opened: what it holds, and the three things that can become of it.
+//! One key, opened: what it holds, and what can become of it.
 //!
 //! A change is told to the replicas and the append-only file first and made second. The server only
 //! queues what it is told until the command ends, so the order does not show; but it can refuse (see
@@ -7,11 +7,12 @@
 //! The module tells the server itself which keys it modified: by default every key opened for
 //! writing counts, and a refused try would break the transactions of those who WATCH the lock.
 
-use super::api::api;
-use super::{guard, replicate};
+use super::ffi::api::{api, flag, status};
+use super::ffi::string::OwnedString;
+use super::replicate;
 use leasehold_core::command::Error;
 use leasehold_core::engine::{self, Mode};
-use leasehold_core::lock::{Deadline, Stored, Value, Write};
+use leasehold_core::lock::{Deadline, Edit, Stored, Value, Write};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleKey, RedisModuleString};
 use std::ffi::c_int;
 use std::marker::PhantomData;
@@ -58,7 +59,7 @@ impl OpenKey<'_> {
     }
 
     fn open_with(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString, flags: u32) -> Self {
-        let mode = guard::flag(flags);
+        let mode = flag(flags);
         // SAFETY: context and name are those of the command being executed.
         let handle = unsafe { api!(RedisModule_OpenKey)(ctx, name, mode) };
         Self { ctx, name, handle, command: PhantomData }
@@ -104,7 +105,7 @@ impl OpenKey<'_> {
         // SAFETY: the handle is open on a string, so the server returns `len` bytes of it, or a pointer
         // to no bytes; nothing else runs on this thread until they are let go.
         unsafe {
-            let mode = guard::flag(raw::REDISMODULE_READ);
+            let mode = flag(raw::REDISMODULE_READ);
             let bytes = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
             if bytes.is_null() { &[] } else { slice::from_raw_parts(bytes.cast(), len) }
         }
@@ -123,8 +124,8 @@ impl OpenKey<'_> {
 
     fn set(&mut self, value: &OwnedString) {
         // SAFETY: the handle is open for writing; the server takes its own share of the string.
-        let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string) };
-        debug_assert_eq!(outcome, guard::status(true));
+        let outcome = unsafe { api!(RedisModule_StringSet)(self.handle, value.string()) };
+        debug_assert_eq!(outcome, status(true));
     }
 
     fn signal(&self) {
@@ -139,7 +140,7 @@ impl OpenKey<'_> {
         // The whole value once more, and not just its expiry, so that what replicas are told is one
         // command with one meaning, whatever they missed.
         let value = OwnedString::new(self.ctx, self.text());
-        replicate::set(self.ctx, self.name, value.string, Some(deadline))?;
+        replicate::set(self.ctx, self.name, value.string(), Some(deadline))?;
         self.expire_at(deadline);
         Ok(())
     }
@@ -147,7 +148,7 @@ impl OpenKey<'_> {
     /// Writes a whole lock.
     fn put(&mut self, value: &[u8], deadline: Option<Deadline>) -> Result<(), Error> {
         let value = OwnedString::new(self.ctx, value);
-        replicate::set(self.ctx, self.name, value.string, deadline)?;
+        replicate::set(self.ctx, self.name, value.string(), deadline)?;
         self.set(&value);
         if let Some(deadline) = deadline {
             self.expire_at(deadline);
@@ -155,11 +156,59 @@ impl OpenKey<'_> {
         Ok(())
     }
 
+    /// Changes one of several holds. Without the key's expiry, a replica that has lost the key would make one that never ends
+    /// of what is appended.
+    fn edit(&mut self, edit: &Edit<'_>) -> Result<(), Error> {
+        if let Some(value) = edit.rewritten(self.text()) {
+            return self.put(&value, Some(edit.expiry));
+        }
+        let appended = edit.appended();
+        if let Some((at, bytes)) = edit.over() {
+            replicate::set_range(self.ctx, self.name, at, &OwnedString::new(self.ctx, bytes))?;
+        }
+        if let Some(line) = &appended {
+            let line = OwnedString::new(self.ctx, line.as_bytes());
+            replicate::append(self.ctx, self.name, &line)?;
+        }
+        replicate::expire_at(self.ctx, self.name, edit.expiry)?;
+        if let Some((at, bytes)) = edit.over() {
+            self.write_at(at, bytes);
+        }
+        if let Some(line) = &appended {
+            let end = self.len();
+            self.resize(end.saturating_add(line.as_bytes().len()));
+            self.write_at(end, line.as_bytes());
+        }
+        self.expire_at(edit.expiry);
+        Ok(())
+    }
+
+    /// Writes over what a key that is known to be a string holds.
+    fn write_at(&mut self, at: usize, bytes: &[u8]) {
+        let mut len = 0;
+        // SAFETY: the handle is open for writing on a string, so the server makes the string this key's own and returns `len`
+        // bytes of it; nothing else runs on this thread until they are let go.
+        let text = unsafe {
+            let mode = flag(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
+            let text = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
+            if text.is_null() { &mut [][..] } else { slice::from_raw_parts_mut(text.cast(), len) }
+        };
+        if let Some(place) = text.get_mut(at..at.saturating_add(bytes.len())) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn resize(&mut self, len: usize) {
+        // SAFETY: the handle is open for writing on a string.
+        let outcome = unsafe { api!(RedisModule_StringTruncate)(self.handle, len) };
+        debug_assert_eq!(outcome, status(true));
+    }
+
     fn delete(&mut self) -> Result<(), Error> {
         replicate::del(self.ctx, self.name)?;
         // SAFETY: the handle is open for writing.
         let outcome = unsafe { api!(RedisModule_DeleteKey)(self.handle) };
-        debug_assert_eq!(outcome, guard::status(true));
+        debug_assert_eq!(outcome, status(true));
         Ok(())
     }
 
@@ -167,7 +216,7 @@ impl OpenKey<'_> {
         let millis = replicate::signed_millis(deadline);
         // SAFETY: the handle is open for writing, on a key that holds a value.
         let outcome = unsafe { api!(RedisModule_SetAbsExpire)(self.handle, millis) };
-        debug_assert_eq!(outcome, guard::status(true));
+        debug_assert_eq!(outcome, status(true));
     }
 }
 
@@ -179,9 +228,10 @@ impl engine::Key for OpenKey<'_> {
     fn write(&mut self, write: Write<'_>) -> Result<(), Error> {
         match write {
             Write::Keep => return Ok(()),
-            Write::Hold { owner, fence, deadline } => {
-                self.put(Value::new(fence, owner).as_bytes(), deadline)?;
+            Write::Hold { owner, fence, deadline, share } => {
+                self.put(Value::of_hold(fence, owner, deadline, share).as_bytes(), deadline)?;
             }
+            Write::Edit(edit) => self.edit(&edit)?,
             Write::Restore(seen) => self.put(&seen.value, seen.deadline)?,
             Write::Expire(deadline) => self.expire(deadline)?,
             Write::Delete => self.delete()?,
@@ -195,39 +245,6 @@ impl Drop for OpenKey<'_> {
     fn drop(&mut self) {
         // SAFETY: opened once in `open`, closed once here; null is allowed.
         unsafe { api!(RedisModule_CloseKey)(self.handle) };
-    }
-}
-
-/// A string of the server's that is ours to free.
-pub(super) struct OwnedString {
-    ctx: *mut RedisModuleCtx,
-    string: *mut RedisModuleString,
-}
-
-impl OwnedString {
-    pub(super) fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
-        // SAFETY: the server copies the bytes.
-        let string =
-            unsafe { api!(RedisModule_CreateString)(ctx, bytes.as_ptr().cast(), bytes.len()) };
-        Self { ctx, string }
-    }
-
-    /// # Safety
-    /// It is a string of the server's that nobody else frees.
-    pub(super) unsafe fn given(ctx: *mut RedisModuleCtx, string: *mut RedisModuleString) -> Self {
-        Self { ctx, string }
-    }
-
-    pub(super) fn string(&self) -> *mut RedisModuleString {
-        self.string
-    }
-}
-
-impl Drop for OwnedString {
-    fn drop(&mut self) {
-        // SAFETY: created once in `new`, given back once here; whoever keeps the value has a share of
-        // its own.
-        unsafe { api!(RedisModule_FreeString)(self.ctx, self.string) };
     }
 }
 

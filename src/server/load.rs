@@ -3,23 +3,26 @@
 //! A module that cannot keep its promises here does not load, and the log says why: half a lock is
 //! worse than none.
 
-use super::api::api;
 use super::call::Call;
 use super::fence_observer::{self, Loading};
-use super::state::STATE;
+use super::ffi::api::{self, api, flag, status};
+use super::ffi::main_thread::{self, MainThread};
+use super::ffi::{context, log, server_flavor};
+use super::locks::LOCKS;
 use super::{
-    alarm, api, clock, command_filter, config, events, fence_broadcast, guard, info, lifecycle,
-    log, register, replicate, server_flavor, server_settings, slots, unload_blockers,
+    alarm, blocked_client, clock, command_filter, config, delivery, due, events, eviction,
+    fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
+    server_settings, slots, unload_blockers, version,
 };
+use leasehold_core::lock::Moment;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
 use std::ffi::{CStr, c_int};
 
 const NAME: &CStr = c"leasehold";
 
-/// 1.2.3 as 10203, as the server shows it in MODULE LIST.
-pub(super) const VERSION: c_int = number(env!("CARGO_PKG_VERSION_MAJOR")) * 10_000
-    + number(env!("CARGO_PKG_VERSION_MINOR")) * 100
-    + number(env!("CARGO_PKG_VERSION_PATCH"));
+/// When the command began that loaded this module.
+static LOADED_BY: MainThread<Cell<Option<Moment>>> = MainThread::new(Cell::new(None));
 
 /// Called by the server, by this name, when the module is loaded.
 #[unsafe(no_mangle)]
@@ -35,27 +38,45 @@ pub(super) extern "C" fn RedisModule_OnLoad(
         raw::Export_RedisModule_Init(
             ctx,
             NAME.as_ptr(),
-            VERSION,
-            guard::flag(raw::REDISMODULE_APIVER_1),
+            version::NUMBER,
+            flag(raw::REDISMODULE_APIVER_1),
         )
     };
-    if outcome != guard::status(true) {
+    if outcome != status(true) {
         return outcome;
     }
     guard::listen_to_panics();
-    guard::value("load", guard::status(false), || {
-        STATE.reset();
-        STATE.loaded_by.set(clock::beginning_of_command());
+    guard::value("load", status(false), || {
+        begin_anew();
         let call = Call::new(ctx, argv, argc);
         match load(ctx, &call) {
-            Ok(()) => guard::status(true),
+            Ok(()) => status(true),
             Err(reason) => {
                 log::warning(ctx, &format!("cannot load: {reason}"));
                 guard::stop_listening();
-                guard::status(false)
+                status(false)
             }
         }
     })
+}
+
+/// Forgets everything: a module that is loaded again begins anew, also where the C library kept the old
+/// one in memory.
+fn begin_anew() {
+    main_thread::remember();
+    LOADED_BY.set(clock::beginning_of_command());
+    LOCKS.reset();
+    blocked_client::reset();
+    command_filter::reset();
+    delivery::reset();
+    due::reset();
+    eviction::reset();
+    fence_broadcast::reset();
+    fence_observer::reset();
+    guard::reset();
+    lifecycle::reset();
+    room::reset();
+    slots::reset();
 }
 
 /// Called by the server, by this name, before the module is unloaded.
@@ -63,25 +84,25 @@ pub(super) extern "C" fn RedisModule_OnLoad(
 /// The server itself refuses to while anybody waits; on its way down some call this all the same.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
-    guard::value("unload", guard::status(false), || {
+    guard::value("unload", status(false), || {
         // The reply to MODULE UNLOAD is the server's own, and does not say why.
         if let Some(obstacle) = obstacle_to_unloading(ctx) {
             log::warning(ctx, &format!("cannot unload: {obstacle}"));
-            return guard::status(false);
+            return status(false);
         }
         alarm::stop(ctx);
-        command_filter::forget();
-        STATE.cached_expiry_args.forget();
+        context::free();
+        replicate::free_cached_args();
         guard::stop_listening();
-        guard::status(true)
+        status(true)
     })
 }
 
 fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
-    if STATE.going_down.get() || is_taken_back(ctx) {
+    if lifecycle::is_ending() || is_taken_back(ctx) {
         return None;
     }
-    lifecycle::obstacle_to_a_later_load().or_else(|| {
+    fence_lift::obstacle_to_a_later_load().or_else(|| {
         unload_blockers::find(ctx)
             .map(|blocker| format!("{blocker}, and the server might die of that"))
     })
@@ -91,7 +112,7 @@ fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
 /// does so within that command, so nobody has used anything of ours; and Redis 8.6 dies if a module objects.
 fn is_taken_back(ctx: *mut RedisModuleCtx) -> bool {
     match clock::beginning_of_command() {
-        Some(beginning) => STATE.loaded_by.get() == Some(beginning),
+        Some(beginning) => LOADED_BY.get() == Some(beginning),
         None => unload_blockers::is_loading(ctx),
     }
 }
@@ -111,7 +132,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     if !(info::register(ctx)
         && events::subscribe(ctx)
         && lifecycle::subscribe(ctx)
-        && alarm::subscribe(ctx)
+        && due::subscribe(ctx)
         && fence_broadcast::subscribe(ctx))
     {
         return Err("the server refused a callback".to_owned());
@@ -122,12 +143,12 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     server_settings::subscribe(ctx);
     server_settings::follow(ctx);
     server_settings::warn_if_evicting(ctx);
-    STATE.max_clients.look(ctx);
-    STATE.max_clients.warn(ctx);
-    command_filter::install_in_cluster(ctx);
+    room::look(ctx);
+    room::warn(ctx);
     slots::subscribe(ctx);
+    command_filter::install_in_cluster(ctx);
     fence_broadcast::look_for_replicas(ctx);
-    lifecycle::begin();
+    fence_lift::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())
 }
@@ -137,24 +158,7 @@ fn options(ctx: *mut RedisModuleCtx) -> c_int {
     let of_valkey = slots::HANDLE_ATOMIC_SLOT_MIGRATION | replicate::SKIP_COMMAND_VALIDATION;
     // It keeps no state of its own beside the keyspace, so a replica may go on serving the old data while
     // it loads the new; and it says itself which keys it modifies, see `key`.
-    guard::flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
-        | guard::flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
+    flag(raw::REDISMODULE_OPTIONS_HANDLE_REPL_ASYNC_LOAD)
+        | flag(raw::REDISMODULE_OPTION_NO_IMPLICIT_SIGNAL_MODIFIED)
         | server_flavor::options_of_valkey(ctx, of_valkey)
-}
-
-const fn number(digits: &str) -> c_int {
-    match c_int::from_str_radix(digits, 10) {
-        Ok(number) => number,
-        Err(_) => 0,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn the_version_is_the_packages() {
-        let parts: Vec<i32> =
-            env!("CARGO_PKG_VERSION").split('.').map(|part| part.parse().unwrap()).collect();
-        assert_eq!(super::VERSION, (parts[0] * 100 + parts[1]) * 100 + parts[2]);
-    }
 }

@@ -13,52 +13,53 @@
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
 //! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
-//! | reaches the moment of the timer      | `alarm::ring`             | settles them, ends patience, puts evicted locks back |
-//! | sends a waiter its reply, or loses it | `blocked_client::*`      | replies, leaves the queue, frees    |
+//! | reaches the moment of the timer      | `due::ring`               | settles them, ends patience, puts evicted locks back |
+//! | sends a waiter its reply, or loses it | `wait::*`                | replies, leaves the queue, frees    |
 //! | changes its role                     | `lifecycle::role_changed` | raises the fence clock, sends waiters away |
 //! | loads its data                       | `lifecycle::loading`      | raises the fence clock at the end   |
 //! | is about to end                      | `lifecycle::shutdown`     | lets the module be unloaded         |
 //! | answers INFO                         | `info::section`           |                                     |
 //! | reads, sets or changes configuration | `config::*`, `server_settings::changed` |                                |
 //!
-//! Each of them begins in [`guard`], which no panic passes.
+//! Each of them begins in [`guard`], which no panic passes, and ends there: if the call has changed what is due next, the
+//! timer is set. Each file owns what it remembers between two calls, as a [`MainThread`](ffi::main_thread::MainThread).
 //!
-//! Functions of the server are called through [`api::api!`]: one .so serves every server, so each may
+//! Functions of the server are called through [`ffi::api::api!`]: one .so serves every server, so each may
 //! be missing; what cannot be done without is checked once, at load.
 
 mod alarm;
-mod api;
 mod authority;
 mod blocked_client;
 mod call;
-mod call_reply;
 mod clock;
 mod command_filter;
 mod config;
 mod delivery;
+mod due;
 mod effect;
 mod entry;
 mod events;
 mod eviction;
 mod fence_broadcast;
+mod fence_lift;
 mod fence_observer;
+mod ffi;
 mod guard;
 mod host;
 mod info;
 mod key;
 mod lifecycle;
 mod load;
-mod log;
+mod locks;
 mod random_owner;
 mod register;
 mod replicate;
 mod respond;
 mod room;
-mod server_flavor;
 mod server_settings;
 mod slot_probe;
 mod slots;
-mod state;
-mod subscription;
 mod throttle;
 mod unload_blockers;
+mod version;
+mod wait;

@@ -1,24 +1,25 @@
 //! The commands made known: name, flags, key, and what COMMAND DOCS says of them.
 
-use super::api::{api, optional};
 use super::entry::{self, Entry};
-use super::{guard, log};
+use super::ffi::api::{api, optional, status};
+use super::ffi::log;
 use leasehold_core::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, help, info, log as log_page, raise,
-    release, top, waiters,
+    Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
+    raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 10] = [
+static COMMANDS: [(&Spec, Entry); 11] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&raise::SPEC, entry::raise),
     (&check::SPEC, entry::check),
     (&info::SPEC, entry::info),
+    (&holders::SPEC, entry::holders),
     (&waiters::SPEC, entry::waiters),
     (&top::SPEC, entry::top),
     (&log_page::SPEC, entry::log),
@@ -57,7 +58,7 @@ fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr
             key,
         )
     };
-    outcome == guard::status(true)
+    outcome == status(true)
 }
 
 const fn flags(access: Access) -> &'static [&'static CStr] {
@@ -101,7 +102,7 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     // ends with an empty entry, and the server copies all of it.
     let outcome =
         unsafe { set_command_info(get_command(ctx, spec.name.as_ptr()), &raw const info) };
-    if outcome != guard::status(true) {
+    if outcome != status(true) {
         let name = spec.name.to_string_lossy();
         log::warning(ctx, &format!("the server refused the description of {name}"));
     }
@@ -131,7 +132,7 @@ fn categorize(ctx: *mut RedisModuleCtx, spec: &Spec, own: Option<&CStr>) {
         // SAFETY: the command was registered just now; the server copies what it needs of the string.
         let outcome =
             unsafe { set_categories(get_command(ctx, spec.name.as_ptr()), names.as_ptr()) };
-        outcome == guard::status(true)
+        outcome == status(true)
     };
     let server_categories = categories(spec.access);
     let with_own =

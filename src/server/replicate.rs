@@ -1,12 +1,13 @@
 //! What replicas and the append-only file are told.
 //!
 //! Effects, not commands: a grant and every new end of a lease is `SET key value PXAT deadline`, a release
-//! is `DEL key`. So the data loads, replicates and reads the same on servers without the module, and
+//! is `DEL key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is
+//! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers without the module, and
 //! nothing depends on another server's clock.
 
-use super::api::api;
-use super::guard;
-use super::state::STATE;
+use super::ffi::api::{api, status};
+use super::ffi::main_thread::MainThread;
+use super::ffi::string::OwnedString;
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -17,6 +18,9 @@ use std::ptr::{self, NonNull};
 
 const SET: &CStr = c"SET";
 const DEL: &CStr = c"DEL";
+const APPEND: &CStr = c"APPEND";
+const SETRANGE: &CStr = c"SETRANGE";
+const PEXPIREAT: &CStr = c"PEXPIREAT";
 
 /// Of Valkey (9.0 on): what is replicated need not be looked up among the commands each time. It was at load (see
 /// [`obstacle`]), and no command is renamed after that.
@@ -24,16 +28,22 @@ pub(super) const SKIP_COMMAND_VALIDATION: u32 = 1 << 4;
 
 /// The last two words of a grant, as strings of the server's that are kept. The first is always the same, and where
 /// grants are many the second often is: those of one millisecond mostly end in one, too.
-pub(super) struct CachedExpiryArgs {
+struct CachedExpiryArgs {
     pxat: Cell<Option<NonNull<RedisModuleString>>>,
     deadline: Cell<Option<(Deadline, NonNull<RedisModuleString>)>>,
 }
 
-impl CachedExpiryArgs {
-    pub(super) const fn new() -> Self {
-        Self { pxat: Cell::new(None), deadline: Cell::new(None) }
-    }
+static CACHED_EXPIRY_ARGS: MainThread<CachedExpiryArgs> =
+    MainThread::new(CachedExpiryArgs { pxat: Cell::new(None), deadline: Cell::new(None) });
 
+/// The module is about to be unloaded.
+pub(super) fn free_cached_args() {
+    let CachedExpiryArgs { pxat, deadline } = &*CACHED_EXPIRY_ARGS;
+    let deadline = deadline.take().map(|(_, string)| string);
+    [pxat.take(), deadline].into_iter().flatten().for_each(free);
+}
+
+impl CachedExpiryArgs {
     fn pxat(&self) -> *mut RedisModuleString {
         if self.pxat.get().is_none() {
             self.pxat.set(kept(b"PXAT"));
@@ -52,12 +62,6 @@ impl CachedExpiryArgs {
             free(former);
         }
         string.map_or(ptr::null_mut(), NonNull::as_ptr)
-    }
-
-    /// The module is about to be unloaded.
-    pub(super) fn forget(&self) {
-        let deadline = self.deadline.take().map(|(_, string)| string);
-        [self.pxat.take(), deadline].into_iter().flatten().for_each(free);
     }
 }
 
@@ -88,8 +92,7 @@ pub(super) fn set(
     };
     // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
     // each time, and this is the most of what a grant costs.
-    let (pxat, deadline) =
-        (STATE.cached_expiry_args.pxat(), STATE.cached_expiry_args.deadline(deadline));
+    let (pxat, deadline) = (CACHED_EXPIRY_ARGS.pxat(), CACHED_EXPIRY_ARGS.deadline(deadline));
     // SAFETY: the format takes four strings; the server takes its own share of them.
     accepted(unsafe {
         let format = c"ssss".as_ptr();
@@ -102,6 +105,43 @@ pub(super) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Res
     accepted(unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
 }
 
+pub(super) fn append(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    line: &OwnedString,
+) -> Result<(), Error> {
+    // SAFETY: the format takes two strings; the server takes its own share of them.
+    accepted(unsafe {
+        api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), c"ss".as_ptr(), name, line.string())
+    })
+}
+
+pub(super) fn set_range(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    at: usize,
+    bytes: &OwnedString,
+) -> Result<(), Error> {
+    let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
+    // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
+    accepted(unsafe {
+        let format = c"sls".as_ptr();
+        api!(RedisModule_Replicate)(ctx, SETRANGE.as_ptr(), format, name, at, bytes.string())
+    })
+}
+
+pub(super) fn expire_at(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    deadline: Deadline,
+) -> Result<(), Error> {
+    let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
+    // SAFETY: the format takes two strings; the server takes its own share of them.
+    accepted(unsafe {
+        api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
+    })
+}
+
 /// A deadline as the server counts it. None is near the end of the signed range: see `Ttl::LONGEST`.
 pub(super) fn signed_millis(deadline: Deadline) -> c_longlong {
     c_longlong::try_from(deadline.millis()).unwrap_or(c_longlong::MAX)
@@ -112,15 +152,21 @@ pub(super) fn signed_millis(deadline: Deadline) -> c_longlong {
 /// The server looks up the command it is told to replicate by name. With `rename-command SET ...` the name
 /// is gone: grants would be made, and silently missing from every replica and the file.
 pub(super) fn obstacle(ctx: *mut RedisModuleCtx) -> Option<String> {
-    [(SET, "a grant"), (DEL, "a release")].into_iter().find(|(name, _)| is_unknown(ctx, name)).map(
-        |(name, what)| {
-            let name = name.to_string_lossy();
-            format!(
-                "the command {name} is renamed or disabled (rename-command), \
+    let (beside, changed) = ("a grant beside others", "a change beside others");
+    let needed = [
+        (SET, "a grant"),
+        (DEL, "a release"),
+        (APPEND, beside),
+        (SETRANGE, changed),
+        (PEXPIREAT, changed),
+    ];
+    needed.into_iter().find(|(name, _)| is_unknown(ctx, name)).map(|(name, what)| {
+        let name = name.to_string_lossy();
+        format!(
+            "the command {name} is renamed or disabled (rename-command), \
                  and {what} is replicated as {name}"
-            )
-        },
-    )
+        )
+    })
 }
 
 /// Calls the command with no arguments, which neither takes: an unknown one is told from a known one
@@ -133,5 +179,5 @@ fn is_unknown(ctx: *mut RedisModuleCtx, name: &CStr) -> bool {
 }
 
 fn accepted(outcome: c_int) -> Result<(), Error> {
-    if outcome == guard::status(true) { Ok(()) } else { Err(Error::NotReplicated) }
+    if outcome == status(true) { Ok(()) } else { Err(Error::NotReplicated) }
 }

@@ -3,10 +3,9 @@
 //! Locks have an expiry, so every policy but `noeviction` may evict them. What becomes of them
 //! then, see [`eviction`].
 
-use super::delivery::Writers;
-use super::room::MaxClients;
-use super::state::STATE;
-use super::{alarm, config, eviction, guard, log, server_flavor, subscription};
+use super::ffi::{log, server_flavor, subscription};
+use super::locks::LOCKS;
+use super::{config, delivery, eviction, guard, room};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::{CStr, c_void};
 
@@ -20,11 +19,7 @@ const POLICY: &CStr = c"maxmemory-policy";
 pub(super) fn follow(ctx: *mut RedisModuleCtx) {
     let has_limit =
         server_flavor::info_field(ctx, c"memory", c"maxmemory").is_some_and(|limit| limit != "0");
-    let may_evict = has_limit && evicting_policy(ctx).is_some();
-    STATE.may_evict.set(may_evict);
-    if may_evict && eviction::is_told_in_time() {
-        STATE.unlinks_heard.take_out(ctx);
-    }
+    eviction::follow_setting(ctx, has_limit && evicting_policy(ctx).is_some());
 }
 
 /// Warns if the policy in force evicts.
@@ -60,8 +55,8 @@ unsafe extern "C" fn changed(
     _stage: u64,
     change: *mut c_void,
 ) {
-    guard::event("config-changed", || {
-        config::take_effect(ctx);
+    guard::event("config-changed", ctx, || {
+        config::take_effect();
         // SAFETY: with this event the server passes this structure, and in it that many C strings.
         let names = unsafe {
             change.cast::<raw::RedisModuleConfigChange>().as_ref().map_or(&[][..], |change| {
@@ -74,16 +69,18 @@ unsafe extern "C" fn changed(
         if is_changed(POLICY) || is_changed(LIMIT) {
             // Not later: the next command may make the server evict.
             follow(ctx);
-            alarm::set(ctx);
         }
-        if is_changed(MaxClients::SETTING) {
-            STATE.max_clients.look(ctx);
+        if is_changed(room::MAX_CLIENTS) {
+            room::look(ctx);
         }
-        if is_changed(MaxClients::SETTING) || MaxClients::OWN_SETTINGS.into_iter().any(is_changed) {
-            STATE.max_clients.warn(ctx);
+        if is_changed(room::MAX_CLIENTS) || room::OWN_SETTINGS.into_iter().any(is_changed) {
+            room::warn(ctx);
         }
-        if is_changed(Writers::SETTING) {
-            STATE.writers.reset();
+        if is_changed(config::MAX_HOLDERS_CHANGED) {
+            LOCKS.mark_all(None);
+        }
+        if is_changed(delivery::THREADS_SETTING) {
+            delivery::reset();
         }
         if is_changed(POLICY) {
             warn_if_evicting(ctx);

@@ -1,9 +1,8 @@
 //! What the server says of its slots.
 
-use super::api::api;
 use super::authority;
-use super::call_reply::CallReply;
-use super::key::OwnedString;
+use super::ffi::call_reply::CallReply;
+use super::ffi::string::OwnedString;
 use leasehold_core::cluster::{OwnSlots, Slot};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::OnceCell;
@@ -43,14 +42,6 @@ impl SlotProbe {
 
 /// `None` if `CLUSTER` is renamed.
 pub(super) fn own_slots(ctx: *mut RedisModuleCtx) -> Option<OwnSlots> {
-    // SAFETY: the format takes one C string; the reply goes nowhere else.
-    let reply = unsafe {
-        CallReply::of_call(api!(RedisModule_Call)(
-            ctx,
-            c"CLUSTER".as_ptr(),
-            c"c".as_ptr(),
-            c"NODES".as_ptr(),
-        ))
-    };
+    let reply = CallReply::to(ctx, c"CLUSTER", &[c"NODES"]);
     OwnSlots::read(reply?.text()?)
 }

@@ -35,13 +35,13 @@
 //! A slot that **goes** takes locks with it for which clients wait here. They are looked at right
 //! away, found to be somebody else's, and sent on: see [`authority`](super::authority).
 
-use super::api::api;
-use super::slot_probe::SlotProbe;
-use super::state::STATE;
+use super::ffi::api::api;
+use super::ffi::main_thread::MainThread;
+use super::ffi::{context, server_flavor, subscription};
+use super::locks::LOCKS;
+use super::slot_probe::{self, SlotProbe};
 use super::throttle::Throttle;
-use super::{
-    alarm, clock, command_filter, guard, lifecycle, server_flavor, slot_probe, subscription,
-};
+use super::{authority, clock, fence_lift, guard};
 use leasehold_core::cluster::{self, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -63,7 +63,7 @@ const ID_LENGTH: usize = 40;
 pub(super) const HANDLE_ATOMIC_SLOT_MIGRATION: u32 = 1 << 5;
 
 /// What is known of slots that may come, and what is to be done about slots a little later.
-pub(super) struct Movements {
+struct Movements {
     /// Whether any slot is expected.
     expects: Cell<bool>,
     /// Which slots are open was not read since the start, or since the role changed.
@@ -75,69 +75,71 @@ pub(super) struct Movements {
     looks: Throttle,
 }
 
-impl Movements {
-    pub(super) const fn new() -> Self {
-        Self {
-            expects: Cell::new(false),
-            unread: Cell::new(false),
-            expected: RefCell::new(SlotSet::new()),
-            reading: Throttle::new(),
-            looks: Throttle::new(),
-        }
-    }
+static IN_CLUSTER: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-    pub(super) fn reset(&self) {
-        self.expects.set(false);
-        self.unread.set(false);
-        self.expected.borrow_mut().clear();
-        self.reading.reset();
-        self.looks.reset();
-    }
+static MOVEMENTS: MainThread<Movements> = MainThread::new(Movements {
+    expects: Cell::new(false),
+    unread: Cell::new(false),
+    expected: RefCell::new(SlotSet::new()),
+    reading: Throttle::new(),
+    looks: Throttle::new(),
+});
 
-    /// When to go on. At once, but not each time that anybody sends such a command: unauthenticated
-    /// clients can.
-    pub(super) fn due(&self, now: Monotonic) -> Option<Monotonic> {
-        [self.reading.due(now), self.looks.due(now)].into_iter().flatten().min()
-    }
+pub(super) fn reset() {
+    IN_CLUSTER.set(false);
+    MOVEMENTS.expects.set(false);
+    MOVEMENTS.expected.borrow_mut().clear();
+    MOVEMENTS.reading.reset();
+    MOVEMENTS.looks.reset();
+}
 
-    /// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
-    /// soon.
-    pub(super) fn has_gone(&self) {
-        self.looks.want();
-    }
+pub(super) fn is_in_cluster() -> bool {
+    IN_CLUSTER.get()
+}
 
-    /// Does what is due.
-    pub(super) fn look(&self) {
-        if self.reading.take(clock::monotonic()) {
-            self.read();
-        }
-        if self.looks.take(clock::monotonic()) {
-            STATE.locks.slots_moved();
-        }
-    }
+/// The server may have slots open from before that the module has heard nothing of.
+pub(super) fn begin() {
+    MOVEMENTS.unread.set(is_in_cluster());
+}
 
-    fn expect(&self, slot: Slot) {
-        self.expected.borrow_mut().insert(slot);
-        self.expects.set(true);
-    }
+/// When to call [`look`]. At once, but not each time that anybody sends such a command: unauthenticated
+/// clients can.
+pub(super) fn due(now: Monotonic) -> Option<Monotonic> {
+    [MOVEMENTS.reading.due(now), MOVEMENTS.looks.due(now)].into_iter().flatten().min()
+}
 
-    /// Learns from the server which slots it has, and lifts the fence clock if one of them was
-    /// expected.
-    fn read(&self) {
-        self.unread.set(false);
-        let own = command_filter::context().and_then(slot_probe::own_slots);
-        let mut expected = self.expected.borrow_mut();
-        // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
-        let has_come = own.is_some_and(|own| {
-            let has_come = expected.remove_all(&own.settled);
-            expected.insert_all(&own.open);
-            has_come
-        });
-        self.expects.set(!expected.is_empty());
-        drop(expected);
-        if has_come {
-            lifecycle::raise_fences();
-        }
+/// A lock turned out to be in a slot that has gone without a word. Others may be, too, and all of them are looked at
+/// soon.
+pub(super) fn has_gone() {
+    MOVEMENTS.looks.want();
+}
+
+/// Does what is due.
+pub(super) fn look() {
+    if MOVEMENTS.reading.take(clock::monotonic()) {
+        read();
+    }
+    if MOVEMENTS.looks.take(clock::monotonic()) {
+        LOCKS.slots_moved();
+    }
+}
+
+/// Learns from the server which slots it has, and lifts the fence clock if one of them was
+/// expected.
+fn read() {
+    MOVEMENTS.unread.set(false);
+    let own = context::detached().and_then(slot_probe::own_slots);
+    let mut expected = MOVEMENTS.expected.borrow_mut();
+    // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
+    let has_come = own.is_some_and(|own| {
+        let has_come = expected.remove_all(&own.settled);
+        expected.insert_all(&own.open);
+        has_come
+    });
+    MOVEMENTS.expects.set(!expected.is_empty());
+    drop(expected);
+    if has_come {
+        fence_lift::lift();
     }
 }
 
@@ -155,9 +157,8 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
             let _ = ranges.try_for_each(|(first, last)| expect_all(&probe, first, last));
         }
     }
-    STATE.movements.reading.want();
-    STATE.movements.looks.want();
-    alarm::set(ctx);
+    MOVEMENTS.reading.want();
+    MOVEMENTS.looks.want();
 }
 
 /// Expects each of these slots, up to the first that the server serves, if it serves one.
@@ -165,12 +166,13 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
 /// Each slot is asked about once, as long as it is expected: a client that may not move slots can
 /// make the server do no more than that.
 fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
-    let next = || STATE.movements.expected.borrow().first_missing(first, last);
+    let next = || MOVEMENTS.expected.borrow().first_missing(first, last);
     while let Some(slot) = next() {
         if probe.is_served(slot) {
             return ControlFlow::Break(());
         }
-        STATE.movements.expect(slot);
+        MOVEMENTS.expected.borrow_mut().insert(slot);
+        MOVEMENTS.expects.set(true);
     }
     ControlFlow::Continue(())
 }
@@ -178,23 +180,17 @@ fn expect_all(probe: &SlotProbe, first: Slot, last: Slot) -> ControlFlow<()> {
 /// Before a key is opened in which a lock may be granted: once in a while the server has to be asked
 /// which slots it has open.
 pub(super) fn prepare() {
-    if STATE.movements.unread.get() {
-        STATE.movements.read();
+    if MOVEMENTS.unread.get() {
+        read();
     }
 }
 
 /// A lock that is free may be granted. If its slot is expected, the fence clock is lifted first.
 pub(super) fn about_to_grant(key: &[u8]) {
-    let movements = &STATE.movements;
-    if movements.expects.get() && movements.expected.borrow().contains(Slot::of(key)) {
-        lifecycle::raise_fences();
-        movements.reading.want();
+    if MOVEMENTS.expects.get() && MOVEMENTS.expected.borrow().contains(Slot::of(key)) {
+        fence_lift::lift();
+        MOVEMENTS.reading.want();
     }
-}
-
-/// The server may have slots open from before that the module has heard nothing of.
-pub(super) fn begin() {
-    STATE.movements.unread.set(STATE.in_cluster.get());
 }
 
 /// The name by which the nodes of the cluster know this one.
@@ -207,6 +203,8 @@ fn my_node_id<'s>() -> &'s [u8] {
 
 /// Subscribes to slots that are moved at once, where the server moves them so.
 pub(super) fn subscribe(ctx: *mut RedisModuleCtx) {
+    IN_CLUSTER.set(authority::is_in_cluster(ctx));
+    begin();
     let (id, callback): (u64, raw::RedisModuleEventCallback) = if server_flavor::is_valkey(ctx) {
         (VALKEY_SLOT_MIGRATION, Some(moved_by_valkey))
     } else {
@@ -221,13 +219,13 @@ unsafe extern "C" fn moved_by_redis(
     stage: u64,
     _info: *mut c_void,
 ) {
-    guard::event("slots-moved", || {
+    guard::event("slots-moved", ctx, || {
         let step = match stage {
             raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_MIGRATE_STARTED => Step::BeginToGo,
             raw::REDISMODULE_SUBEVENT_CLUSTER_SLOT_MIGRATION_IMPORT_COMPLETED => Step::HaveCome,
             _ => Step::Other,
         };
-        moved_at_once(ctx, step);
+        moved_at_once(step);
     });
 }
 
@@ -237,13 +235,13 @@ unsafe extern "C" fn moved_by_valkey(
     stage: u64,
     _info: *mut c_void,
 ) {
-    guard::event("slots-moved", || {
+    guard::event("slots-moved", ctx, || {
         let step = match stage {
             VALKEY_EXPORT_STARTED => Step::BeginToGo,
             VALKEY_IMPORT_COMPLETED => Step::HaveCome,
             _ => Step::Other,
         };
-        moved_at_once(ctx, step);
+        moved_at_once(step);
     });
 }
 
@@ -255,15 +253,14 @@ enum Step {
     Other,
 }
 
-fn moved_at_once(ctx: *mut RedisModuleCtx, step: Step) {
+fn moved_at_once(step: Step) {
     match step {
         // What is evicted does not go with them, unless it is put back before they are copied, which
         // the server does a little later.
-        Step::BeginToGo => STATE.locks.slots_begin_to_go(),
+        Step::BeginToGo => LOCKS.slots_begin_to_go(),
         // Until then the node grants nothing.
-        Step::HaveCome => lifecycle::raise_fences(),
+        Step::HaveCome => fence_lift::lift(),
         Step::Other => {}
     }
-    STATE.movements.looks.want();
-    alarm::set(ctx);
+    MOVEMENTS.looks.want();
 }

@@ -1,6 +1,7 @@
 //! Work that is done at once the first time, and then at most ten times a second, however often it is
 //! wanted.
 
+use super::alarm;
 use leasehold_core::lock::Monotonic;
 use std::cell::Cell;
 
@@ -24,6 +25,7 @@ impl Throttle {
 
     pub(super) fn want(&self) {
         self.wanted.set(true);
+        alarm::reconsider();
     }
 
     /// When to do it, if it is wanted.

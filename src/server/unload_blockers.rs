@@ -15,12 +15,10 @@
 //! So the module stays as long as there is any of them. It stays too if the server does not tell, because the command
 //! that would ask was renamed: nobody unloads in a hurry.
 
-use super::api::api;
-use super::call_reply::CallReply;
-use super::server_flavor;
+use super::ffi::call_reply::CallReply;
+use super::ffi::server_flavor;
 use leasehold_core::command::{ALL, parse_integer};
 use redis_module::raw::RedisModuleCtx;
-use std::ffi::CStr;
 
 /// The request to unload this module, as a client sends it.
 const REQUEST: &[u8] = b"*3\r\n$6\r\nMODULE\r\n$6\r\nUNLOAD\r\n$9\r\nleasehold\r\n";
@@ -31,9 +29,9 @@ const WORDS_OF_REQUEST: &[u8] = b"MODULEUNLOADleasehold";
 /// The first thing found, in words.
 pub(super) fn find(ctx: *mut RedisModuleCtx) -> Option<String> {
     let (Some(rules), Some(clients), Some(threads)) = (
-        ask(ctx, c"ACL", &[c"LIST"]),
-        ask(ctx, c"CLIENT", &[c"LIST"]),
-        ask(ctx, c"CONFIG", &[c"GET", c"io-threads"]),
+        CallReply::to(ctx, c"ACL", &[c"LIST"]),
+        CallReply::to(ctx, c"CLIENT", &[c"LIST"]),
+        CallReply::to(ctx, c"CONFIG", &[c"GET", c"io-threads"]),
     ) else {
         let renamed = "ACL, CLIENT or CONFIG is renamed, so the server cannot be asked who uses it";
         return Some(renamed.to_owned());
@@ -49,7 +47,7 @@ pub(super) fn find(ctx: *mut RedisModuleCtx) -> Option<String> {
 
 /// Whether a client is loading a module right now.
 pub(super) fn is_loading(ctx: *mut RedisModuleCtx) -> bool {
-    let clients = ask(ctx, c"CLIENT", &[c"LIST"]);
+    let clients = CallReply::to(ctx, c"CLIENT", &[c"LIST"]);
     clients.is_some_and(|clients| lines(&clients).iter().any(|line| Client(line).is_loading()))
 }
 
@@ -144,21 +142,6 @@ fn is_ours(name: &[u8]) -> bool {
 /// Redis 6.2 does not name subcommands.
 fn is_request(command: &[u8]) -> bool {
     [&b"module|unload"[..], b"module"].iter().any(|name| name.eq_ignore_ascii_case(command))
-}
-
-/// `None` if the command was renamed.
-fn ask(ctx: *mut RedisModuleCtx, command: &CStr, arguments: &[&CStr]) -> Option<CallReply> {
-    let call = api!(RedisModule_Call);
-    // SAFETY: each format takes so many C strings; the reply goes nowhere else.
-    unsafe {
-        CallReply::of_call(match *arguments {
-            [only] => call(ctx, command.as_ptr(), c"c".as_ptr(), only.as_ptr()),
-            [first, second] => {
-                call(ctx, command.as_ptr(), c"cc".as_ptr(), first.as_ptr(), second.as_ptr())
-            }
-            _ => return None,
-        })
-    }
 }
 
 #[cfg(test)]

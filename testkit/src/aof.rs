@@ -1,4 +1,4 @@
-//! What the append-only file says: the commands that a restart would replay.
+//! What the append-only file contains: the commands that a restart would replay.
 
 use super::Server;
 use super::command_reader::next_command;
@@ -8,19 +8,19 @@ use std::path::{Path, PathBuf};
 
 const FENCE_CLOCK: &[u8] = b"leasehold:fence-clock";
 
-/// The commands appended so far, in order. Left out are those that change no key by themselves (SELECT,
-/// MULTI, EXEC), what replicas are told of the fence clock, and the part that a rewrite wrote as RDB.
+/// The commands appended so far, in order, without those that change no key by themselves (SELECT,
+/// MULTI, EXEC), broadcasts of the fence clock, and the part that a rewrite wrote as RDB.
 pub fn commands(server: &Server) -> Vec<Vec<Vec<u8>>> {
     let is_told = |command: &Vec<Vec<u8>>| command.get(1).is_some_and(|key| key == FENCE_CLOCK);
     all(server).filter(|command| !is_frame(&command[0]) && !is_told(command)).collect()
 }
 
-/// The same as lines of text.
+/// Those commands as lines of text.
 pub fn lines(server: &Server) -> Vec<String> {
     commands(server).into_iter().map(line).collect()
 }
 
-/// The same with what was left out.
+/// All commands as lines of text.
 pub fn framed_lines(server: &Server) -> Vec<String> {
     all(server).map(line).collect()
 }
@@ -42,7 +42,7 @@ pub fn current_file(server: &Server) -> PathBuf {
     files(server.dir()).pop().expect("a file is appended to")
 }
 
-/// One file before 7.0; since then those that a manifest lists.
+/// One file before 7.0, and the files in the manifest since then.
 fn files(dir: &Path) -> Vec<PathBuf> {
     let folder = dir.join("appendonlydir");
     let Ok(manifest) = fs::read_to_string(folder.join("appendonly.aof.manifest")) else {

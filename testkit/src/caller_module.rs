@@ -1,18 +1,18 @@
-//! Loaded into a server beside Leasehold: a module that calls the commands of others.
+//! A module that calls the commands of other modules. It is loaded into a server beside Leasehold.
 //!
 //! ```text
-//!   CALLER.CALL command [arg …]     what the command replies to a module, passed on
-//!   CALLER.BEGIN command [arg …]    the same where the command may make its caller wait (7.2 on): the reply, or
+//!   CALLER.CALL command [arg …]    calls a command and passes its reply on
+//!   CALLER.BEGIN command [arg …]    calls a command that may block (7.2 on): the reply, or
 //!                                   PROMISED
-//!   CALLER.OUTCOME                  what came of the promise: the number, -1 for nil, -2 for an error; nil
+//!   CALLER.OUTCOME                  how that ended: the number, -1 for nil, -2 for an error; nil
 //!                                   until then
-//!   CALLER.HEARD                    the key events of modules so far, in lines of the event and its key
+//!   CALLER.HEARD                    the key events of modules so far, a line for each
 //! ```
 //!
-//! Loaded with an argument, it takes all the room there is for categories of the ACL (7.4 on).
+//! Loaded with an argument, it takes all the room that there is for categories of the ACL (7.4 on).
 //!
-//! The server's functions are looked up by name, as every module's are, through the first word of the
-//! context; there is no other way in.
+//! Modules look up the server's functions by name, through the first word of the context. There is
+//! no other way.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_longlong, c_void};
 use std::mem::transmute;
@@ -31,7 +31,7 @@ const INTEGER: c_int = 2;
 const NULL: c_int = 4;
 const PROMISE: c_int = 12;
 
-/// The class of the key events that modules make.
+/// The class of key events that modules publish.
 const OF_MODULES: c_int = 1 << 13;
 
 const NOT_YET: i64 = i64::MIN;
@@ -62,7 +62,7 @@ type Subscribe = unsafe extern "C" fn(Ctx, c_int, Listen) -> c_int;
 type Buffer = unsafe extern "C" fn(Ctx, *const c_char, usize) -> c_int;
 type WhenDone = unsafe extern "C" fn(Reply, Done, *mut c_void);
 
-/// One of the server's functions, of this type.
+/// Looks up a function of the server.
 macro_rules! api {
     ($name:literal as $kind:ty) => {
         transmute::<*mut c_void, $kind>(find(concat!("RedisModule_", $name, "\0")))
@@ -161,7 +161,7 @@ unsafe extern "C" fn heard(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
     unsafe { api!("ReplyWithStringBuffer" as Buffer)(ctx, heard.as_ptr().cast(), heard.len()) }
 }
 
-/// Calls the command that the words behind the first are.
+/// Calls the command in the words behind the first.
 unsafe fn called(ctx: Ctx, argv: *mut Str, argc: c_int, format: &CStr) -> Reply {
     unsafe {
         let words = slice::from_raw_parts(argv, usize::try_from(argc).unwrap());

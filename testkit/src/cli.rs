@@ -1,4 +1,4 @@
-//! redis-cli, or valkey-cli, as a program to run.
+//! redis-cli or valkey-cli, as a program to run.
 
 use super::version::{announce, server_binary, version_in};
 use super::{Cluster, eventually};
@@ -9,13 +9,14 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// Since when it shares out slots.
+/// The first version that rebalances slots.
 const REBALANCES_SINCE: (u32, u32) = (5, 0);
 
-/// Longer than any number of slots takes.
+/// Longer than it takes to move any number of slots.
 const LONGEST: Duration = Duration::from_secs(120);
 
-/// Beside the server, or in PATH; `None`, and it says so, where there is none that is new enough.
+/// The program beside the server, or in PATH. `None`, with a line that says so, if none is new
+/// enough.
 pub fn find(since: (u32, u32)) -> Option<PathBuf> {
     let beside = server_binary().parent().map(PathBuf::from);
     let path = env::var_os("PATH").unwrap_or_default();
@@ -40,21 +41,21 @@ fn is_since(client: &Path, since: (u32, u32)) -> bool {
     line.is_ok_and(|line| version_in(&line, "-cli ").is_some_and(|version| version >= since))
 }
 
-/// Shares out the slots of a cluster, as an operator does.
+/// Rebalances the slots of a cluster, as an operator does.
 pub struct Rebalance {
     client: PathBuf,
 }
 
 impl Rebalance {
-    /// `None`, and it says so, where there is no program for it.
+    /// `None`, with a line that says so, if there is no program for it.
     pub fn by_program() -> Option<Self> {
         Some(Self { client: find(REBALANCES_SINCE)? })
     }
 
-    /// Gives a node so much of the share that each other primary gets. Returns when all nodes agree.
+    /// Gives a node this weight, where that of other primaries is 1. Returns when all nodes agree.
     pub fn to_weight(&self, cluster: &Cluster, index: usize, weight: f64) {
         let node = cluster.node(index);
-        // It moves nothing as long as nodes do not agree, as after slots that have just moved.
+        // It moves nothing while nodes disagree, as they do after slots have moved.
         let file = node.dir().join("rebalance");
         eventually("the slots are shared out", || {
             let mut program = Command::new(&self.client)

@@ -1,14 +1,14 @@
-//! A connection of our own: the tests decide which bytes are sent, and see the reply as it came.
-//! The replies are parsed by the crate `redis`.
+//! The connection of tests, which decide what bytes are sent and see each reply as it came. The
+//! crate `redis` parses the replies.
 
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
 use super::request::{Words, encoded};
-use super::transport::{Transport, has_arrived};
+use super::transport::{Transport, Uninterrupted, has_arrived};
 use redis::{Parser, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -31,11 +31,11 @@ pub struct LockInfo {
     pub owner: Vec<u8>,
     /// The number of the grant.
     pub fence: u64,
-    /// How long the lease lasts yet, in milliseconds.
+    /// What is left of the lease, in milliseconds.
     pub ttl: i64,
-    /// When the lease ends, in milliseconds of Unix time.
+    /// The end of the lease, in Unix milliseconds.
     pub deadline: i64,
-    /// How many wait for the lock.
+    /// The number of waiters.
     pub waiters: i64,
 }
 
@@ -57,22 +57,22 @@ impl Client {
         Ok(Self { transport: Box::new(transport), parser: Parser::new() })
     }
 
-    /// How long to wait for each reply, instead of the usual time.
+    /// Sets how long to wait for each reply.
     pub fn set_deadline(&mut self, deadline: Duration) {
         self.transport.set_deadline(Some(deadline)).unwrap();
     }
 
-    /// Sends one command and waits for its reply. An error reply is a reply like any other; losing the
-    /// connection ends the test.
+    /// Sends a command and waits for its reply, which may be an error. Losing the connection ends
+    /// the test.
     pub fn cmd(&mut self, words: impl Words) -> Value {
         let words = words.words();
         self.try_cmd(words.clone()).unwrap_or_else(|error| panic!("{}: {error}", shown(&words)))
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_cmd(&mut self, words: impl Words) -> RedisResult<Value> {
         self.transport.write_all(&encoded(words))?;
-        self.parser.parse_value(&mut self.transport)
+        self.parser.parse_value(Uninterrupted(&mut *self.transport))
     }
 
     /// Sends bytes that need not be a command.
@@ -80,34 +80,34 @@ impl Client {
         self.transport.write_all(bytes).unwrap();
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_send_bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.transport.write_all(bytes)
     }
 
-    /// Sends one command whose reply is not waited for: see `receive`.
+    /// Sends a command without waiting for its reply: see `receive`.
     pub fn send(&mut self, words: impl Words) {
         self.send_bytes(&encoded(words));
     }
 
-    /// Sends all commands in one write. Their replies are not waited for: see `receive`.
+    /// Sends all commands in one write, without waiting for their replies: see `receive`.
     pub fn send_all(&mut self, commands: &[&str]) {
         let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
         self.send_bytes(&bytes);
     }
 
-    /// Waits for one more reply, or a message the server sends by itself.
+    /// Waits for the next reply or push message.
     pub fn receive(&mut self) -> Value {
         self.try_receive().unwrap()
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_receive(&mut self) -> RedisResult<Value> {
-        self.parser.parse_value(&mut self.transport)
+        self.parser.parse_value(Uninterrupted(&mut *self.transport))
     }
 
-    /// Whether a reply has arrived. Nothing else may be on its way. The end of the connection is an
-    /// error.
+    /// Whether a reply has arrived. No other reply may be under way. The end of the connection is
+    /// an error.
     pub fn has_reply(&self) -> io::Result<bool> {
         has_arrived(self.transport.as_fd())
     }
@@ -117,10 +117,10 @@ impl Client {
         self.transport.end_sending().unwrap();
     }
 
-    /// Waits until the server has closed the connection, and sees that it had nothing more to say.
+    /// Waits until the server has closed the connection, and checks that it sent nothing before.
     #[track_caller]
     pub fn assert_closed(&mut self) {
-        match self.transport.read(&mut [0; 16]) {
+        match Uninterrupted(&mut *self.transport).read(&mut [0; 16]) {
             Ok(0) => {}
             Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
             other => panic!("it was not closed: {other:?}"),
@@ -133,13 +133,13 @@ impl Client {
         commands
             .iter()
             .map(|command| {
-                let reply = self.parser.parse_value(&mut self.transport);
+                let reply = self.parser.parse_value(Uninterrupted(&mut *self.transport));
                 reply.unwrap_or_else(|error| panic!("{command}: {error}"))
             })
             .collect()
     }
 
-    /// The commands between MULTI and EXEC, and what EXEC answered for each.
+    /// Executes the commands between MULTI and EXEC, and returns the replies in that of EXEC.
     pub fn transaction(&mut self, commands: &[&str]) -> Vec<Value> {
         let whole = [&["MULTI"], commands, &["EXEC"]].concat();
         match self.pipeline(&whole).pop() {
@@ -159,7 +159,7 @@ impl Client {
         fence_or_nil(&self.cmd([b"LOCK.ACQUIRE", key.as_ref(), owner.as_ref(), ttl.as_bytes()]))
     }
 
-    /// `LOCK.ACQUIRE` of a lock that is free or the owner's.
+    /// `LOCK.ACQUIRE` of a lock that is free or already the owner's.
     #[track_caller]
     pub fn grant(&mut self, key: impl AsRef<[u8]>, owner: impl AsRef<[u8]>, ttl: u64) -> u64 {
         self.acquire(key, owner, ttl).expect("another owner has the lock")
@@ -208,7 +208,7 @@ impl Client {
         (micros(&self.cmd("TIME")).unwrap() / 1_000).cast_signed()
     }
 
-    /// The same, once it is later than whatever happened before.
+    /// The server's clock, once it is later than now.
     pub fn next_millisecond(&mut self) -> i64 {
         let begun = self.now();
         eventually("the clock ticks", || match self.now() {
@@ -231,7 +231,7 @@ impl Client {
         field.unwrap_or_else(|| panic!("INFO {section} has no {name}")).parse().unwrap()
     }
 
-    /// How often each command was executed so far. Asking counts too, as `info`.
+    /// How often each command was executed so far, `info` included.
     pub fn executed(&mut self) -> BTreeMap<String, u64> {
         let text = self.info_text("commandstats");
         let lines = text.lines().filter_map(|line| line.strip_prefix("cmdstat_"));
@@ -252,7 +252,7 @@ impl Client {
         });
     }
 
-    /// One section of INFO, as the server wrote it.
+    /// The text of one section of INFO.
     pub fn info_text(&mut self, section: &str) -> String {
         match self.cmd(["INFO", section]) {
             Value::BulkString(bytes) => String::from_utf8_lossy(&bytes).into_owned(),

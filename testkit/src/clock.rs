@@ -1,8 +1,7 @@
-//! A wall clock that a test can step while the server runs, and a suspend of the machine for one
-//! process.
+//! A wall clock that a test can set while the server runs, and a simulated suspend for one process.
 //!
-//! libfaketime would be the usual tool, but servers with jemalloc hang under it. So there is a shim of our own,
-//! preloaded into the server: see `clock_shim.rs`. Linux only.
+//! libfaketime is the usual tool, but servers with jemalloc hang under it. So there is a shim of
+//! our own, preloaded into the server: see `clock_shim.rs`. Linux only.
 
 use super::{Client, eventually, library, unix_micros};
 use std::io::Write;
@@ -21,11 +20,11 @@ pub(crate) const OFFSET_FILE: &str = "LEASEHOLD_CLOCK_OFFSET";
 /// More than any lease or margin of a test.
 pub const HOUR: Duration = Duration::from_secs(3_600);
 
-/// Shared by any number of servers, which then agree on the time.
+/// A clock for any number of servers, which then agree on the time.
 pub struct Clock {
     file: NamedTempFile,
-    /// The file, mapped here as it is in the servers: what is written to a file arrives byte by byte, and a server that
-    /// reads half of a step would be years ahead.
+    /// The file, mapped as it is in the servers. What is written to a file arrives byte by byte,
+    /// and a server that read half of a step would be years ahead.
     words: &'static Words,
 }
 
@@ -39,13 +38,13 @@ struct Words {
 }
 
 impl Clock {
-    /// A clock that is right, so far.
+    /// A clock that is right until it is set.
     #[allow(clippy::new_without_default, reason = "it makes a file")]
     pub fn new() -> Self {
         let mut file = NamedTempFile::new().unwrap();
         file.write_all(&[0; size_of::<Words>()]).unwrap();
         let (length, access) = (size_of::<Words>(), libc::PROT_READ | libc::PROT_WRITE);
-        // SAFETY: maps the words that were just written, and they stay mapped until this process ends.
+        // SAFETY: maps the words that were just written. They stay mapped until this process ends.
         let words = unsafe {
             libc::mmap(ptr::null_mut(), length, access, libc::MAP_SHARED, file.as_raw_fd(), 0)
         };
@@ -64,20 +63,18 @@ impl Clock {
         self.words.offset.fetch_add(micros(by), SeqCst);
     }
 
-    /// As if the machine had been suspended for so long: of the clocks that are not the wall clock,
-    /// only the one that counts suspends goes on.
-    #[allow(dead_code, reason = "only clients look at it")]
+    /// Simulates a suspend of the machine: only the clock that counts suspends goes on.
     pub fn suspend(&mut self, by: Duration) {
         self.words.suspended.fetch_add(micros(by), SeqCst);
     }
 
-    /// Has a process go by this clock.
-    #[allow(dead_code, reason = "servers are set up in another way")]
+    /// Makes a process use this clock.
     pub fn preload<'a>(&self, process: &'a mut Command) -> &'a mut Command {
         process.env(PRELOAD, shim()).env(OFFSET_FILE, self.file())
     }
 
-    /// Waits until the server goes by what it was set to: Valkey 9.1 looks at it once in a millisecond only.
+    /// Waits until the server uses the time that was set: Valkey 9.1 reads the clock only once in a
+    /// millisecond.
     pub fn wait_until_known(&self, client: &mut Client) {
         eventually("the server knows the time", || {
             let before = self.now();
@@ -87,20 +84,19 @@ impl Clock {
         });
     }
 
-    /// In Unix milliseconds.
+    /// The time in Unix milliseconds.
     fn now(&self) -> i64 {
         let since = unix_micros().cast_signed();
         (since + self.words.offset.load(SeqCst)) / 1_000
     }
 
-    /// After a server has read it so many times.
+    /// Sets the clock back once a server has read it so many times.
     pub fn step_back_after(&mut self, reads: i64, by: Duration) {
         self.words.step.store(-micros(by), SeqCst);
         self.words.reads.store(reads, SeqCst);
     }
 
-    /// Whether it is still to come.
-    #[allow(dead_code, reason = "the campaign does not ask")]
+    /// Whether that step is still to come.
     pub fn is_to_step(&self) -> bool {
         self.words.reads.load(SeqCst) > 0
     }
@@ -114,7 +110,7 @@ fn micros(span: Duration) -> i64 {
     span.as_micros().try_into().unwrap()
 }
 
-/// The shim as a library, compiled once per run.
+/// The compiled shim, built once per run.
 pub(crate) fn shim() -> &'static Path {
     static SHIM: OnceLock<PathBuf> = OnceLock::new();
     SHIM.get_or_init(|| library::compiled("clock_shim", include_str!("clock_shim.rs")))

@@ -1,12 +1,12 @@
 //! Preloaded into a server: moves its wall clock by an offset that a test may change at any time.
 //!
-//! The offset is a word of microseconds in a file that both sides map. Two more words are for a
-//! step at an exact moment: how often the clock is to be read before it, and by how much. Only the
-//! three calls that tell the wall clock are replaced; the monotonic clock, by which the server
-//! sleeps, is left alone. A fourth word is how long the machine seems to have been suspended: the
-//! clock that counts suspends is ahead by that. The real clock is read by system call, since the C
-//! library's functions are the ones replaced. Nothing here allocates: the server's allocator asks
-//! for the time before it is ready.
+//! The offset is a word of microseconds in a file that both sides map. Two more words describe a
+//! step at an exact moment: after how many reads of the clock, and by how much. Only the three
+//! calls that read the wall clock are replaced. The monotonic clock, by which the server sleeps, is
+//! left alone. The fourth word is how long the machine seems to have been suspended, and the clock
+//! that counts suspends is ahead by that. The real clock is read by system call, because the
+//! functions of the C library are the ones replaced. Nothing here allocates: the server's allocator
+//! asks for the time before it is ready.
 
 use std::ffi::{c_char, c_int, c_long, c_void};
 use std::ptr;

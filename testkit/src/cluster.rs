@@ -1,16 +1,16 @@
-//! A cluster on this machine: primaries that share the slots, and replicas of them.
+//! A cluster on this machine: primaries that share the slots, and their replicas.
 //!
 //! ```text
-//!   Cluster::start()              nodes 0, 1, 2 are primaries; node 3 is a replica of 0, 4 of 1, 5 of 2
-//!   Cluster::of(2, 0)             as many primaries as this, each with as many replicas as that
+//!   Cluster::start()              nodes 0, 1, 2 are primaries; 3 is a replica of 0, 4 of 1, 5 of 2
+//!   Cluster::of(2, 0)             two primaries without replicas
 //!     .node(3)                    a server like any other
 //!     .slot_of(0)                 one of the slots of node 0, and names of keys in it
 //!     .client()                   follows redirections, as clients of clusters do
-//!   SlotMove                      a slot changes hands, step by step or at once: see `slot_move.rs`
+//!   SlotMove                      moves a slot, step by step or at once: see `slot_move.rs`
 //! ```
 //!
-//! Nodes are known by their index, which outlives what becomes of them: node 0 stays node 0 when it is killed, and
-//! when it comes back as a replica.
+//! A node keeps its index: node 0 stays node 0 when it is killed, and when it comes back as a
+//! replica.
 
 use super::cluster_client::ClusterClient;
 use super::replica::{wait_until_in_sync, wait_until_it_is};
@@ -24,7 +24,7 @@ use std::time::{Duration, Instant};
 
 const SLOTS: usize = 16_384;
 
-/// Longer than a node tries to become known to another one; on a busy machine it may have to be told again.
+/// Longer than a node tries to meet another. On a busy machine it may have to be told again.
 const HANDSHAKE: Duration = Duration::from_secs(2);
 
 /// Servers that share the slots of a cluster.
@@ -33,14 +33,14 @@ pub struct Cluster {
     primaries: usize,
 }
 
-/// A server, and the name by which the others know it.
+/// A server, and its name in the cluster.
 pub struct Node {
     server: Server,
     /// The name by which the cluster knows the node.
     pub id: String,
 }
 
-/// A slot, and how to name keys in it.
+/// A slot, and a way to name keys in it.
 #[derive(Clone, Debug)]
 pub struct Slot {
     /// The number of the slot.
@@ -54,17 +54,17 @@ struct Seen {
     id: String,
     port: String,
     flags: String,
-    /// Whom it follows; `-` for nobody.
+    /// The primary that it follows, or `-`.
     primary: String,
     epoch: String,
     link: String,
     slots: Vec<(u16, u16)>,
 }
 
-/// How to take over from a primary.
+/// How a replica takes over from its primary.
 #[derive(Clone, Copy, Debug)]
 pub enum Takeover {
-    /// Agreed with the primary, which stops writing until the replica has everything.
+    /// By agreement with the primary, which stops writing until the replica has everything.
     Agreed,
     /// Without asking the primary, by a vote of the others.
     Forced,
@@ -73,17 +73,17 @@ pub enum Takeover {
 }
 
 impl Cluster {
-    /// Three primaries, with a replica each.
+    /// A cluster of three primaries with a replica each.
     pub fn start() -> Self {
         Self::of(3, 1)
     }
 
-    /// A cluster of so many nodes, which is up when this returns.
+    /// A cluster of so many primaries with so many replicas each. It is up when this returns.
     pub fn of(primaries: usize, replicas_of_each: usize) -> Self {
         Self::with(primaries, replicas_of_each, |_, setup| setup)
     }
 
-    /// With what `setup` adds to the node of that index.
+    /// A cluster where `setup` changes the setup of the node with that index.
     pub fn with(
         primaries: usize,
         replicas_of_each: usize,
@@ -111,7 +111,7 @@ impl Cluster {
         &self.nodes[index]
     }
 
-    /// A node that is to be killed, stopped or started anew.
+    /// A node, to be killed, stopped or started.
     pub fn node_mut(&mut self, index: usize) -> &mut Node {
         &mut self.nodes[index]
     }
@@ -133,7 +133,7 @@ impl Cluster {
         self.node(self.owner(slot.try_into().unwrap())).client()
     }
 
-    /// The node that has the slot, as it says itself.
+    /// The node that says it has the slot.
     pub fn owner(&self, slot: u16) -> usize {
         eventually("a node has the slot", || {
             let owns = |node: &Node| node.is_up() && node.has(slot);
@@ -141,7 +141,7 @@ impl Cluster {
         })
     }
 
-    /// One of the slots of this node. No two calls give the same, as long as it has enough of them.
+    /// A slot of this node. Each call gives another one, as long as the node has enough of them.
     pub fn slot_of(&self, index: usize) -> Slot {
         static NEXT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
         loop {
@@ -158,8 +158,8 @@ impl Cluster {
         self.nodes.iter().filter(|node| node.is_up()).for_each(|node| node.wait_until("ok"));
     }
 
-    /// Waits until every node that is up knows who has the slot, and since which epoch: a slot that moved on earlier
-    /// than that would be claimed by both.
+    /// Waits until every node that is up knows the owner of the slot and the owner's epoch. If the
+    /// slot moved on earlier, two nodes would claim it.
     pub fn wait_until_owned_by(&self, slot: u16, owner: usize) {
         let owns = |node: &Node| {
             let owner = node.sees().into_iter().find(|seen| seen.has(slot));
@@ -175,8 +175,7 @@ impl Cluster {
         }
     }
 
-    /// Who has the slot, if every node that is up says the same, and since which epoch.
-    #[allow(dead_code, reason = "the campaign goes on whoever has it")]
+    /// The owner of the slot and its epoch, if every node that is up says the same.
     pub fn owner_of(&self, slot: u16) -> Option<usize> {
         let mut seen = self.nodes.iter().filter(|node| node.is_up()).map(|node| {
             let owner = node.sees().into_iter().find(|seen| seen.has(slot));
@@ -190,7 +189,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until every node that is up says the same of who has which slot.
+    /// Waits until all nodes that are up agree on the owner of each slot.
     pub fn wait_until_all_agree(&self) {
         let owners = |node: &Node| {
             let mut seen = node.sees();
@@ -205,7 +204,7 @@ impl Cluster {
         });
     }
 
-    /// Has the replica take over, and waits until it has.
+    /// Makes the replica take over, and waits until it has.
     pub fn take_over(&self, replica: usize, how: Takeover) {
         let option = match how {
             Takeover::Agreed => "",
@@ -218,8 +217,8 @@ impl Cluster {
         wait_until_it_is(node, "master");
     }
 
-    /// Waits until every node that is up knows this one for a replica of its primary, which otherwise would not listen
-    /// to it.
+    /// Waits until every node that is up knows this one as a replica of its primary. Its primary
+    /// would ignore it otherwise.
     fn wait_until_known(&self, replica: usize) {
         let id = &self.node(replica).id;
         let primary = |node: &Node| {
@@ -234,8 +233,8 @@ impl Cluster {
         }
     }
 
-    /// From now on everybody reaches this node through a proxy: the replicas that follow it, and clients that are
-    /// redirected. Not so the bus, on which the nodes talk to each other.
+    /// Puts a proxy before this node, for its replicas and for clients that are redirected. The bus
+    /// between the nodes does not go through it.
     pub fn put_proxy_before(&self, index: usize) -> Proxy {
         let node = self.node(index);
         let proxy = Proxy::to(node.port());
@@ -274,10 +273,10 @@ impl Cluster {
         }
     }
 
-    /// Makes everybody known to everybody at once, instead of leaving it to gossip.
+    /// Introduces all nodes to each other, instead of leaving it to gossip.
     fn introduce(&self) {
         for (index, node) in self.nodes.iter().enumerate() {
-            // Primaries that made up the same epoch would have to settle that first.
+            // Primaries that choose the same epoch would have to settle that first.
             node.cmd(format!("CLUSTER SET-CONFIG-EPOCH {}", index + 1));
             for other in &self.nodes[..index] {
                 node.cmd(format!("CLUSTER MEET 127.0.0.1 {}", other.port()));
@@ -322,7 +321,7 @@ impl Node {
         Self { server, id }
     }
 
-    /// Waits until the cluster is `ok` in the eyes of this node, or `fail`.
+    /// Waits until the cluster is `ok`, or `fail`, as this node sees it.
     pub fn wait_until(&self, state: &str) {
         eventually(&format!("the cluster is {state}"), || {
             let info = bulk_text(&self.cmd("CLUSTER INFO"));
@@ -334,7 +333,7 @@ impl Node {
         self.sees().iter().any(|seen| seen.is_the_asked() && seen.primary == primary.id)
     }
 
-    /// The slots that it has, as it says itself.
+    /// The slots that the node says it has.
     pub fn slots(&self) -> BTreeSet<u16> {
         let mine = self.sees().into_iter().find(Seen::is_the_asked);
         let ranges = mine.into_iter().flat_map(|seen| seen.slots);
@@ -351,7 +350,8 @@ impl Node {
 }
 
 impl Seen {
-    /// `id ip:port@bus flags primary ping pong epoch link slot slot …`; slots on their way in and out are left out.
+    /// Parses `id ip:port@bus flags primary ping pong epoch link slot slot …`, without slots that
+    /// are moving.
     fn parse(line: &str) -> Self {
         let words: Vec<_> = line.split(' ').collect();
         let range = |word: &&str| {

@@ -1,11 +1,11 @@
-//! A client of a cluster: it follows redirections and asks again, as the libraries do.
+//! A client of a cluster. It follows redirections and asks again, as client libraries do.
 //!
-//! | told              | does                                                           |
-//! |-------------------|----------------------------------------------------------------|
-//! | MOVED             | remembers it, and asks there                                   |
-//! | ASK               | asks there this once                                           |
-//! | TRYAGAIN, CLUSTERDOWN | asks again in a moment                                     |
-//! | UNBLOCKED, READONLY, the end of its connection | asks any other node in a moment   |
+//! | reply                                          | what the client does              |
+//! |------------------------------------------------|-----------------------------------|
+//! | MOVED                                          | remembers the node, and asks it   |
+//! | ASK                                            | asks that node once               |
+//! | TRYAGAIN, CLUSTERDOWN                          | asks again in a moment            |
+//! | UNBLOCKED, READONLY, the end of the connection | asks another node in a moment     |
 
 use super::{Client, Words};
 use redis::Value;
@@ -17,23 +17,23 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// How long libraries rest before they ask again.
+/// How long it waits before it asks again.
 const MOMENT: Duration = Duration::from_millis(10);
 
-/// How long they go on asking.
+/// How long it goes on asking.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// A connection to each node, and what is known of where slots are.
+/// A connection to each node, and the places of slots.
 pub struct ClusterClient {
     ports: Vec<u16>,
-    /// Where each key was last.
+    /// The port of the node that had each key last.
     places: HashMap<Vec<u8>, u16>,
     connections: HashMap<u16, Client>,
-    /// What it was told before it got each reply, in order; codes only.
+    /// The codes of the error replies so far, in order.
     pub detours: Vec<String>,
     /// When it last sent a request.
     pub asked: Instant,
-    /// How many requests it has sent; to be watched from another thread.
+    /// The number of requests so far, for other threads to watch.
     pub requests: Arc<AtomicU64>,
 }
 
@@ -42,7 +42,7 @@ enum Next {
     OnceAt(u16),
     /// The same node, in a moment.
     Again,
-    /// Whichever node there is, in a moment.
+    /// Any node, in a moment.
     Elsewhere,
 }
 
@@ -58,7 +58,7 @@ impl ClusterClient {
         }
     }
 
-    /// Sends a command, whose second word is its key, to the node that has it.
+    /// Sends a command to the node that has its key, which is its second word.
     pub fn cmd(&mut self, words: impl Words) -> Value {
         let words = words.words();
         let key = words[1].clone();
@@ -99,7 +99,7 @@ impl ClusterClient {
         }
     }
 
-    /// `None` if the connection ended before the reply.
+    /// The reply, or `None` if the connection ended before it.
     fn ask(&mut self, port: u16, asking: bool, words: &[Vec<u8>]) -> Option<Value> {
         let reply = self.try_to_ask(port, asking, words);
         if reply.is_none() {
@@ -120,7 +120,7 @@ impl ClusterClient {
     }
 }
 
-/// Where to go on, and what for; `None` if the reply is final.
+/// Where to ask again, and why. `None` if the reply is final.
 fn redirection(reply: Option<&Value>) -> Option<(Next, String)> {
     let Some(reply) = reply else { return Some((Next::Elsewhere, "(closed)".to_owned())) };
     let Value::ServerError(error) = reply else { return None };

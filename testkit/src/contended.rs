@@ -8,19 +8,19 @@ use redis::Value;
 /// Neither these leases nor these waits end during a test.
 const LONG: u64 = 3_600_000;
 
-/// As many as a client that has not logged in may send in one command.
+/// The number of words that a client that has not logged in may send in one command.
 const WORDS_WITHOUT_LOGIN: usize = 10;
 
 /// Locks that are held, each with one waiter.
 pub struct Contended {
     /// The locks that are held and waited for.
     pub names: Vec<String>,
-    /// They leave when this is dropped.
+    /// The waiters, who leave when this is dropped.
     _waiters: Crowd,
 }
 
 impl Contended {
-    /// Holds so many locks in database 0, whose names begin with `prefix`.
+    /// Holds so many locks in database 0 whose names begin with `prefix`.
     pub fn hold(server: &Server, prefix: &str, count: usize) -> Self {
         let names: Vec<_> = (0..count).map(|lock| format!("{prefix}{lock:012}")).collect();
         let mut client = server.client();
@@ -46,13 +46,13 @@ impl Contended {
         Self { names, _waiters: waiters }
     }
 
-    /// What clients of `SET NX` do that poll: each batch tries sixteen of the locks, chosen at
+    /// What clients send that poll with `SET NX`: each batch tries sixteen of the locks, chosen at
     /// random.
     pub fn polls(&self, seed: &mut Seed) -> Vec<Batch> {
         self.batches(seed, |name| format!("SET {name} old NX PX 1000"))
     }
 
-    /// The same with another command for each name.
+    /// Batches of sixteen commands, each with the name of a random lock.
     pub fn batches(&self, seed: &mut Seed, command: impl Fn(&str) -> String) -> Vec<Batch> {
         let mut batch = || -> Vec<_> {
             (0..16).map(|_| command(&self.names[seed.below(self.names.len())])).collect()
@@ -65,7 +65,7 @@ impl Contended {
         vec![Batch::of(&[format!("MGET {}", self.names.join(" "))])]
     }
 
-    /// Commands that name all of the locks, as short as they must be where nobody has logged in.
+    /// Commands that name all of the locks, each short enough for a client that has not logged in.
     pub fn named_in_short(&self) -> Vec<Batch> {
         let short = |names: &[String]| format!("MGET {}", names.join(" "));
         let all: Vec<_> = self.names.chunks(WORDS_WITHOUT_LOGIN - 1).map(short).collect();

@@ -16,14 +16,14 @@ use std::time::Instant;
 
 /// Many connections that are served by one thread.
 pub struct Crowd {
-    /// `None` for one that left.
+    /// The members. `None` is a member that left.
     members: Vec<Option<Member>>,
     epoll: OwnedFd,
-    /// The right to be large.
+    /// Held by a large crowd.
     _large: Option<MutexGuard<'static, ()>>,
 }
 
-/// Tests run side by side in one process, which may not open enough files for two large crowds at once.
+/// Tests run in parallel in one process, which may not open enough files for two large crowds.
 static LARGE: Mutex<()> = Mutex::new(());
 const LARGE_SIZE: usize = 4_000;
 
@@ -32,7 +32,7 @@ struct Member {
     unread: Vec<u8>,
 }
 
-/// What one member received: a reply, or `None` for the end of its connection.
+/// A member, and its reply or `None` for the end of its connection.
 pub type Received = (usize, Option<Value>);
 
 impl Crowd {
@@ -48,7 +48,7 @@ impl Crowd {
         crowd
     }
 
-    /// One more member, who has sent nothing yet.
+    /// Adds a member that has sent nothing yet.
     pub fn join(&mut self, server: &Server) {
         let index = self.size();
         // Connecting blocks while the server's backlog is full.
@@ -65,7 +65,8 @@ impl Crowd {
         self.members.len()
     }
 
-    /// Sends one member's command. It must fit into the socket's buffer, as a lock command does.
+    /// Sends a command on a member's connection. It must fit into the socket's buffer, as a lock
+    /// command does.
     pub fn send(&mut self, index: usize, words: impl Words) {
         let member = self.members[index].as_mut().expect("it left");
         member.stream.write_all(&encoded(words)).unwrap();
@@ -76,7 +77,8 @@ impl Crowd {
         self.members[index] = None;
     }
 
-    /// Waits until at least one member has received something; everything received by then.
+    /// Waits until at least one member has received something, and returns all that was received by
+    /// then.
     pub fn receive(&mut self) -> Vec<Received> {
         let deadline = Instant::now() + PATIENCE;
         let mut received = Vec::new();
@@ -90,7 +92,8 @@ impl Crowd {
         received
     }
 
-    /// One reply for each member that is still there, by member; `None` for a lost connection.
+    /// Waits for one reply to each member that is still there, and returns them by member. `None`
+    /// is a lost connection.
     pub fn one_reply_each(&mut self) -> Vec<Option<Value>> {
         let mut replies = vec![None; self.size()];
         let mut missing = self.members.iter().flatten().count();
@@ -104,7 +107,7 @@ impl Crowd {
         replies
     }
 
-    /// Waits until every connection has ended; the replies that came before.
+    /// Waits until every connection has ended, and returns the replies that came before.
     pub fn until_all_left(&mut self) -> Vec<Value> {
         let mut replies = Vec::new();
         while self.members.iter().any(Option::is_some) {
@@ -154,7 +157,7 @@ impl Member {
     }
 }
 
-/// Lets this process open so many files at once, or fails the test.
+/// Allows this process to open so many files, or fails the test.
 fn allow_files(wanted: usize) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     checked(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) });

@@ -1,9 +1,9 @@
-//! Threads that work until they are told to end.
+//! Ends threads that work until a flag is set.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-/// Says when it is dropped that it is over, also where a test fails: the threads of a scope would work on otherwise,
-/// and nobody would hear of the failure.
+/// Sets the flag when it is dropped, also when a test fails. Otherwise the threads of a scope would
+/// go on, and the failure would never be reported.
 pub struct End<'o>(pub &'o AtomicBool);
 
 impl Drop for End<'_> {

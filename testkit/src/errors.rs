@@ -9,7 +9,8 @@ pub const TTL_NOT_POSITIVE: &str = "ERR ttl must be a positive integer (millisec
 pub const TTL_ABOVE_LIMIT: &str =
     "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)";
 pub const FENCE_NOT_A_NUMBER: &str = "ERR fence must be an integer from 0 to 9007199254740991";
-pub const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
+pub const UNKNOWN_OPTION: &str =
+    "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once";
 pub const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 pub const SCRIPT_REPEATED: &str =
@@ -18,7 +19,8 @@ pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wron
 pub const NO_FENCE_LEFT: &str = "ERR no fence left: the server's clock is past the year 2255";
 pub const INTERNAL: &str = "ERR internal error, see the server's log";
 
-/// What the server itself says. Up to 6.2 it shows the command as it was typed.
+/// The server's error for a wrong number of arguments. Up to 6.2 it shows the command as it was
+/// typed.
 pub fn wrong_arity(command: &str) -> String {
     let shown =
         if is_older_than((7, 0)) { command.to_owned() } else { command.to_ascii_lowercase() };

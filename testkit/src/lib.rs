@@ -1,22 +1,23 @@
-//! The harness: real servers, connections of our own, and ways to see what a server holds.
+//! The harness: real servers, connections, and ways to see what a server holds.
 //!
 //! ```text
 //!   Server::start()                    one process, one temporary directory, one unix socket
 //!     .client()                        a connection that speaks RESP2; .client_resp3() for RESP3
 //!        .cmd("LOCK.INFO k")           any command, the reply as the server sent it
 //!        .acquire("k", "alice", 5_000) a lock command, the reply as a Rust type
-//!   Server::builder() … .start()       with configuration, a primary, another clock, no module
-//!     .clients_over_tls() .password(…) what .client() does to be let in; .stranger() does not
 //!     .line_client()                   a connection without a parser: see `line_client.rs`
-//!   Cluster::start()                   several of them, which share the keys: see `cluster.rs`
-//!   Sentinels::start()                 several of them, with sentinels: see `sentinel.rs`
-//!   Traffic::on(&server, …)           pipelined clients in the background: see `traffic.rs`
+//!   Server::builder() … .start()       with configuration, a primary, another clock, no module
+//!     .clients_over_tls() .password(…) how .client() is let in; .stranger() gives no password
+//!   Cluster::start()                   servers that share the keys: see `cluster.rs`
+//!   Sentinels::start()                 a primary, replicas and sentinels: see `sentinel.rs`
+//!   Traffic::on(&server, …)            pipelined clients in the background: see `traffic.rs`
 //!   Proxy::to(server.port())           a link that can be cut: see `proxy.rs`
 //!   Snapshot::of(&server)              every key, value and deadline
-//!   power::fail(&mut server)           kills it, and takes what was not forced to disk
+//!   power::fail(&mut server)           kills it, and drops what was not forced to disk
 //!   aof::lines(&server)                what a restart would replay
-//!   Stream::of(&server)                what replicas are told
-//!   unchanged(&server, || …)           neither of the two may differ afterwards
+//!   ReplicationStream::of(&server)     what replicas receive
+//!   unchanged(&server, || …)           checks that neither data nor file changes
+//!   Stopwatch::start()                 time in which this machine ran, for short bounds
 //! ```
 //!
 //! A server that died, stopped answering or logged a panic fails its test when it is dropped.
@@ -53,6 +54,7 @@ pub mod power;
 mod prompt;
 mod proxy;
 pub mod replica;
+mod replication_stream;
 mod reply;
 mod request;
 mod seed;
@@ -62,7 +64,7 @@ mod setup;
 mod slot_move;
 mod snapshot;
 mod soak;
-mod stream;
+mod stopwatch;
 mod tls;
 pub mod traffic;
 mod transport;
@@ -83,16 +85,17 @@ pub use line_client::LineClient;
 pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};
 pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is};
+pub use replication_stream::ReplicationStream;
 pub use reply::{bulk, bulk_text, error, field, int, micros, strings};
 pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};
-pub use server::{Server, UNLOAD};
+pub use server::{Crash, Server, UNLOAD};
 pub use setup::Setup;
 pub use slot_move::{SlotMove, lacks_moves_at_once};
 pub use snapshot::{Snapshot, deadline};
 pub use soak::{figure, short_or_long};
-pub use stream::Stream;
+pub use stopwatch::Stopwatch;
 pub use unchanged::{assert_each_is_refused, unchanged};
 pub use version::{NEVER, announce, full_version, is_older_than, is_valkey_since, lacks_either};
 pub use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name};

@@ -1,4 +1,4 @@
-//! Libraries that are loaded into servers: compiled once per run, from a source that is here.
+//! Compiles libraries that are loaded into servers, once per run, from a source in this crate.
 
 use std::env;
 use std::fs;
@@ -8,7 +8,8 @@ use std::process::Command;
 pub(crate) fn compiled(name: &str, text: &str) -> PathBuf {
     let folder = &folder();
     let library = folder.join(format!("{name}.so"));
-    // Another run may be using the same folder, and the compiler has files of its own beside what it makes.
+    // Another run may use the same folder, and the compiler writes files of its own beside the
+    // library.
     let workshop = tempfile::tempdir_in(folder).unwrap();
     let (source, partial) = (workshop.path().join("source.rs"), workshop.path().join("partial"));
     fs::write(&source, text).unwrap();
@@ -24,7 +25,7 @@ pub(crate) fn compiled(name: &str, text: &str) -> PathBuf {
     library
 }
 
-/// What cargo has for the files of tests, beside the folder of their executables' folder: `target/tmp`.
+/// The folder for files of tests, `target/tmp`.
 fn folder() -> PathBuf {
     let executable = env::current_exe().unwrap();
     let target = executable.ancestors().nth(3).expect("a test is not in target/*/deps");

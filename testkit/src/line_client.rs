@@ -5,8 +5,8 @@
 //! measure the parser besides the server. Here a reply is the line that the server sent, read in
 //! place.
 
-use super::transport::{Transport, has_arrived};
-use std::io::{self, ErrorKind};
+use super::transport::{Transport, Uninterrupted, has_arrived};
+use std::io::{self, ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -16,14 +16,14 @@ use std::time::Duration;
 /// A reply that takes longer never comes.
 const REPLY_DEADLINE: Duration = Duration::from_secs(60);
 
-/// Longer than any line that is expected.
+/// Longer than any expected line.
 const BUFFER_SIZE: usize = 1 << 16;
 
 /// A connection whose replies are read line by line.
 pub struct LineClient {
     transport: Box<dyn Transport>,
     buffer: Box<[u8]>,
-    /// What was received and not yet read: from here …
+    /// Bytes that were received and not read: from here …
     begin: usize,
     /// … to here.
     end: usize,
@@ -48,27 +48,27 @@ impl LineClient {
         Ok(Self { transport, buffer, begin: 0, end: 0 })
     }
 
-    /// How long to wait for each line. `None` is without limit.
+    /// Sets how long to wait for each line. `None` is without limit.
     pub fn set_deadline(&mut self, deadline: Option<Duration>) {
         self.transport.set_deadline(deadline).unwrap();
     }
 
-    /// Sends requests, encoded before.
+    /// Sends encoded requests.
     pub fn send(&mut self, requests: &[u8]) {
         self.try_send(requests).unwrap();
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_send(&mut self, requests: &[u8]) -> io::Result<()> {
         self.transport.write_all(requests)
     }
 
-    /// The next line that the server sends, without its end.
+    /// The next line, without its end.
     pub fn line(&mut self) -> &[u8] {
         self.line_in_time().expect("a reply in time")
     }
 
-    /// The same, or `None` when the deadline has passed.
+    /// The next line, or `None` when the deadline has passed.
     pub fn line_in_time(&mut self) -> Option<&[u8]> {
         match self.try_line() {
             Ok(line) => Some(line),
@@ -77,7 +77,7 @@ impl LineClient {
         }
     }
 
-    /// The same where the connection may be lost.
+    /// The same for a connection that may be lost.
     pub fn try_line(&mut self) -> io::Result<&[u8]> {
         let mut seen = self.begin;
         loop {
@@ -87,26 +87,26 @@ impl LineClient {
                 self.begin = end + 1;
                 return Ok(&self.buffer[begin..end - 1]);
             }
-            // What is left of a reply moves to the front, so that there is room for the rest of it.
+            // The rest of a reply moves to the front, so that there is room for more of it.
             self.buffer.copy_within(self.begin..self.end, 0);
             self.end -= self.begin;
             self.begin = 0;
             seen = self.end;
             assert!(self.end < self.buffer.len(), "a longer line than any that is expected");
-            match self.transport.read(&mut self.buffer[self.end..])? {
+            match Uninterrupted(&mut *self.transport).read(&mut self.buffer[self.end..])? {
                 0 => return Err(ErrorKind::UnexpectedEof.into()),
                 count => self.end += count,
             }
         }
     }
 
-    /// Sends a request whose reply is one line, and returns that.
+    /// Sends a request and returns its reply, which is one line.
     pub fn ask(&mut self, request: &[u8]) -> &[u8] {
         self.send(request);
         self.line()
     }
 
-    /// Whether anything has arrived that was not read. The end of the connection is an error.
+    /// Whether a reply has arrived that was not read. The end of the connection is an error.
     pub fn has_reply(&self) -> io::Result<bool> {
         if self.begin < self.end { Ok(true) } else { has_arrived(self.transport.as_fd()) }
     }

@@ -1,4 +1,4 @@
-//! Which build of the module is tested: the one just made, never a stale one.
+//! The build of the module that is tested: the one just made, never a stale one.
 
 use super::version::{announce, version_line};
 use std::env::{self, consts};
@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// What `leasehold.fence-margin` is unless somebody sets it, in milliseconds.
+/// The default of `leasehold.fence-margin`, in milliseconds.
 pub const USUAL_FENCE_MARGIN: u64 = 15_000;
 
-/// The file to load. Cargo builds the cdylib for a test run beside the test's own executable; the copy
-/// one folder up is only refreshed by `cargo build` and may be older.
+/// The module's file. Cargo builds the cdylib for tests beside the tests' own executable. The copy
+/// one folder up is only refreshed by `cargo build`, and may be older.
 pub fn path() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
@@ -24,7 +24,7 @@ pub fn path() -> &'static Path {
     })
 }
 
-/// Whether this build panics where it is told to. Only debug builds do.
+/// Whether this build panics at named places. Only debug builds do.
 pub fn can_inject_panics() -> bool {
     let built_here_for_debugging =
         env::var_os("LEASEHOLD_MODULE").is_none() && cfg!(debug_assertions);
@@ -48,22 +48,22 @@ fn find() -> PathBuf {
     env::current_exe().unwrap().with_file_name(file)
 }
 
-/// Cargo decides by the same dates of the same files whether to build again, so what it built just now is
-/// never refused.
+/// Cargo compares the same dates of the same files to decide whether to build again, so what it has
+/// just built is never refused.
 fn refuse_if_stale(path: &Path, built: SystemTime) {
     let newer: Vec<_> =
         sources(path).into_iter().filter(|source| modified(source) > built).collect();
     assert!(newer.is_empty(), "{} is older than {newer:?}: build it again", path.display());
 }
 
-/// What the module was built from, as the compiler noted beside it: `module: source source …`
+/// The sources of the module, as the compiler noted them beside it: `module: source source …`
 fn sources(path: &Path) -> Vec<PathBuf> {
     let notes = ["leasehold.d", "libleasehold.d"].map(|name| path.with_file_name(name));
     let note = notes.iter().find_map(|note| fs::read_to_string(note).ok());
     let note = note
         .unwrap_or_else(|| panic!("nothing beside {} says of what it is built", path.display()));
     let (_, sources) = note.lines().next().unwrap().split_once(": ").unwrap();
-    // The compiler ran in the folder of the workspace, which is that of the module.
+    // The compiler ran in the folder of the workspace.
     let root = Path::new(env!("CARGO_MANIFEST_DIR"))
         .ancestors()
         .filter(|folder| folder.join("Cargo.lock").is_file());

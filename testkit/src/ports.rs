@@ -1,9 +1,9 @@
-//! Ports that are free now. Another process may take one before the server does, so whoever asks tries again.
+//! Free ports. Another process may take one before the server does, so callers try again.
 
 use super::Seed;
 use std::net::TcpListener;
 
-/// How far above its own port a node of a cluster has its bus, on every server.
+/// The distance from the port of a cluster node to that of its bus, on every server.
 const TO_THE_BUS: u16 = 10_000;
 
 /// A port that nobody listens on.
@@ -11,8 +11,8 @@ pub fn free_port() -> u16 {
     TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
 }
 
-/// A port for a node of a cluster. Neither it nor that of its bus is one that the system gives to outgoing
-/// connections: a node that is down for a while must find both free when it comes back.
+/// A port for a node of a cluster. The system gives neither this port nor that of its bus to
+/// outgoing connections: a node that was down must find both free when it comes back.
 pub fn free_port_of_a_node() -> u16 {
     const FIRST: u16 = 11_000;
     const LAST: u16 = 22_000;

@@ -1,6 +1,7 @@
-//! Preloaded into a server: notes beside each append-only file how much of it has been forced to disk.
+//! Preloaded into a server: notes beside each append-only file how much of it has been forced to
+//! disk.
 //!
-//! That much is left when the power fails; of the rest nobody can tell.
+//! That much is left after a power failure. Nobody can tell about the rest.
 
 use std::ffi::{c_int, c_long};
 use std::fs;
@@ -14,18 +15,18 @@ unsafe extern "C" {
     fn syscall(number: c_long, ...) -> c_long;
 }
 
-/// The only call by which servers force this file to disk, on Linux.
+/// The only call with which servers force this file to disk on Linux.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fdatasync(file: c_int) -> c_int {
     let open = format!("/proc/self/fd/{file}");
-    // Before the call: what is appended meanwhile may be left out.
+    // Measured before the call: bytes that are appended meanwhile may not be forced to disk.
     let length = fs::metadata(&open).map_or(0, |metadata| metadata.len());
     let outcome = unsafe { syscall(SYS_FDATASYNC, c_long::from(file)) };
     if outcome == 0
         && let Ok(path) = fs::read_link(&open)
         && path.extension().is_some_and(|extension| extension == "aof")
     {
-        // The server may be killed at any moment: the note is the old or the new one.
+        // Replaced in one step, because the server may be killed at any moment.
         let partial = path.with_extension("partial");
         let _ = fs::write(&partial, length.to_string());
         let _ = fs::rename(&partial, path.with_extension("synced"));

@@ -1,4 +1,4 @@
-//! redis-cli, or valkey-cli, at a terminal: what a person sees while typing.
+//! redis-cli or valkey-cli at a terminal: what a person sees while typing.
 
 use super::cli;
 use super::server::Server;
@@ -12,7 +12,7 @@ use std::thread;
 
 use super::eventually::PATIENCE;
 
-/// Since when it asks the server about the commands.
+/// The first version that asks the server about its commands.
 const ASKS_SINCE: (u32, u32) = (7, 0);
 
 const CONTROL_U: &str = "\x15";
@@ -25,7 +25,8 @@ pub struct Prompt {
 }
 
 impl Server {
-    /// The prompt of a client connected to this server; `None`, and it says so, where there is no such client.
+    /// The prompt of a client that is connected to this server. `None`, with a line that says so,
+    /// if there is no such client.
     pub fn prompt(&self) -> Option<Prompt> {
         let client = cli::find(ASKS_SINCE)?;
         let (ours, theirs) = terminal();
@@ -41,7 +42,7 @@ impl Server {
             .unwrap();
         let (tell, screen) = mpsc::channel();
         let mut output = ours.try_clone().unwrap();
-        // Not joined: it ends with the terminal.
+        // Not joined, because it ends with the terminal.
         thread::spawn(move || {
             let mut bytes = [0; 4096];
             while let Ok(len @ 1..) = output.read(&mut bytes) {
@@ -51,7 +52,7 @@ impl Server {
             }
         });
         let mut prompt = Prompt { process, keyboard: ours, screen, seen: String::new() };
-        // What is typed before is lost.
+        // Text that is typed before the prompt is lost.
         prompt.until("the prompt", |seen| seen.find("> "));
         Some(prompt)
     }
@@ -62,18 +63,18 @@ impl Prompt {
         self.keyboard.write_all(text.as_bytes()).unwrap();
     }
 
-    /// Waits until this stands behind the prompt, typed or not.
+    /// Waits until this text is behind the prompt, typed or not.
     pub fn shows(&mut self, text: &str) {
         let whole = format!("> {text}");
         self.until(text, |seen| end_of_first_line(seen, |line| line.ends_with(&whole)));
     }
 
-    /// Takes back what was typed.
+    /// Deletes what was typed.
     pub fn clears(&mut self) {
         self.types(CONTROL_U);
     }
 
-    /// Reads on until the end of what is waited for is in sight.
+    /// Reads until `end` finds the end of what is waited for.
     fn until(&mut self, what: &str, end: impl Fn(&str) -> Option<usize>) {
         loop {
             if let Some(end) = end(&self.seen) {
@@ -95,8 +96,8 @@ impl Drop for Prompt {
     }
 }
 
-/// Where the first such line ends. The line is written anew after each key, and counts when the cursor is
-/// moved back over it.
+/// The end of the first such line. The line is written anew after each key, and counts when the
+/// cursor is moved back over it.
 fn end_of_first_line(seen: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> {
     let mut start = 0;
     seen.match_indices('\r').find_map(|(end, _)| {
@@ -106,7 +107,7 @@ fn end_of_first_line(seen: &str, is_it: impl Fn(&str) -> bool) -> Option<usize> 
     })
 }
 
-/// Without what moves the cursor and changes colours: ESC, `[`, and on to a letter.
+/// The line without what moves the cursor and changes colours: ESC, `[`, and on to a letter.
 fn without_colours(line: &str) -> String {
     let mut parts = line.split("\x1b[");
     let first = parts.next().unwrap_or_default().to_owned();

@@ -1,17 +1,17 @@
-//! A link that can be cut: a proxy between a port and whoever connects to it.
+//! A link that can be cut: a proxy before a port.
 //!
 //! ```text
 //!   replica, sentinel, client ──► proxy.port() ──► server
-//!                                    │ cut: what comes is swallowed, and the connection stays open, as when
-//!                                    │      a cable is pulled
+//!                                    │ cut: drops what comes and keeps connections open, as when a
+//!                                    │      cable is pulled
 //!                                    │ heal: connections that lost something end, new ones pass
-//!                                    │ hold: what comes for the server on the connections of now is kept, also when
-//!                                    │      the client has left
-//!                                    │ deliver: what was kept is sent on
-//!                                    │ idle limit: connections on which nothing passes for so long end
+//!                                    │ hold: keeps what comes for the server on open connections,
+//!                                    │       also when the client has left
+//!                                    │ deliver: sends on what was kept
+//!                                    │ idle limit: ends connections that are idle for so long
 //! ```
 //!
-//! Two threads a connection, each for one way.
+//! Each connection has two threads, one for each way.
 
 use super::Client;
 use std::io::ErrorKind::{TimedOut, WouldBlock};
@@ -40,48 +40,47 @@ pub struct Proxy {
 }
 
 struct State {
-    /// Where to.
+    /// The server's port.
     server: u16,
     cut: Ways,
-    /// One in so many connections is cut, when some are.
+    /// When links are cut, one connection in so many is.
     one_in: AtomicU64,
     accepted: AtomicU64,
     delay_micros: AtomicU64,
-    /// Connections on which nothing passes for so long end, as most proxies end them.
+    /// Idle connections end after this time, as on most proxies.
     idle_limit: Option<Duration>,
     over: AtomicBool,
     links: Mutex<Vec<Arc<Link>>>,
 }
 
-/// Something that is so one way, the other, both or neither.
+/// A state of either way.
 #[derive(Default)]
 struct Ways {
     to_server: AtomicBool,
     from_server: AtomicBool,
 }
 
-/// One connection, from end to end.
+/// A connection, from end to end.
 struct Link {
     client: TcpStream,
     server: TcpStream,
     number: u64,
-    /// Something was swallowed, so what follows would make no sense.
+    /// The ways on which something was dropped. What follows would make no sense.
     torn: Ways,
-    /// What comes for the server is kept until it is to be delivered.
+    /// Whether what comes for the server is kept.
     held: Mutex<bool>,
     delivered: Condvar,
-    /// When something last passed, either way.
+    /// When bytes last passed, either way.
     used: Mutex<Instant>,
 }
 
 impl Proxy {
-    /// In front of this port of this machine.
+    /// A proxy before this port of this machine.
     pub fn to(server: u16) -> Self {
         Self::start(server, None)
     }
 
-    /// The same, and it ends connections on which nothing passes, either way, for this long.
-    #[allow(dead_code, reason = "those who share the harness do not all need it")]
+    /// A proxy that also ends connections that are idle, both ways, for this long.
     pub fn with_idle_limit(server: u16, limit: Duration) -> Self {
         Self::start(server, Some(limit))
     }
@@ -110,28 +109,26 @@ impl Proxy {
     }
 
     /// A connection through it, speaking RESP2.
-    #[allow(dead_code, reason = "those who share the harness do not all need it")]
     pub fn client(&self) -> Client {
         Client::over_tcp((Ipv4Addr::LOCALHOST, self.port)).unwrap()
     }
 
-    /// Swallows what passes, both ways.
+    /// Drops what passes, both ways.
     pub fn cut(&self) {
         [Way::ToServer, Way::FromServer].into_iter().for_each(|way| self.cut_one_way(way));
     }
 
-    /// Swallows what passes this way.
+    /// Drops what passes this way.
     pub fn cut_one_way(&self, way: Way) {
         self.state.cut.of(way).store(true, SeqCst);
     }
 
-    /// From now on only one in so many connections is cut, whatever is cut.
-    #[allow(dead_code, reason = "the campaign cuts some off")]
+    /// From now on a cut concerns only one in so many connections.
     pub fn cut_only_one_in(&self, count: u64) {
         self.state.one_in.store(count, SeqCst);
     }
 
-    /// Lets everything pass again. Connections of which something was swallowed end.
+    /// Lets everything pass again. Connections that lost something end.
     pub fn heal(&self) {
         for way in [Way::ToServer, Way::FromServer] {
             self.state.cut.of(way).store(false, SeqCst);
@@ -139,8 +136,7 @@ impl Proxy {
         self.state.end_links(|link| link.torn.either());
     }
 
-    /// Keeps what comes for the server on the connections that there are now. New ones pass.
-    #[allow(dead_code, reason = "a test of the client holds some")]
+    /// Keeps what comes for the server on the present connections. New ones pass.
     pub fn hold(&self) {
         self.state.links().iter().for_each(|link| link.set_held(true));
     }
@@ -150,7 +146,7 @@ impl Proxy {
         self.state.links().iter().for_each(|link| link.set_held(false));
     }
 
-    /// From now on whatever passes is late by so much.
+    /// From now on delays what passes by this time.
     pub fn slow(&self, delay: Duration) {
         self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
     }
@@ -218,7 +214,7 @@ impl Link {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits as long as what comes this way is held.
+    /// Waits while what comes this way is held.
     fn wait_to_deliver(&self, way: Way) {
         if way == Way::ToServer {
             let waited = self.delivered.wait_while(self.is_held(), |held| *held);
@@ -226,7 +222,7 @@ impl Link {
         }
     }
 
-    /// Waits for what comes, but no longer than the link may be idle.
+    /// Waits for bytes, but no longer than the link may be idle.
     fn read(&self, mut from: &TcpStream, bytes: &mut [u8], state: &State) -> io::Result<usize> {
         loop {
             let used = *self.used();
@@ -249,7 +245,7 @@ impl Link {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes on what comes, this way, until one end closes.
+    /// Passes on what comes this way, until one end closes.
     fn pass_on(&self, way: Way, state: &State) {
         let (from, mut to) = match way {
             Way::ToServer => (&self.client, &self.server),
@@ -267,12 +263,14 @@ impl Link {
                     break;
                 }
             } else if !is_cut() {
-                // Healed just now, and the healer may not have seen the tear.
+                // The link was healed just now, and `heal` may not have seen that it had lost
+                // something.
                 break;
             }
         }
         self.wait_to_deliver(way);
-        // The end of a connection does not pass a cut either: the other side is left to wonder until it is healed.
+        // A cut also hides the end of a connection. The other side hears of it when the link is
+        // healed.
         torn.fetch_or(is_cut(), SeqCst);
         if !is_cut() {
             state.end_links(|link| ptr::eq(link, self));
@@ -285,10 +283,10 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         if state.over.load(SeqCst) {
             return;
         }
-        // Nobody there: whoever connected finds its connection closed.
+        // If no process listens, the client finds its connection closed.
         let Ok(client) = client else { continue };
         let Ok(server) = TcpStream::connect(("127.0.0.1", state.server)) else { continue };
-        // Fails for one that has ended already, as its first read will.
+        // Fails for a connection that has ended, as its first read will.
         let _ = client.set_nodelay(true).and_then(|()| server.set_nodelay(true));
         let number = state.accepted.fetch_add(1, SeqCst);
         let (torn, held, delivered) = Default::default();

@@ -42,14 +42,14 @@ pub fn role_of(server: &Server) -> Option<String> {
     field(server, "role")
 }
 
-/// What tells the data of one primary from that of another: a server that is promoted begins a new one.
-#[allow(dead_code, reason = "the campaign asks for it")]
+/// The replication id of a server's data. A server that is promoted begins a new one.
 pub fn history_of(server: &Server) -> String {
     eventually("the server says whose data it has", || field(server, "master_replid").ok_or(()))
 }
 
-/// Waits until the replica, whose clock is behind by so much, has heard how far the fence clock of its primary is: otherwise
-/// what it knows, and what it should. What the replica was itself lifted by when it started is less.
+/// Waits until the replica, whose clock is behind by `behind`, has received how far the fence clock
+/// of its primary is. The error is how far ahead it is, and how far it should be. The replica's own
+/// lift at its start is less than that.
 pub fn fences_become_known(
     primary: &Server,
     replica: &Server,
@@ -58,17 +58,19 @@ pub fn fences_become_known(
 ) -> Result<(), (Duration, Duration)> {
     let ahead = |server: &Server| Duration::from_micros(server.client().counter("fence_ahead_us"));
     patiently(patience, || {
-        // By a clock that is behind, the same is so much further ahead. Asked for later, it is less far ahead.
+        // By a clock that is behind, the same fence is further ahead. The later it is asked for,
+        // the less far ahead it is.
         let known = ahead(replica);
         let wanted = ahead(primary) + behind;
         if known + A_MILLISECOND >= wanted { Ok(()) } else { Err((known, wanted)) }
     })
 }
 
-/// Some servers tell modules only so much of the time.
+/// Some servers give modules the time in whole milliseconds only.
 const A_MILLISECOND: Duration = Duration::from_millis(1);
 
-/// Of what it says of replication. `None` also where the connection ends, as all do when sentinels change a server's role.
+/// A field of INFO replication. `None` also where the connection ends, as all connections do when
+/// sentinels change a server's role.
 pub(crate) fn field(server: &Server, name: &str) -> Option<String> {
     let text = bulk_text(&server.client().try_cmd("INFO replication").ok()?);
     let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));

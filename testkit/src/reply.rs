@@ -1,4 +1,4 @@
-//! Replies, written down as a test expects them.
+//! Replies as tests write them, and values in replies.
 
 use redis::Value;
 
@@ -12,7 +12,7 @@ pub fn bulk(bytes: impl AsRef<[u8]>) -> Value {
     Value::BulkString(bytes.as_ref().to_vec())
 }
 
-/// What a bulk reply says, whichever kind of string the server used for it.
+/// The text of a bulk reply, of either kind of string.
 pub fn bulk_text(value: &Value) -> String {
     match value {
         Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
@@ -26,13 +26,13 @@ pub fn error(text: &str) -> Value {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
 }
 
-/// A list of texts, whichever kind of string the server used for them.
+/// A list of texts, of either kind of string.
 pub fn strings(value: &Value) -> Vec<String> {
     let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
     items.iter().map(text).collect()
 }
 
-/// The server's clock in Unix microseconds, by what `TIME` replied. `None` if it replied something else.
+/// The time in Unix microseconds, from a reply to `TIME`. `None` for another reply.
 pub fn micros(time: &Value) -> Option<u64> {
     let Value::Array(parts) = time else { return None };
     let [Value::BulkString(seconds), Value::BulkString(micros)] = &parts[..] else { return None };
@@ -40,7 +40,7 @@ pub fn micros(time: &Value) -> Option<u64> {
     Some(number(seconds)? * 1_000_000 + number(micros)?)
 }
 
-/// The value under `name` in a map, or in the flat list that stands for one in RESP2.
+/// The value of `name` in a map, or in a flat list of names and values, as RESP2 has it.
 pub fn field<'v>(map: &'v Value, name: &str) -> Option<&'v Value> {
     match map {
         Value::Map(pairs) => {

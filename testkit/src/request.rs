@@ -1,7 +1,7 @@
 //! Requests, as they go over the wire.
 
-/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word. Words with
-/// spaces, and words that are not text, are given one by one.
+/// The words of a command. A text is cut at its spaces, and `""` in it is the empty word. Words
+/// with spaces, and words that are not text, are given one by one.
 pub trait Words {
     /// The words, one by one.
     fn words(&self) -> Vec<Vec<u8>>;

@@ -1,14 +1,15 @@
-//! Chance that can be repeated: SplitMix64, and the seed in every failure.
+//! Random numbers that can be repeated (SplitMix64), with the seed in every failure.
 
 use super::version::announce;
 use std::env;
 use std::time::UNIX_EPOCH;
 
-/// Where the chance of a random test comes from, so that a run can be repeated.
+/// A generator of random numbers.
 pub struct Seed(u64);
 
 impl Seed {
-    /// A fresh seed, or the one in `LEASEHOLD_SEED`. Said aloud, so that a failure can be repeated.
+    /// A fresh seed, or the one in `LEASEHOLD_SEED`. It is printed, so that a failure can be
+    /// repeated.
     pub fn announced() -> Self {
         let seed = match env::var("LEASEHOLD_SEED") {
             Ok(chosen) => chosen.parse().expect("LEASEHOLD_SEED is a number"),
@@ -18,19 +19,18 @@ impl Seed {
         Self(seed)
     }
 
-    /// This one, for whoever says it aloud.
-    #[allow(dead_code, reason = "the campaign is told its seed")]
+    /// This seed, which the caller prints.
     pub fn of(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// A fresh seed, for what need not be repeated.
+    /// A fresh seed, which is not printed.
     pub fn fresh() -> Self {
         let since = UNIX_EPOCH.elapsed().unwrap_or_default();
         Self(u64::from(since.subsec_nanos()) ^ since.as_secs())
     }
 
-    /// Another one, for another thread.
+    /// A generator for another thread.
     pub fn fork(&mut self) -> Self {
         Self(self.number())
     }
@@ -44,7 +44,7 @@ impl Seed {
         mixed ^ (mixed >> 31)
     }
 
-    /// What it is a seed of, for whoever says it aloud.
+    /// The seed, if no number was drawn yet.
     pub fn value(&self) -> u64 {
         self.0
     }

@@ -5,7 +5,7 @@
 //!                                   └── sentinel, sentinel, sentinel
 //! ```
 //!
-//! The rest of the world reaches the first primary through a proxy. Cut, it leaves a primary to itself that its
+//! All others reach the first primary through a proxy. Cutting it isolates a primary that its
 //! clients still reach.
 
 use super::replica;
@@ -16,27 +16,28 @@ use super::{
 use redis::Value;
 use std::thread;
 
-/// What the sentinels call the group of servers.
+/// The name that the sentinels have for the group of servers.
 const GROUP: &str = "locks";
 
 const QUORUM: usize = 2;
 
-/// Sentinels do most things each second. Where they can be told to hurry (since 7.0), they do them more often; nor do
-/// they take a short sleep of their machine for a sign that their clock is wrong. In five ping periods each replica must
-/// have said how it is, which it is asked for each second: otherwise it is not promoted.
+/// Sentinels do most things each second. Since 7.0 they can be told to do them more often, and not
+/// to distrust their clock after a short sleep of the machine. A replica is asked for its state
+/// each second, and is promoted only if it has answered within five ping periods.
 const HURRY: &str = "SENTINEL DEBUG info-period 100 ping-period 300 ask-period 100 publish-period 100 \
                      tilt-trigger 20000";
 
-/// When each takes a silent primary for down: not one that is merely slow, on a machine on which much else is tested.
-/// Those who did at the same moment would each vote for themselves.
+/// After how long each sentinel takes a silent primary for down: longer than a busy machine delays
+/// one. They differ, because sentinels that notice at the same moment would each vote for
+/// themselves.
 const DOWN_AFTER_MILLIS: [u64; 3] = [1_000, 1_200, 1_400];
 
-/// Sentinels who could not agree on a leader try again after twice this.
+/// Sentinels that could not agree on a leader try again after twice this time.
 fn failover_timeout_millis() -> u64 {
     if is_older_than((7, 0)) { 5_000 } else { 1_000 }
 }
 
-/// How often sentinels do what they do.
+/// How fast sentinels work.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Pace {
     /// Sentinel's own settings, with which a failover takes half a minute and more.
@@ -49,26 +50,27 @@ pub enum Pace {
 pub struct Sentinels {
     servers: Vec<Server>,
     sentinels: Vec<Server>,
-    /// The link between the primary and everybody else.
+    /// The link between the primary and all others.
     pub proxy: Proxy,
 }
 
 impl Sentinels {
-    /// All of them, which know each other when this returns.
+    /// Starts all of them. They know each other when this returns.
     pub fn start() -> Self {
         Self::with(|_, setup| setup)
     }
 
-    /// With what `setup` adds to the server of that index; that of the first primary is 0.
+    /// The same, where `setup` changes the setup of the server with that index. The first primary
+    /// has index 0.
     pub fn with(setup: impl Fn(usize, Setup) -> Setup) -> Self {
         Self::at_pace(Pace::Hurried, setup)
     }
 
-    /// The same with sentinels that do things as often as they would anywhere.
+    /// The same with the usual speed of sentinels.
     pub fn at_pace(pace: Pace, setup: impl Fn(usize, Setup) -> Setup) -> Self {
         let primary = setup(0, Server::builder().tcp()).start();
         let proxy = Proxy::to(primary.port());
-        // Whenever it is a replica, the others are to know it under this address.
+        // As a replica too, it has this address for others.
         primary.cmd(format!("CONFIG SET replica-announce-port {}", proxy.port()));
         let replica =
             |index| setup(index, Server::builder().tcp()).replica_through(proxy.port()).start();
@@ -85,23 +87,22 @@ impl Sentinels {
         sentinels
     }
 
-    /// A server: at first the primary, then the replicas.
+    /// A server. At first, 0 is the primary and the others are its replicas.
     pub fn server(&self, index: usize) -> &Server {
         &self.servers[index]
     }
 
-    /// A server that is to be killed, stopped or started anew.
+    /// A server, to be killed, stopped or started.
     pub fn server_mut(&mut self, index: usize) -> &mut Server {
         &mut self.servers[index]
     }
 
-    /// Where the sentinels are.
-    #[allow(dead_code, reason = "the tests of the client ask for it")]
+    /// The ports of the sentinels.
     pub fn ports(&self) -> Vec<u16> {
         self.sentinels.iter().map(Server::port).collect()
     }
 
-    /// The index of the primary, as all the sentinels see it; `Err` says how they differ.
+    /// The index of the primary, if all sentinels agree. The error says how they differ.
     pub fn primary(&self) -> Result<usize, Vec<usize>> {
         let seen = self.sentinels.iter().map(|sentinel| {
             let address = sentinel.cmd(["SENTINEL", "GET-MASTER-ADDR-BY-NAME", GROUP]);
@@ -111,7 +112,7 @@ impl Sentinels {
         if seen.iter().all(|index| *index == seen[0]) { Ok(seen[0]) } else { Err(seen) }
     }
 
-    /// Waits until the sentinels have made another server than this the primary, and it knows.
+    /// Waits until the sentinels have promoted another server than this, and it is a primary.
     pub fn wait_for_another_primary_than(&self, former: usize) -> usize {
         let primary = eventually("the sentinels have another primary", || match self.primary() {
             Ok(index) if index != former => Ok(index),
@@ -121,15 +122,14 @@ impl Sentinels {
         primary
     }
 
-    /// Waits until the server that was the primary has become a replica of this one, and has what it has.
+    /// Waits until the former primary follows this one and has its data.
     pub fn wait_until_follows(&self, replica: usize, primary: usize) {
         wait_until_it_is(self.server(replica), "slave");
         wait_until_in_sync(self.server(primary), self.server(replica));
     }
 
-    /// Waits until whom the sentinels take for the primary is, and the others follow it; and says who it is. On a busy
-    /// machine they may have chosen more than once.
-    #[allow(dead_code, reason = "the campaign goes on whoever leads")]
+    /// Waits until the server that the sentinels take for the primary is one and the others follow
+    /// it, and returns it. On a busy machine they may have chosen more than once.
     pub fn wait_until_one_leads(&self) -> usize {
         eventually("one leads, and the others follow", || {
             let primary = self.primary().map_err(|seen| format!("{seen:?}"))?;
@@ -146,7 +146,8 @@ impl Sentinels {
         })
     }
 
-    /// Until then no sentinel would find others to agree with, or a replica to promote.
+    /// Waits until the sentinels know each other and the replicas. Before that they would find
+    /// nobody to agree with, or to promote.
     fn wait_until_known(&self) {
         for sentinel in &self.sentinels {
             eventually("the sentinel knows the others and both replicas", || {

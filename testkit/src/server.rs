@@ -1,4 +1,4 @@
-//! One server process in a directory of its own, from start to a checked end.
+//! A server process in a directory of its own, from its start to a checked end.
 
 use super::client::Client;
 use super::eventually::eventually;
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 use tempfile::TempDir;
 
-/// How often a port that was free a moment ago may turn out to be taken.
+/// How many ports are tried, because another process may take one first.
 const PORT_TRIES: usize = 20;
 
-/// On its own connection: from Valkey 9.0 on it has to be all that a connection sends.
+/// Sent on a connection of its own: since Valkey 9.0 it must be all that a connection sends.
 pub const UNLOAD: &str = "MODULE UNLOAD leasehold";
 
 /// Never in the log of a healthy server.
@@ -35,9 +35,18 @@ pub struct Server {
     /// Distinguishes the files of servers that share a directory.
     id: u32,
     port: u16,
-    /// `None` while stopped, by the test.
+    /// `None` while the test has stopped it.
     process: Option<Child>,
     frozen: bool,
+}
+
+/// Which thread crashes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Crash {
+    /// The one that executes commands.
+    OfMainThread,
+    /// One that works in the background.
+    OfAnother,
 }
 
 impl Server {
@@ -46,7 +55,7 @@ impl Server {
         Self::builder().start()
     }
 
-    /// How to start a server that is not as usual.
+    /// The setup of a server that is not as usual.
     pub fn builder() -> Setup {
         Setup::new()
     }
@@ -98,11 +107,12 @@ impl Server {
     /// Runs the process until it answers, or gives up.
     fn launch(&mut self) -> Result<(), ExitStatus> {
         assert!(self.process.is_none(), "the server runs already");
-        // A file that may not get longer is to be an error for the server, as a full disk is, and not its end. It
-        // inherits what is ignored here.
+        // A write beyond the limit on files must be an error for the server, as on a full disk, and
+        // must not kill it. It inherits that the signal is ignored.
+        //
         // SAFETY: nothing is called when the signal arrives.
         unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
-        // One file for all runs, and for standard error too: nothing the server says is lost.
+        // One file for all runs, and for standard error too, so that nothing is lost.
         let log = self.open_log();
         let child = self
             .setup
@@ -122,7 +132,8 @@ impl Server {
         up
     }
 
-    /// Outer: known yet? Inner: up, or gone?
+    /// The outer result: whether it is known yet. The inner one: whether the server is up, or has
+    /// ended.
     fn up_or_gone(&mut self) -> Result<Result<(), ExitStatus>, String> {
         if let Some(status) = self.running().try_wait().unwrap() {
             return Ok(Err(status));
@@ -134,7 +145,7 @@ impl Server {
             other => return Err(format!("{other:?}")),
         }
         if self.port != 0 {
-            // Somebody else may have been quicker to take the port.
+            // Another process may have taken the port.
             let mut stranger = self.connect_to_port().map_err(|error| error.to_string())?;
             self.introduced(&mut stranger).try_cmd("PING").map_err(|error| error.to_string())?;
             let pid = stranger.info_field("server", "process_id");
@@ -152,7 +163,7 @@ impl Server {
         client
     }
 
-    /// The same, not having given the password.
+    /// A new connection that has not given the password.
     pub fn stranger(&self) -> Client {
         match self.setup.transport {
             Transport::Unix => Client::over_unix(&self.path("sock")).unwrap(),
@@ -160,7 +171,7 @@ impl Server {
         }
     }
 
-    /// The same, to another address of this machine than the usual one.
+    /// A new connection to another address of this machine, without the password.
     pub fn stranger_at(&self, address: IpAddr) -> Client {
         Client::over_tcp((address, self.port())).unwrap()
     }
@@ -174,7 +185,7 @@ impl Server {
         }
     }
 
-    /// Gives the password, if there is one. If it is not taken, whoever asks for more will see that.
+    /// Gives the password, if there is one. If it is refused, the next command shows that.
     fn introduced<'c>(&self, client: &'c mut Client) -> &'c mut Client {
         if let Some(password) = &self.setup.password {
             let _ = client.try_cmd(["AUTH", password]);
@@ -200,7 +211,8 @@ impl Server {
         self.client().cmd(words)
     }
 
-    /// Unloads the module. What is in the way may still be there for a moment, such as a connection that was closed.
+    /// Unloads the module. Something may prevent that for a moment, such as a connection that was
+    /// just closed.
     pub fn unload(&self) {
         eventually("it is unloaded", || match self.cmd(UNLOAD) {
             Value::Okay => Ok(()),
@@ -208,7 +220,7 @@ impl Server {
         });
     }
 
-    /// Loads the module, which was unloaded, with these arguments.
+    /// Loads the module again, with these arguments.
     #[track_caller]
     pub fn load(&self, args: &[&str]) {
         let path = module::path().to_str().expect("a path in UTF-8");
@@ -217,7 +229,7 @@ impl Server {
         assert_eq!(self.cmd(words), Value::Okay);
     }
 
-    /// Ends the server in the orderly way, saving nothing.
+    /// Shuts the server down without saving.
     pub fn stop(&mut self) {
         // It closes the connection instead of answering.
         let _ = self.client().try_cmd("SHUTDOWN NOSAVE");
@@ -227,12 +239,31 @@ impl Server {
         assert!(status.success(), "it stopped with {status}:\n{}", self.log());
     }
 
-    /// Ends the server without warning.
+    /// Kills the server.
     pub fn kill(&mut self) {
         let mut process = self.process.take().expect("the server is stopped");
         process.kill().unwrap();
         process.wait().unwrap();
         self.frozen = false;
+    }
+
+    /// Makes this thread of the server's crash, and returns what the server logged.
+    pub fn crash(mut self, thread: Crash) -> String {
+        let pid = self.pid();
+        let tid = match thread {
+            Crash::OfMainThread => pid,
+            Crash::OfAnother => background_thread(pid),
+        };
+        let (pid, tid) = (libc::c_long::from(pid), libc::c_long::from(tid));
+        // SAFETY: a thread of a child that has not been waited for.
+        let done = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid, libc::SIGSEGV) };
+        assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
+        eventually("the server crashes", || self.running().try_wait().unwrap().ok_or(()));
+        self.process = None;
+        let log = self.log();
+        // This crash is no complaint.
+        fs::remove_file(self.path("log")).unwrap();
+        log
     }
 
     /// Waits until the server has ended by itself.
@@ -242,7 +273,7 @@ impl Server {
         assert!(status.code().is_some(), "it crashed, {status}:\n{}", self.log());
     }
 
-    /// From now on no file of the server's gets longer than this, as on a disk that is full; the log neither.
+    /// Limits the size of the server's files, as on a full disk. The log is limited too.
     pub fn limit_files(&mut self, bytes: u64) {
         let limit = libc::rlimit { rlim_cur: bytes, rlim_max: libc::RLIM_INFINITY };
         let pid = self.pid().try_into().unwrap();
@@ -252,12 +283,13 @@ impl Server {
         assert_eq!(done, 0, "{}", std::io::Error::last_os_error());
     }
 
-    /// There is room again.
+    /// Lifts that limit.
     pub fn lift_limit(&mut self) {
         self.limit_files(libc::RLIM_INFINITY);
     }
 
-    /// Takes all processor time from the server, as a virtual machine that is moved does. It does not know.
+    /// Stops the process of the server, as when a virtual machine is moved. The server does not
+    /// notice.
     pub fn freeze(&mut self) {
         self.signal(libc::SIGSTOP);
         self.frozen = true;
@@ -269,7 +301,7 @@ impl Server {
         self.frozen = false;
     }
 
-    /// Whether it would answer.
+    /// Whether the server runs and is not frozen.
     pub fn is_up(&self) -> bool {
         self.process.is_some() && !self.frozen
     }
@@ -287,7 +319,7 @@ impl Server {
         }
     }
 
-    /// The same where the server may find its files too damaged. Whether it started.
+    /// Starts a stopped server, which may find its files too damaged. Returns whether it started.
     pub fn start_again_if_it_can(&mut self) -> bool {
         match self.launch() {
             Ok(()) => true,
@@ -300,7 +332,7 @@ impl Server {
 
     /// What the server has logged.
     pub fn log(&self) -> String {
-        // A server that was never run has none; this is also called while a test is failing.
+        // A server that was never run has no log. This is also called while a test fails.
         let log = fs::read(self.path("log")).unwrap_or_default();
         String::from_utf8_lossy(&log).into_owned()
     }
@@ -350,7 +382,7 @@ impl Server {
             let client = Client::over_unix(&self.path("sock")).map_err(|error| error.to_string());
             let pong = client
                 .and_then(|mut client| client.try_cmd("PING").map_err(|error| error.to_string()));
-            // An error reply, as while loading, is an answer too.
+            // An error reply is an answer too, as while loading.
             if let Err(error) = pong {
                 return Some(format!("the server does not answer: {error}"));
             }
@@ -384,6 +416,18 @@ impl Drop for Server {
             panic!("{complaint}");
         }
     }
+}
+
+/// A thread that closes files and the like, by the name that it gives itself a moment after the server has started.
+fn background_thread(pid: u32) -> u32 {
+    let is_in_background = |thread: &fs::DirEntry| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with("bio_"))
+    };
+    let thread = eventually("a background thread has its name", || {
+        let mut threads = fs::read_dir(format!("/proc/{pid}/task")).unwrap().flatten();
+        threads.find(is_in_background).ok_or(())
+    });
+    thread.file_name().to_str().unwrap().parse().unwrap()
 }
 
 fn new_dir() -> Arc<TempDir> {

@@ -1,4 +1,4 @@
-//! How a server is to be started.
+//! The setup of a server.
 
 use super::clock::{self, Clock};
 use super::tls::Identity;
@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// How the clients of a server reach it. All listen on a unix socket, whatever else they do.
+/// How clients reach the server. All servers listen on a unix socket too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Transport {
     Unix,
@@ -19,7 +19,7 @@ pub(crate) enum Transport {
     Tls,
 }
 
-/// What the process is to be.
+/// The kind of the process.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A server by itself, or with replicas.
@@ -29,12 +29,12 @@ pub(crate) enum Kind {
     Sentinel,
 }
 
-/// Built up by calls in a chain, ended by `start()` or `refuse()`.
+/// Built by calls in a chain, which `start()` or `refuse()` ends.
 #[derive(Clone)]
 pub struct Setup {
     configs: Vec<(String, String)>,
     env: Vec<(String, OsString)>,
-    /// The program that runs the server, and its arguments; none to run it as it is.
+    /// The program that runs the server, with its arguments. Empty to run it directly.
     runner: Vec<String>,
     /// The arguments after the module's path; `None` to start without the module.
     module: Option<Vec<String>>,
@@ -71,8 +71,8 @@ impl Setup {
         self
     }
 
-    /// Keeps an append-only file. It is written before each reply, but never forced to disk: here
-    /// processes die, machines do not.
+    /// Keeps an append-only file. It is written before each reply, but never forced to disk: in
+    /// these tests processes die, and machines do not.
     pub fn aof(self) -> Self {
         self.config("appendonly", "yes").config("appendfsync", "no")
     }
@@ -101,25 +101,26 @@ impl Setup {
         self
     }
 
-    /// Lives in another server's directory, to load what that one left.
+    /// Uses another server's directory, to load what that one left.
     pub fn in_the_directory_of(mut self, other: &Server) -> Self {
         self.dir = Some(other.shared_dir());
         self
     }
 
-    /// Listens on a TCP port too, as a primary must.
+    /// Also listens on a TCP port, as a primary must.
     pub fn tcp(mut self) -> Self {
         self.tcp = true;
         self
     }
 
-    /// The same, and its clients use it.
+    /// Also listens on a TCP port, which its clients use.
     pub fn clients_over_tcp(mut self) -> Self {
         self.transport = Transport::Tcp;
         self.tcp()
     }
 
-    /// The same, encrypted; clients and server show each other a certificate.
+    /// Also listens on a TCP port with TLS, which its clients use. Clients and server show each
+    /// other a certificate.
     pub fn clients_over_tls(mut self) -> Self {
         self.transport = Transport::Tls;
         self.tcp()
@@ -131,18 +132,18 @@ impl Setup {
         self
     }
 
-    /// Asks for a password, which its clients know; see also `Server::stranger`.
+    /// Requires a password, which its clients give: see also `Server::stranger`.
     pub fn password(mut self, password: &str) -> Self {
         self.password = Some(password.to_owned());
         self.config("requirepass", password)
     }
 
-    /// As a replica of a server that has a port.
+    /// Follows this server, which has a port.
     pub fn replica_of(self, primary: &Server) -> Self {
         self.replica_through(primary.port())
     }
 
-    /// A replica of whatever can be reached through this port, such as that of a proxy.
+    /// Follows the server behind this port, such as that of a proxy.
     pub fn replica_through(self, port: u16) -> Self {
         self.config("replicaof", &format!("127.0.0.1 {port}"))
     }
@@ -153,13 +154,13 @@ impl Setup {
         self.tcp().config("cluster-enabled", "yes")
     }
 
-    /// A sentinel, which watches servers and is none: see `sentinel.rs`.
+    /// A sentinel, which watches servers: see `sentinel.rs`.
     pub(crate) fn sentinel(mut self) -> Self {
         self.kind = Kind::Sentinel;
         self.tcp().without_module()
     }
 
-    /// Runs by a clock that the test can step.
+    /// Uses a clock that the test can set.
     pub fn clock(self, clock: &Clock) -> Self {
         self.env(clock::PRELOAD, clock::shim()).env(clock::OFFSET_FILE, clock.file())
     }
@@ -169,17 +170,17 @@ impl Setup {
         self.env(clock::PRELOAD, power::shim())
     }
 
-    /// Loads another module too, through which a test calls commands as modules do.
+    /// Also loads a module through which a test calls commands as modules do.
     pub fn with_caller(self) -> Self {
         self.config("loadmodule", &quoted(caller::library()))
     }
 
-    /// Loads it first, and has it leave no room for another category of the ACL.
+    /// Loads that module first, and lets it take all categories of the ACL.
     pub fn without_room_for_categories(self) -> Self {
         self.config("loadmodule", &format!("{} fill", quoted(caller::library())))
     }
 
-    /// Told to panic in one entry; the log may then speak of panics.
+    /// Panics at this place. The log may then contain panics.
     pub fn panic_at(mut self, site: &str) -> Self {
         self.expects_panics = true;
         self.env("LEASEHOLD_PANIC_AT", site)
@@ -190,12 +191,12 @@ impl Setup {
         Server::started(self)
     }
 
-    /// Starts a server that must give up by itself; what it logged.
+    /// Starts a server that must end by itself, and returns its log.
     pub fn refuse(self) -> String {
         Server::refused(self)
     }
 
-    /// What starts the server, to be followed by its arguments.
+    /// The command that starts the server, without the server's arguments.
     pub(crate) fn command(&self) -> Command {
         let Some((program, args)) = self.runner.split_first() else {
             return Command::new(server_binary());
@@ -230,8 +231,8 @@ impl Setup {
         line("dir", &quoted(dir));
         line("save", "\"\"");
         line("appendonly", "no");
-        // A replica gets its data at once, not after a delay in which others might join it, and reads it
-        // as it comes, not when the server next looks whether all of it is there.
+        // A replica gets its data without a delay in which others might join it, and loads it as it
+        // arrives.
         line("repl-diskless-sync", "no");
         line("repl-diskless-load", "on-empty-db");
         line("hz", "100");

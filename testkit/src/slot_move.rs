@@ -1,6 +1,6 @@
-//! A slot that changes hands.
+//! Moves a slot of a cluster.
 //!
-//! By hand, in steps, which a test may leave off after any of them; the order is that of redis-cli:
+//! By hand, in steps in the order of redis-cli. A test may stop after any of them:
 //!
 //! ```text
 //!            import          migrate            move_keys             give
@@ -10,13 +10,13 @@
 //!                        ┊   left already   ┊                     ┊
 //! ```
 //!
-//! Or at once, where the server can: Redis 8.4, Valkey 9.
+//! Or at once, on servers that can: Redis 8.4, Valkey 9.
 
 use super::version::lacks_either;
 use super::{Cluster, Node, eventually, role_of};
 use redis::Value;
 
-/// A slot that goes from one node to another.
+/// A move of a slot from one node to another.
 #[derive(Clone, Copy, Debug)]
 pub struct SlotMove {
     /// The slot.
@@ -28,7 +28,7 @@ pub struct SlotMove {
 }
 
 impl SlotMove {
-    /// All the steps.
+    /// Takes all steps.
     pub fn by_hand(self, cluster: &Cluster) {
         self.import(cluster);
         self.migrate(cluster);
@@ -53,7 +53,7 @@ impl SlotMove {
         send_keys(self.slot, cluster.node(self.from), cluster.node(self.to));
     }
 
-    /// Returns when all who are up agree.
+    /// Gives the slot to its new owner. Returns when all nodes that are up agree.
     pub fn give(self, cluster: &Cluster) {
         self.say_given(cluster);
         cluster.wait_until_owned_by(self.slot, self.to);
@@ -72,7 +72,7 @@ impl SlotMove {
         }
     }
 
-    /// The slot stays; keys that have moved already move back.
+    /// Cancels the move. Keys that have moved go back.
     pub fn cancel(self, cluster: &Cluster) {
         self.close(cluster, self.from);
         send_keys(self.slot, cluster.node(self.to), cluster.node(self.from));
@@ -97,7 +97,7 @@ impl SlotMove {
         assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
     }
 
-    /// Waits until what was begun at once is under way at both ends.
+    /// Waits until the move that was begun at once is under way at both ends.
     pub fn wait_until_both_are_at_it(self, cluster: &Cluster) {
         let question = if is_exported(cluster) {
             "CLUSTER GETSLOTMIGRATIONS"
@@ -112,13 +112,13 @@ impl SlotMove {
         }
     }
 
-    /// All of the move by one command of the server.
+    /// Moves the slot by one command of the server.
     pub fn at_once(self, cluster: &Cluster) {
         self.begin_at_once(cluster);
         cluster.wait_until_owned_by(self.slot, self.to);
     }
 
-    /// Leaves off what was begun at once.
+    /// Cancels the move that was begun at once.
     pub fn cancel_at_once(self, cluster: &Cluster) {
         let (asked, command) = if is_exported(cluster) {
             (self.from, "CLUSTER CANCELSLOTMIGRATIONS")
@@ -129,7 +129,7 @@ impl SlotMove {
         assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
     }
 
-    /// The way back.
+    /// The move back.
     pub fn back(self) -> Self {
         Self { from: self.to, to: self.from, ..self }
     }
@@ -152,9 +152,9 @@ fn send_keys(slot: u16, from: &Node, to: &Node) {
     for key in keys {
         let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
         let migrate = [&b"MIGRATE"[..], b"127.0.0.1", port.as_bytes(), &key, b"0", b"5000"];
-        // A node that the machine kept waiting takes the others for dead for a moment.
+        // A node that the machine kept waiting takes others for dead for a moment.
         eventually("the node takes the key", || match client.cmd(migrate) {
-            // One whose lease has run out is not there to be moved.
+            // A key whose lease has ended cannot be moved.
             Value::Okay | Value::SimpleString(_) => Ok(()),
             refused => match format!("MIGRATE {}: {refused:?}", key.escape_ascii()) {
                 refused if refused.contains("CLUSTERDOWN") => Err(refused),
@@ -164,12 +164,12 @@ fn send_keys(slot: u16, from: &Node, to: &Node) {
     }
 }
 
-/// Whether no slot can be moved at once; says so.
+/// Whether the server cannot move slots at once. Says so.
 pub fn lacks_moves_at_once() -> bool {
     lacks_either((8, 4), (9, 0), "slots that are moved at once")
 }
 
-/// Valkey has the node that gives a slot away do it, Redis the one that gets it.
+/// On Valkey the node that gives a slot away moves it, on Redis the node that gets it.
 fn is_exported(cluster: &Cluster) -> bool {
     matches!(cluster.node(0).cmd("COMMAND INFO cluster|migrateslots"), Value::Array(known)
         if known.iter().any(|entry| *entry != Value::Nil))

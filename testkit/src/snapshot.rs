@@ -1,4 +1,4 @@
-//! Everything a server holds, to be compared.
+//! Everything that a server holds, for comparison.
 
 use super::Server;
 use super::client::Client;
@@ -11,15 +11,15 @@ use std::fmt;
 const DATABASES: u32 = 16;
 const NO_SUCH_KEY: i64 = -2;
 
-/// Every key of every database. Two servers that agree have equal snapshots.
+/// Every key of every database. The snapshots of servers that agree are equal.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot(BTreeMap<(u32, Vec<u8>), Entry>);
 
 #[derive(Clone, PartialEq, Eq)]
 struct Entry {
-    /// A string's bytes; of other types, the server's own serialization.
+    /// The bytes of a string, or the server's own serialization of another type.
     value: Vec<u8>,
-    /// Unix milliseconds; -1 for none.
+    /// The expiry in Unix milliseconds, or -1 for none.
     deadline: i64,
 }
 
@@ -28,17 +28,17 @@ impl Snapshot {
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
         let mut entries = BTreeMap::new();
-        // A replica in a cluster would send us to its primary; elsewhere it means nothing.
+        // A replica in a cluster would redirect us to its primary. Elsewhere this means nothing.
         client.cmd("READONLY");
         for database in 0..DATABASES {
             if client.cmd(format!("SELECT {database}")) != Value::Okay {
-                // A cluster has only the first.
+                // A cluster has only the first database.
                 break;
             }
             let Value::Array(keys) = client.cmd("KEYS *") else { panic!("KEYS gave no list") };
             for key in keys {
                 let Value::BulkString(key) = key else { panic!("{key:?} is no key") };
-                // A key whose lease ran out just now is not there.
+                // A key whose lease has just ended is not there.
                 if let Some(entry) = entry(&mut client, &key) {
                     entries.insert((database, key), entry);
                 }
@@ -67,7 +67,7 @@ fn entry(client: &mut Client, key: &[u8]) -> Option<Entry> {
     }
 }
 
-/// The absolute expiry of a key in Unix milliseconds, -1 for none, -2 for no such key.
+/// The expiry of a key in Unix milliseconds, or -1 for none, or -2 for no such key.
 pub fn deadline(client: &mut Client, key: &[u8]) -> i64 {
     if !is_older_than((7, 0)) {
         return match client.cmd([b"PEXPIRETIME", key]) {

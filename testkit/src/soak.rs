@@ -1,21 +1,21 @@
-//! One test, two lengths: as long as every run can bear, or as long as it takes to be sure (`make test-long`). And figures,
-//! which are printed together when all tests have run.
+//! The two lengths of a test: short enough for every run, or long enough to be sure (`make
+//! test-long`). And figures, which are printed together after all tests.
 
 use std::env;
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// What this run has time for.
+/// Chooses between both lengths.
 pub fn short_or_long<T>(short: T, long: T) -> T {
     if env::var_os("LEASEHOLD_SOAK").is_some() { long } else { short }
 }
 
-/// Notes a figure, as one line for people.
+/// Prints a line with a figure, and adds it to the file of figures.
 pub fn figure(line: &str) {
     println!("{line}");
     if let Some(file) = env::var_os("LEASEHOLD_FIGURES") {
         let mut file = OpenOptions::new().create(true).append(true).open(file).unwrap();
-        // In one write, because other tests note theirs at the same time.
+        // In one write, because other tests write to the file too.
         file.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 }

@@ -1,7 +1,7 @@
 //! Connections over TLS.
 //!
-//! Through `openssl s_client`, as one reaches such a server by hand: a TLS library for these few tests would be
-//! most of what there is to compile.
+//! They go through `openssl s_client`. A TLS library for these few tests would be most of what
+//! there is to compile.
 
 use std::fs::File;
 use std::io::{Read, Result, Write};
@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// Who server and clients are, and whom they trust: one and the same.
+/// The certificate of both server and clients, which they also trust.
 pub(crate) struct Identity {
     pub(crate) certificate: PathBuf,
     pub(crate) key: PathBuf,
@@ -25,7 +25,8 @@ impl Identity {
         let output = Command::new("openssl")
             .args("req -x509 -nodes -days 2 -subj /CN=localhost".split(' '))
             .args("-newkey ec -pkeyopt ec_paramgen_curve:prime256v1".split(' '))
-            // Some clients accept neither a name in the subject alone nor an authority as a server.
+            // Some clients refuse a name that is only in the subject, and an authority that is a
+            // server.
             .args(
                 "-addext subjectAltName=IP:127.0.0.1 -addext basicConstraints=CA:FALSE".split(' '),
             )
@@ -40,9 +41,10 @@ impl Identity {
     }
 }
 
-/// A connection, encrypted by a process of its own.
+/// A connection that is encrypted by a process.
 pub(crate) struct Tunnel {
-    /// The process's standard input and output: a socket, because a pipe could not be read with a deadline.
+    /// The standard input and output of the process. It is a socket, because a pipe cannot be read
+    /// with a deadline.
     stream: UnixStream,
     process: Child,
 }
@@ -51,7 +53,7 @@ impl Tunnel {
     pub(crate) fn open(port: u16, identity: &Identity, log: File) -> Result<Self> {
         let (stream, inner) = UnixStream::pair()?;
         let process = Command::new("openssl")
-            // Quiet, it takes no letter for a command of its own.
+            // Otherwise it would take some letters for commands of its own.
             .args("s_client -quiet -verify_quiet -verify_return_error".split(' '))
             .args(["-connect", &format!("127.0.0.1:{port}")])
             .arg("-CAfile")
@@ -88,7 +90,7 @@ impl Write for Tunnel {
     }
 }
 
-/// It would not end when nobody writes to it any more.
+/// The process would not end by itself.
 impl Drop for Tunnel {
     fn drop(&mut self) {
         let _ = self.process.kill();

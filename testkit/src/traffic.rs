@@ -1,8 +1,8 @@
 //! Background traffic: connections that send pipelined commands as fast as the server answers them,
-//! until dropped.
+//! until this is dropped.
 //!
 //! One thread drives all connections. While it reads the replies of one, all others have a batch
-//! under way, so the server always has something to do, as under `redis-benchmark -c 50 -P 16`.
+//! under way, so the server is never idle, as under `redis-benchmark -c 50 -P 16`.
 
 use super::{LineClient, Server, encoded};
 use std::io;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 
-/// Commands that are sent in one write. The reply to each must be a single line: a status, an
-/// error, an integer or nil.
+/// Commands that are sent in one write. The reply to each must be one line: a status, an error, an
+/// integer or nil.
 pub struct Batch {
     bytes: Vec<u8>,
     replies: usize,
 }
 
 impl Batch {
-    /// These commands, over and over.
+    /// A batch of these commands.
     pub fn of(commands: &[String]) -> Self {
         let bytes = commands.iter().flat_map(|command| encoded(&**command)).collect();
         Self { bytes, replies: commands.len() }
     }
 }
 
-/// Clients that ask until this is dropped.
+/// Clients that send until this is dropped.
 pub struct Traffic {
     over: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
@@ -42,8 +42,8 @@ struct Sender {
 }
 
 impl Traffic {
-    /// Opens so many connections, each of which first sends `greeting` (such as `AUTH`), unless
-    /// that is empty. From then on each sends the batches in turn, beginning at a different one.
+    /// Opens so many connections. Each first sends `greeting`, such as `AUTH`, unless that is
+    /// empty. Then it sends the batches in turn, beginning at a different one.
     pub fn on(server: &Server, connections: usize, greeting: &str, batches: Vec<Batch>) -> Self {
         let connect = |index: usize| {
             let next = index * batches.len() / connections;
@@ -58,7 +58,7 @@ impl Traffic {
         let (over, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (is_over, count) = (over.clone(), answered.clone());
         let thread = Some(thread::spawn(move || {
-            // The server closes the connections when it ends. Whoever owns it notices that.
+            // The server closes the connections when it ends. Its owner notices that.
             let _ = drive(senders, &batches, &is_over, &count);
         }));
         Self { over, answered, thread }
@@ -94,7 +94,7 @@ fn drive(
             sender.send(batch)?;
         }
     }
-    // The commands under way are executed before anything that is asked next.
+    // Commands under way are executed before anything that is asked next.
     senders.iter_mut().try_for_each(|sender| sender.receive().map(drop))
 }
 
@@ -104,7 +104,7 @@ impl Sender {
         self.client.try_send(&batch.bytes)
     }
 
-    /// Reads all replies that are still to come, and says how many there were.
+    /// Reads all outstanding replies, and returns their number.
     fn receive(&mut self) -> io::Result<usize> {
         let count = std::mem::take(&mut self.missing);
         for _ in 0..count {

@@ -15,6 +15,21 @@ pub(crate) trait Transport: Read + Write + Send + AsFd {
     fn end_sending(&self) -> io::Result<()>;
 }
 
+/// Reads, also when a signal has interrupted that. Linux interrupts a read with a deadline whenever
+/// a process that was stopped goes on.
+pub(crate) struct Uninterrupted<'t>(pub(crate) &'t mut dyn Transport);
+
+impl Read for Uninterrupted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            match self.0.read(buffer) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                came => return came,
+            }
+        }
+    }
+}
+
 impl Transport for UnixStream {
     fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()> {
         self.set_read_timeout(deadline)

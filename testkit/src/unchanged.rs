@@ -1,9 +1,9 @@
-//! Proving that nothing happened.
+//! Proves that nothing changed.
 
 use super::{Server, Snapshot, aof, error};
 
-/// What a server holds and what its append-only file says must be the same after `act` as before. The
-/// server keeps such a file.
+/// Runs `act`, and checks that the data and the append-only file of the server are the same as
+/// before. The server keeps such a file.
 #[track_caller]
 pub fn unchanged<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     let before = (Snapshot::of(server), aof::lines(server));
@@ -12,7 +12,7 @@ pub fn unchanged<T>(server: &Server, act: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Sends each command, all on one connection: each gets its error, and none changes anything.
+/// Sends each command on one connection, and checks that it gets its error and changes nothing.
 #[track_caller]
 pub fn assert_each_is_refused(server: &Server, table: &[(&str, &str)]) {
     let mut client = server.client();

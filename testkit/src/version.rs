@@ -1,4 +1,4 @@
-//! Which server the run is about, and what it cannot do.
+//! The server under test, and what it lacks.
 
 use super::Server;
 use std::env;
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 struct Product {
     binary: PathBuf,
-    /// What the binary says of itself.
+    /// The output of `--version`.
     line: String,
     valkey: bool,
     version: (u32, u32),
@@ -51,15 +51,15 @@ pub fn full_version() -> (&'static str, &'static str) {
     (if *valkey { "Valkey" } else { "Redis" }, version.expect("checked by product()"))
 }
 
-/// Whether the server is older than `since`; if so, says what goes untested.
+/// Whether the server is older than `since`. If so, prints what goes untested.
 pub fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)
 }
 
-/// The version of what a product does not have.
+/// The version since which a product has something that it never had.
 pub const NEVER: (u32, u32) = (u32::MAX, 0);
 
-/// The same where Redis and Valkey went different ways.
+/// The same for something that Redis and Valkey have since different versions.
 pub fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
     let since = if product().valkey { valkey } else { redis };
     is_missing(product().version < since, since, what)
@@ -76,12 +76,12 @@ fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
     missing
 }
 
-/// For what only Valkey does, and by its own versions.
+/// Whether the server is Valkey and at least of this version.
 pub fn is_valkey_since(version: (u32, u32)) -> bool {
     product().valkey && product().version >= version
 }
 
-/// Whether listening to key events would put clients into the wrong database, so that the module does not learn
+/// Whether key events would put clients into the wrong database. The module then does not learn
 /// fences from commands: see `misplaces_clients` in `src/server/server_flavor.rs`.
 pub fn misplaces_clients() -> bool {
     let does = is_valkey_since((8, 1)) && !is_valkey_since((9, 1));
@@ -94,18 +94,18 @@ pub fn misplaces_clients() -> bool {
     does
 }
 
-/// Whether the server was built without something, which shows in a line of configuration that it does not
-/// take; if so, says what goes untested.
+/// Whether the server was built without something, so that it refuses a line of configuration. If
+/// so, prints what goes untested.
 pub fn lacks_setting(name: &str, value: &str, what: &str) -> bool {
-    // It stops at the first line that it does not take, or names all of them.
+    // It stops at the first line that it refuses, or lists all of them.
     let setup = Server::builder().without_module().config(name, value);
     let log = setup.config("no-such-setting", "x").refuse();
     built_without(what, log.contains(&format!(">>> '{name} {value}")))
 }
 
-/// The same for TLS, whose settings later servers take all the same.
+/// The same for TLS. Later servers accept its settings even without it.
 pub fn lacks_tls() -> bool {
-    // It gives up either way: for want of TLS, or of a certificate.
+    // It ends in either case, for want of TLS or of a certificate.
     let log = Server::builder().without_module().config("tls-port", "1").refuse();
     let signs = [">>> 'tls-port 1'", "Failed finding TLS support"];
     built_without("TLS", signs.iter().any(|sign| log.contains(sign)))
@@ -118,8 +118,9 @@ fn built_without(what: &str, lacks: bool) -> bool {
     lacks
 }
 
-/// Versions are those of Redis. Every Valkey has what Redis 7.2 has, from which it was forked; and Valkey 8.0
-/// what Redis 7.4 gave to modules, on which both had worked before.
+/// Whether the server is older than this version of Redis. Every Valkey has what Redis 7.2 has,
+/// from which it was forked. Valkey 8.0 has what Redis 7.4 offers modules, because both had worked
+/// on it before.
 pub fn is_older_than(version: (u32, u32)) -> bool {
     let product = product();
     let level = match (product.valkey, product.version) {
@@ -130,7 +131,7 @@ pub fn is_older_than(version: (u32, u32)) -> bool {
     level < version
 }
 
-/// Prints at once. What goes through `eprintln!`, the test runner keeps to itself unless the test fails.
+/// Prints at once. The test runner hides what goes through `eprintln!`, unless the test fails.
 #[expect(clippy::explicit_write, reason = "see above")]
 pub fn announce(line: &str) {
     let current = std::thread::current();
@@ -150,7 +151,7 @@ fn find_binary() -> PathBuf {
         .expect("no redis-server or valkey-server in PATH; LEASEHOLD_SERVER= names one elsewhere")
 }
 
-/// `Redis server v=7.0.15 sha=…` is (7, 0), with ` v=` for the mark before it.
+/// The version in a line: `Redis server v=7.0.15 sha=…` is (7, 0), with ` v=` for `mark`.
 pub(crate) fn version_in(line: &str, mark: &str) -> Option<(u32, u32)> {
     let mut parts = line.split(mark).nth(1)?.split(['.', ' ']);
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))

@@ -1,14 +1,14 @@
-//! A client whose request is in a queue.
+//! A client that waits in a queue.
 
 use super::{Client, Server, bulk_text, eventually};
 use redis::Value;
 
-/// As long as a test needs, and longer.
+/// Longer than any test.
 const LONG: u64 = 60_000;
 
 /// A client that waits for a lock.
 pub struct Waiter {
-    /// Its connection, on which the answer comes.
+    /// The connection on which the reply comes.
     pub client: Client,
     /// Its `CLIENT ID`.
     pub id: i64,
@@ -20,7 +20,7 @@ impl Waiter {
         Self::sends_on(server.client(), server, request)
     }
 
-    /// The same on a connection of the test's choice.
+    /// Sends a request on this connection, and returns when it is queued.
     pub fn sends_on(mut client: Client, server: &Server, request: &str) -> Self {
         let id = id_of(&mut client);
         client.send(request);
@@ -33,12 +33,12 @@ impl Waiter {
         Self::sends(server, &format!("LOCK.ACQUIRE {key} {owner} {LONG} BLOCK 0"))
     }
 
-    /// What it is told in the end.
+    /// The reply that ends the wait.
     pub fn reply(&mut self) -> Value {
         self.client.receive()
     }
 
-    /// The fence of its grant, once that is made.
+    /// Waits for its grant, and returns the fence.
     #[track_caller]
     pub fn fence(&mut self) -> u64 {
         match self.reply() {
@@ -62,7 +62,7 @@ pub fn id_of(client: &mut Client) -> i64 {
     }
 }
 
-/// Returns once the server has let this client wait.
+/// Waits until the server lists this client as blocked.
 pub fn wait_until_parked(server: &Server, id: i64) {
     let mut observer = server.client();
     eventually("the request is queued", || {

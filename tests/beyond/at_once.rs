@@ -3,9 +3,10 @@
 
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN, two_clocks};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{
-    Cluster, Proxy, SlotMove, eventually, lacks_moves_at_once, wait_until_in_sync, wait_until_it_is,
+    Cluster, Proxy, SlotMove, Stopwatch, eventually, lacks_moves_at_once, wait_until_in_sync,
+    wait_until_it_is,
 };
 
 #[test]
@@ -19,7 +20,7 @@ fn locks_continue_on_the_node_that_their_slot_moves_to_at_once() {
         let slot = cluster.slot_of(0);
         let mut scene = Scene::on(cluster.node(0), &slot.key(""));
         SlotMove { slot: slot.number, from: 0, to: 1 }.at_once(&cluster);
-        let moved = Instant::now();
+        let moved = Stopwatch::start();
         assert_eq!(scene.sends_all_waiters_away(), [TRYAGAIN; 2]);
         assert!(moved.elapsed() < SOON, "after {:?}", moved.elapsed());
         scene.continues_on(cluster.node(1));

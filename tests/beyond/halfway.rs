@@ -3,8 +3,8 @@
 use super::scene::Scene;
 use super::{LONG, SOON, asking, fence};
 use redis::Value;
-use std::time::{Duration, Instant};
-use testkit::{Cluster, SlotMove, int, wait_until_in_sync, wait_until_it_is};
+use std::time::Duration;
+use testkit::{Cluster, SlotMove, Stopwatch, int, wait_until_in_sync, wait_until_it_is};
 
 fn on_its_way(cluster: &Cluster) -> (SlotMove, Scene) {
     let slot = cluster.slot_of(0);
@@ -85,7 +85,7 @@ fn nothing_is_granted_while_the_cluster_is_down_and_everybody_is_told() {
     cluster.node_mut(1).kill();
     cluster.node_mut(2).kill();
     cluster.node(0).wait_until("fail");
-    let down = Instant::now();
+    let down = Stopwatch::start();
     assert_eq!(scene.sends_all_waiters_away().len(), 2, "both are told");
     assert!(down.elapsed() < SOON, "after {:?}", down.elapsed());
     let down = cluster.node(0).cmd(format!("LOCK.ACQUIRE {} zoe {LONG}", slot.key("new")));

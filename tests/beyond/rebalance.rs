@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use testkit::{
-    Client, Cluster, End, Rebalance, Seed, Setup, SlotMove, Snapshot, Waiter, figure, lacks,
-    short_or_long, wait_until_in_sync, wait_until_it_is,
+    Client, Cluster, End, Rebalance, Seed, Setup, SlotMove, Snapshot, Stopwatch, Waiter, figure,
+    lacks, short_or_long, wait_until_in_sync, wait_until_it_is,
 };
 
 const WORKERS: usize = 12;
@@ -104,13 +104,14 @@ struct SentAway {
 struct Watch {
     keys: Vec<String>,
     node: Client,
+    since: Stopwatch,
     /// Each ends with what its waiter was told, and when.
     waiters: Vec<JoinHandle<(Instant, Value)>>,
 }
 
 impl Watch {
     fn on(cluster: &Cluster, keys: &[String], owner: usize) -> Self {
-        let node = cluster.node(owner);
+        let (node, since) = (cluster.node(owner), Stopwatch::start());
         let waiter = |key: &String| {
             let mut waiter = Waiter::of(node, key, "waiter");
             thread::spawn(move || {
@@ -119,7 +120,7 @@ impl Watch {
             })
         };
         let waiters = keys.iter().map(waiter).collect();
-        Self { keys: keys.to_vec(), node: node.client(), waiters }
+        Self { keys: keys.to_vec(), node: node.client(), since, waiters }
     }
 
     /// Looks until all locks have left the node.
@@ -145,7 +146,7 @@ impl Watch {
             let (told, reply) = waiter.join().unwrap();
             let Value::ServerError(error) = reply else { panic!("it was told {reply:?}") };
             assert!(["TRYAGAIN", "MOVED"].contains(&error.code()), "{error:?}");
-            let since = |seen: Option<Instant>| told.saturating_duration_since(seen.unwrap());
+            let since = |seen: Option<Instant>| self.since.between(seen.unwrap(), told);
             SentAway { at_most: since(here), after_others: since(gone) }
         };
         self.waiters.into_iter().zip(looks).map(sent_away).collect()

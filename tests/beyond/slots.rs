@@ -2,8 +2,7 @@
 
 use super::scene::Scene;
 use super::{LONG, SOON, TRYAGAIN, WITHIN_THE_MARGIN, asking, fence, pass, two_clocks};
-use std::time::Instant;
-use testkit::{Cluster, SlotMove, error, int, lacks};
+use testkit::{Cluster, SlotMove, Stopwatch, error, int, lacks};
 
 /// A slot of node 0 that is to go to node 1.
 fn scene_in_a_slot(cluster: &Cluster) -> (SlotMove, Scene) {
@@ -25,7 +24,7 @@ fn locks_continue_on_the_node_that_their_slot_moves_to() {
     step.migrate(&cluster);
     scene.all_wait(cluster.node(0));
     step.move_keys(&cluster);
-    let moved = Instant::now();
+    let moved = Stopwatch::start();
     assert_eq!(scene.sends_all_waiters_away(), [TRYAGAIN; 2]);
     assert!(moved.elapsed() < SOON, "after {:?}", moved.elapsed());
     step.give(&cluster);

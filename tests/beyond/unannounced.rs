@@ -4,22 +4,24 @@ use super::{LONG, SOON, pass, two_clocks};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Cluster, Slot, SlotMove, Waiter, eventually, is_valkey_since, lacks};
+use testkit::{
+    Client, Cluster, Slot, SlotMove, Stopwatch, Waiter, eventually, is_valkey_since, lacks,
+};
 
 /// Waits until the node would send clients of this slot elsewhere; when that was.
-fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Instant {
+fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Stopwatch {
     // Not a key that somebody waits for: to name it is to have it looked at.
     let other = slot.key("other");
     eventually("the node knows that the slot has gone", || match client.cmd(["EXISTS", &other]) {
         Value::ServerError(told) if ["MOVED", "CLUSTERDOWN"].contains(&told.code()) => {
-            Ok(Instant::now())
+            Ok(Stopwatch::start())
         }
         other => Err(other),
     })
 }
 
 #[track_caller]
-fn assert_is_sent_away_soon(mut waiter: Waiter, since: Instant) {
+fn assert_is_sent_away_soon(mut waiter: Waiter, since: &Stopwatch) {
     assert!(matches!(waiter.reply(), Value::ServerError(told) if told.code() == "TRYAGAIN"));
     assert!(since.elapsed() < SOON, "after {:?}", since.elapsed());
 }
@@ -57,7 +59,7 @@ fn who_waits_where_a_slot_has_gone_without_a_word_is_sent_away_soon() {
     let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
     assert_eq!(given, Value::Okay);
     let gone = wait_until_elsewhere(&mut cluster.node(0).client(), &slot);
-    assert_is_sent_away_soon(waiter, gone);
+    assert_is_sent_away_soon(waiter, &gone);
     stays.iter().for_each(|waiter| waiter.assert_waits(cluster.node(0)));
 }
 
@@ -105,9 +107,9 @@ fn who_waits_where_a_slot_goes_is_sent_away_soon_also_while_writes_are_paused() 
     assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
     pass(&mut client, 310);
     assert_eq!(client.cmd(format!("CLUSTER DELSLOTS {}", slot.number)), Value::Okay);
-    let gone = Instant::now();
+    let gone = Stopwatch::start();
     for waiter in waiters {
-        assert_is_sent_away_soon(waiter, gone);
+        assert_is_sent_away_soon(waiter, &gone);
     }
     client.cmd("CLIENT UNPAUSE");
 }

@@ -124,6 +124,39 @@ fn the_redis_of_the_lock_refuses_who_does_not_hold_it() {
 }
 
 #[test]
+fn readers_of_the_cache_see_what_one_writer_wrote() {
+    let server = server();
+    let Some(store) = Store::of_redis(&server) else { return };
+    let snippet = page::blocks(PAGE, "Readers and a writer", "sh");
+    let story = "
+        renew first 0
+        for n in $(seq 1 6); do renew writer-$n $n & done
+        for n in $(seq 1 12); do { look reader-$n | paste -s -d ' '; } & done
+        wait";
+    let told = store.run(&snippet, story).output();
+    assert_eq!(told.lines().count(), 12, "{told}");
+    for line in told.lines() {
+        let (version, body) = line.split_once(' ').unwrap();
+        assert_eq!(version, body, "{told}");
+    }
+}
+
+#[test]
+fn the_pool_of_five_lets_no_sixth_call_the_service() {
+    if available(find("sqlite3")).is_none() {
+        return;
+    }
+    let server = server();
+    let Some(store) = Store::of_redis(&server) else { return };
+    let snippet = page::blocks(PAGE, "A pool of five", "sh");
+    let story = "
+        for n in $(seq 1 20); do call worker-$n & done
+        wait
+        service 'SELECT now FROM calls'";
+    assert_eq!(store.run(&snippet, story).output(), "0\n");
+}
+
+#[test]
 fn the_readme_says_how_to_talk_to_a_server_without_a_client() {
     if available(find("curl")).is_none() {
         return;

@@ -3,6 +3,7 @@
 //! All of it is told after the fact, so each test does something to a lock, and then asks what was told of
 //! it: all that should be, and nothing else.
 
+mod crash;
 mod events;
 mod figures;
 mod lateness;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{
-    Client, Cluster, Seed, Server, Setup, SlotMove, announce, deadline, micros, strings,
+    Client, Cluster, Seed, Server, Setup, SlotMove, Stopwatch, announce, micros, strings,
 };
 
 /// More than are looked at in one turn of the server.
@@ -88,11 +88,13 @@ impl Scene {
     fn hand_offs(&mut self, way: &str, victims: usize) -> Vec<Option<i64>> {
         let mut victims: Vec<_> = (0..victims).map(|_| self.victim()).collect();
         let command = way.replace("{}", &victims[0].0);
-        let replies = self.client.pipeline(&[&*command, "TIME"]);
+        let end = format!("PTTL {}", victims[0].0);
+        let replies = self.client.pipeline(&[&*command, "TIME", &end]);
         assert!(!matches!(replies[0], Value::ServerError(_)), "{command}: {:?}", replies[0]);
         let mut freed = (micros(&replies[1]).unwrap() / 1_000).cast_signed();
         if way.starts_with("LOCK.EXTEND") {
-            freed = deadline(&mut self.client, victims[0].0.as_bytes());
+            let Value::Int(left) = replies[2] else { panic!("{:?}", replies[2]) };
+            freed += left;
         }
         let since = Instant::now();
         let late = |(_, waiter): &mut (String, Waiter)| {
@@ -220,7 +222,7 @@ fn who_waits_for_a_lock_whose_slot_leaves_is_sent_away_although_other_contended_
         let step = SlotMove { slot: slot.number, from: 0, to: 1 };
         step.import(&cluster);
         step.migrate(&cluster);
-        let moved = Instant::now();
+        let moved = Stopwatch::start();
         step.move_keys(&cluster);
         let mut observer = node.client();
         while is_parked(&mut observer, bob.id) && moved.elapsed() < NEVER {

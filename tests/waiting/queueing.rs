@@ -9,7 +9,8 @@ use testkit::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
 };
 
-const UNKNOWN_OPTION: &str = "ERR unknown option, expected BLOCK milliseconds";
+const UNKNOWN_OPTION: &str =
+    "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once";
 const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer or -1";
@@ -178,7 +179,7 @@ fn the_rows_are_maps_in_resp3_and_flat_arrays_in_resp2() {
     let server = Server::start();
     server.client().grant("k", "alice", LONG);
     let _bob = Waiter::of(&server, "k", "bob");
-    let names = ["owner", "client", "waited", "patience"];
+    let names = ["owner", "client", "waited", "patience", "share"];
     let Value::Array(flat) = server.client().cmd("LOCK.WAITERS k") else { panic!("no array") };
     let [Value::Array(fields)] = &flat[..] else { panic!("{flat:?}") };
     let even: Vec<_> = fields.iter().step_by(2).cloned().collect();

@@ -3,9 +3,10 @@
 
 use super::{LONG, Waiter, waiters};
 use redis::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{
-    Cluster, NEVER, SlotMove, Takeover, error, eventually, lacks_either, wait_until_in_sync,
+    Cluster, NEVER, SlotMove, Stopwatch, Takeover, error, eventually, lacks_either,
+    wait_until_in_sync,
 };
 
 const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask again";
@@ -58,7 +59,7 @@ fn a_lock_whose_slot_is_emptied_is_handed_on() {
     let mut bob = Waiter::of(node, &slot.key("k"), "bob");
     let flush = format!("CLUSTER FLUSHSLOT {}", slot.number);
     assert_eq!(client.cmd(flush), Value::Okay);
-    let emptied = Instant::now();
+    let emptied = Stopwatch::start();
     bob.fence();
     assert!(emptied.elapsed() < SOON, "after {:?}", emptied.elapsed());
 }

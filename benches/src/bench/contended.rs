@@ -1,4 +1,4 @@
-//! Many workers, one lock: how many get through, how long do they wait, and who?
+//! Many workers and one lock: how many get through, how long they wait, and in which order.
 
 use super::Effort;
 use super::fairness::{Section, fairness, overtakings};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use testkit::Server;
 
 const WORKERS: [usize; 4] = [2, 16, 64, 256];
-/// The case whose figures are to be reached.
+/// The case whose figures have targets.
 const BASE: Case = Case { workers: 16, section: Duration::ZERO };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,21 +52,21 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     plot::lines(&report.path("longest-wait", "svg"), &title, &axes, &lines);
 }
 
-/// All runs of one way.
+/// The runs of one way.
 struct Measured {
     runs: Vec<Run>,
 }
 
-/// What one run of all workers amounts to.
+/// The figures of one run.
 struct Run {
     per_second: f64,
-    /// In seconds, in order.
+    /// In seconds, sorted.
     waits: Vec<f64>,
-    /// Jain's: 1 if all workers got through equally often, 1/n if only one of n did.
+    /// Jain's index: 1 if all workers got through equally often, 1/n if only one of n did.
     fairness: f64,
-    /// Grants to one who asked when another was queued already, before that one, as a share of all.
+    /// The share of grants that went to a worker before another that was queued when it asked.
     overtaking: f64,
-    /// What the server executed for each critical section.
+    /// Commands that the server executed for each critical section.
     commands: f64,
 }
 
@@ -101,9 +101,9 @@ fn measure(server: &Server, ways: &[Way], case: Case, effort: Effort) -> Vec<Mea
     measured
 }
 
-/// What the workers share.
+/// The state that workers share.
 struct Floor {
-    /// Nobody begins before all are there.
+    /// All workers begin together.
     gate: Barrier,
     closing: AtomicBool,
     inside: AtomicBool,
@@ -141,7 +141,7 @@ fn run_once(server: &Server, way: &Way, case: Case, length: Duration) -> Run {
     let commands = (commands() - before) / sections.len() as f64;
     sections.sort_by_key(|section| section.place);
     let in_time = sections.iter().filter(|section| section.granted < closed).count();
-    // Who had not got the lock when the doors closed got it afterwards: no wait is left out.
+    // Workers that still waited when time was up got the lock afterwards, so no wait is left out.
     let mut waits: Vec<f64> =
         sections.iter().map(|section| section.granted - section.begun).collect();
     waits.sort_by(f64::total_cmp);
@@ -213,7 +213,7 @@ fn percent(share: f64) -> String {
     if share == 0.0 { "0".to_owned() } else { format!("{:.3} %", share * 100.0) }
 }
 
-/// The figures, for people and for programs.
+/// The figures, for the page and for the file.
 struct Rows {
     page: Table,
     file: Table,

@@ -1,12 +1,13 @@
-//! The ways to take a lock and give it back that are compared: what each sends, and what it must be answered.
+//! The ways to acquire and release a lock that are compared: what each sends, and the replies that
+//! it must get.
 
 use redis::Value;
 use testkit::{Server, bulk_text, encoded};
 
-/// How long every lease is, so that none ends while something is measured.
+/// The length of every lease. None ends during a measurement.
 pub(crate) const TTL: &str = "600000";
 
-/// Takes the lock, and counts its grants for a fence.
+/// Acquires the lock, and counts its grants for a fence.
 const ACQUIRE: &str = "\
     if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then \
     return redis.call('INCR', KEYS[2]) end return nil";
@@ -19,20 +20,20 @@ pub(crate) const RELEASE: &str = "\
 pub(crate) enum Word {
     Text(&'static str),
     Key,
-    /// The key of the counter that some need for a fence.
+    /// The key of the counter from which some get a fence.
     Counter,
     Owner,
     /// The digest of the script with this place in the list.
     Script(usize),
 }
 
-/// What a success looks like: one line, or some.
+/// The reply of a success, in one or more lines.
 #[derive(Clone, Copy)]
 pub(crate) enum Reply {
     /// Any number: a fence.
     Number,
     Exactly(&'static [u8]),
-    /// Whatever the key holds, or how long that is.
+    /// Any value, or its length.
     Something,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Contender {
     scripts: Vec<String>,
 }
 
-/// One lock: its name, and who takes it.
+/// A lock and its owner.
 pub(crate) struct Lock {
     pub(crate) key: String,
     pub(crate) counter: String,
@@ -68,7 +69,7 @@ pub(crate) struct Lock {
 }
 
 impl Lock {
-    /// The names are as long as one another, and the owner is as long as a UUID.
+    /// All names have one length, and the owner has that of a UUID.
     pub(crate) fn numbered(number: usize) -> Self {
         Self {
             key: format!("lock:{number:07}"),
@@ -90,7 +91,7 @@ pub(crate) const LEASEHOLD: &str = "Leasehold";
 pub(crate) const EVALSHA: &str = "EVALSHA";
 pub(crate) const BARE: &str = "SET NX PX, DEL";
 
-/// What the server has to delete a key only if its value is this one.
+/// The command with which the server deletes a key only if it has a certain value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Compared {
     Delifeq,
@@ -107,7 +108,7 @@ impl Compared {
         }
     }
 
-    /// Those that promise as much as Leasehold does.
+    /// The ways that promise as much as Leasehold does.
     pub(crate) fn trios() -> [&'static str; 2] {
         [Self::Delifeq, Self::Delex].map(Self::native_trio)
     }
@@ -159,7 +160,7 @@ impl Contender {
         Self::new(BARE, &[SET], &[DEL])
     }
 
-    /// The pair that checks the owner, where the server has it.
+    /// The pair of commands that checks the owner, where the server has one.
     pub(crate) fn compared(server: &Server) -> Option<Self> {
         let compared = Compared::of(server);
         compared.pair().map(|name| Self::new(name, &[SET], compared.release()))
@@ -201,7 +202,7 @@ impl Contender {
         ))
     }
 
-    /// Everything that this server can do, Leasehold first.
+    /// Every way that this server supports, Leasehold first.
     pub(crate) fn all(server: &Server) -> Vec<Self> {
         let compared = Compared::of(server);
         let trio = Self::new(compared.native_trio(), &[SET, INCR], compared.release());
@@ -231,7 +232,7 @@ impl Contender {
         acquire.iter().chain(release)
     }
 
-    /// What is sent for these locks, so many of them in one write.
+    /// The requests for these locks, `depth` locks in one write.
     pub(crate) fn batches(&self, part: Part, locks: &[Lock], depth: usize) -> Vec<Batch> {
         let batch = |locks: &[Lock]| {
             let mut batch = Batch { bytes: Vec::new(), replies: Vec::new() };
@@ -246,7 +247,7 @@ impl Contender {
         locks.chunks(depth).map(batch).collect()
     }
 
-    /// The same without pipelining: each command of a lock waits for the reply to the one before it.
+    /// The requests without pipelining: each command waits for the reply to the one before it.
     pub(crate) fn steps(&self, part: Part, locks: &[Lock]) -> Vec<Batch> {
         let mut steps = Vec::new();
         for lock in locks {
@@ -260,7 +261,7 @@ impl Contender {
     }
 }
 
-/// Which half of the work.
+/// The part of the work that is measured.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Both,
@@ -268,13 +269,13 @@ pub(crate) enum Part {
     Release,
 }
 
-/// What goes into one write, and what it must be answered.
+/// The requests of one write, and the replies that they must get.
 pub(crate) struct Batch {
     pub(crate) bytes: Vec<u8>,
     pub(crate) replies: Vec<Reply>,
 }
 
-/// Loads a script; what EVALSHA calls it.
+/// Loads a script, and returns its digest for EVALSHA.
 pub(crate) fn load_script(server: &Server, script: &str) -> String {
     bulk_text(&server.cmd(["SCRIPT", "LOAD", script]))
 }

@@ -1,5 +1,6 @@
-//! Who runs where. Among several servers, one could share a core with the one who measures for as long as it lives, and
-//! another not; so all are given the same core, and the one who measures has the others.
+//! Which cores the servers and this program run on. All servers get the same core, and this program
+//! gets the others. Otherwise one server might share a core with this program for as long as it
+//! lives, and another not.
 
 use std::mem;
 use std::ops::Range;
@@ -7,13 +8,13 @@ use std::sync::OnceLock;
 use std::thread;
 use testkit::Server;
 
-/// How many cores there were before this program confined itself.
+/// The number of cores before this program confined itself.
 pub(crate) fn all() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// As long as it lives, this thread stays off the last core.
+/// Keeps this thread off the last core until it is dropped.
 pub(crate) struct Apart;
 
 pub(crate) fn leave_the_last() -> Apart {
@@ -27,13 +28,14 @@ impl Drop for Apart {
     }
 }
 
-/// Where there is only one, they share it.
+/// On a machine with one core, they share it.
 pub(crate) fn give_the_last_to(server: &Server) {
     let pid = server.client().info_number("server", "process_id");
     confine(pid.try_into().unwrap(), all() - 1..all());
 }
 
-/// A process is meant by the number of its main thread, which is the one that executes commands; 0 is this thread.
+/// Confines a thread to these cores. A process is named by its main thread, which executes the
+/// commands. 0 is this thread.
 fn confine(pid: i32, cores: Range<usize>) {
     // SAFETY: a set of cores is plain bits, and none of them set is an empty one.
     let mut set: libc::cpu_set_t = unsafe { mem::zeroed() };

@@ -1,13 +1,13 @@
-//! Whose turn was it? What the order of critical sections says of a way to wait.
+//! What the order of critical sections says about a way to wait.
 
-/// One critical section. Moments are seconds since the run began.
+/// A critical section. Moments are seconds since the run began.
 pub(crate) struct Section {
-    /// Its place in the order of all.
+    /// Its place in the order of all sections.
     pub(crate) place: usize,
     pub(crate) worker: usize,
-    /// Before this moment its request was not yet sent …
+    /// The request was not sent before this moment …
     pub(crate) begun: f64,
-    /// … and after this one it was.
+    /// … and was sent by this one.
     pub(crate) sent: f64,
     pub(crate) granted: f64,
 }
@@ -23,11 +23,12 @@ pub(crate) fn fairness(sections: &[Section], workers: usize) -> f64 {
     sum * sum / (workers as f64 * squares)
 }
 
-/// Of sections in their order, how many were granted before one that was certainly queued when they had not yet asked.
+/// Counts the sections, in their order, that were granted the lock before a request that was
+/// certainly queued when they asked.
 ///
-/// A request that was sent is queued as soon as the server has read it, and that cannot be seen. But when it was sent,
-/// a grant was made, its holder released the lock, and the next grant was seen, then the server has read both requests:
-/// it reads all that there is before it replies.
+/// A request is queued when the server has read it, and that cannot be seen. But once it was sent,
+/// a grant was made, the holder released the lock, and the next grant was seen, the server has read
+/// it: it reads everything that has arrived before it replies.
 pub(crate) fn overtakings(sections: &[Section]) -> usize {
     let grants: Vec<f64> = sections.iter().map(|section| section.granted).collect();
     assert!(grants.is_sorted(), "each saw its grant before it released the lock to the next");

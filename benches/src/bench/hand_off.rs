@@ -1,4 +1,4 @@
-//! Does a lock with thousands of waiters take longer to be handed on than one with a few?
+//! Whether it takes longer to hand a lock on that has thousands of waiters than one that has a few.
 
 use super::Effort;
 use super::contenders::ONE;
@@ -11,8 +11,9 @@ use std::time::Instant;
 use testkit::crowd::{Crowd, Received};
 use testkit::{LineClient, Server, encoded, eventually};
 
-/// How many wait for a lock, and how many such locks there are. With few waiters there are many locks, so that nobody
-/// is granted one twice within hundreds of rounds: otherwise the processor's caches would still know the client.
+/// How many clients wait for each lock, and how many such locks there are. With few waiters there
+/// are many locks, so that no client is granted one twice within hundreds of rounds. The
+/// processor's caches would still have the client's data.
 const SIZES: [(usize, usize); 5] = [(2, 200), (10, 100), (100, 10), (1_000, 1), (10_000, 1)];
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
@@ -74,21 +75,22 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     plot::lines(&report.path("hand-off", "svg"), &title, &axes, &lines);
 }
 
-/// A server with room for so many clients who wait, who may not be all of its clients.
+/// A server on which so many clients may wait, besides its other clients.
 pub(super) fn roomy(clients: usize) -> Server {
     let limits = format!("max-waiters {clients} max-waiters-per-lock {clients}");
     let setup = Server::builder().config("maxclients", &(clients * 2 + 100).to_string());
     setup.module_args(&limits).start()
 }
 
-/// Locks with equally many waiters, each of which passes round its part of a crowd: who releases it queues up again.
+/// Locks with equally many waiters. Each lock has its own part of a crowd, and a member that
+/// releases it queues up again.
 struct Group {
     waiters: usize,
-    /// One crowd for all of them, so that the one who measures is as quick with many locks as with one.
+    /// One crowd for all locks, so that this program is as fast with many locks as with one.
     crowd: Crowd,
-    /// By lock.
+    /// The member that holds each lock.
     holders: Vec<usize>,
-    /// Grants that were received together with another.
+    /// Grants that arrived together with another.
     arrived: Vec<Received>,
 }
 
@@ -134,7 +136,7 @@ impl Group {
         }
     }
 
-    /// In seconds, from the release by one to the reply to the next.
+    /// The seconds from the release of the holder to the reply to the next.
     fn hand_off(&mut self, lock: usize, line: &mut LineClient) -> f64 {
         let released = self.holders[lock];
         let release = encoded(format!("LOCK.RELEASE {} w{released}", self.key(lock)));

@@ -1,4 +1,4 @@
-//! Does a lock cost more among a million held ones than among a thousand?
+//! Whether a lock costs more among a million held locks than among a thousand.
 
 use super::contenders::{Contender, Lock, Part};
 use super::load::{Load, Shape, Work};
@@ -11,18 +11,19 @@ use testkit::Server;
 
 const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 
-/// Few enough that a thousand held locks are not suddenly many more.
+/// Few enough not to add much to a thousand held locks.
 const AT_ONCE: usize = 512;
-/// Sets of so many names, taken in turns: each name is a surprise for the processor's caches.
+/// The number of sets of names, which take turns so that the processor's caches do not have the
+/// names.
 const SETS: usize = 40;
-/// From this number on they are the held ones.
+/// Held locks are numbered from here on.
 const HELD: usize = 1_000_000;
 
 struct Place {
     server: Server,
     held: usize,
     load: Load,
-    /// By contender, half and round.
+    /// Times by contender, half and round.
     times: Vec<[Vec<f64>; 2]>,
 }
 
@@ -49,7 +50,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             let number = (round + turn) % places.len();
             let place = &mut places[number];
             for (contender, (work, times)) in work.iter().zip(&mut place.times).enumerate() {
-                // Not the names that the other one has just made known to the caches.
+                // Other names than the other server's, which are in the caches.
                 let set = (round + contender * sets.len() / 2) % sets.len();
                 for (half, times) in work[set].iter().zip(times) {
                     times.push(place.load.measure(half, AT_ONCE).wall);

@@ -1,4 +1,4 @@
-//! What those pay who have nothing to do with locks, on a server that has the module.
+//! What the module costs clients that use no locks.
 
 use super::contenders::{Batch, OKAY, ONE, Reply};
 use super::load::{Load, Shape, Work};
@@ -10,7 +10,8 @@ use std::path::PathBuf;
 use std::time::Instant;
 use testkit::{Cluster, LineClient, Server, encoded};
 
-/// One command for each of many keys, `{}` standing for the number of the key, and what it is answered.
+/// A command for each of many keys, with `{}` for the number of the key, and the replies that it
+/// must get.
 const TRAFFIC: [(&str, &[Reply]); 5] = [
     ("SET k{} v PX 100000", &[OKAY]),
     ("EXPIRE k{} 100", &[ONE]),
@@ -23,15 +24,15 @@ const CONNECTING: &str = "connect, PING, close";
 const SHAPE: Shape = Shape { connections: 1, depth: 64 };
 const CONNECTIONS: usize = 500;
 
-/// What a server without the module takes is 1.
+/// The limit, where the time without the module is 1.
 const MOST: f64 = 1.03;
-/// In a cluster every command passes a look at its name.
+/// In a cluster the module looks at the name of every command.
 const MOST_IN_CLUSTER: f64 = 1.05;
 
 struct Place {
     load: Load,
     socket: PathBuf,
-    /// By traffic and round; the last is that of connecting.
+    /// Times by traffic and round. The last traffic is connecting.
     times: Vec<Vec<f64>>,
 }
 
@@ -55,7 +56,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         Work::shared(SHAPE, &keys, |keys| batches(keys, command, replies))
     });
     for round in 0..effort.pick(1, 20, 60) {
-        // Whoever is first finds the processor's caches in another state.
+        // The order changes, because the first finds the processor's caches in another state.
         for turn in 0..places.len() {
             let one = (round + turn) % all.len();
             places[one].round(&work, keys.len(), effort.pick(1, CONNECTIONS, CONNECTIONS));
@@ -135,7 +136,7 @@ fn memory(server: &Server) -> f64 {
     server.client().info_number("memory", "used_memory") as f64
 }
 
-/// The memory of a server with as many keys as a small one has.
+/// The memory of a server with a hundred thousand small keys.
 fn populated(server: &Server) -> f64 {
     server.cmd("FLUSHALL");
     server.cmd("DEBUG POPULATE 100000");

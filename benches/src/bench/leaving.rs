@@ -1,4 +1,4 @@
-//! Thousands who wait leave in one moment: for how long does nobody else get an answer?
+//! How long other clients get no reply when thousands of waiters leave in one moment.
 
 use super::Effort;
 use super::hand_off::roomy;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::{Client, Server, encoded, eventually};
 
-/// Time for all to gather before the first is due to leave.
+/// The time in which all begin to wait, before the first is due to leave.
 const GATHERING: Duration = Duration::from_secs(3);
 
 #[derive(Clone, Copy)]
@@ -22,7 +22,7 @@ enum Waiting {
 
 #[derive(Clone, Copy)]
 enum End {
-    /// Their patience ends for all at the same time.
+    /// The patience of all ends at the same time.
     Patience,
     /// Their connections are closed.
     Connection,

@@ -1,31 +1,33 @@
-//! The loop that all contenders go through: it sends what was encoded before, and looks at every reply.
+//! The loop that measures all contenders: it sends requests that were encoded before, and checks
+//! every reply.
 
 use super::contenders::Batch;
 use std::time::{Duration, Instant};
 use testkit::{Client, LineClient, Server};
 
-/// How many connections there are, and how much is on its way on each.
+/// The number of connections, and how much is under way on each.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape {
     pub(crate) connections: usize,
-    /// Locks in one write; 1 is without pipelining: a command is sent when the one before it was answered.
+    /// Locks in one write. 1 is without pipelining: a command is sent when the one before it was
+    /// answered.
     pub(crate) depth: usize,
 }
 
 impl Shape {
-    /// How many writes of a connection may be unanswered. A single connection that pipelines is some ahead, or the
-    /// server would have nothing to do while replies are read.
+    /// How many writes of a connection may be unanswered. A single pipelining connection sends some
+    /// ahead. Otherwise the server would idle while replies are read.
     fn window(self) -> usize {
         if self.connections == 1 && self.depth > 1 { 4 } else { 1 }
     }
 }
 
-/// What a piece of work took.
+/// The time that a piece of work took, for each lock.
 #[derive(Clone, Copy)]
 pub(crate) struct Sample {
-    /// By the clock, for each lock.
+    /// Elapsed time.
     pub(crate) wall: f64,
-    /// Of the server's main thread, for each lock.
+    /// Processor time of the server's main thread.
     pub(crate) processor: f64,
 }
 
@@ -41,7 +43,7 @@ impl Load {
         Self { lines, shape, observer: server.client() }
     }
 
-    /// Does all the work, which is about so many locks.
+    /// Does all the work, which concerns so many locks.
     pub(crate) fn measure(&mut self, work: &Work, locks: usize) -> Sample {
         let before = processor_time(&mut self.observer);
         let wall = self.drive(work);
@@ -50,7 +52,7 @@ impl Load {
         Sample { wall: each(wall), processor: each(processor) }
     }
 
-    /// Connections take turns; each has its own share of the work, in order.
+    /// Connections take turns. Each has its own share of the work, in order.
     fn drive(&mut self, work: &Work) -> Duration {
         assert_eq!(work.shares.len(), self.lines.len());
         let longest = work.shares.iter().map(Vec::len).max().unwrap();
@@ -72,13 +74,13 @@ impl Load {
     }
 }
 
-/// Who sends what: a share for each connection.
+/// The work of each connection.
 pub(crate) struct Work {
     shares: Vec<Vec<Batch>>,
 }
 
 impl Work {
-    /// Deals the locks out to the connections, and has each share encoded.
+    /// Divides the locks among the connections, and encodes each share.
     pub(crate) fn shared<T>(
         shape: Shape,
         locks: &[T],
@@ -90,7 +92,8 @@ impl Work {
     }
 }
 
-/// What the thread that executes commands has used so far; of all threads on servers that do not tell.
+/// The processor time so far of the thread that executes commands, or of all threads on servers
+/// that do not tell.
 pub(crate) fn processor_time(observer: &mut Client) -> Duration {
     let text = observer.info_text("cpu");
     let field = |name: &str| -> Option<f64> {

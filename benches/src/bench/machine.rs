@@ -1,4 +1,4 @@
-//! What the figures depend on besides the program: the server, the machine, the day.
+//! The server and the machine, on which the figures depend.
 
 use super::cores;
 use std::fs;
@@ -11,7 +11,7 @@ pub(crate) fn names_of_the_server() -> (String, String) {
     (format!("{}-{}", product.to_lowercase(), short.join(".")), format!("{product} {version}"))
 }
 
-/// One line: processor, cores, memory, kernel, and whether others use it.
+/// One line about the machine: processor, cores, memory, kernel and load.
 pub(crate) fn description() -> String {
     let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
     let after = |text: &str, name: &str| {

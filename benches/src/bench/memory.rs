@@ -1,4 +1,4 @@
-//! What the server keeps for a lock, and for one who waits.
+//! How much memory the server uses for a lock and for a waiter.
 
 use super::Effort;
 use super::contenders::Lock;
@@ -19,7 +19,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
             format!("LOCK.RELEASE {} {}", lock.key, lock.owner),
         ]
     });
-    // What such a lock is to anyone who looks: a fence of 16 digits and the owner.
+    // The value of a held lock: a fence of 16 digits and the owner.
     let [set, deleted] = of_locks(effort, locks, |lock| {
         let value = format!("{}:{}", value_of_a_lock(), lock.owner);
         [format!("SET {} {value} PX 86400000", lock.key), format!("DEL {}", lock.key)]
@@ -56,12 +56,12 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
         against: "the same string deleted by DEL".to_owned(),
         wanted: "no more".to_owned(),
         measured: format!("{left:+.1} bytes"),
-        // Buffers of the server differ from one look to the next by a few kilobytes.
+        // Buffers of the server differ by a few kilobytes from one look to the next.
         met: left < 0.5,
     });
 }
 
-/// What stands before the owner in the value of a held lock.
+/// A fence as in the value of a held lock.
 fn value_of_a_lock() -> u64 {
     1_795_233_601_234_567
 }
@@ -70,8 +70,8 @@ fn settled(effort: Effort, client: &mut Client) -> f64 {
     fewest(effort.pick(3, 100, 150), client)
 }
 
-/// The fewest bytes that are used at any of so many looks, 20 ms apart: tables shrink, and buffers
-/// are freed, from time to time.
+/// The least memory used at any of so many looks, 20 ms apart. Tables shrink and buffers are freed
+/// from time to time.
 fn fewest(looks: usize, client: &mut Client) -> f64 {
     let look = |client: &mut Client| -> f64 {
         sleep(Duration::from_millis(20));
@@ -80,7 +80,7 @@ fn fewest(looks: usize, client: &mut Client) -> f64 {
     (0..looks).map(|_| look(client)).fold(f64::INFINITY, f64::min)
 }
 
-/// For each of so many locks: while they are held, and afterwards.
+/// Bytes for each of so many locks, while they are held and afterwards.
 fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2]) -> [f64; 2] {
     let server = Server::start();
     let mut client = server.client();
@@ -92,7 +92,7 @@ fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2
             client.pipeline(&lines.iter().map(String::as_str).collect::<Vec<_>>());
         }
     };
-    // So that what the first requests leave behind for good is not counted.
+    // What the first requests use for good is not counted.
     client.pipeline(&["LOCK.ACQUIRE first alice 1000", "LOCK.RELEASE first alice"]);
     let before = settled(effort, &mut client);
     all(&mut client, 0);
@@ -106,7 +106,7 @@ fn of_locks(effort: Effort, count: usize, commands: impl Fn(&Lock) -> [String; 2
     [held, after].map(|used| (used - before) / count as f64)
 }
 
-/// For each of so many connections that have sent nothing.
+/// Bytes for each of so many connections that have sent nothing.
 fn of_connections(effort: Effort, count: usize) -> f64 {
     let server = roomy(count);
     let mut client = server.client();
@@ -116,9 +116,10 @@ fn of_connections(effort: Effort, count: usize) -> f64 {
     (settled(effort, &mut client) - before) / count as f64
 }
 
-/// For each of so many who connect and ask at once, as after a failover: when the server has settled,
-/// and at the most. The peak is that of new connections. The server gives each a reply buffer of
-/// 16 kB, and shrinks it after some seconds: Redis 7.0 remembers the largest reply for five.
+/// Bytes for each of so many waiters that connect and ask at once, as after a failover: when the
+/// server has settled, and at the peak. New connections cause the peak: the server gives each a
+/// reply buffer of 16 kB and shrinks it after some seconds. Redis 7.0 remembers the largest reply
+/// for five.
 fn of_waiters(effort: Effort, count: usize, request: impl Fn(usize) -> String) -> [f64; 2] {
     let server = roomy(count);
     let mut client = server.client();

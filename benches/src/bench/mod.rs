@@ -1,20 +1,20 @@
-//! What is measured, and how much of it.
+//! The sections of the benchmark, and how long each runs.
 //!
 //! ```text
-//!   same_work   one lock after another, taken and given back: against scripts and native commands
-//!   contended   many workers, one lock: against whatever else one can wait by
-//!   shared      a lock with several holders: one joins, one leaves, against scripts that count
+//!   same_work   one lock after another, acquired and released: against scripts and native commands
+//!   contended   many workers, one lock: against other ways to wait
+//!   shared      a lock with several holders: one joins and one leaves, against scripts
 //!   hand_off    a lock with many waiters, against one with few
-//!   held        among many held locks, against among few
-//!   memory      of a lock, of one who waits
-//!   leaving     many who wait leave at once: does anyone else notice?
-//!   named       others name contended locks all the time: who pays, and how much?
-//!   innocent    those who have nothing to do with locks: what do they pay?
+//!   held        a lock among many held locks, against one among few
+//!   memory      the memory of a lock and of a waiter
+//!   leaving     many waiters leave at once: how long other clients get no reply
+//!   named       others name contended locks all the time: what that costs either
+//!   innocent    what the module costs clients that use no locks
 //! ```
 //!
-//! Whatever is compared is measured in turns, round by round, and compared within each round: a machine that is slower
-//! for a while is so for all. `contenders` and `ways` are what is compared, `load` and `crowd` drive it, `report` writes
-//! it down, `plot` draws it.
+//! All that is compared takes turns, and is compared within each round. A machine that is slower
+//! for a while slows all of it. `contenders` and `ways` are compared, `load` and `crowd` drive
+//! them, `report` writes the figures, and `plot` draws them.
 
 mod contended;
 mod contenders;
@@ -39,10 +39,10 @@ mod ways;
 
 use report::Report;
 
-/// How long a run may take.
+/// The length of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Effort {
-    /// A few operations of everything: does it still work?
+    /// A few operations of each section, to see that it still works.
     Smoke,
     /// The base cases, in less than three minutes.
     Quick,
@@ -74,7 +74,7 @@ pub(crate) const SECTIONS: [Section; 9] = [
     ("innocent", innocent::run),
 ];
 
-/// Without names of sections, all of them.
+/// Runs the named sections, or all.
 pub(crate) fn run(arguments: impl Iterator<Item = String>) {
     // Cargo adds `--bench`.
     let arguments: Vec<String> = arguments.filter(|argument| argument != "--bench").collect();

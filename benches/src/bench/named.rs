@@ -1,5 +1,5 @@
-//! Locks that somebody waits for, on a server whose other clients name such locks all the time:
-//! what does it cost those who wait, and what does it cost the others?
+//! Clients that name contended locks all the time: what that costs the waiters, and what it costs
+//! those clients.
 
 use super::contenders::{Batch, OKAY, Reply};
 use super::load::{Load, Shape, Work};
@@ -13,19 +13,19 @@ use testkit::contended::Contended;
 use testkit::traffic::Traffic;
 use testkit::{Client, LineClient, Seed, Server, deadline, encoded, eventually};
 
-/// More than the server looks at in one turn.
+/// More than the module looks at in one turn.
 const CONTENDED: usize = 1_500;
 
-/// Out of reach of those who name the others.
+/// A database that the other clients do not use.
 const DATABASE: &str = "SELECT 5";
 
-/// A hand-off that takes longer is never made.
+/// A hand-off that takes longer counts as never made.
 const NEVER: Duration = Duration::from_secs(3);
 
-/// What each hand-off has to be made within, in seconds.
+/// The target for each hand-off, in seconds.
 const PROMPT: f64 = 0.005;
 
-/// Who names the contended locks meanwhile.
+/// The clients that name the contended locks meanwhile.
 const TRAFFIC: [&str; 4] = [
     "nobody",
     "50 connections, 16 SET NX PX each",
@@ -33,25 +33,25 @@ const TRAFFIC: [&str; 4] = [
     "4 not logged in, MGET of nine each",
 ];
 
-/// What frees the lock.
+/// What makes the lock free.
 const CAUSES: [&str; 2] = ["DEL", "the end of the lease"];
 
-/// Of those who pay: as many as wait, and the same number of locks for which nobody does.
+/// The number of contended locks, and of held locks that nobody waits for.
 const WAITED_FOR: usize = 1_000;
 
-/// What they send for one key, `{}` standing for its name, and what they are answered.
+/// The commands for one key, with `{}` for its name, and their replies.
 const COMMANDS: [(&str, &[Reply]); 4] = [
     ("GET {}", &[Reply::Something, Reply::Something]),
     ("SET {} old NX PX 1000", &[Reply::Exactly(b"$-1")]),
     ("EXISTS {}", &[Reply::Exactly(b":1")]),
-    // The last one, for it leaves no lock: they wait for a foreign value then.
+    // The last one, because it leaves a value that is no lock.
     ("SET {} old", &[OKAY]),
 ];
 
 /// As redis-benchmark does with `-c 50 -P 16`.
 const SHAPE: Shape = Shape { connections: 50, depth: 16 };
 
-/// Of the speed with names that nobody waits for.
+/// The least speed, where that with names that nobody waits for is 1.
 const LEAST: f64 = 0.85;
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
@@ -123,14 +123,14 @@ fn traffic(
         1 => Some(Traffic::on(server, 50, "", contended.polls(&mut Seed::of(1)))),
         2 => Some(Traffic::on(server, 3, "AUTH nobody secret", contended.named_at_once())),
         _ => {
-            // All others have connected before.
+            // All other clients are connected and logged in.
             admin.cmd(["CONFIG", "SET", "requirepass", "secret"]);
             Some(Traffic::on(server, 4, "", contended.named_in_short()))
         }
     }
 }
 
-/// One lock after the other that alice holds, and bob waits for.
+/// Locks that alice holds and bob waits for, one after the other.
 struct Scene {
     socket: PathBuf,
     holder: LineClient,
@@ -149,7 +149,7 @@ impl Scene {
         Self { socket, holder, waiter, observer, locks: 0 }
     }
 
-    /// In seconds, from what frees the lock to the reply to the one who waits for it.
+    /// The seconds from what frees the lock to the reply to the waiter.
     fn hand_off(&mut self, cause: usize) -> f64 {
         self.locks += 1;
         let key = format!("k{}", self.locks);
@@ -174,8 +174,8 @@ impl Scene {
             }
         };
         let Some(((), started)) = late else {
-            // It waits no longer, so that the next can be measured. Whoever connects now cannot log
-            // in.
+            // The waiter leaves, so that the next hand-off can be measured. A client that connects
+            // now could not log in.
             self.observer.cmd(["CONFIG", "SET", "requirepass", ""]);
             self.waiter = line(&self.socket);
             self.waiter.set_deadline(Some(NEVER));

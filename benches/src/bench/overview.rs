@@ -1,13 +1,13 @@
-//! What is to be reached and what was measured, on all servers: the table that one reads first.
+//! The overview: targets and figures of all servers in one table.
 
 use super::table::Table;
 use std::fs;
 use std::path::Path;
 
-/// What a server was not asked for.
+/// A figure that was not measured on a server.
 const NONE: &str = "–";
 
-/// Of the targets of each server, which lie in this folder.
+/// The overview, from the files of targets in this folder.
 pub(crate) fn of(folder: &Path) -> Table {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -41,7 +41,8 @@ fn title(name: &str) -> String {
     format!("{}{rest} {version}", first.to_uppercase())
 }
 
-/// What, against what, how much: each once, those that are alike side by side.
+/// What is measured, against what, and the target. Each occurs once, and similar ones are side by
+/// side.
 fn targets(of_each: &[Table]) -> Vec<[String; 3]> {
     let mut targets: Vec<[String; 3]> = Vec::new();
     for row in of_each.iter().flat_map(Table::rows) {
@@ -54,7 +55,7 @@ fn targets(of_each: &[Table]) -> Vec<[String; 3]> {
     targets
 }
 
-/// Without the two between which half of all rounds are. Bold where the target is missed.
+/// The figure without its quartiles, in bold where the target is missed.
 fn cell(measured: &str, met: &str) -> String {
     let short = match (measured.find(" ("), measured.find(") ")) {
         (Some(begin), Some(end)) => format!("{}{}", &measured[..begin], &measured[end + 1..]),

@@ -1,4 +1,4 @@
-//! Drawings for the page.
+//! Drawings for the pages.
 
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::ValueFormatter;
@@ -24,7 +24,7 @@ fn sheet(file: &Path) -> Sheet<'_> {
     sheet
 }
 
-/// A name, and bars that have names too.
+/// A group of bars: its name, and each bar's name and value.
 pub(crate) type Group<'n> = (&'n str, Vec<(&'n str, f64)>);
 
 pub(crate) fn bars(file: &Path, title: &str, unit: &str, groups: &[Group]) {
@@ -62,7 +62,7 @@ pub(crate) fn bars(file: &Path, title: &str, unit: &str, groups: &[Group]) {
             .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 12, y + 5)], color.filled()));
     }
     legend(&mut chart);
-    // Below each group, its name, in as many lines as it has parts.
+    // The name of each group is below it, a line for each part.
     for (group, (name, _)) in groups.iter().enumerate() {
         let (left, bottom) = chart.backend_coord(&(group as f64 + 0.08, 0.0));
         for (line, part) in name.split(", ").enumerate() {
@@ -84,7 +84,7 @@ fn legend<'c, 'f: 'c, C: CoordTranslate>(chart: &mut ChartContext<'c, SVGBackend
         .unwrap();
 }
 
-/// What the axes of a drawing of lines mean. Across it is always by powers of ten.
+/// The labels of a drawing of lines. The horizontal axis is always logarithmic.
 pub(crate) struct Axes {
     pub(crate) across: &'static str,
     pub(crate) up: &'static str,
@@ -105,7 +105,7 @@ pub(crate) fn lines(file: &Path, title: &str, axes: &Axes, lines: &[(&str, Point
     let across = (left * 0.9..right * 1.1).log_scale();
     let mut builder = ChartBuilder::on(&sheet);
     builder.caption(title, (FONT, 18)).margin(10).x_label_area_size(45).y_label_area_size(80);
-    // Two types of axes, the same drawing.
+    // The two kinds of axes have different types.
     if axes.up_by_powers {
         let chart = builder.build_cartesian_2d(across, (low * 0.7..high * 100.0).log_scale());
         draw_lines(chart.unwrap(), axes, lines);

@@ -1,5 +1,5 @@
-//! What is written down: tables for people, on the terminal and on the page of each server in `docs/benchmarks/`, the
-//! same figures in files of comma-separated values, and drawings. `docs/benchmarks.md` gets the overview.
+//! Writes the figures: tables on the terminal and on the page of each server in `docs/benchmarks/`,
+//! files of comma-separated values, and drawings. `docs/benchmarks.md` gets the overview.
 
 use super::table::Table;
 use super::{Effort, machine, overview};
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 const PAGE: &str = "docs/benchmarks.md";
 
-/// A figure that was to be reached.
+/// A target and the figure.
 pub(crate) struct Target {
     pub(crate) what: String,
     pub(crate) against: String,
@@ -23,9 +23,9 @@ pub(crate) struct Report {
     effort: Effort,
     /// The server's name in file names and marks, such as `redis-8.6`.
     server: String,
-    /// What the figures are of: a line below each table.
+    /// The origin of the figures, which is below each table.
     origin: String,
-    /// Where files go.
+    /// The folder of the files.
     folder: PathBuf,
     targets: Vec<Target>,
 }
@@ -48,7 +48,7 @@ impl Report {
         Self { effort, server, origin, folder, targets: Vec::new() }
     }
 
-    /// One table of figures: shown, and where the page has a place for it, put there with its drawings.
+    /// Prints a table, and puts it on the page with its drawings if the page has a place for it.
     pub(crate) fn table(&self, name: &str, table: &Table, drawings: &[&str]) {
         println!("\n{name}, {}\n\n{}", self.server, table.markdown());
         let mut text = table.markdown();
@@ -60,17 +60,17 @@ impl Report {
         self.publish(&self.folder.join(format!("{}.md", self.server)), name, &text);
     }
 
-    /// The same figures, for programs.
+    /// Writes a table as a file for programs.
     pub(crate) fn file(&self, name: &str, table: &Table) {
         fs::write(self.path(name, "csv"), table.comma_separated()).unwrap();
     }
 
-    /// Where a file about this server goes.
+    /// The path of a file about this server.
     pub(crate) fn path(&self, name: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{}-{name}.{extension}", self.server))
     }
 
-    /// The server, for titles.
+    /// The server's name for titles.
     pub(crate) fn server(&self) -> &str {
         &self.server
     }
@@ -79,7 +79,7 @@ impl Report {
         self.targets.push(target);
     }
 
-    /// The figures to be reached, of all that was measured. Only those of a whole run are kept.
+    /// Prints the targets and figures of this run. Only those of a whole run are kept.
     pub(crate) fn finish(self, whole: bool) {
         let mut table = Table::new(&["What", "Against", "Wanted", "Measured", "Met"]);
         for target in &self.targets {
@@ -103,7 +103,7 @@ impl Report {
         println!("written to {}", self.folder.display());
     }
 
-    /// Replaces what stands between `<!-- NAME -->` and `<!-- end -->` on a page.
+    /// Replaces the text between `<!-- NAME -->` and `<!-- end -->` on a page.
     fn publish(&self, page: &Path, name: &str, text: &str) {
         if self.effort != Effort::Full {
             return;

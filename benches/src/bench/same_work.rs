@@ -1,4 +1,4 @@
-//! One lock after another, taken and given back: what do the ways to do that cost?
+//! What the ways cost to acquire and release one lock after another.
 
 use super::Effort;
 use super::contenders::{BARE, Compared, Contender, EVALSHA, LEASEHOLD, Lock, Part};
@@ -9,10 +9,10 @@ use super::statistics::Spread;
 use super::table::Table;
 use testkit::{Server, start_pair};
 
-/// How many names the locks have, one after another.
+/// The number of lock names, which take turns.
 const NAMES: usize = 10_240;
 
-/// What the server does besides.
+/// What the server does besides executing commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Duty {
     Nothing,
@@ -30,7 +30,7 @@ const fn case(name: &'static str, connections: usize, depth: usize, duty: Duty) 
     Case { name, shape: Shape { connections, depth }, duty }
 }
 
-/// One thing differs from the first at a time, as far as it can.
+/// Each case differs from the first in one thing, as far as possible.
 const CASES: [Case; 8] = [
     case("1 connection, pipelined 32", 1, 32, Duty::Nothing),
     case("1 connection, unpipelined", 1, 1, Duty::Nothing),
@@ -42,7 +42,7 @@ const CASES: [Case; 8] = [
     case("pipelined 32, a replica", 1, 32, Duty::Replica),
 ];
 
-/// The base cases, which are also those with figures to be reached.
+/// The base cases, which have targets.
 const BASE: usize = 2;
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
@@ -71,7 +71,7 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
     plot::bars(&report.path("throughput", "svg"), &title, unit, &bars);
 }
 
-/// All samples of one contender, by round.
+/// The samples of one contender, by round.
 struct Measured {
     name: &'static str,
     samples: Vec<Sample>,
@@ -94,7 +94,7 @@ impl Measured {
         processor / wall
     }
 
-    /// How many times as fast as that one this one is.
+    /// How many times as fast this one is as the other.
     fn ratio(&self, that: &Self) -> Spread {
         Spread::of_ratios(&that.walls(), &self.walls())
     }
@@ -114,7 +114,7 @@ fn start(duty: Duty) -> (Server, Option<Server>) {
     }
 }
 
-/// How many locks a sample is about, which makes it about 30 ms long, and how many samples there are.
+/// The number of locks in a sample, which takes about 30 ms, and the number of samples.
 fn extent(shape: Shape, effort: Effort) -> (usize, usize) {
     let locks = match shape {
         Shape { depth: 1, connections: 1 } => NAMES / 8,
@@ -136,14 +136,14 @@ fn measure(
     let contenders = contenders(&server);
     let work: Vec<Work> = contenders.iter().map(|one| work(case, one, part, &locks)).collect();
     let mut load = Load::on(&server, case.shape);
-    // Once before, so that keys and buffers are as large as they get.
+    // Once before, so that keys and buffers have their full size.
     for work in &work {
         load.measure(work, count);
     }
     let mut measured: Vec<_> =
         contenders.iter().map(|one| Measured { name: one.name, samples: Vec::new() }).collect();
     for round in 0..rounds {
-        // Whoever is first finds the processor's caches in another state.
+        // The order changes, because the first finds the processor's caches in another state.
         for turn in 0..work.len() {
             let one = (round + turn) % work.len();
             measured[one].samples.push(load.measure(&work[one], count));
@@ -152,7 +152,7 @@ fn measure(
     measured
 }
 
-/// Taking all locks, and then giving all of them back, each by itself.
+/// Acquires all locks and then releases all of them, each part measured by itself.
 fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
     let (server, _replica) = start(case.duty);
     let (count, rounds) = extent(case.shape, effort);
@@ -176,7 +176,7 @@ fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
             let one = (round + turn) % work.len();
             for (half, measured) in work[one].iter().zip(&mut both) {
                 let sample = load.measure(half, count);
-                // The first round lets keys and buffers become as large as they get.
+                // In the first round keys and buffers grow to their full size.
                 if round > 0 {
                     measured[one].samples.push(sample);
                 }
@@ -216,7 +216,8 @@ fn pipelined_targets(measured: &[Measured], report: &mut Report) {
     let ours = find(measured, LEASEHOLD).unwrap();
     let what = "acquire + release, pipelined";
     report.target(wanted(what, ours, find(measured, EVALSHA).unwrap(), 3.0));
-    // Not where the three commands promise less, because none of them compares.
+    // No target where none of the three commands compares the owner, because they promise less
+    // then.
     if let Some(trio) = measured.iter().find(|one| Compared::trios().contains(&one.name)) {
         report.target(wanted(what, ours, trio, 1.3));
     }
@@ -235,7 +236,7 @@ fn single_targets(case: &Case, taken: &[Measured], given: &[Measured], report: &
     }
 }
 
-/// The figures, for people and for programs.
+/// The figures, for the page and for the file.
 struct Rows {
     page: Table,
     file: Table,

@@ -1,4 +1,4 @@
-//! What is said of many samples: the middle one, and the two between which half of them are.
+//! The median and the quartiles of samples.
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread {
@@ -18,14 +18,14 @@ impl Spread {
         }
     }
 
-    /// Of what this took compared with that, round by round.
+    /// The spread of the ratios of two series, round by round.
     pub(crate) fn of_ratios(this: &[f64], that: &[f64]) -> Self {
         assert_eq!(this.len(), that.len(), "rounds are missing");
         Self::of(this.iter().zip(that).map(|(this, that)| this / that))
     }
 }
 
-/// Of samples in order: the smallest that at least this share of them does not exceed.
+/// The smallest of the sorted samples that at least this share of them does not exceed.
 pub(crate) fn quantile(sorted: &[f64], share: f64) -> f64 {
     let rank = (share * sorted.len() as f64).ceil() as usize;
     sorted[rank.max(1) - 1]

@@ -1,4 +1,4 @@
-//! A table, for people and for programs.
+//! A table, as Markdown and as comma-separated values.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// As a table of Markdown whose columns are aligned in the source too. Figures are to the right.
+    /// As a table in Markdown whose source is aligned too. Figures are aligned to the right.
     pub(crate) fn markdown(&self) -> String {
         let width = |column: usize| {
             let cells = self.rows.iter().map(|row| row[column].chars().count());
@@ -73,7 +73,7 @@ impl Table {
     }
 }
 
-/// The cells of a line whose commas within a cell stand between quotes.
+/// The cells of a line. Cells with commas are between quotes.
 fn cells(line: &str) -> Vec<String> {
     let mut cells = vec![String::new()];
     let mut is_quoted = false;

@@ -1,4 +1,5 @@
-//! The ways to wait for a lock that are compared. Each is one worker's: connections of its own, a thread of its own.
+//! The ways to wait for a lock that are compared. Each worker has connections and a thread of its
+//! own.
 
 use super::contenders::{ONE, RELEASE, Reply, TTL, load_script};
 use std::path::PathBuf;
@@ -6,28 +7,28 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use testkit::{LineClient, Server, encoded};
 
-/// Takes the lock, or says for how long it is held.
+/// Acquires the lock, or returns for how long it is still held.
 const TRY: &str = "\
     if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX', ARGV[2]) then return -1 end \
     return redis.call('PTTL', KEYS[1])";
 
-/// Gives it back and tells those who wait.
+/// Releases the lock and tells the waiters.
 const RELEASE_AND_TELL: &str = "\
     if redis.call('GET', KEYS[1]) == ARGV[1] then redis.call('DEL', KEYS[1]) \
     redis.call('PUBLISH', KEYS[2], '0') return 1 end return 0";
 
-/// The lock that all want, and what belongs to it.
+/// The lock that all want, and its channel.
 const KEY: &str = "contended";
 const CHANNEL: &str = "contended:free";
 
-/// How one worker gets at the lock.
+/// How a worker gets the lock.
 pub(crate) trait Waiting: Send {
-    /// Returns when it has the lock: the moment when its first request was on its way.
+    /// Returns when it has the lock. The result is the moment when its first request was sent.
     fn acquire(&mut self) -> Instant;
     fn release(&mut self);
 }
 
-/// A way, of which each worker gets its own.
+/// A way to wait, which makes a worker of its kind.
 pub(crate) struct Way {
     pub(crate) name: &'static str,
     worker: Worker,
@@ -50,7 +51,7 @@ enum Worker {
     Listening,
 }
 
-/// How long to sleep between two tries, in milliseconds.
+/// The pause between two tries, in milliseconds.
 #[derive(Clone, Copy)]
 struct Pause {
     least: u64,
@@ -88,7 +89,7 @@ impl Way {
         ways.map(way).into()
     }
 
-    /// Makes the lock free, as each run begins.
+    /// Makes the lock free before a run.
     pub(crate) fn prepare(&self, server: &Server) {
         server.cmd("FLUSHALL");
         if matches!(self.worker, Worker::Passing) {
@@ -128,7 +129,7 @@ impl Way {
     }
 }
 
-/// In the server's queue.
+/// Waits in the server's queue.
 struct Queueing {
     line: LineClient,
     acquire: Vec<u8>,
@@ -148,7 +149,8 @@ impl Waiting for Queueing {
     }
 }
 
-/// Whoever takes the one element out of a list has the lock. It has no owner, and no end if its holder dies.
+/// Waits for the one element of a list. Such a lock has no owner, and never ends if its holder
+/// dies.
 struct Passing {
     line: LineClient,
     receive: Vec<u8>,
@@ -159,7 +161,7 @@ impl Waiting for Passing {
     fn acquire(&mut self) -> Instant {
         self.line.send(&self.receive);
         let sent = Instant::now();
-        // The key and the element, each with its length.
+        // The key and the element, each after its length.
         let lines = [&b"*2"[..], b"$9", KEY.as_bytes(), b"$1", b"1"];
         for expected in lines {
             assert_eq!(self.line.line(), expected);
@@ -201,31 +203,32 @@ impl Waiting for Polling {
     }
 }
 
-/// Who finds the lock taken subscribes to its channel, and tries again at each message, or when the lease is over.
+/// Subscribes to the channel of a held lock, and tries again at each message or when the lease has
+/// ended.
 struct Listening {
     line: LineClient,
-    /// Where messages arrive.
+    /// The connection on which messages arrive.
     ear: LineClient,
     attempt: Vec<u8>,
     release: Vec<u8>,
 }
 
 impl Listening {
-    /// How long the lock is still held, if it is.
+    /// Tries the lock. Returns for how long it is still held, if it is.
     fn attempt(&mut self) -> Option<Duration> {
         let reply = self.line.ask(&self.attempt);
         let number = reply.strip_prefix(b":").and_then(|digits| str::from_utf8(digits).ok());
         match number.expect("a number").parse::<i64>().unwrap() {
             -1 => None,
-            // -2: it became free meanwhile.
+            // -2: the lock became free meanwhile.
             left => Some(Duration::from_millis(left.max(1) as u64)),
         }
     }
 
-    /// Subscribing and the reverse are each answered by three elements, the last being a number.
+    /// The reply to each of the two commands is three elements, the last of them a number.
     fn subscribe(&mut self, command: &str) {
         self.ear.send(&encoded([command, CHANNEL]));
-        // Messages that arrived since the last look come first.
+        // Earlier messages come first.
         while !self.ear.line().starts_with(b":") {}
     }
 }
@@ -239,7 +242,7 @@ impl Waiting for Listening {
         self.subscribe("SUBSCRIBE");
         while let Some(left) = self.attempt() {
             self.ear.set_deadline(Some(left));
-            // A message is three elements in seven lines.
+            // A message is three elements, in seven lines.
             if self.ear.line_in_time().is_some() {
                 (1..7).for_each(|_| drop(self.ear.line().to_vec()));
             }

@@ -84,8 +84,8 @@ fn stop(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
             });
             faults.still("DEBUG RELOAD", || {
                 client.cmd("DEBUG RELOAD");
-                // Valkey 8.1 and 9.0 leave the client in the database of the last key that the module was told of:
-                // valkey#4024.
+                // Valkey 8.1 and 9.0 leave the client in the database of the last key that the
+                // module was told of: valkey#4024.
                 client.cmd("SELECT 0");
             });
         }

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!   asked ≤ t ≤ told                     an operation takes effect between question and answer
-//!   t(one) ≤ t(next)                     in the order of fences, and within a grant in that of its owner's questions
+//!   t(one) ≤ t(next)                     in the order of fences, and within a grant of requests
 //!   t(next grant) ≥ t(lease) + ttl       unless the lock was released or deleted
 //!   t(success)    < t(lease) + ttl       the holder has it no longer than that
 //!   t(refusal)    ≥ t(lease) + ttl       and that long, unless it was released or deleted

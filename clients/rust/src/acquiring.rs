@@ -129,7 +129,8 @@ impl Inner {
     ) -> Result<Option<Granted>, Error> {
         pending.unknown = true;
         let limits = self.wire.limits(pending.ttl, Some(trying));
-        let question = Question::Acquire { owner: &pending.owner, ttl: pending.ttl };
+        let question =
+            Question::Acquire { owner: &pending.owner, share: pending.share, ttl: pending.ttl };
         let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
@@ -252,14 +253,16 @@ impl Inner {
         wanted: &Wanted,
         until: Option<Instant>,
     ) -> Result<Waited, Error> {
-        let Pending { key, owner, ttl, parked, .. } = pending;
+        let Pending { key, owner, share, ttl, parked, .. } = pending;
         let each = self.wire.limits(*ttl, None).each;
         // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
         let less = Duration::from_millis(1);
         let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
         let Settings { slice, unreachable_after, .. } = self.settings;
         let (wire, room) = (&self.wire, &self.room);
-        let queue = Queue { wire, room, key, owner, ttl, slice, each, until, unreachable_after };
+        let share = *share;
+        let queue =
+            Queue { wire, room, key, owner, share, ttl, slice, each, until, unreachable_after };
         queue.wait(parked).await
     }
 

@@ -33,7 +33,9 @@
 //! On a runtime, these functions keep one of its threads from other tasks for as long as they wait:
 //! use [`crate::Locks`] there.
 
-use crate::{Error, Extended, LockInfo, Loss, Options, Released, Settings, Target};
+mod sharing;
+
+use crate::{Error, Extended, LockInfo, Loss, Options, Released, Request, Settings, Target};
 use std::fmt;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -180,7 +182,10 @@ impl Locks {
     ///
     /// When patience ends before the lock is free; when no server answers, or it refuses.
     pub fn lock(&self, name: impl Into<String>, options: Options) -> Result<Guard, Error> {
-        let request = self.locks.lock(name).options(options);
+        self.granted(self.locks.lock(name).options(options))
+    }
+
+    fn granted(&self, request: Request) -> Result<Guard, Error> {
         Ok(self.guard(self.thread.wait(request.into_future())??))
     }
 

@@ -6,6 +6,7 @@ use crate::lease::{Counted, Effect, Lease, ONLY, checked};
 use crate::orders::{Ordered, Orders, Reply};
 use crate::same_owner::Slot;
 use crate::settings::Renew;
+use crate::share::Share;
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released};
 use futures_util::FutureExt;
@@ -23,6 +24,7 @@ pub(crate) struct Hold {
     pub(crate) orders: Orders,
     pub(crate) wire: Arc<Wire>,
     pub(crate) slot: Option<Arc<Slot>>,
+    pub(crate) share: Share,
     pub(crate) guards: AtomicUsize,
 }
 

@@ -2,6 +2,7 @@
 
 use crate::dialect::{Dialect, Question, millis};
 use crate::locks::new_uuid;
+use crate::share::Share;
 use crate::validity::later;
 use crate::wire::Limits;
 use crate::{Error, Locks};
@@ -55,7 +56,9 @@ impl Locks {
         let (key, owner) = (self.key(&format!("leasehold:health:{id}")), id.as_str());
         let limits = Limits { each: limit, until: Some(later(begun, limit)) };
         let wire = self.wire();
-        let answer = wire.ask(&key, Question::Acquire { owner, ttl: TTL }, limits).await?;
+        let answer = wire
+            .ask(&key, Question::Acquire { owner, share: Share::Exclusive, ttl: TTL }, limits)
+            .await?;
         let doubt = |reason: &str| Error::Unreachable { reason: reason.to_owned() };
         let fence = answer.number.ok_or_else(|| doubt("a lock that nobody has was refused"))?;
         let released = wire.ask(&key, Question::Release { owner, fence }, limits).await?;

@@ -22,6 +22,10 @@ pub struct LockInfo {
     pub fence: u64,
     /// What is left of the lease; none if it has no end.
     pub ttl: Option<Duration>,
+    /// How many hold it; the other fields are about the oldest of them.
+    pub holders: u64,
+    /// How many holders at a time they tolerate: 1 for an exclusive lock, 0 for no limit.
+    pub share: u64,
     /// How many wait in the server's queue; none where the server keeps no queue.
     pub waiters: Option<u64>,
 }
@@ -97,6 +101,8 @@ fn of_module(reply: &Value) -> Result<Option<LockInfo>, Error> {
         holder: text(field("owner")?),
         fence: count(field("fence")?)?,
         ttl: time_left(field("ttl")?)?,
+        holders: field("holders").map_or(Ok(1), count)?,
+        share: field("share").map_or(Ok(1), count)?,
         waiters: Some(count(field("waiters")?)?),
     }))
 }
@@ -111,7 +117,14 @@ fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
         Some((fence, owner)) if is_fence(fence) => (fence.parse().unwrap_or_default(), owner),
         _ => (0, value.as_str()),
     };
-    Ok(Some(LockInfo { holder: holder.to_owned(), fence, ttl: time_left(left)?, waiters: None }))
+    Ok(Some(LockInfo {
+        holder: holder.to_owned(),
+        fence,
+        ttl: time_left(left)?,
+        holders: 1,
+        share: 1,
+        waiters: None,
+    }))
 }
 
 fn is_fence(digits: &str) -> bool {
@@ -150,8 +163,17 @@ mod tests {
             ("fence", Value::Int(42)),
             ("ttl", Value::Int(-1)),
             ("waiters", Value::Int(3)),
+            ("holders", Value::Int(2)),
+            ("share", Value::Int(5)),
         ];
-        let told = LockInfo { holder: "alice".to_owned(), fence: 42, ttl: None, waiters: Some(3) };
+        let told = LockInfo {
+            holder: "alice".to_owned(),
+            fence: 42,
+            ttl: None,
+            holders: 2,
+            share: 5,
+            waiters: Some(3),
+        };
         let map = fields.clone().map(|(name, value)| (bulk(name), value)).to_vec();
         assert_eq!(of_module(&Value::Map(map)).unwrap().as_ref(), Some(&told));
         let flat = fields.into_iter().flat_map(|(name, value)| [bulk(name), value]).collect();

@@ -19,6 +19,11 @@ pub(crate) async fn join(
 ) -> Result<Option<Guard>, Error> {
     // Counted from here on, so that it is not released meanwhile.
     let Some(guard) = hold.and_then(Hold::another) else { return Ok(None) };
+    if guard.hold.share != wanted.share {
+        let reason = "this owner holds the lock for another number of holders: release that guard \
+                      first, or ask as another owner";
+        return Err(Error::setting("owner", reason));
+    }
     let (lease, begun) = (&guard.hold.lease, Moment::now());
     let ttl = match (lease.ttl_to_join(wanted.ttl, begun), wanted.replicas) {
         (Some(ttl), _) => Some(ttl),

@@ -171,6 +171,7 @@ mod same_owner;
 mod schedule;
 mod settings;
 mod several;
+mod share;
 mod slots;
 mod socket;
 mod story;

@@ -68,6 +68,7 @@ impl Link {
         question: Question<'_>,
         sent: Sent,
     ) -> Result<Option<u64>, RedisError> {
+        self.server.check_share(question)?;
         let Some(script) = self.server.script(question) else {
             return number(&self.send(self.server.command(key, question), sent).await?);
         };
@@ -93,6 +94,7 @@ impl Link {
         replicas: u64,
         within: Duration,
     ) -> Result<(Option<u64>, u64), RedisError> {
+        self.server.check_share(question)?;
         let mut pipeline = pipe();
         if sent == Sent::ByAnotherNode {
             pipeline.cmd("ASKING").ignore();

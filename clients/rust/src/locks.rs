@@ -14,6 +14,7 @@ use crate::poison::locked;
 use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
 use crate::same_owner::Slot;
+use crate::share::Share;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
@@ -231,15 +232,16 @@ impl Locks {
     /// # }
     /// ```
     pub fn lock(&self, name: impl Into<String>) -> Request {
-        Request::new(self.clone(), name.into())
+        Request::new(self.clone(), name.into(), Share::Exclusive)
     }
 
     pub(crate) async fn acquire(
         &self,
         name: &str,
+        share: Share,
         options: Options,
     ) -> Result<Option<Guard>, Error> {
-        let wanted = options.over(&self.inner.settings)?;
+        let wanted = options.over(share, &self.inner.settings)?;
         let span = story::span(name, &wanted.correlation);
         let told = async {
             let begun = Instant::now();
@@ -320,6 +322,7 @@ impl Inner {
             home: Home::here(),
             key,
             owner: owner.to_owned(),
+            share: wanted.share,
             ttl: wanted.ttl,
             place,
             unknown: false,
@@ -359,6 +362,7 @@ impl Inner {
             orders: self.orders.clone(),
             wire: Arc::clone(&self.wire),
             slot,
+            share: wanted.share,
             guards: AtomicUsize::new(1),
         });
         if let Some(place) = pending.known() {

@@ -4,6 +4,7 @@ use crate::home::Home;
 use crate::orders::{Abandoned, Orders};
 use crate::queue::Parked;
 use crate::same_owner::Place;
+use crate::share::Share;
 use std::time::Duration;
 
 pub(crate) struct Pending {
@@ -12,6 +13,7 @@ pub(crate) struct Pending {
     pub(crate) home: Home,
     pub(crate) key: String,
     pub(crate) owner: String,
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     /// If the caller chose the owner: others of the same owner wait for it.
     pub(crate) place: Option<Place>,

@@ -21,6 +21,7 @@ use crate::link::{Link, Sent};
 use crate::measure;
 use crate::node::Node;
 use crate::room::Room;
+use crate::share::Share;
 use crate::validity::later;
 use crate::verdict::Verdict;
 use crate::wire::{Limits, Wire};
@@ -40,6 +41,7 @@ pub(crate) struct Queue<'a> {
     pub(crate) room: &'a Room,
     pub(crate) key: &'a str,
     pub(crate) owner: &'a str,
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     pub(crate) slice: Duration,
     /// For connecting, and for each look.
@@ -184,7 +186,8 @@ impl Queue<'_> {
         }
         let asked = Moment::now();
         *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
-        let question = Question::Wait { owner: self.owner, ttl: self.ttl, patience };
+        let question =
+            Question::Wait { owner: self.owner, share: self.share, ttl: self.ttl, patience };
         let mut answer = pin!(link.ask(self.key, question, sent));
         let mut look_at = later(Instant::now(), self.slice);
         let mut look: Option<BoxFuture<'_, Result<Seen, Error>>> = None;
@@ -262,7 +265,9 @@ impl Queue<'_> {
             return Ok(if is_blind { Seen::Queued } else { Seen::Gone });
         }
         let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
-        let answer = wire.ask(key, Question::Acquire { owner, ttl: self.ttl }, limits).await?;
+        let answer = wire
+            .ask(key, Question::Acquire { owner, share: self.share, ttl: self.ttl }, limits)
+            .await?;
         Ok(match answer.number {
             Some(fence) => Seen::Held { fence, asked: answer.asked },
             None => Seen::Gone,

@@ -3,6 +3,7 @@
 use crate::clock::Moment;
 use crate::lease::{Lease, checked};
 use crate::settings::Renew;
+use crate::share::Share;
 use crate::wire::Replicas;
 use crate::{Error, Guard, Locks, Settings};
 use std::future::IntoFuture;
@@ -31,6 +32,7 @@ pub struct Options {
 /// The same with what the settings say of the rest.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     /// None is without limit.
     pub(crate) wait: Option<Duration>,
@@ -230,7 +232,7 @@ impl Options {
         self
     }
 
-    pub(crate) fn over(self, settings: &Settings) -> Result<Wanted, Error> {
+    pub(crate) fn over(self, share: Share, settings: &Settings) -> Result<Wanted, Error> {
         if self.owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > 255) {
             return Err(Error::setting("owner", "it must be 1 to 255 bytes long"));
         }
@@ -253,6 +255,7 @@ impl Options {
             return Err(Error::setting("hold_at_least", reason));
         }
         Ok(Wanted {
+            share: share.checked()?,
             ttl: checked(ttl)?,
             wait: self.wait.or(settings.wait),
             renew,
@@ -264,7 +267,8 @@ impl Options {
     }
 }
 
-/// A lock that is about to be asked for: [`Locks::lock`].
+/// A lock that is about to be asked for: [`Locks::lock`], [`Locks::read`], [`Locks::write`] or
+/// [`Locks::semaphore`].
 ///
 /// Awaited, it waits for the lock; dropped while it waits, it leaves the queue.
 #[derive(Clone, Debug)]
@@ -272,12 +276,17 @@ impl Options {
 pub struct Request {
     locks: Locks,
     name: String,
+    share: Share,
     options: Options,
 }
 
 impl Request {
-    pub(crate) fn new(locks: Locks, name: String) -> Self {
-        Self { locks, name, options: Options::new() }
+    pub(crate) fn new(locks: Locks, name: String, share: Share) -> Self {
+        Self { locks, name, share, options: Options::new() }
+    }
+
+    pub(crate) fn locks(&self) -> &Locks {
+        &self.locks
     }
 
     /// All options at once.
@@ -364,7 +373,7 @@ impl Request {
     ///
     /// When no server answers, or it refuses.
     pub async fn try_now(self) -> Result<Option<Guard>, Error> {
-        self.locks.acquire(&self.name, self.options.wait(Duration::ZERO)).await
+        self.locks.acquire(&self.name, self.share, self.options.wait(Duration::ZERO)).await
     }
 }
 
@@ -375,7 +384,7 @@ impl IntoFuture for Request {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let asked = Instant::now();
-            let guard = self.locks.acquire(&self.name, self.options).await?;
+            let guard = self.locks.acquire(&self.name, self.share, self.options).await?;
             guard.ok_or_else(|| Error::Busy { name: self.name, waited: asked.elapsed() })
         })
     }

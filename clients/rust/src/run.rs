@@ -1,6 +1,6 @@
 //! Work under a lock, which is given back however the work ends.
 
-use crate::{Error, Guard, Locks, Loss, Options};
+use crate::{Error, Guard, Locks, Loss, Options, Request};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -51,14 +51,7 @@ impl Locks {
         options: Options,
         work: impl AsyncFnOnce(&Guard) -> T,
     ) -> Result<T, Error> {
-        let guard = self.lock(name).options(options).await?;
-        match until_lost(&guard, work(&guard)).await {
-            Ok(done) => {
-                self.give_back(guard).await;
-                Ok(done)
-            }
-            Err(loss) => Err(Error::Lost { name: name.to_owned(), loss }),
-        }
+        self.lock(name).options(options).run(work).await
     }
 
     /// Does the work under the lock, and does not stop it when the lock is lost: that is traced,
@@ -106,6 +99,40 @@ impl Locks {
     async fn give_back(&self, guard: Guard) {
         // It goes on in the background.
         let _ = timeout(self.settings().within, guard.release()).await;
+    }
+}
+
+impl Request {
+    /// Waits, does the work, and releases, as [`Locks::run`] does: for
+    /// [readers](Locks::read) and [permits](Locks::semaphore).
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let pages = locks.semaphore("printers", 3).run(async |_permit| 17);
+    /// assert_eq!(pages.await?, 17);
+    /// # locks.settle().await;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Locks::run`].
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let locks = self.locks().clone();
+        let guard = self.await?;
+        match until_lost(&guard, work(&guard)).await {
+            Ok(done) => {
+                locks.give_back(guard).await;
+                Ok(done)
+            }
+            Err(loss) => Err(Error::Lost { name: guard.name().to_owned(), loss }),
+        }
     }
 }
 

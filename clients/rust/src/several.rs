@@ -2,6 +2,7 @@
 
 use crate::clock::Moment;
 use crate::settings::Renew;
+use crate::share::Share;
 use crate::validity::later;
 use crate::{Error, Extended, Guard, Locks, Loss, Options, Released};
 use futures_util::future::{join_all, select_all};
@@ -140,7 +141,7 @@ impl AllRequest {
         if self.names.is_empty() {
             return Err(Error::setting("names", "there must be at least one"));
         }
-        let wanted = self.options.clone().over(self.locks.settings())?;
+        let wanted = self.options.clone().over(Share::Exclusive, self.locks.settings())?;
         let until = wanted.wait.map(|patience| later(Instant::now(), patience));
         loop {
             match self.take_in_order(wanted.ttl, wanted.renew, until).await? {
@@ -167,7 +168,7 @@ impl AllRequest {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let options = self.options.clone();
             let options = left.map_or(options.clone(), |left| options.wait(left));
-            match self.locks.acquire(name, options).await? {
+            match self.locks.acquire(name, Share::Exclusive, options).await? {
                 Some(guard) => guards.push(guard),
                 None => return Ok(Taken::Busy),
             }

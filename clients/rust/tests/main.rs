@@ -39,6 +39,7 @@ mod runtimes;
 mod scene;
 mod scope;
 mod several;
+mod sharing;
 mod sieve;
 mod slow;
 mod stories;

@@ -1,18 +1,21 @@
-//! `LOCK.ACQUIRE key owner ttl [BLOCK ms]`: the lock, now or as soon as it is free.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms]`: the lock, now or as soon as it can be had.
 
-use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
-use crate::lock::{self, Acquired, FenceClock, Hold, Moment, Outcome, Owner, Patience, Ttl};
+use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{
+    self, Acquired, FenceClock, Holders, Limits, Moment, Outcome, Owner, Patience, Share, Ttl,
+    Wanted,
+};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.acquire",
     summary: c"Acquires a lock, or waits for it, and returns the fence of the grant.",
-    complexity: c"O(1); O(log(N)) for one of N waiters with limited patience",
+    complexity: c"O(N) with N holders of the lock; O(1) for one; O(log(M)) for one of M waiters with limited patience",
     since: c"0.1.0",
     history: &[],
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::BLOCK],
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK],
 };
 
 /// The owner that asks for an owner of its own to be made up.
@@ -25,6 +28,8 @@ pub type MintedOwner = [u8; 36];
 pub struct Request<'a> {
     owner: Asked<'a>,
     ttl: Ttl,
+    share: Share,
+    max_holders: usize,
     patience: Option<Patience>,
 }
 
@@ -44,25 +49,28 @@ impl<'a> Request<'a> {
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
-        let patience = match *options {
-            [] => None,
-            [option, millis] if option.eq_ignore_ascii_case(b"BLOCK") => {
-                Some(args::patience(millis)?)
+        let (mut share, mut patience) = (None, None);
+        for option in options.chunks(2) {
+            match *option {
+                [word, number] if share.is_none() && word.eq_ignore_ascii_case(b"SHARE") => {
+                    share = Some(args::share(number)?);
+                }
+                [word, millis] if patience.is_none() && word.eq_ignore_ascii_case(b"BLOCK") => {
+                    patience = Some(args::patience(millis)?);
+                }
+                _ => return Err(Error::UnknownOption),
             }
-            _ => return Err(Error::UnknownOption),
-        };
-        Ok(Self { owner, ttl, patience })
+        }
+        let share = share.unwrap_or(Share::EXCLUSIVE);
+        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, patience })
     }
 
     pub fn ttl(&self) -> Ttl {
         self.ttl
     }
 
-    pub fn owner(&self) -> Result<Owner<'_>, Error> {
-        match &self.owner {
-            Asked::Named(owner) => Ok(*owner),
-            Asked::Minted(bytes) => args::owner(bytes),
-        }
+    pub fn share(&self) -> Share {
+        self.share
     }
 
     /// Whether the client does not know its owner yet.
@@ -73,7 +81,7 @@ impl<'a> Request<'a> {
     /// What the client is told, unless it waits.
     pub fn reply(&self, outcome: &Outcome<'_>) -> Result<Reply<'_>, Error> {
         let fence_number = match outcome {
-            Outcome::Acquire(Acquired::Granted(grant)) => grant.fence.number(),
+            Outcome::Acquire(Acquired::Granted { grant, .. }) => grant.fence.number(),
             Outcome::Acquire(Acquired::Again { fence_number, .. }) => *fence_number,
             _ => return Ok(Reply::Nil),
         };
@@ -82,14 +90,22 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        match &self.owner {
+            Asked::Named(owner) => Ok(*owner),
+            Asked::Minted(bytes) => args::owner(bytes),
+        }
+    }
+
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
-        match lock::acquire(current, waiters, self.owner()?, self.ttl, now, fences) {
+        let wanted = Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share };
+        match lock::acquire(holders, waiters, &wanted, self.max_holders, now, fences) {
             Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
             acquired @ Acquired::Busy(_) => {
                 Ok(self.patience.map_or(Outcome::Acquire(acquired), Outcome::Wait))
@@ -128,13 +144,30 @@ mod tests {
         assert_eq!(parse("lock.acquire k a").unwrap_err(), Error::WrongArity);
         assert_eq!(parse("lock.acquire k  x FOO").unwrap_err(), Error::OwnerLength);
         assert_eq!(parse("lock.acquire k a x FOO").unwrap_err(), Error::TtlNotPositive);
-        for line in ["5 FOO", "5 BLOCK", "5 FOO 1", "5 BLOCK 1 BLOCK", "5 BLOCK 1 BLOCK 1"] {
+        for line in [
+            "5 FOO",
+            "5 BLOCK",
+            "5 FOO 1",
+            "5 BLOCK 1 BLOCK",
+            "5 BLOCK 1 BLOCK 1",
+            "5 SHARE",
+            "5 SHARE 1 BLOCK 1 SHARE 1",
+        ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
-                "ERR unknown option, expected BLOCK milliseconds",
+                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once",
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
+        assert_eq!(
+            parse("lock.acquire k a 5 SHARE x BLOCK x").unwrap_err(),
+            Error::ShareOutOfRange
+        );
+        for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
+            let request = parse(line).unwrap();
+            assert_eq!(request.share().number(), 5);
+            assert_eq!(request.patience, Patience::from_millis(1));
+        }
     }
 
     #[test]
@@ -161,7 +194,7 @@ mod tests {
     fn a_free_lock_is_granted_and_the_fence_is_the_reply() {
         let request = parse("lock.acquire k a 5000").unwrap();
         let answer = done(&request, Stored::Nothing);
-        let Write::Hold { owner, fence, deadline } = answer.write else {
+        let Write::Hold { owner, fence, deadline, .. } = answer.write else {
             panic!("no grant: {answer:?}")
         };
         assert_eq!(owner.as_bytes(), b"a");

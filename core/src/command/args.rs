@@ -1,7 +1,7 @@
 //! What clients send: bytes. Every argument is checked here, and every mistake is named here.
 
-use super::{Error, Limits};
-use crate::lock::{Fence, Owner, Patience, Proof, Ttl};
+use super::Error;
+use crate::lock::{Fence, Limits, Owner, Patience, Proof, Share, Ttl};
 
 pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
     Owner::new(bytes).ok_or(Error::OwnerLength)
@@ -26,6 +26,11 @@ pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
 
 pub(super) fn patience(bytes: &[u8]) -> Result<Patience, Error> {
     parse_integer(bytes).and_then(Patience::from_millis).ok_or(Error::PatienceOutOfRange)
+}
+
+pub(super) fn share(bytes: &[u8]) -> Result<Share, Error> {
+    let number = parse_integer(bytes).and_then(|number| u32::try_from(number).ok());
+    number.and_then(Share::new).ok_or(Error::ShareOutOfRange)
 }
 
 pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
@@ -159,6 +164,18 @@ mod tests {
             assert_refused(
                 patience(text.as_bytes()),
                 "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
+            );
+        }
+    }
+
+    #[test]
+    fn a_share_is_from_0_to_99999() {
+        assert_eq!(share(b"0"), Ok(Share::UNLIMITED));
+        assert_eq!(share(b"99999").map(Share::number), Ok(99_999));
+        for text in ["100000", "-1", "x", "", "05", "18446744073709551615"] {
+            assert_refused(
+                share(text.as_bytes()),
+                "ERR SHARE must be an integer from 0 to 99999 (holders at a time)",
             );
         }
     }

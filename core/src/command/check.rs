@@ -6,7 +6,7 @@ use crate::lock::{Checked, Proof};
 pub static SPEC: Spec = Spec {
     name: c"lock.check",
     summary: c"Returns the fence if the owner holds the lock, by this fence if one is given.",
-    complexity: c"O(1)",
+    complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
     history: &[],
     tips: None,
@@ -45,8 +45,9 @@ mod tests {
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Reply<'static>, Error> {
         let request = Request::parse(&words(line))?;
-        let current = stored.hold(NOW, &mut FenceClock::new())?;
-        Ok(reply(lock::check(current.as_ref(), request.proof())))
+        let proof = request.proof();
+        let holders = stored.holders(proof.owner, NOW, &mut FenceClock::new())?;
+        Ok(reply(lock::check(&holders, proof)))
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Every error a client can get, worded once: what was wrong, and what is allowed.
 
-use crate::lock::{Fence, NotALock, Owner, Patience, Ttl};
+use crate::lock::{Fence, NotALock, Owner, Patience, Share, Ttl};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,7 @@ pub enum Error {
     FenceNotANumber,
     FenceTooFarAhead,
     UnknownOption,
+    ShareOutOfRange,
     PatienceOutOfRange,
     CountNotPositive,
     NeitherCountNorReset,
@@ -60,7 +61,15 @@ impl fmt::Display for Error {
             Self::FenceTooFarAhead => {
                 write!(f, "ERR fence must be at most a day ahead of the server's clock")
             }
-            Self::UnknownOption => write!(f, "ERR unknown option, expected BLOCK milliseconds"),
+            Self::UnknownOption => write!(
+                f,
+                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once"
+            ),
+            Self::ShareOutOfRange => write!(
+                f,
+                "ERR SHARE must be an integer from 0 to {} (holders at a time)",
+                Share::LARGEST
+            ),
             Self::PatienceOutOfRange => write!(
                 f,
                 "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
@@ -115,7 +124,7 @@ impl fmt::Display for Error {
                 write!(f, "ERR no fence left: the server's clock is past the year 2255")
             }
             Self::NotReplicated => {
-                write!(f, "ERR the server cannot replicate SET or DEL, nothing was changed")
+                write!(f, "ERR the server cannot replicate the change, nothing was changed")
             }
             Self::Internal => write!(f, "ERR internal error, see the server's log"),
         }

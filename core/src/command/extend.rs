@@ -1,12 +1,14 @@
 //! `LOCK.EXTEND key owner ttl [fence]`: a new end for the holder's lease.
 
-use super::{Access, Arg, Decide, Error, Limits, Reply, Spec, args};
-use crate::lock::{self, Extended, FenceClock, Hold, Moment, Outcome, Proof, Ttl};
+use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use crate::lock::{
+    self, Extended, FenceClock, Holders, Limits, Moment, Outcome, Owner, Proof, Ttl,
+};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.extend",
     summary: c"Makes the lease of a lock end ttl from now if the owner holds it.",
-    complexity: c"O(1)",
+    complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
     history: &[],
     tips: None,
@@ -36,14 +38,18 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        Ok(self.proof.owner)
+    }
+
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         _waiters: usize,
         now: Moment,
         _fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
-        Ok(Outcome::Extend(lock::extend(current, &self.proof, self.ttl, now)))
+        Ok(Outcome::Extend(lock::extend(holders, &self.proof, self.ttl, now)))
     }
 }
 

@@ -1,4 +1,4 @@
-//! `LOCK.INFO key`: who holds the lock, by which grant, for how long, and how many wait.
+//! `LOCK.INFO key`: who has held the lock for longest, by which grant, for how long, and how many hold it and wait.
 
 use super::{Access, Arg, Error, Reply, Spec};
 use crate::lock::{Hold, Moment};
@@ -6,7 +6,7 @@ use crate::lock::{Hold, Moment};
 pub static SPEC: Spec = Spec {
     name: c"lock.info",
     summary: c"Returns the holder of a lock, its fence and what is left of its lease.",
-    complexity: c"O(1)",
+    complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
     history: &[],
     tips: Some(Spec::NONDETERMINISTIC),
@@ -23,20 +23,25 @@ impl Request {
         if let [_, _] = words { Ok(Self) } else { Err(Error::WrongArity) }
     }
 
-    pub fn answer<'v>(&self, current: Option<&Hold<'v>>, waiters: usize, now: Moment) -> Reply<'v> {
-        let Some(hold) = current else { return Reply::Nil };
-        let (ttl, deadline) = match hold.deadline {
-            Some(deadline) => {
-                (Reply::number(deadline.millis_left(now)), Reply::number(deadline.millis()))
-            }
-            None => (Reply::FOREVER, Reply::FOREVER),
-        };
+    pub fn answer<'v>(
+        &self,
+        mut holds: impl Iterator<Item = Hold<'v>>,
+        waiters: usize,
+        now: Moment,
+    ) -> Reply<'v> {
+        let Some(hold) = holds.next() else { return Reply::Nil };
+        let (holders, share) = holds.fold((1_usize, hold.share), |(holders, share), other| {
+            (holders.saturating_add(1), share.min(other.share))
+        });
+        let (ttl, deadline) = Reply::lease(hold.deadline, now);
         Reply::Map(vec![
             ("owner", Reply::Bytes(hold.owner)),
             ("fence", Reply::number(hold.fence_number())),
             ("ttl", ttl),
             ("deadline", deadline),
             ("waiters", Reply::count(waiters)),
+            ("holders", Reply::count(holders)),
+            ("share", Reply::share(share)),
         ])
     }
 }
@@ -49,8 +54,7 @@ mod tests {
 
     fn answer<'v>(line: &str, stored: Stored<'v>) -> Result<Reply<'v>, Error> {
         let request = Request::parse(&words(line))?;
-        let current = stored.hold(NOW, &mut FenceClock::new())?;
-        Ok(request.answer(current.as_ref(), 3, NOW))
+        Ok(request.answer(stored.holds(NOW, &mut FenceClock::new())?, 3, NOW))
     }
 
     #[test]
@@ -77,6 +81,8 @@ mod tests {
             ("ttl", Reply::Integer(5_000)),
             ("deadline", Reply::number(NOW.millis() + 5_000)),
             ("waiters", Reply::Integer(3)),
+            ("holders", Reply::Integer(1)),
+            ("share", Reply::Integer(1)),
         ];
         assert_eq!(fields, expected);
     }

@@ -13,6 +13,7 @@ pub mod check;
 mod error;
 pub mod extend;
 pub mod help;
+pub mod holders;
 pub mod info;
 pub mod log;
 pub mod raise;
@@ -22,7 +23,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{FenceClock, Hold, Moment, Outcome, Ttl};
+use crate::lock::{FenceClock, Holders, Moment, Outcome, Owner};
 
 pub use args::parse_integer;
 pub use error::Error;
@@ -30,31 +31,29 @@ pub use reply::Reply;
 pub use spec::{Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
-pub static ALL: [&Spec; 10] = [
+pub static ALL: [&Spec; 11] = [
     &acquire::SPEC,
     &release::SPEC,
     &extend::SPEC,
     &raise::SPEC,
     &check::SPEC,
     &info::SPEC,
+    &holders::SPEC,
     &waiters::SPEC,
     &top::SPEC,
     &log::SPEC,
     &help::SPEC,
 ];
 
-/// What an operator allows.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub max_ttl: Ttl,
-}
-
 /// A request that may change a lock.
 pub trait Decide {
-    /// What it comes to, if this is the hold in force and so many wait for the lock.
+    /// Who asks.
+    fn owner(&self) -> Result<Owner<'_>, Error>;
+
+    /// What it comes to, if these hold the lock, as the owner sees them, and so many wait for it.
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
@@ -66,10 +65,10 @@ mod testing {
     //! What the pages' tests share: a server's key, without the server.
 
     use super::*;
-    use crate::lock::{Deadline, Owner, Stored, Value, Write};
+    use crate::lock::{Deadline, Limits, Share, Stored, Ttl, Value, Write};
 
     pub(super) const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-    pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
+    pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
 
     /// A lock held by `owner` for another `left` milliseconds.
     pub(super) struct Held {
@@ -80,10 +79,18 @@ mod testing {
 
     impl Held {
         pub(super) fn by(owner: &str, left: u64) -> Self {
+            Self::sharing(owner, left, 1)
+        }
+
+        /// The same, by one that tolerates so many.
+        pub(super) fn sharing(owner: &str, left: u64, share: u32) -> Self {
             let fence = FenceClock::new().mint(NOW).fence().unwrap();
+            let deadline = Deadline::from_millis(NOW.millis().saturating_add(left));
+            let (owner, share) =
+                (Owner::new(owner.as_bytes()).unwrap(), Share::new(share).unwrap());
             Self {
-                value: Value::new(fence, Owner::new(owner.as_bytes()).unwrap()),
-                deadline: Deadline::from_millis(NOW.millis().saturating_add(left)),
+                value: Value::of_hold(fence, owner, Some(deadline), share),
+                deadline,
                 fence_number: fence.number(),
             }
         }
@@ -104,8 +111,8 @@ mod testing {
         waiters: usize,
         fences: &mut FenceClock,
     ) -> Result<Outcome<'r>, Error> {
-        let current = stored.hold(NOW, fences)?;
-        request.decide(current.as_ref(), waiters, NOW, fences)
+        let holders = stored.holders(request.owner()?, NOW, fences)?;
+        request.decide(&holders, waiters, NOW, fences)
     }
 
     /// What such a request writes, and what the client is told.

@@ -1,13 +1,13 @@
 //! `LOCK.RAISE key owner fence`: a larger fence for the holder's grant.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Hold, Moment, Outcome, Owner, Raised};
+use crate::lock::{self, FenceClock, Holders, Moment, Outcome, Owner, Raised};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.raise",
     summary:
         c"Raises the fence of a grant if the owner holds the lock, and returns the fence in force.",
-    complexity: c"O(1)",
+    complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
     history: &[],
     tips: None,
@@ -30,14 +30,18 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        Ok(self.owner)
+    }
+
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         _waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
-        match lock::raise(current, self.owner, self.fence_number, now, fences) {
+        match lock::raise(holders, self.owner, self.fence_number, now, fences) {
             Raised::TooFarAhead => Err(Error::FenceTooFarAhead),
             raised => Ok(Outcome::Raise(raised)),
         }
@@ -67,8 +71,8 @@ mod tests {
         let outcome = decide(&request, stored, 0, fences)?;
         let write = match outcome.write() {
             Write::Keep => Write::Keep,
-            Write::Hold { fence, deadline, .. } => {
-                Write::Hold { owner: request.owner, fence, deadline }
+            Write::Hold { fence, deadline, share, .. } => {
+                Write::Hold { owner: request.owner, fence, deadline, share }
             }
             other => panic!("{other:?}"),
         };
@@ -96,7 +100,7 @@ mod tests {
         let line = format!("lock.raise k a {}", fence.number());
         let raised = answer_of(&line, held.stored(), &mut fences).unwrap();
         assert_eq!(raised.reply, Reply::number(fence.number()));
-        let Write::Hold { owner, fence: now_in_force, deadline } = raised.write else {
+        let Write::Hold { owner, fence: now_in_force, deadline, .. } = raised.write else {
             panic!("{raised:?}")
         };
         assert_eq!((owner.as_bytes(), now_in_force), (&b"a"[..], fence));

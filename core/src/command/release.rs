@@ -1,12 +1,12 @@
 //! `LOCK.RELEASE key owner [fence]`: the lock given back by its holder.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Hold, Moment, Outcome, Proof, Released};
+use crate::lock::{self, FenceClock, Holders, Moment, Outcome, Owner, Proof, Released};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.release",
     summary: c"Releases a lock if the owner holds it, by this fence if one is given.",
-    complexity: c"O(1)",
+    complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
     history: &[],
     tips: None,
@@ -27,14 +27,18 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        Ok(self.proof.owner)
+    }
+
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         _waiters: usize,
         _now: Moment,
         _fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
-        Ok(Outcome::Release(lock::release(current, &self.proof)))
+        Ok(Outcome::Release(lock::release(holders, &self.proof)))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Every shape of reply. The server folder writes them in RESP2 or RESP3.
 
 use super::Error;
+use crate::lock::{Deadline, Moment, Share};
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Reply<'a> {
@@ -28,6 +29,17 @@ impl Reply<'_> {
     /// Nothing the module counts comes near the end of the signed range.
     pub fn number(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+
+    /// What is left of a lease, and when it ends.
+    pub(super) fn lease(deadline: Option<Deadline>, now: Moment) -> (Self, Self) {
+        deadline.map_or((Self::FOREVER, Self::FOREVER), |deadline| {
+            (Self::number(deadline.millis_left(now)), Self::number(deadline.millis()))
+        })
+    }
+
+    pub fn share(share: Share) -> Self {
+        Self::number(share.number().into())
     }
 
     pub fn count(count: usize) -> Self {

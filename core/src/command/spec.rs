@@ -74,6 +74,7 @@ impl Arg {
     pub(super) const TTL: Self = Self::needed(c"ttl", ArgKind::Integer);
     pub(super) const FENCE: Self = Self::optional(c"fence", None);
     pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
+    pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
     pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
@@ -122,6 +123,9 @@ impl Spec {
     pub(super) const OF_EACH_SERVER: &'static CStr =
         c"request_policy:all_nodes nondeterministic_output";
 
+    /// One word is compared for each hold, which takes some nanoseconds.
+    pub(super) const O_OF_HOLDERS: &'static CStr = c"O(N) with N holders of the lock; O(1) for one";
+
     /// As a person writes it: `LOCK.RELEASE key owner [fence]`.
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
@@ -159,6 +163,8 @@ mod tests {
     fn usage_shows_what_may_be_left_out() {
         let usages = ALL.map(Spec::usage);
         assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
-        assert!(usages.contains(&"LOCK.ACQUIRE key owner ttl [BLOCK milliseconds]".to_owned()));
+        assert!(usages.contains(
+            &"LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]".to_owned()
+        ));
     }
 }

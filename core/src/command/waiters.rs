@@ -51,6 +51,7 @@ impl Request {
                 ("client", Reply::number(client(&waiter.client))),
                 ("waited", Reply::number(now.millis_since(waiter.since))),
                 ("patience", patience.unwrap_or(Reply::FOREVER)),
+                ("share", Reply::share(waiter.share)),
             ])
         };
         Reply::Array(queue.take(self.count).map(row).collect())
@@ -61,7 +62,7 @@ impl Request {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{Owner, Ttl};
+    use crate::lock::{Owner, Share, Ttl};
 
     const START: Monotonic = Monotonic::from_micros(7);
 
@@ -69,6 +70,7 @@ mod tests {
         Waiter {
             owner: Owner::new(owner.as_bytes()).unwrap().into(),
             ttl: Ttl::USUAL_LIMIT,
+            share: Share::UNLIMITED,
             since: START,
             gives_up,
             client: 7,
@@ -109,6 +111,7 @@ mod tests {
                 ("client", Reply::Integer(7)),
                 ("waited", Reply::Integer(20)),
                 ("patience", Reply::Integer(70)),
+                ("share", Reply::Integer(0)),
             ])
         );
         assert_eq!(all.len(), 2);

@@ -3,7 +3,7 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Stored, Write,
+    self, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored, Write,
 };
 use crate::observe::Given;
 
@@ -24,12 +24,12 @@ impl<C> Engine<C> {
         let now = host.now();
         self.put_back(&mut key, lock.name(), now)?;
         let stored = key.stored();
-        if stored.is_free(now) {
+        if stored.may_be_granted(now) {
             lock.about_to_grant();
         }
         let outcome = self.consult(host, |fences| {
-            let current = stored.hold(now, fences)?;
-            request.decide(current.as_ref(), waiters, now, fences)
+            let holders = stored.holders(request.owner()?, now, fences)?;
+            request.decide(&holders, waiters, now, fences)
         })?;
         if let Some(fence_number) = outcome.confirmed() {
             self.mark_delivered(fence_number);
@@ -39,7 +39,7 @@ impl<C> Engine<C> {
         drop(key);
         self.report(lock, &outcome, Given::Asked, now);
         if waiters > 0 && write != Write::Keep {
-            if outcome.ends_a_hold() {
+            if write.changes_value() {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
@@ -54,14 +54,20 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
         proof: &Proof<'_>,
     ) -> Result<Checked, Error> {
-        let checked = self.read(host, lock, |current, _, _| lock::check(current, proof))?;
-        if let Checked::Holds { fence_number } = checked {
-            self.mark_delivered(fence_number);
+        let (name, evicted) = (lock.name(), self.evicted_value(lock));
+        let key = lock.open(Mode::Read);
+        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let holders = self.consult(host, |fences| stored.holders(proof.owner, now, fences))?;
+        let checked = lock::check(&holders, proof);
+        let Checked::Holds { fence_number } = checked else { return Ok(checked) };
+        if self.is_pending_release(name, fence_number) {
+            return Ok(Checked::NotHolder);
         }
+        self.mark_delivered(fence_number);
         Ok(checked)
     }
 
-    /// What `look` makes of the hold in force, of how many wait, and of the time.
+    /// What `look` makes of the holds in force, the oldest first, of how many wait, and of the time.
     ///
     /// A command that only reads must not write, but it tells what the lock is about to become: an
     /// evicted lock is held, and a grant that is about to be taken back is none.
@@ -69,20 +75,19 @@ impl<C> Engine<C> {
         &self,
         host: &H,
         lock: &H::Lock<'_>,
-        look: impl FnOnce(Option<&Hold<'_>>, usize, Moment) -> T,
+        look: impl FnOnce(&mut dyn Iterator<Item = Hold<'_>>, usize, Moment) -> T,
     ) -> Result<T, Error> {
-        let name = lock.name();
+        let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let waiters = self.waiters_for(name);
-        let evicted = self.evicted.borrow().get(name).cloned();
         let key = lock.open(Mode::Read);
-        let stored = match (key.stored(), &evicted) {
-            (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
-            (stored, _) => stored,
-        };
-        let now = host.now();
-        let current = self.consult(host, |fences| stored.hold(now, fences))?;
+        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let holds = self.consult(host, |fences| stored.holds(now, fences))?;
         let is_in_force = |hold: &Hold<'_>| !self.is_pending_release(name, hold.fence_number());
-        Ok(look(current.filter(is_in_force).as_ref(), waiters, now))
+        Ok(look(&mut holds.filter(is_in_force), waiters, now))
+    }
+
+    fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
+        self.evicted.borrow().get(lock.name()).cloned()
     }
 
     /// Makes the key say what is true of the lock, before anybody looks at it. Returns how many wait
@@ -128,5 +133,13 @@ impl<C> Engine<C> {
     ) {
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
         events.iter().flatten().for_each(|event| lock.publish(*event));
+    }
+}
+
+/// What a key holds, or is about to hold once more: what it held when it was evicted.
+fn with<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
+    match (stored, evicted) {
+        (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
+        (stored, _) => stored,
     }
 }

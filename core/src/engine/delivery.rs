@@ -4,7 +4,7 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, KeptOwner, Name, Ownership, Proof, Released, Waiter, Write,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
 };
 use crate::observe::WaitEnd;
 
@@ -46,6 +46,7 @@ impl<C> Engine<C> {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
             self.pending_releases.borrow_mut().add(grant, host.monotonic());
+            self.changes_due();
         }
     }
 
@@ -66,9 +67,23 @@ impl<C> Engine<C> {
         }
         let lock = lock();
         let key = lock.open(Mode::Read);
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
-        let proof = Proof { owner: owner.as_owner(), fence: Some(fence_number) };
-        lock::check(hold.ok().flatten().as_ref(), &proof) == Checked::NotHolder
+        let proof = proof_of(owner, fence_number);
+        let holders = self.holders_in(host, &key, &proof, now);
+        holders.is_none_or(|holders| lock::check(&holders, &proof) == Checked::NotHolder)
+    }
+
+    /// The holders as the owner of this proof sees them. `None` if the key is no lock.
+    fn holders_in<'k, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        key: &'k impl Key,
+        proof: &Proof<'_>,
+        now: Moment,
+    ) -> Option<Holders<'k>> {
+        self.with_fences(
+            || host.monotonic(),
+            |fences| key.stored().holders(proof.owner, now, fences).ok(),
+        )
     }
 
     /// Whether this grant is about to be taken back.
@@ -117,11 +132,11 @@ impl<C> Engine<C> {
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return;
         }
-        let hold = self.with_fences(|| host.monotonic(), |fences| key.stored().hold(now, fences));
-        let proof = Proof { owner: grant.owner.as_owner(), fence: Some(grant.fence.number()) };
-        let released = lock::release(hold.ok().flatten().as_ref(), &proof);
-        if let Released::Released { .. } = released
-            && key.write(Write::Delete).is_ok()
+        let proof = proof_of(&grant.owner, grant.fence.number());
+        let holders = self.holders_in(host, &key, &proof, now);
+        let released = holders.map(|holders| lock::release(&holders, &proof));
+        if let Some(Released::Released { write, .. }) = released
+            && key.write(write).is_ok()
         {
             drop(key);
             let event =
@@ -131,4 +146,8 @@ impl<C> Engine<C> {
             self.settle(host, lock, Initiator::Module, Ownership::Ours);
         }
     }
+}
+
+fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
+    Proof { owner: owner.as_owner(), fence: Some(fence_number) }
 }

@@ -9,15 +9,18 @@ use crate::lock::{Moment, Suspicion};
 use crate::observe::Observer;
 
 impl<C> Engine<C> {
-    /// A client's command has these words, and may do this to the locks that they name. True if a
-    /// contended lock is to be looked at sooner than before.
+    /// A client's command has these words, and may do this to the locks that they name.
     pub fn suspect<'w>(
         &self,
         words: impl Iterator<Item = &'w [u8]>,
         suspicion: impl FnOnce() -> Option<Suspicion>,
         now: impl Fn() -> Moment,
-    ) -> bool {
-        self.with_queues(|queues| !queues.is_empty() && queues.suspect(words, suspicion, now))
+    ) {
+        let is_sooner =
+            self.with_queues(|queues| !queues.is_empty() && queues.suspect(words, suspicion, now));
+        if is_sooner {
+            self.changes_due();
+        }
     }
 
     /// This database was emptied (`None`: all of them).
@@ -51,17 +54,20 @@ impl<C> Engine<C> {
     /// locks go with them only if they are put back before.
     pub fn slots_begin_to_go(&self) {
         self.evicted.borrow_mut().hurry();
+        self.changes_due();
     }
 
     /// Slots may have come, and others gone.
     pub fn slots_moved(&self) {
         self.with_observer(Observer::doubt_grants);
         self.with_queues(|queues| queues.doubt_all_slots());
+        self.changes_due();
     }
 
     /// The locks of this database (`None`: of all) may be granted from now on, as when a quarantine
     /// ends.
     pub fn mark_all(&self, db: Option<i32>) {
         self.with_queues(|queues| queues.mark_all(db));
+        self.changes_due();
     }
 }

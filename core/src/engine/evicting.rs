@@ -13,7 +13,11 @@ impl<C> Engine<C> {
     pub fn evicted(&self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> bool {
         let is_contended = self.is_contended(name);
         let is_kept = self.evicted.borrow_mut().keep(name, stored, is_contended, now);
-        is_kept || (is_contended && self.with_queues(|queues| queues.mark(name)))
+        let has_work = is_kept || (is_contended && self.with_queues(|queues| queues.mark(name)));
+        if has_work {
+            self.changes_due();
+        }
+        has_work
     }
 
     /// What the key of a contended lock held when it was last looked at. `None` if nobody waits.

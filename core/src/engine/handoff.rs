@@ -5,8 +5,7 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Acquired, Cause, Departed, Grant, KeptName, Look, Lost, Marked, Moment, Next, Outcome,
-    Ownership, Settled,
+    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Outcome, Ownership, Settled, Write,
 };
 use crate::observe::Given;
 
@@ -64,7 +63,7 @@ impl<C> Engine<C> {
         initiator: Initiator,
         ownership: Ownership,
     ) -> Effort {
-        self.settled.set(true);
+        self.changes_due();
         let authority = match (host.authority(), ownership) {
             (Authority::Yes, Ownership::Ours) => Authority::Yes,
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
@@ -98,13 +97,17 @@ impl<C> Engine<C> {
         let now = host.clocks();
         let look = self.with_fences(
             || now.monotonic,
-            |fences| self.with_queues(|queues| queues.look(lock.name(), key.stored(), now, fences)),
+            |fences| {
+                self.with_queues(|queues| {
+                    queues.look(lock.name(), key.stored(), now, host.limits(), fences)
+                })
+            },
         );
         drop(key);
         match look {
             Look::ToSettle => false,
             Look::Held { lost } => {
-                self.report_lost(lock, lost, now.wall);
+                self.report_lost(lock, &lost, now.wall);
                 true
             }
         }
@@ -119,21 +122,28 @@ impl<C> Engine<C> {
             let mut key = lock.open(Mode::Write);
             let now = host.clocks();
             let stored = key.stored();
-            if stored.is_free(now.wall) {
+            if stored.may_be_granted(now.wall) {
                 lock.about_to_grant();
             }
-            let held_until = stored.seen().and_then(|(_, deadline)| deadline);
-            let Settled { lost, next } = self.with_fences(
+            let Settled { lost, holders, next } = self.with_fences(
                 || now.monotonic,
                 |fences| {
                     self.with_queues(|queues| {
-                        queues.settle(name, stored, now, host.max_ttl(), fences)
+                        queues.settle(name, stored, now, host.limits(), fences)
                     })
                 },
             );
-            let written = key.write(next.write());
+            let held_until = holders.own().and_then(|own| own.deadline);
+            let outcome = next.outcome(&holders);
+            let written = key.write(outcome.as_ref().map_or(Write::Keep, Outcome::write));
             drop(key);
-            self.report_lost(lock, lost, now.wall);
+            self.report_lost(lock, &lost, now.wall);
+            if let (Some(outcome), Ok(())) = (outcome, written) {
+                if let Some(fence_number) = outcome.confirmed() {
+                    self.mark_delivered(fence_number);
+                }
+                self.report(lock, &outcome, Given::HandedOff, now.wall);
+            }
             let (waiter, answer) = match (next, written) {
                 (Next::Held | Next::Nobody, _) => return,
                 (Next::GaveUp(waiter), _) => (waiter, Answer::GaveUp),
@@ -142,16 +152,10 @@ impl<C> Engine<C> {
                     (waiter, Answer::Refused(error))
                 }
                 (Next::Again { waiter, fence_number, longer }, Ok(())) => {
-                    self.mark_delivered(fence_number);
-                    let again = Outcome::Acquire(Acquired::Again { fence_number, longer });
-                    self.report(lock, &again, Given::HandedOff, now.wall);
                     let (name, deadline) = (KeptName::from(name), longer.or(held_until));
                     (waiter, Answer::Again { name, fence_number, deadline })
                 }
-                (Next::Grant { waiter, fence, deadline }, Ok(())) => {
-                    let grant = Grant { owner: waiter.owner.as_owner(), fence, deadline };
-                    let granted = Outcome::Acquire(Acquired::Granted(grant));
-                    self.report(lock, &granted, Given::HandedOff, now.wall);
+                (Next::Grant { waiter, fence, deadline, .. }, Ok(())) => {
                     (waiter, Answer::Granted { name: KeptName::from(name), fence, deadline })
                 }
             };
@@ -173,18 +177,20 @@ impl<C> Engine<C> {
 
     /// Sends every waiter away: this server no longer decides.
     pub fn send_all_away<H: Host<Client = C>>(&self, host: &H, error: Error) {
+        self.changes_due();
         for Departed { name, waiter } in self.with_queues(|queues| queues.leave_all()) {
             self.answer(host, name.as_name(), waiter, Answer::Refused(error));
         }
     }
 
-    /// Reports a hold that ended without a release while somebody waited for it. No key is open.
-    fn report_lost(&self, lock: &impl Lock, lost: Option<Lost>, now: Moment) {
-        let Some(lost) = lost else { return };
-        let event = self.with_observer(|observer| observer.note_lost(lock.name(), &lost, now));
-        if let Some(event) = event {
-            lock.note_loss(&lost);
-            lock.publish(event);
+    /// Reports holds that ended without a release while somebody waited for the lock. No key is open.
+    fn report_lost(&self, lock: &impl Lock, lost: &[Lost], now: Moment) {
+        for lost in lost {
+            let event = self.with_observer(|observer| observer.note_lost(lock.name(), lost, now));
+            if let Some(event) = event {
+                lock.note_loss(lost);
+                lock.publish(event);
+            }
         }
     }
 }

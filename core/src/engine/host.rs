@@ -6,7 +6,7 @@
 
 use crate::command::Error;
 use crate::lock::{
-    Deadline, Fence, KeptName, KeptOwner, Lost, Moment, Monotonic, Name, Now, Stored, Ttl, Write,
+    Deadline, Fence, KeptName, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored, Write,
 };
 use crate::observe::Event;
 
@@ -32,8 +32,7 @@ pub trait Host {
     /// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
     fn authority(&self) -> Authority;
 
-    /// No lease may be longer.
-    fn max_ttl(&self) -> Ttl;
+    fn limits(&self) -> Limits;
 
     /// How many waiters are answered, and how many locks are settled for each cause, before other
     /// clients have their turn again.

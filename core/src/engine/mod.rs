@@ -69,8 +69,8 @@ pub struct Engine<C> {
     observer: RefCell<Observer>,
     /// When the log last named a fence that is not credible.
     complained: Cell<Option<Monotonic>>,
-    /// Whether a lock was settled since the host last asked.
-    settled: Cell<bool>,
+    /// Whether what is due next may have changed since the host last asked.
+    due_changed: Cell<bool>,
 }
 
 impl<C> Engine<C> {
@@ -83,7 +83,7 @@ impl<C> Engine<C> {
             pending_releases: RefCell::new(PendingReleases::new()),
             observer: RefCell::new(Observer::new()),
             complained: Cell::new(None),
-            settled: Cell::new(false),
+            due_changed: Cell::new(false),
         }
     }
 
@@ -96,13 +96,17 @@ impl<C> Engine<C> {
         *self.pending_releases.borrow_mut() = PendingReleases::new();
         *self.observer.borrow_mut() = Observer::new();
         self.complained.set(None);
-        self.settled.set(false);
+        self.due_changed.set(false);
     }
 
-    /// Whether a command has settled a lock since the last call, so that [`Engine::next_due`] may
-    /// have changed.
-    pub fn take_settled(&self) -> bool {
-        self.settled.take()
+    /// Whether [`Engine::next_due`] may have changed since the last call, other than by time. A host
+    /// asks at the end of whatever it lets the engine do, and sets its timer anew.
+    pub fn take_due_changed(&self) -> bool {
+        self.due_changed.take()
+    }
+
+    fn changes_due(&self) {
+        self.due_changed.set(true);
     }
 
     /// When [`Engine::work`] next has something to do.

@@ -39,6 +39,7 @@ impl<C> Engine<C> {
         name: Name<'_>,
         waiter: Waiter<C>,
     ) -> WaiterId {
+        self.changes_due();
         let (owner, since) = (waiter.owner.clone(), waiter.since);
         let (joined, waiters) =
             self.with_queues(|queues| (queues.join(name, waiter), queues.waiters()));
@@ -61,12 +62,14 @@ impl<C> Engine<C> {
         self.settle_if_suspect(host, lock);
     }
 
-    /// Takes a client that waits out of its queue, without an answer.
-    pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) {
-        if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id)) {
-            let Waiter { owner, since, .. } = waiter;
-            self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
-        }
+    /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.
+    #[must_use]
+    pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
+        let Departed { name, waiter } = self.with_queues(|queues| queues.leave(id))?;
+        self.changes_due();
+        let Waiter { owner, since, client, .. } = waiter;
+        self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
+        Some(client)
     }
 
     /// A request found the lock held, and its client cannot wait.

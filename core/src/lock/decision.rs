@@ -1,69 +1,96 @@
-//! What to do with a lock: the four requests, each a function of the hold, the request and the moment.
+//! What to do with a lock: the requests, each a function of the holders, the request and the moment.
 //!
-//! `current` is the hold **in force**: the caller has let time decide first (see
-//! [`Hold::in_force`]), so none of these asks whether a lease has run out.
+//! `holders` are those **in force**, as the owner sees them who asks: time has decided already (see
+//! [`Holders`]), so none of these asks whether a lease has run out.
 
 use super::fence::{Fence, FenceClock, Minted};
-use super::hold::{Hold, Proof};
+use super::hold::{Grant, Hold, Proof};
+use super::holders::Holders;
 use super::lease::{Deadline, Moment, Ttl};
+use super::outcome::Write;
 use super::owner::Owner;
+use super::share::Share;
 
-/// One act of giving a lock.
+/// What an owner asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Grant<'r> {
+pub struct Wanted<'r> {
     pub owner: Owner<'r>,
-    pub fence: Fence,
-    pub deadline: Deadline,
+    pub ttl: Ttl,
+    pub share: Share,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Acquired<'r> {
-    /// The lock was free and is now the owner's.
-    Granted(Grant<'r>),
+    /// The owner holds the lock from now on. `former` is the fence of the hold that this one takes the place of, which
+    /// tolerated more.
+    Granted { grant: Grant<'r>, former: Option<Fence>, write: Write<'r> },
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
     /// the lease if the retry moved it.
-    Again { fence_number: u64, longer: Option<Deadline> },
-    /// Not for this owner now: another one has it, or others wait for it already, or nobody is granted anything for a while.
+    Again { fence_number: u64, longer: Option<Deadline>, write: Write<'r> },
+    /// Not for this owner now: others have it, or wait for it already, or nobody is granted anything for a while.
     Busy(Owner<'r>),
-    /// Free, but no fence is left below 2^53.
+    /// The owner holds the lock, but tolerates too many for what it asks. It keeps its hold and does not wait: two of them
+    /// would wait for each other.
+    NotUpgraded(Owner<'r>),
+    /// To be had, but no fence is left below 2^53.
     NoFenceLeft,
 }
 
-/// The lock for `owner`, if it is free or already its own.
+/// The lock for an owner, if it is admitted or holds it already.
 ///
-/// A free lock for which others wait is theirs (L4); `others` does not count the one whose turn it is.
+/// A lock for which others wait is theirs (L4); `others` does not count the one whose turn it is. Whoever holds the lock already
+/// may come to tolerate less before them.
 pub fn acquire<'r>(
-    current: Option<&Hold<'_>>,
+    holders: &Holders<'_>,
     others: usize,
-    owner: Owner<'r>,
-    ttl: Ttl,
+    wanted: &Wanted<'r>,
+    max_holders: usize,
     now: Moment,
     fences: &mut FenceClock,
 ) -> Acquired<'r> {
-    let asked = Deadline::after(now, ttl);
-    match current {
-        None if others > 0 => Acquired::Busy(owner),
-        None => match fences.mint(now) {
-            Minted::Fence(fence) => Acquired::Granted(Grant { owner, fence, deadline: asked }),
-            Minted::NotBefore(_) => Acquired::Busy(owner),
-            Minted::NoneLeft => Acquired::NoFenceLeft,
-        },
-        Some(hold) if hold.is_held_by(owner) => Acquired::Again {
-            fence_number: hold.fence_number(),
-            // A hold without deadline already outlasts every ttl.
-            longer: hold.deadline.and_then(|deadline| (deadline < asked).then_some(asked)),
-        },
-        Some(_) => Acquired::Busy(owner),
+    let Wanted { owner, ttl, share } = *wanted;
+    let deadline = Deadline::after(now, ttl);
+    let former = match holders.own() {
+        // A foreign hold tolerates nobody, whatever is asked.
+        Some(own) if own.share <= share || own.fence.is_none() => {
+            return again(holders, own, wanted, deadline);
+        }
+        Some(_) if !holders.admit(share, max_holders) => return Acquired::NotUpgraded(owner),
+        Some(own) => own.fence,
+        None if others > 0 || !holders.admit(share, max_holders) => return Acquired::Busy(owner),
+        None => None,
+    };
+    match fences.mint(now) {
+        Minted::Fence(fence) => {
+            let grant = Grant { owner, fence, deadline, share };
+            Acquired::Granted { grant, former, write: holders.granted(&grant) }
+        }
+        Minted::NotBefore(_) if former.is_some() => Acquired::NotUpgraded(owner),
+        Minted::NotBefore(_) => Acquired::Busy(owner),
+        Minted::NoneLeft => Acquired::NoFenceLeft,
     }
+}
+
+fn again<'r>(
+    holders: &Holders<'_>,
+    own: &Hold<'_>,
+    wanted: &Wanted<'r>,
+    asked: Deadline,
+) -> Acquired<'r> {
+    // A hold without deadline already outlasts every ttl.
+    let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));
+    let write = holders.renewed(wanted.owner, longer, wanted.share);
+    Acquired::Again { fence_number: own.fence_number(), longer, write }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Released<'r> {
-    /// The lock is free, and this grant is over; a foreign lock has no fence.
+    /// This grant is over; a foreign lock has no fence.
     Released {
         fence: Option<Fence>,
+        write: Write<'r>,
     },
     NotHolder(NotHolder<'r>),
 }
@@ -77,15 +104,17 @@ pub struct NotHolder<'r> {
 }
 
 impl<'r> NotHolder<'r> {
-    const fn new(current: Option<&Hold<'_>>, proof: &Proof<'r>) -> Self {
-        Self { proof: *proof, is_held: current.is_some() }
+    const fn new(holders: &Holders<'_>, proof: &Proof<'r>) -> Self {
+        Self { proof: *proof, is_held: !holders.is_free() }
     }
 }
 
-pub fn release<'r>(current: Option<&Hold<'_>>, proof: &Proof<'r>) -> Released<'r> {
-    match current {
-        Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
-        _ => Released::NotHolder(NotHolder::new(current, proof)),
+pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
+    match holders.own() {
+        Some(hold) if hold.matches(proof) => {
+            Released::Released { fence: hold.fence, write: holders.ended() }
+        }
+        _ => Released::NotHolder(NotHolder::new(holders, proof)),
     }
 }
 
@@ -96,34 +125,33 @@ pub enum Extended<'r> {
     Until {
         fence: Option<Fence>,
         deadline: Deadline,
+        write: Write<'r>,
     },
     NotHolder(NotHolder<'r>),
 }
 
-pub fn extend<'r>(
-    current: Option<&Hold<'_>>,
-    proof: &Proof<'r>,
-    ttl: Ttl,
-    now: Moment,
-) -> Extended<'r> {
+pub fn extend<'r>(holders: &Holders<'_>, proof: &Proof<'r>, ttl: Ttl, now: Moment) -> Extended<'r> {
     let deadline = Deadline::after(now, ttl);
-    match current {
-        Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
-        _ => Extended::NotHolder(NotHolder::new(current, proof)),
+    match holders.own() {
+        Some(hold) if hold.matches(proof) => {
+            let write = holders.extended(deadline);
+            Extended::Until { fence: hold.fence, deadline, write }
+        }
+        _ => Extended::NotHolder(NotHolder::new(holders, proof)),
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Checked {
-    /// The proof is of the hold in force, which has this fence.
+    /// The proof is of a hold in force, which has this fence.
     Holds { fence_number: u64 },
     /// It is not.
     NotHolder,
 }
 
-pub fn check(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Checked {
-    match current {
+pub fn check(holders: &Holders<'_>, proof: &Proof<'_>) -> Checked {
+    match holders.own() {
         Some(hold) if hold.matches(proof) => Checked::Holds { fence_number: hold.fence_number() },
         _ => Checked::NotHolder,
     }
@@ -133,7 +161,7 @@ pub fn check(current: Option<&Hold<'_>>, proof: &Proof<'_>) -> Checked {
 #[must_use]
 pub enum Raised<'r> {
     /// The hold has this fence from now on.
-    To { owner: Owner<'r>, former: Fence, fence: Fence, deadline: Option<Deadline> },
+    To { former: Fence, fence: Fence, write: Write<'r> },
     /// It has this one already, which is no smaller. A foreign lock has none, and keeps none.
     Already { fence_number: u64 },
     /// The owner does not hold the lock; nothing changes (L3).
@@ -145,7 +173,7 @@ pub enum Raised<'r> {
 /// Lifts the fence of a hold to one that another server gave out, and the fence clock with it, so that whoever is granted
 /// any lock here later has a larger one (L2).
 pub fn raise<'r>(
-    current: Option<&Hold<'_>>,
+    holders: &Holders<'_>,
     owner: Owner<'r>,
     number: u64,
     now: Moment,
@@ -155,11 +183,10 @@ pub fn raise<'r>(
     if fence.is_some_and(|fence| !FenceClock::is_credible(fence, now)) {
         return Raised::TooFarAhead;
     }
-    match (current, fence) {
-        (Some(hold), _) if !hold.is_held_by(owner) => Raised::NotHolder,
-        (Some(Hold { fence: Some(former), deadline, .. }), Some(fence)) if fence > *former => {
+    match (holders.own(), fence) {
+        (Some(Hold { fence: Some(former), .. }), Some(fence)) if fence > *former => {
             fences.observe(fence, now);
-            Raised::To { owner, former: *former, fence, deadline: *deadline }
+            Raised::To { former: *former, fence, write: holders.raised(owner, fence) }
         }
         (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },
         (None, _) => Raised::NotHolder,
@@ -169,7 +196,7 @@ pub fn raise<'r>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lock::Monotonic;
+    use crate::lock::{Monotonic, Value};
 
     const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 
@@ -185,29 +212,49 @@ mod tests {
         Deadline::after(NOW, ttl(millis))
     }
 
-    fn held_by(owner: &str, deadline: Option<Deadline>) -> Hold<'_> {
-        Hold { owner: owner.as_bytes(), fence: Some(Fence::FIRST), deadline }
+    /// The holders as this owner sees them, if this one holds the lock for itself.
+    fn held_by(holder: &'static str, deadline: Option<Deadline>, asker: &str) -> Holders<'static> {
+        let value = Value::new(Fence::FIRST, owner(holder)).as_bytes().to_vec();
+        Holders::read(value.leak(), deadline, owner(asker), NOW).0
     }
 
-    const RELEASED: Released<'static> = Released::Released { fence: Some(Fence::FIRST) };
+    const RELEASED: Released<'static> =
+        Released::Released { fence: Some(Fence::FIRST), write: Write::Delete };
 
     fn until(deadline: Deadline) -> Extended<'static> {
-        Extended::Until { fence: Some(Fence::FIRST), deadline }
+        let write = Write::Expire(deadline);
+        Extended::Until { fence: Some(Fence::FIRST), deadline, write }
     }
 
     fn proof(name: &str) -> Proof<'_> {
         Proof { owner: owner(name), fence: None }
     }
 
+    fn wanted(name: &str, millis: u64, share: u32) -> Wanted<'_> {
+        let share = Share::new(share).unwrap();
+        Wanted { owner: owner(name), ttl: ttl(millis), share }
+    }
+
+    /// For itself, of a server that allows many holders.
+    fn ask<'r>(
+        holders: &Holders<'_>,
+        others: usize,
+        name: &'r str,
+        millis: u64,
+        fences: &mut FenceClock,
+    ) -> Acquired<'r> {
+        acquire(holders, others, &wanted(name, millis, 1), 1_000, NOW, fences)
+    }
+
     #[test]
     fn a_free_lock_is_granted_with_the_next_fence() {
         let mut fences = FenceClock::new();
-        let Acquired::Granted(first) = acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences)
+        let Acquired::Granted { grant: first, .. } = ask(&Holders::NOBODY, 0, "a", 5, &mut fences)
         else {
             panic!("a free lock was refused")
         };
         assert_eq!(first.deadline, in_ms(5));
-        let Acquired::Granted(second) = acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences)
+        let Acquired::Granted { grant: second, .. } = ask(&Holders::NOBODY, 0, "a", 5, &mut fences)
         else {
             panic!("a free lock was refused")
         };
@@ -217,23 +264,17 @@ mod tests {
     #[test]
     fn another_owner_gets_nothing_and_no_fence_is_used() {
         let mut fences = FenceClock::new();
-        let hold = held_by("a", Some(in_ms(9)));
-        assert_eq!(
-            acquire(Some(&hold), 0, owner("b"), ttl(5), NOW, &mut fences),
-            Acquired::Busy(owner("b"))
-        );
+        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
+        assert_eq!(ask(&holders("b"), 0, "b", 5, &mut fences), Acquired::Busy(owner("b")));
         assert_eq!(fences.mint(NOW).fence().unwrap().number(), NOW.micros());
     }
 
     #[test]
     fn a_free_lock_that_others_wait_for_is_not_for_the_taking() {
         let mut fences = FenceClock::new();
-        assert_eq!(
-            acquire(None, 1, owner("b"), ttl(5), NOW, &mut fences),
-            Acquired::Busy(owner("b"))
-        );
-        let hold = held_by("a", Some(in_ms(9)));
-        let again = acquire(Some(&hold), 1, owner("a"), ttl(5), NOW, &mut fences);
+        assert_eq!(ask(&Holders::NOBODY, 1, "b", 5, &mut fences), Acquired::Busy(owner("b")));
+        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
+        let again = ask(&holders("a"), 1, "a", 5, &mut fences);
         assert!(matches!(again, Acquired::Again { .. }));
     }
 
@@ -241,64 +282,71 @@ mod tests {
     fn the_holder_gets_its_fence_again_and_the_later_of_the_two_leases() {
         let mut fences = FenceClock::new();
         let mut again = |deadline, asked| {
-            let hold = held_by("a", deadline);
-            acquire(Some(&hold), 0, owner("a"), ttl(asked), NOW, &mut fences)
+            let holders = |asker| held_by("a", deadline, asker);
+            ask(&holders("a"), 0, "a", asked, &mut fences)
         };
         let fence_number = Fence::FIRST.number();
+        let unchanged = Acquired::Again { fence_number, longer: None, write: Write::Keep };
         assert_eq!(
             again(Some(in_ms(5)), 6),
-            Acquired::Again { fence_number, longer: Some(in_ms(6)) }
+            Acquired::Again {
+                fence_number,
+                longer: Some(in_ms(6)),
+                write: Write::Expire(in_ms(6))
+            }
         );
-        assert_eq!(again(Some(in_ms(6)), 6), Acquired::Again { fence_number, longer: None });
-        assert_eq!(again(Some(in_ms(7)), 6), Acquired::Again { fence_number, longer: None });
-        assert_eq!(again(None, 6), Acquired::Again { fence_number, longer: None });
+        assert_eq!(again(Some(in_ms(6)), 6), unchanged);
+        assert_eq!(again(Some(in_ms(7)), 6), unchanged);
+        assert_eq!(again(None, 6), unchanged);
     }
 
     #[test]
     fn in_quarantine_only_those_who_hold_a_lock_have_their_way() {
         let mut fences = FenceClock::new();
         fences.quarantine(Monotonic::from_micros(0), 9);
-        assert_eq!(
-            acquire(None, 0, owner("a"), ttl(5), NOW, &mut fences),
-            Acquired::Busy(owner("a"))
-        );
-        let hold = held_by("a", Some(in_ms(5)));
-        let again = acquire(Some(&hold), 0, owner("a"), ttl(9), NOW, &mut fences);
+        assert_eq!(ask(&Holders::NOBODY, 0, "a", 5, &mut fences), Acquired::Busy(owner("a")));
+        let holders = |asker| held_by("a", Some(in_ms(5)), asker);
+        let again = ask(&holders("a"), 0, "a", 9, &mut fences);
         assert!(matches!(again, Acquired::Again { longer: Some(_), .. }));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(9), NOW), until(in_ms(9)));
-        assert_eq!(release(Some(&hold), &proof("a")), RELEASED);
+        assert_eq!(extend(&holders("a"), &proof("a"), ttl(9), NOW), until(in_ms(9)));
+        assert_eq!(release(&holders("a"), &proof("a")), RELEASED);
     }
 
     #[test]
     fn a_free_lock_without_a_fence_left_is_not_granted() {
         let late = Moment::from_micros(Fence::LAST.number() + 1);
-        let outcome = acquire(None, 0, owner("a"), ttl(5), late, &mut FenceClock::new());
+        let wanted = wanted("a", 5, 1);
+        let fences = &mut FenceClock::new();
+        let outcome = acquire(&Holders::NOBODY, 0, &wanted, 1_000, late, fences);
         assert_eq!(outcome, Acquired::NoFenceLeft);
     }
 
     #[test]
     fn only_the_holder_releases() {
-        let hold = held_by("a", None);
-        assert_eq!(release(Some(&hold), &proof("a")), RELEASED);
-        assert!(matches!(release(Some(&hold), &proof("b")), Released::NotHolder(_)));
-        assert!(matches!(release(None, &proof("a")), Released::NotHolder(_)));
+        let holders = |asker| held_by("a", None, asker);
+        assert_eq!(release(&holders("a"), &proof("a")), RELEASED);
+        assert!(matches!(release(&holders("b"), &proof("b")), Released::NotHolder(_)));
+        assert!(matches!(release(&Holders::NOBODY, &proof("a")), Released::NotHolder(_)));
     }
 
     #[test]
     fn only_the_holder_extends_and_may_shorten() {
-        let hold = held_by("a", Some(in_ms(9)));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(20), NOW), until(in_ms(20)));
-        assert_eq!(extend(Some(&hold), &proof("a"), ttl(2), NOW), until(in_ms(2)));
-        assert!(matches!(extend(Some(&hold), &proof("b"), ttl(20), NOW), Extended::NotHolder(_)));
-        assert!(matches!(extend(None, &proof("a"), ttl(20), NOW), Extended::NotHolder(_)));
+        let holders = |asker| held_by("a", Some(in_ms(9)), asker);
+        assert_eq!(extend(&holders("a"), &proof("a"), ttl(20), NOW), until(in_ms(20)));
+        assert_eq!(extend(&holders("a"), &proof("a"), ttl(2), NOW), until(in_ms(2)));
+        assert!(matches!(extend(&holders("b"), &proof("b"), ttl(20), NOW), Extended::NotHolder(_)));
+        assert!(matches!(
+            extend(&Holders::NOBODY, &proof("a"), ttl(20), NOW),
+            Extended::NotHolder(_)
+        ));
     }
 
     #[test]
     fn a_check_tells_the_holder_its_fence() {
-        let hold = held_by("a", None);
+        let holders = |asker| held_by("a", None, asker);
         let fence_number = Fence::FIRST.number();
-        assert_eq!(check(Some(&hold), &proof("a")), Checked::Holds { fence_number });
-        assert_eq!(check(Some(&hold), &proof("b")), Checked::NotHolder);
-        assert_eq!(check(None, &proof("a")), Checked::NotHolder);
+        assert_eq!(check(&holders("a"), &proof("a")), Checked::Holds { fence_number });
+        assert_eq!(check(&holders("b"), &proof("b")), Checked::NotHolder);
+        assert_eq!(check(&Holders::NOBODY, &proof("a")), Checked::NotHolder);
     }
 }

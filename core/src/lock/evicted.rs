@@ -9,7 +9,7 @@
 //! yet stays here. The server moves slots without what is kept here, so all of it is put back when
 //! that begins: see [`Evicted::hurry`].
 
-use super::hold::{Hold, Stored};
+use super::hold::{Stored, newest_fence};
 use super::lease::{Deadline, Moment};
 use super::name::{KeptName, Name};
 use super::queue::Seen;
@@ -76,7 +76,7 @@ impl Evicted {
         // Whatever was evicted before has been replaced since.
         self.remove(name);
         let Some((value, deadline)) = stored.seen() else { return false };
-        let is_a_lock = is_contended || Hold::read(value, deadline).fence.is_some();
+        let is_a_lock = is_contended || newest_fence(value).is_some();
         let seen = Seen { value: value.into(), deadline };
         if !is_a_lock || !lasts(&seen, now) {
             return false;

@@ -7,13 +7,24 @@
 //!         16 digits     1–255 bytes
 //! ```
 //!
-//! Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
+//! Several holds are a line each: see [`line`]. Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
 //! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
 
 use super::fence::{Fence, FenceClock};
+use super::holders::{Holders, Holds};
 use super::lease::{Deadline, Moment};
+use super::line;
 use super::owner::Owner;
-use std::ops::RangeInclusive;
+use super::share::Share;
+
+/// One act of giving a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant<'r> {
+    pub owner: Owner<'r>,
+    pub fence: Fence,
+    pub deadline: Deadline,
+    pub share: Share,
+}
 
 /// Who holds a lock, by which grant, until when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,14 +35,18 @@ pub struct Hold<'v> {
     pub fence: Option<Fence>,
     /// `None` for a key without expiry: held until deleted.
     pub deadline: Option<Deadline>,
+    pub share: Share,
 }
 
 impl<'v> Hold<'v> {
-    /// What a key's value and expiry say. Every string says something.
-    pub fn read(value: &'v [u8], deadline: Option<Deadline>) -> Self {
+    /// What a value says that is not made of lines. Every such string says something.
+    pub(super) fn read(value: &'v [u8], deadline: Option<Deadline>) -> Self {
+        let share = Share::EXCLUSIVE;
         match split(value) {
-            Some((fence, owner)) => Self { owner: owner.as_bytes(), fence: Some(fence), deadline },
-            None => Self { owner: value, fence: None, deadline },
+            Some((fence, owner)) => {
+                Self { owner: owner.as_bytes(), fence: Some(fence), deadline, share }
+            }
+            None => Self { owner: value, fence: None, deadline, share },
         }
     }
 
@@ -74,29 +89,49 @@ pub enum Stored<'v> {
 pub struct NotALock;
 
 impl<'v> Stored<'v> {
-    /// The hold in force, if any. Whatever fence the value carries is noted, so that nobody looks at a
+    /// The holders of the lock, as this owner sees them. Whatever fences the value carries are noted, so that nobody looks at a
     /// value without the clock learning from it.
-    pub fn hold(self, now: Moment, fences: &mut FenceClock) -> Result<Option<Hold<'v>>, NotALock> {
+    pub fn holders(
+        self,
+        asker: Owner<'_>,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Holders<'v>, NotALock> {
         match self {
-            Self::Nothing => Ok(None),
+            Self::Nothing => Ok(Holders::NOBODY),
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
-                let hold = Hold::read(value, deadline);
-                if let Some(fence) = hold.fence {
-                    fences.observe(fence, now);
+                let (holders, newest) = Holders::read(value, deadline, asker, now);
+                if let Some(fence) = newest {
+                    learn(value, fence, now, fences);
                 }
-                Ok(hold.in_force(now))
+                Ok(holders)
             }
         }
     }
 
-    /// Whether nobody holds the lock, as [`Stored::hold`] says; nothing is learned.
-    pub fn is_free(self, now: Moment) -> bool {
+    /// The holds in force, the oldest first. The fences are noted, too.
+    pub fn holds(self, now: Moment, fences: &mut FenceClock) -> Result<Holds<'v>, NotALock> {
+        match self {
+            Self::Nothing => Ok(Holds::NONE),
+            Self::OtherType => Err(NotALock),
+            Self::Text { value, deadline } => {
+                if let Some(fence) = newest_fence(value) {
+                    learn(value, fence, now, fences);
+                }
+                Ok(Holds::in_force(value, deadline, now))
+            }
+        }
+    }
+
+    /// Whether the lock may be had, as far as can be told at a glance: nobody holds it, or those who do may tolerate others.
+    pub fn may_be_granted(self, now: Moment) -> bool {
         match self {
             Self::Nothing => true,
             Self::OtherType => false,
-            Self::Text { deadline, .. } => {
-                deadline.is_some_and(|deadline| deadline.has_passed(now))
+            Self::Text { value, deadline } => {
+                Holders::may_be_several(value)
+                    || deadline.is_some_and(|deadline| deadline.has_passed(now))
             }
         }
     }
@@ -118,6 +153,20 @@ pub struct Proof<'r> {
     pub fence: Option<u64>,
 }
 
+/// The newest fence in a value, if it is one of ours.
+pub fn newest_fence(value: &[u8]) -> Option<Fence> {
+    Holds::all(value).filter_map(|hold| hold.fence).max()
+}
+
+/// A fence that is not credible must not hide those that are.
+fn learn(value: &[u8], newest: Fence, now: Moment, fences: &mut FenceClock) {
+    fences.observe(newest, now);
+    if !FenceClock::is_credible(newest, now) {
+        let others = Holds::all(value).filter_map(|hold| hold.fence);
+        others.filter(|fence| *fence != newest).for_each(|fence| fences.observe(fence, now));
+    }
+}
+
 /// The value of a grant, in place: granting a lock allocates nothing of ours.
 pub struct Value {
     bytes: [u8; Self::LONGEST],
@@ -125,18 +174,42 @@ pub struct Value {
 }
 
 impl Value {
-    const LONGEST: usize = Fence::DIGITS + 1 + Owner::LONGEST;
+    const LONGEST: usize = line::LONGEST;
 
-    /// What lengths a grant's value can have.
-    pub const LENGTHS: RangeInclusive<usize> = Fence::DIGITS + 2..=Self::LONGEST;
+    /// Every value of ours has this length at least.
+    pub const SHORTEST: usize = Fence::DIGITS + 2;
 
+    const EMPTY: Self = Self { bytes: [0; Self::LONGEST], len: 0 };
+
+    /// Of a hold that tolerates no other.
     pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
-        let mut value = Self { bytes: [0; Self::LONGEST], len: 0 };
+        let mut value = Self::EMPTY;
         // A fence has sixteen digits by its range.
         let mut digits = itoa::Buffer::new();
         for part in [digits.format(fence.number()).as_bytes(), b":", owner.as_bytes()] {
             value.append(part);
         }
+        value
+    }
+
+    /// Of a hold that is the only one for now. A key without an expiry has none.
+    pub fn of_hold(
+        fence: Fence,
+        owner: Owner<'_>,
+        deadline: Option<Deadline>,
+        share: Share,
+    ) -> Self {
+        if share == Share::EXCLUSIVE {
+            return Self::new(fence, owner);
+        }
+        let deadline = deadline.unwrap_or(Deadline::from_millis(line::LATEST));
+        Self::of_line(&Grant { owner, fence, deadline, share })
+    }
+
+    pub(super) fn of_line(grant: &Grant<'_>) -> Self {
+        let mut value = Self::EMPTY;
+        let Grant { owner, fence, deadline, share } = *grant;
+        line::write(fence, deadline, share, owner, |part| value.append(part));
         value
     }
 
@@ -163,7 +236,7 @@ fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
 }
 
 /// What eight digits say, read all at once: every command passes here.
-fn eight_digits(digits: [u8; 8]) -> Option<u64> {
+pub(super) fn eight_digits(digits: [u8; 8]) -> Option<u64> {
     let ones = u64::from_le_bytes(digits) ^ 0x3030_3030_3030_3030;
     // The upper half of what was a digit is 0, also with 6 added.
     if (ones | ones.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
@@ -186,7 +259,8 @@ mod tests {
 
     #[track_caller]
     fn assert_foreign(value: &[u8]) {
-        assert_eq!(read(value), Hold { owner: value, fence: None, deadline: None });
+        let share = Share::EXCLUSIVE;
+        assert_eq!(read(value), Hold { owner: value, fence: None, deadline: None, share });
     }
 
     #[test]
@@ -195,9 +269,9 @@ mod tests {
         assert_eq!(value.as_bytes(), b"1000000000000000:a:b");
         let value = Value::new(Fence::LAST, Owner::new(b"x").unwrap());
         assert_eq!(value.as_bytes(), b"9007199254740991:x");
-        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.start());
+        assert_eq!(value.as_bytes().len(), Value::SHORTEST);
         let value = Value::new(Fence::LAST, Owner::new(&[0; Owner::LONGEST]).unwrap());
-        assert_eq!(value.as_bytes().len(), *Value::LENGTHS.end());
+        assert_eq!(value.as_bytes().len(), 272);
     }
 
     #[test]
@@ -279,9 +353,9 @@ mod tests {
         let deadline = Some(Deadline::from_millis(now.millis() - 1));
         let stored = Stored::Text { value: b"1763000000000000:a", deadline };
         let mut fences = FenceClock::new();
-        assert!(stored.is_free(now) && Stored::Nothing.is_free(now));
-        assert!(!stored.is_free(Moment::from_millis(now.millis() - 1)));
-        assert_eq!(stored.hold(now, &mut fences), Ok(None));
+        assert!(stored.may_be_granted(now) && Stored::Nothing.may_be_granted(now));
+        assert!(!stored.may_be_granted(Moment::from_millis(now.millis() - 1)));
+        assert!(stored.holders(Owner::new(b"a").unwrap(), now, &mut fences).unwrap().is_free());
         let stepped_back = Moment::from_millis(now.millis() - 3_600_000);
         assert_eq!(fences.mint(stepped_back).fence().unwrap().number(), 1_763_000_000_000_001);
     }
@@ -289,8 +363,9 @@ mod tests {
     #[test]
     fn another_type_of_key_is_no_lock() {
         let now = Moment::from_millis(0);
-        assert!(!Stored::OtherType.is_free(now));
-        assert_eq!(Stored::OtherType.hold(now, &mut FenceClock::new()), Err(NotALock));
+        assert!(!Stored::OtherType.may_be_granted(now));
+        let holds = Stored::OtherType.holds(now, &mut FenceClock::new());
+        assert_eq!(holds.map(Iterator::count), Err(NotALock));
     }
 
     proptest! {

@@ -12,40 +12,52 @@
 //!                 release by the holder, or the lease runs out
 //! ```
 //!
-//! The only state of a lock is a string key with an expiry (see [`Hold`]); what is here decides what
+//! Several may hold a lock at a time, if each of them tolerates it (see [`Share`]): then the lines of the figure are those of each.
+//!
+//! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]); what is here decides what
 //! to do with it. Everything is a function of what the key holds, the request and the moment.
 //!
 //! What must hold, cited by number in code, tests and docs:
 //!
-//! - **L1 mutual exclusion.** On one primary, grant n+1 of a lock takes effect only after grant n was
+//! - **L1 mutual exclusion.** On one primary, a grant takes effect only while the holds of the lock that are in force, with it,
+//!   are no more than any one of them tolerates (its share). With exclusive holds: only after the grant before it was
 //!   released, deleted, or its lease had run out.
 //! - **L2 fences grow.** Per lock name, for ever: if a grant was answered before another was asked for,
 //!   its fence is smaller.
 //! - **L3 owner.** Release and extend by anyone but the holder change nothing.
 //! - **L4 first come, first served** among waiters; a try never overtakes a queue.
-//! - **L5 no lost wake-up.** A free lock with a live waiter is granted at once.
+//! - **L5 no lost wake-up.** A lock that can be granted to a live waiter is granted at once.
 //! - **L6 the server lives.** No input, timing or fault crashes or hangs it, or leaks.
 //! - **L7 one truth.** Primary, replicas, AOF replay and RDB reload agree.
 //! - **L8 honest limits.** What asynchronous replication cannot promise is said, never hidden.
 
 mod decision;
+mod edit;
 mod evicted;
 mod fence;
 mod hold;
+mod holders;
 mod lease;
+mod limits;
+mod line;
 mod name;
 mod outcome;
 mod owner;
 mod queue;
+mod share;
 
-pub use decision::{Acquired, Checked, Extended, Grant, NotHolder, Raised, Released};
+pub use decision::{Acquired, Checked, Extended, NotHolder, Raised, Released, Wanted};
 pub use decision::{acquire, check, extend, raise, release};
+pub use edit::Edit;
 pub use evicted::Evicted;
 pub use fence::{Fence, FenceClock};
-pub use hold::{Hold, NotALock, Proof, Stored, Value};
+pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, newest_fence};
+pub use holders::{Holders, Holds};
 pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
+pub use limits::Limits;
 pub use name::{KeptName, Name};
 pub use outcome::{Outcome, Write};
 pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues};
 pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
+pub use share::Share;

@@ -1,10 +1,12 @@
 //! What a request came to. The reply, the write, the counters, the events and the log are all made from it.
 
-use super::decision::{Acquired, Extended, Grant, Raised, Released};
+use super::decision::{Acquired, Extended, Raised, Released};
+use super::edit::Edit;
 use super::fence::Fence;
 use super::lease::{Deadline, Patience};
 use super::owner::Owner;
 use super::queue::Seen;
+use super::share::Share;
 
 /// What a command that may change a lock came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,9 +31,12 @@ pub enum Write<'r> {
         owner: Owner<'r>,
         fence: Fence,
         deadline: Option<Deadline>,
+        share: Share,
     },
     /// The value stays, the lease ends here.
     Expire(Deadline),
+    /// One of several holds has changed, has come or has ended.
+    Edit(Edit<'r>),
     /// What the key held before.
     Restore(&'r Seen),
     Delete,
@@ -40,14 +45,11 @@ pub enum Write<'r> {
 impl<'r> Outcome<'r> {
     pub fn write(&self) -> Write<'r> {
         match *self {
-            Self::Acquire(Acquired::Granted(grant)) => Write::grant(&grant),
-            Self::Acquire(Acquired::Again { longer: Some(deadline), .. })
-            | Self::Extend(Extended::Until { deadline, .. }) => Write::Expire(deadline),
-            Self::Release(Released::Released { .. }) => Write::Delete,
-            Self::Raise(Raised::To { owner, fence, deadline, .. }) => {
-                Write::Hold { owner, fence, deadline }
-            }
-            Self::Acquire(Acquired::Again { .. } | Acquired::Busy(_) | Acquired::NoFenceLeft)
+            Self::Acquire(Acquired::Granted { write, .. } | Acquired::Again { write, .. })
+            | Self::Release(Released::Released { write, .. })
+            | Self::Extend(Extended::Until { write, .. })
+            | Self::Raise(Raised::To { write, .. }) => write,
+            Self::Acquire(Acquired::Busy(_) | Acquired::NotUpgraded(_) | Acquired::NoFenceLeft)
             | Self::Wait(_)
             | Self::Release(Released::NotHolder(_))
             | Self::Extend(Extended::NotHolder(_))
@@ -63,21 +65,25 @@ impl<'r> Outcome<'r> {
         match *self {
             Self::Acquire(Acquired::Again { fence_number, .. })
             | Self::Raise(Raised::Already { fence_number }) => Some(fence_number),
-            Self::Extend(Extended::Until { fence, .. }) => fence.map(Fence::number),
+            Self::Extend(Extended::Until { fence, .. })
+            | Self::Acquire(Acquired::Granted { former: fence, .. }) => fence.map(Fence::number),
             Self::Raise(Raised::To { former, .. }) => Some(former.number()),
             _ => None,
         }
     }
-
-    /// Whether the hold that the key held is over by the holder's own doing, or has become another one.
-    pub fn ends_a_hold(&self) -> bool {
-        matches!(self, Self::Release(Released::Released { .. }) | Self::Raise(Raised::To { .. }))
-    }
 }
 
-impl<'r> Write<'r> {
-    pub fn grant(grant: &Grant<'r>) -> Self {
-        let Grant { owner, fence, deadline } = *grant;
-        Self::Hold { owner, fence, deadline: Some(deadline) }
+impl Write<'_> {
+    /// Whether the key has another value then, if it had one.
+    pub const fn changes_value(&self) -> bool {
+        match self {
+            Self::Keep | Self::Expire(_) => false,
+            Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => true,
+        }
+    }
+
+    /// Whether others hold the lock, too.
+    pub const fn is_beside_others(&self) -> bool {
+        matches!(self, Self::Edit(_))
     }
 }

@@ -33,13 +33,16 @@ mod looks;
 mod marking;
 mod names;
 mod outcome;
+mod turn;
 
-use super::decision::{self, Acquired};
 use super::fence::FenceClock;
-use super::hold::{Hold, Stored};
+use super::hold::Stored;
+use super::holders::Holders;
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
+use super::limits::Limits;
 use super::name::{KeptName, Name};
 use super::owner::{KeptOwner, Owner};
+use super::share::Share;
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -47,6 +50,7 @@ use names::Names;
 use slab::Slab;
 use std::collections::BTreeSet;
 use std::rc::Rc;
+use turn::Turn;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Seen, Settled};
@@ -62,6 +66,7 @@ struct QueueId(usize);
 pub struct Waiter<C> {
     pub owner: KeptOwner,
     pub ttl: Ttl,
+    pub share: Share,
     pub since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
     pub gives_up: Option<Monotonic>,
@@ -165,6 +170,8 @@ impl<C> Queues<C> {
             let gives_up = place.waiter.gives_up;
             self.forget_patience(left.gives_up, former);
             self.patience.extend(gives_up.map(|end| (end, former)));
+            // It may be admitted with the share that it asks for now.
+            self.mark_queue(id, Cause::Due);
             return Joined::InPlaceOf(former, left.client);
         }
         Joined::Queued(self.append(id, waiter))
@@ -246,115 +253,60 @@ impl<C> Queues<C> {
         name: Name<'_>,
         stored: Stored<'_>,
         now: Now,
+        limits: Limits,
         fences: &mut FenceClock,
     ) -> Look {
-        let Some(id) = self.id_of(name) else { return Look::Held { lost: None } };
-        let Now { wall, .. } = now;
-        let hold = stored.hold(wall, fences);
-        let quarantine = fences.quarantine_ends(wall);
-        let may_be_granted = match hold {
-            Err(_) => false,
-            Ok(Some(hold)) => self.waiting_as(id, hold.owner).is_some(),
-            Ok(None) => quarantine.is_none(),
-        };
-        if may_be_granted {
+        let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
+        let turn = self.turn(id, stored, now.wall, limits, fences);
+        if let Turn::Of { .. } = turn {
             self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
             return Look::ToSettle;
         }
-        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, wall));
-        match (hold, quarantine) {
-            (Ok(None), Some(end)) => self.wait_out_quarantine(id, wall, end),
-            (Ok(_), _) => self.keep_waiting(id, stored.seen(), wall),
-            (Err(_), _) => self.keep_waiting(id, None, wall),
-        }
+        let lost = self.lost(id, stored, now.wall);
+        self.wait_on(id, &turn, stored, now.wall);
         Look::Held { lost }
     }
 
     /// Decides who is next, from what the key holds now. The caller carries the answer out and asks again,
-    /// until the lock is held or nobody waits. No lease is longer than `max_ttl`, which may have been
-    /// lowered while the waiter waited.
-    pub fn settle(
+    /// until the lock is held or nobody waits. The limits may have been lowered while the waiter waited.
+    pub fn settle<'v>(
         &mut self,
         name: Name<'_>,
-        stored: Stored<'_>,
+        stored: Stored<'v>,
         now: Now,
-        max_ttl: Ttl,
+        limits: Limits,
         fences: &mut FenceClock,
-    ) -> Settled<C> {
+    ) -> Settled<'v, C> {
         let Some(id) = self.id_of(name) else {
-            return Settled { lost: None, next: Next::Nobody };
+            return Settled { lost: Vec::new(), holders: Holders::NOBODY, next: Next::Nobody };
         };
         self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
-        let Now { wall, .. } = now;
-        let hold = stored.hold(wall, fences);
-        let lost = self.queues.get_mut(id.0).and_then(|queue| queue.lost(stored, wall));
-        let next = match hold {
+        let turn = self.turn(id, stored, now.wall, limits, fences);
+        let lost = self.lost(id, stored, now.wall);
+        let Turn::Of { waiter, holders } = turn else {
+            self.wait_on(id, &turn, stored, now.wall);
+            return Settled { lost, holders: Holders::NOBODY, next: Next::Held };
+        };
+        let next = match self.leave(waiter) {
+            Some(Departed { waiter, .. }) => self.serve(id, waiter, &holders, now, limits, fences),
+            None => Next::Nobody,
+        };
+        Settled { lost, holders, next }
+    }
+
+    fn lost(&mut self, id: QueueId, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
+        self.queues.get_mut(id.0).map_or_else(Vec::new, |queue| queue.lost(stored, now))
+    }
+
+    /// Nobody is served now. The lock is looked at again when that may change.
+    fn wait_on(&mut self, id: QueueId, turn: &Turn<'_>, stored: Stored<'_>, now: Moment) {
+        match turn {
+            Turn::OfNobody { end } => self.wait_out_quarantine(id, now, *end),
+            Turn::OfHolders { may_change } => {
+                self.keep_waiting(id, stored.seen(), *may_change, now);
+            }
             // Not a lock at all: nobody can be granted it, and it may be gone again soon.
-            Err(_) => {
-                self.keep_waiting(id, None, wall);
-                Next::Held
-            }
-            Ok(Some(hold)) => match self.waiting_as(id, hold.owner) {
-                Some(waiter) => self.again(waiter, &hold, wall, max_ttl, fences),
-                None => {
-                    self.keep_waiting(id, stored.seen(), wall);
-                    Next::Held
-                }
-            },
-            Ok(None) => match fences.quarantine_ends(wall) {
-                Some(end) => {
-                    self.wait_out_quarantine(id, wall, end);
-                    Next::Held
-                }
-                None => self.grant_first(id, now, max_ttl, fences),
-            },
-        };
-        Settled { lost, next }
-    }
-
-    fn grant_first(
-        &mut self,
-        id: QueueId,
-        now: Now,
-        max_ttl: Ttl,
-        fences: &mut FenceClock,
-    ) -> Next<C> {
-        let head = self.queues.get(id.0).and_then(|queue| queue.head);
-        let Some(Departed { waiter, .. }) = head.and_then(|head| self.leave(head)) else {
-            return Next::Nobody;
-        };
-        if waiter.gives_up.is_some_and(|end| end <= now.monotonic) {
-            return Next::GaveUp(waiter);
-        }
-        let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
-        match decision::acquire(None, 0, owner, ttl, now.wall, fences) {
-            Acquired::Granted(grant) => {
-                let (fence, deadline) = (grant.fence, grant.deadline);
-                Next::Grant { waiter, fence, deadline }
-            }
-            Acquired::Again { .. } | Acquired::Busy(_) | Acquired::NoFenceLeft => {
-                Next::NoFenceLeft(waiter)
-            }
-        }
-    }
-
-    fn again(
-        &mut self,
-        id: WaiterId,
-        hold: &Hold<'_>,
-        now: Moment,
-        max_ttl: Ttl,
-        fences: &mut FenceClock,
-    ) -> Next<C> {
-        let Some(Departed { waiter, .. }) = self.leave(id) else { return Next::Nobody };
-        let (owner, ttl) = (waiter.owner.as_owner(), waiter.ttl.min(max_ttl));
-        match decision::acquire(Some(hold), 0, owner, ttl, now, fences) {
-            Acquired::Again { fence_number, longer } => {
-                Next::Again { waiter, fence_number, longer }
-            }
-            Acquired::Granted(_) | Acquired::Busy(_) | Acquired::NoFenceLeft => {
-                Next::GaveUp(waiter)
-            }
+            Turn::NotALock | Turn::Of { .. } => self.keep_waiting(id, None, None, now),
         }
     }
 
@@ -366,13 +318,15 @@ impl<C> Queues<C> {
         self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
     }
 
-    /// The lock is held. It is looked at again when that may change.
-    fn keep_waiting(&mut self, id: QueueId, seen: Option<(&[u8], Option<Deadline>)>, now: Moment) {
+    fn keep_waiting(
+        &mut self,
+        id: QueueId,
+        seen: Option<(&[u8], Option<Deadline>)>,
+        may_change: Option<Moment>,
+        now: Moment,
+    ) {
         let recheck = now.plus_millis(RECHECK_MILLIS);
-        let look = match seen.and_then(|(_, deadline)| deadline) {
-            Some(deadline) => recheck.min(deadline.first_moment_after()),
-            None => recheck,
-        };
+        let look = may_change.map_or(recheck, |moment| recheck.min(moment));
         self.unmark(id);
         self.count_from(now);
         if let Some(queue) = self.queues.get_mut(id.0) {
@@ -382,7 +336,7 @@ impl<C> Queues<C> {
             if queue.touched.is_some() {
                 queue.looked = Some(now);
             }
-            queue.remember(seen);
+            queue.remember(seen, now);
         }
     }
 

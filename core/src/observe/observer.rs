@@ -13,7 +13,7 @@ use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
 use super::tries::{Tried, Tries};
 use crate::lock::{
-    Acquired, Deadline, Extended, Fence, Grant, Hold, Lost, LostBy, Moment, Name, NotHolder,
+    Acquired, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder,
     Outcome, Owner, Raised, Released, Seen,
 };
 use std::ffi::CStr;
@@ -55,6 +55,14 @@ pub enum Given {
     Asked,
     /// To the oldest waiter.
     HandedOff,
+}
+
+/// Beside whom a lock was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    Nobody,
+    /// Others held it, and go on.
+    Others,
 }
 
 /// How a wait ended.
@@ -123,29 +131,34 @@ impl Observer {
     ) -> [Option<Event>; 2] {
         let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
         match outcome {
-            Outcome::Acquire(Acquired::Granted(grant)) => {
+            Outcome::Acquire(Acquired::Granted { grant, former, write }) => {
                 let event = match given {
                     Given::Asked => Event::Acquired,
                     Given::HandedOff => Event::HandedOff,
                 };
-                [lost(self.granted(name, grant, given, now)), Some(event)]
+                if let Some(former) = former {
+                    self.recent.released(name.hash(), *former);
+                }
+                let company =
+                    if write.is_beside_others() { Company::Others } else { Company::Nobody };
+                [lost(self.granted(name, grant, given, company, now)), Some(event)]
             }
-            Outcome::Acquire(Acquired::Again { fence_number, longer }) => {
+            Outcome::Acquire(Acquired::Again { fence_number, longer, .. }) => {
                 self.retried(name, Fence::new(*fence_number), *longer);
                 [longer.map(|_| Event::Extended), None]
             }
-            Outcome::Acquire(Acquired::Busy(owner)) => {
+            Outcome::Acquire(Acquired::Busy(owner) | Acquired::NotUpgraded(owner)) => {
                 self.try_refused(name, *owner);
                 [None, None]
             }
-            Outcome::Release(Released::Released { fence }) => {
+            Outcome::Release(Released::Released { fence, .. }) => {
                 self.released(name, *fence, now);
                 [Some(Event::Released), None]
             }
             Outcome::Release(Released::NotHolder(not_holder)) => {
                 [lost(self.refusal(Refused::Release, name, not_holder, now)), None]
             }
-            Outcome::Extend(Extended::Until { fence, deadline }) => {
+            Outcome::Extend(Extended::Until { fence, deadline, .. }) => {
                 self.extended(name, *fence, *deadline);
                 [Some(Event::Extended), None]
             }
@@ -166,23 +179,23 @@ impl Observer {
 
     /// Takes note of a hold that is over, and that nobody released while somebody waited for it.
     pub fn note_lost(&mut self, name: Name<'_>, lost: &Lost, now: Moment) -> Option<Event> {
-        let Lost { seen, by } = lost;
-        let Hold { owner, fence, deadline } = Hold::read(&seen.value, seen.deadline);
+        let Lost { owner, fence, deadline, by } = lost;
         // Older clients release their locks by deleting them, and nobody can tell.
         if fence.is_none() && *by != LostBy::RunningOut {
             return None;
         }
         match by {
-            LostBy::RunningOut => self.expired_with_waiters(name, fence),
-            LostBy::Deletion => self.deleted(name, owner, deadline, now),
-            LostBy::Overwriting => self.overwritten(name, owner, deadline, now),
+            LostBy::RunningOut => self.expired_with_waiters(name, *fence),
+            LostBy::Deletion => self.deleted(name, owner, *deadline, now),
+            LostBy::Overwriting => self.overwritten(name, owner, *deadline, now),
         }
         Some(Event::Lost)
     }
 
     /// Takes note of an evicted lock that was put back.
     pub fn note_restored(&mut self, name: Name<'_>, seen: &Seen, now: Moment) {
-        self.restored(name, Hold::read(&seen.value, None).owner, now);
+        let oldest = Holds::in_force(&seen.value, seen.deadline, now).next();
+        self.restored(name, oldest.map_or(&[], |hold| hold.owner), now);
     }
 
     /// The module itself took back a grant that nobody had heard of.
@@ -197,6 +210,7 @@ impl Observer {
         lock: Name<'_>,
         grant: &Grant<'_>,
         given: Given,
+        company: Company,
         now: Moment,
     ) -> Option<Loss> {
         count(&mut self.counters.grants);
@@ -207,7 +221,7 @@ impl Observer {
         if number > now.micros().saturating_add(TIMELY_MICROS) {
             self.untimely = number;
         }
-        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, now)?;
+        let Vanished { left_ms } = self.recent.granted(lock.hash(), grant, company, now)?;
         // Only the hash of its owner is known.
         self.log.note(now, Noted::Deleted, lock, b"", Some(left_ms));
         Some(Loss::Deleted { left_ms })

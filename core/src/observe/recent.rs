@@ -17,6 +17,7 @@
 //! another was granted the lock.
 
 use super::identity;
+use super::observer::Company;
 use crate::lock::{Deadline, Fence, Grant, Moment, Proof};
 
 /// Of the hash, to find the entry.
@@ -114,6 +115,7 @@ impl Recent {
         &mut self,
         lock: u64,
         grant: &Grant<'_>,
+        company: Company,
         now: Moment,
     ) -> Option<Vanished> {
         if self.entries.is_empty() {
@@ -125,7 +127,8 @@ impl Recent {
         }
         let left_ms = entry.current.deadline.millis_left(now);
         // With nothing left, the server may have taken the key for one that has expired.
-        let is_early = entry.current.runs(now)
+        let is_early = company == Company::Nobody
+            && entry.current.runs(now)
             && left_ms > 0
             && entry.current.fence_number > self.unsure_up_to;
         let vanished = is_early.then_some(Vanished { left_ms });

@@ -4,8 +4,9 @@
 //! Neither the queues nor the model are asked: this is written from what the server did to its keys and
 //! from what clients were told.
 
+use super::content::{Content, tolerated};
 use super::model::{Client, LockName};
-use crate::lock::{self, Deadline, Fence, Lost, LostBy, Moment, Seen};
+use crate::lock::{Fence, Lost, LostBy, Moment};
 use crate::observe::Event;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,10 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Hold {
     owner: &'static str,
     fence: u64,
+    /// Its own end; it also ends with its key.
     deadline: Option<u64>,
+    /// How many holders it tolerates.
+    share: usize,
     /// It was released, deleted, overwritten, removed when it had run out, or given back.
     is_over: bool,
     /// The server took the key; the lock itself is still held.
@@ -23,6 +27,32 @@ struct Hold {
     was_released: bool,
     /// The fence that it had before it was given a larger one.
     raised_from: Option<u64>,
+}
+
+impl Hold {
+    fn new(owner: &'static str, fence: u64, deadline: Option<u64>, share: usize) -> Self {
+        Self {
+            owner,
+            fence,
+            deadline,
+            share,
+            is_over: false,
+            was_evicted: false,
+            was_told: false,
+            was_released: false,
+            raised_from: None,
+        }
+    }
+}
+
+/// A grant, as it was written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Granted {
+    pub(super) fence: u64,
+    pub(super) deadline: u64,
+    pub(super) share: u32,
+    /// In place of whatever the key held.
+    pub(super) is_alone: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -35,13 +65,16 @@ struct Turn {
 
 #[derive(Debug, Default)]
 pub(super) struct History {
-    holds: BTreeMap<LockName, Hold>,
+    /// The last ones of each lock, whether they are over or not.
+    holds: BTreeMap<LockName, Vec<Hold>>,
+    /// When the keys expire.
+    expiries: BTreeMap<LockName, Option<u64>>,
     /// The largest fence that anybody was told of, per lock.
     told: BTreeMap<LockName, u64>,
     turns: BTreeMap<Client, Turn>,
     tickets: u64,
     /// Grants whose clients have left, and that nobody has heard of.
-    unheard: BTreeMap<LockName, u64>,
+    unheard: BTreeMap<LockName, BTreeSet<u64>>,
     /// The fences that somebody was told of or has shown, for whatever lock.
     known: BTreeSet<u64>,
     /// The lock whose grant was published last, until a key is opened again.
@@ -54,101 +87,144 @@ impl History {
         &mut self,
         name: LockName,
         owner: &'static str,
-        fence: Fence,
-        deadline: Deadline,
+        grant: Granted,
         waiter: Option<Client>,
         now: Moment,
     ) {
-        let (fence, deadline) = (fence.number(), deadline.millis());
-        if let Some(former) = self.holds.get(&name) {
-            let has_run_out = former.deadline.is_some_and(|deadline| now.millis() > deadline);
-            assert!(
-                former.is_over || has_run_out,
-                "L1: {name:?} was granted to {owner} while held: {former:?}"
-            );
-        }
+        let Granted { fence, deadline, share, is_alone } = grant;
+        let share = tolerated(share);
+        // If the clock was set back, a hold may be in force again whose owner holds the lock by a later one.
+        let own = self.live(name, now).filter(|hold| hold.owner == owner).last().copied();
+        let is_own = |hold: &Hold| own.is_some_and(|own| own.fence == hold.fence);
+        let others = self.live(name, now).filter(|hold| !is_own(hold)).collect::<Vec<_>>();
+        let least = others.iter().map(|hold| hold.share).min().unwrap_or(usize::MAX).min(share);
+        assert!(
+            others.len() < least && (others.is_empty() || !is_alone),
+            "L1: {name:?} was granted to {owner}, who tolerates {share}, beside {others:?}"
+        );
         let told = self.told.get(&name).copied().unwrap_or(0);
         assert!(fence > told, "L2: {name:?}: fence {fence} after {told}");
         let turn = waiter.map(|client| self.turns.remove(&client).expect("L4: it waits"));
         for (client, other) in self.turns.iter().filter(|(_, other)| other.name == name) {
             let is_overtaken = turn.is_none_or(|turn| other.ticket < turn.ticket);
-            assert!(!is_overtaken, "L4: {name:?} was granted to {owner}; {client} came before");
+            // Whoever holds the lock may come to tolerate less before those who wait.
+            assert!(
+                !is_overtaken || own.is_some(),
+                "L4: {name:?} was granted to {owner}; {client} came before"
+            );
         }
         if let Some(turn) = turn {
             assert_eq!((turn.name, turn.owner), (name, owner), "L4: granted what it waits for");
         }
-        self.wrote(name, owner, fence, Some(deadline));
+        let holds = self.holds.entry(name).or_default();
+        if is_alone {
+            holds.clear();
+            self.unheard.remove(&name);
+        }
+        holds.retain(|hold| !is_own(hold));
+        // One that tolerates nobody ends with its key.
+        holds.push(Hold::new(owner, fence, (share > 1).then_some(deadline), share));
     }
 
     /// The key holds something else now, by whatever means.
-    pub(super) fn wrote(
-        &mut self,
-        name: LockName,
-        owner: &'static str,
-        fence: u64,
-        deadline: Option<u64>,
-    ) {
-        let hold = Hold {
-            owner,
-            fence,
-            deadline,
-            is_over: false,
-            was_evicted: false,
-            was_told: false,
-            was_released: false,
-            raised_from: None,
-        };
-        self.holds.insert(name, hold);
+    pub(super) fn wrote(&mut self, name: LockName, content: &Content) {
+        let Content::Lock(lock) = content else { return self.over(name) };
+        let holds = lock.holds.iter().map(|held| {
+            let share = tolerated(held.share);
+            Hold::new(held.holder, held.fence, held.own_end, share)
+        });
+        self.holds.insert(name, holds.collect());
+        self.expiries.insert(name, lock.expiry);
         self.unheard.remove(&name);
     }
 
-    /// The lease ends elsewhere.
-    pub(super) fn moved(&mut self, name: LockName, deadline: Option<u64>) {
-        if let Some(hold) = self.holds.get_mut(&name) {
-            hold.deadline = deadline;
+    /// The key expires then.
+    pub(super) fn moved(&mut self, name: LockName, expiry: Option<u64>) {
+        self.expiries.insert(name, expiry);
+    }
+
+    /// The module has given this hold another end, or share.
+    pub(super) fn renewed(&mut self, name: LockName, fence: u64, deadline: u64, share: u32) {
+        let hold = self.hold(name, |hold| hold.fence == fence).expect("what is renewed is held");
+        assert!(!hold.is_over, "L3: {name:?} was renewed: {hold:?}");
+        hold.deadline = Some(deadline);
+        hold.share = tolerated(share);
+    }
+
+    /// The value is written anew. What has run out is not there any more, should the clock be set back, and nothing outlasts
+    /// the expiry that the key has now.
+    pub(super) fn rewritten(&mut self, name: LockName, now: Moment) {
+        let limit = self.expiries.get(&name).copied().flatten();
+        for hold in self.holds.get_mut(&name).into_iter().flatten() {
+            hold.is_over |= hold.deadline.is_some_and(|end| now.millis() > end);
+            hold.deadline = [hold.deadline, limit].into_iter().flatten().min();
         }
     }
 
+    fn live(&self, name: LockName, now: Moment) -> impl Iterator<Item = &Hold> {
+        let expiry = self.expiries.get(&name).copied().flatten();
+        let lasts = move |end: Option<u64>| end.is_none_or(|end| now.millis() <= end);
+        let holds = self.holds.get(&name).into_iter().flatten();
+        holds.filter(move |hold| !hold.is_over && lasts(hold.deadline) && lasts(expiry))
+    }
+
+    /// The last hold of this owner that is in force.
+    fn own(&mut self, name: LockName, owner: &str, now: Moment) -> Option<&mut Hold> {
+        let own = self.live(name, now).filter(|hold| hold.owner == owner).last();
+        let fence = own.map(|hold| hold.fence)?;
+        self.hold(name, |hold| hold.owner == owner && hold.fence == fence)
+    }
+
+    fn hold(&mut self, name: LockName, fits: impl Fn(&Hold) -> bool) -> Option<&mut Hold> {
+        self.holds.get_mut(&name)?.iter_mut().rev().find(|hold| fits(hold))
+    }
+
     /// Released by a request that showed this much.
-    pub(super) fn released(&mut self, name: LockName, owner: &'static str, shown: Option<u64>) {
-        let hold = self.holds.get(&name).expect("L3: what is released is held");
-        let is_holder = hold.owner == owner && shown.is_none_or(|shown| shown == hold.fence);
-        assert!(is_holder && !hold.is_over, "L3: {owner} released {name:?}: {hold:?}");
-        self.over(name);
-        self.holds.entry(name).and_modify(|hold| hold.was_released = true);
+    pub(super) fn released(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        shown: Option<u64>,
+        now: Moment,
+    ) {
+        let hold = self.own(name, owner, now);
+        let hold = hold.unwrap_or_else(|| panic!("L3: {owner} released {name:?}"));
+        let is_holder = shown.is_none_or(|shown| shown == hold.fence);
+        assert!(is_holder, "L3: {owner} released {name:?}: {hold:?}");
+        (hold.is_over, hold.was_released) = (true, true);
     }
 
     /// The module says that this hold ended otherwise than by a release, or by getting a larger fence.
     pub(super) fn lost(&self, name: LockName, lost: &Lost, now: Moment) {
         let is_late = self.published == Some(name);
         assert!(!is_late, "{name:?}: {lost:?} is published after the grant that followed");
-        let Seen { value, deadline } = &lost.seen;
-        let fence = lock::Hold::read(value, None).fence_number();
-        // Foreign holds have no fence to tell them apart by.
-        let is_it = |hold: &&Hold| fence > 0 && hold.fence == fence;
-        if let Some(hold) = self.holds.get(&name).filter(is_it) {
-            assert!(!hold.was_released, "{name:?} was released, and not {lost:?}: {hold:?}");
+        let fence = lost.fence.map_or(0, Fence::number);
+        for hold in self.holds.get(&name).into_iter().flatten() {
+            // Foreign holds have no fence to tell them apart by.
+            if fence > 0 && hold.fence == fence {
+                assert!(!hold.was_released, "{name:?} was released, and not {lost:?}: {hold:?}");
+            }
+            if hold.raised_from == Some(fence) {
+                assert!(hold.is_over, "{name:?} was raised, and not {lost:?}: {hold:?}");
+            }
         }
-        if let Some(hold) = self.holds.get(&name).filter(|hold| hold.raised_from == Some(fence)) {
-            assert!(hold.is_over, "{name:?} was raised, and not {lost:?}: {hold:?}");
-        }
-        let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(now));
+        let has_run_out = lost.deadline.is_some_and(|deadline| deadline.has_passed(now));
         let by_itself = lost.by == LostBy::RunningOut;
         assert!(by_itself || !has_run_out, "{name:?} ran out, and was not {lost:?}");
     }
 
     /// Given back, because the one it was granted to never heard of it.
     pub(super) fn given_back(&mut self, name: LockName, fence: u64) {
-        let hold = self.holds.get(&name).expect("what is given back is held");
-        assert_eq!(hold.fence, fence, "L1: another grant of {name:?} was given back: {hold:?}");
+        let hold = self.hold(name, |hold| hold.fence == fence && !hold.is_over);
+        let hold = hold.unwrap_or_else(|| panic!("L1: another grant of {name:?} was given back"));
         assert!(!hold.was_told, "L1: {name:?} was given back, but somebody counts on it: {hold:?}");
-        self.over(name);
+        hold.is_over = true;
     }
 
     /// Extended on the request of this owner: returns the fence of its grant.
-    pub(super) fn extended(&mut self, name: LockName, owner: &'static str) -> u64 {
-        let hold = self.holds.get_mut(&name).expect("L3: what is extended is held");
-        assert!(hold.owner == owner && !hold.is_over, "L3: {owner} extended {name:?}: {hold:?}");
+    pub(super) fn extended(&mut self, name: LockName, owner: &'static str, now: Moment) -> u64 {
+        let hold = self.own(name, owner, now);
+        let hold = hold.unwrap_or_else(|| panic!("L3: {owner} extended {name:?}"));
         hold.was_told = true;
         let fence = hold.fence;
         self.known.insert(fence);
@@ -156,18 +232,24 @@ impl History {
     }
 
     /// Given a larger fence on the request of this owner.
-    pub(super) fn raised(&mut self, name: LockName, owner: &'static str, fence: Fence) {
-        let hold = self.holds.get_mut(&name).expect("L3: what is raised is held");
-        assert!(hold.owner == owner && !hold.is_over, "L3: {owner} raised {name:?}: {hold:?}");
+    pub(super) fn raised(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        fence: Fence,
+        now: Moment,
+    ) {
+        let hold = self.own(name, owner, now);
+        let hold = hold.unwrap_or_else(|| panic!("L3: {owner} raised {name:?}"));
         assert!(fence.number() > hold.fence, "L2: {name:?} was raised to {fence:?}: {hold:?}");
-        hold.raised_from = Some(hold.fence);
-        self.known.extend([hold.fence, fence.number()]);
-        hold.fence = fence.number();
+        let former = hold.fence;
+        (hold.raised_from, hold.fence) = (Some(former), fence.number());
+        self.known.extend([former, fence.number()]);
     }
 
     /// The client of this grant has left before it heard of it.
     pub(super) fn left_unheard(&mut self, name: LockName, fence: u64) {
-        self.unheard.insert(name, fence);
+        self.unheard.entry(name).or_default().insert(fence);
     }
 
     /// Grants of these locks may stay though nobody has heard of them, until their leases end.
@@ -177,12 +259,14 @@ impl History {
 
     /// A lock does not stay with an owner that does not know that it has it.
     pub(super) fn assert_none_is_unheard(&self, now: Moment) {
-        for (name, fence) in &self.unheard {
-            let is_it = |hold: &&Hold| hold.fence == *fence && !self.known.contains(fence);
-            let lasts = |hold: &&Hold| hold.deadline.is_none_or(|end| now.millis() <= end);
-            let hold = self.holds.get(name).filter(is_it).filter(lasts);
-            let stays = hold.is_some_and(|hold| !hold.is_over);
-            assert!(!stays, "L5: {name:?} stays with an owner that never heard of it: {hold:?}");
+        for (&name, fences) in &self.unheard {
+            let is_it =
+                |hold: &&Hold| fences.contains(&hold.fence) && !self.known.contains(&hold.fence);
+            let hold = self.live(name, now).find(is_it);
+            assert!(
+                hold.is_none(),
+                "L5: {name:?} stays with an owner that never heard of it: {hold:?}"
+            );
         }
     }
 
@@ -198,20 +282,19 @@ impl History {
 
     /// Deleted, or found to have run out and removed.
     pub(super) fn over(&mut self, name: LockName) {
-        if let Some(hold) = self.holds.get_mut(&name) {
-            hold.is_over = true;
-        }
+        self.holds.entry(name).or_default().iter_mut().for_each(|hold| hold.is_over = true);
     }
 
     pub(super) fn flushed(&mut self, db: Option<i32>) {
-        for (name, hold) in &mut self.holds {
-            hold.is_over |= db.is_none_or(|db| db == name.0);
-        }
+        let names: Vec<_> = self.holds.keys().copied().collect();
+        names.into_iter().filter(|name| db.is_none_or(|db| db == name.0)).for_each(|name| {
+            self.over(name);
+        });
     }
 
     /// The server took the key. `is_kept` says that the module could know what it held.
     pub(super) fn evicted(&mut self, name: LockName, is_kept: bool) {
-        if let Some(hold) = self.holds.get_mut(&name) {
+        for hold in self.holds.get_mut(&name).into_iter().flatten() {
             hold.was_evicted = true;
             hold.is_over |= !is_kept;
         }
@@ -219,42 +302,44 @@ impl History {
 
     /// Evicted locks of these names do not come back.
     pub(super) fn evictions_forgotten(&mut self, is_gone: impl Fn(LockName) -> bool) {
-        let evicted = self.holds.iter_mut().filter(|(_, hold)| hold.was_evicted);
-        evicted.filter(|(name, _)| is_gone(**name)).for_each(|(_, hold)| hold.is_over = true);
+        let locks = self.holds.iter_mut().filter(|(name, _)| is_gone(**name));
+        let holds = locks.flat_map(|(_, holds)| holds);
+        holds.filter(|hold| hold.was_evicted).for_each(|hold| hold.is_over = true);
     }
 
     /// An evicted lock is back. Not always what was evicted: the module may have missed a change.
-    pub(super) fn restored(
-        &mut self,
-        name: LockName,
-        owner: &'static str,
-        fence: u64,
-        deadline: Option<u64>,
-    ) {
-        match self.holds.get_mut(&name) {
-            Some(hold) if hold.fence == fence && hold.owner == owner && !hold.is_over => {
-                hold.was_evicted = false;
-            }
-            _ => self.wrote(name, owner, fence, deadline),
+    pub(super) fn restored(&mut self, name: LockName, content: &Content) {
+        let Content::Lock(lock) = content else { panic!("{name:?} was put back: {content:?}") };
+        let known = self.holds.entry(name).or_default();
+        let is_known = lock.holds.iter().all(|held| {
+            known
+                .iter()
+                .any(|hold| hold.fence == held.fence && hold.owner == held.holder && !hold.is_over)
+        });
+        if is_known {
+            known.iter_mut().for_each(|hold| hold.was_evicted = false);
+            self.expiries.insert(name, lock.expiry);
+        } else {
+            self.wrote(name, content);
         }
     }
 
     /// The databases of two locks of the same key change places.
     pub(super) fn swapped(&mut self, one: LockName, other: LockName) {
         self.may_stay_unheard(|name| name == one || name == other);
-        let mut take = |name| self.holds.remove(&name);
+        super::keyspace::swap_entries(&mut self.expiries, one, other);
+        super::keyspace::swap_entries(&mut self.holds, one, other);
         // There may be a copy in the other database, of the same fence, that was not released.
-        let moved = |hold: Hold| Hold { was_released: false, raised_from: None, ..hold };
-        let (from_one, from_other) = (take(one).map(moved), take(other).map(moved));
-        self.holds.extend(from_one.map(|hold| (other, hold)));
-        self.holds.extend(from_other.map(|hold| (one, hold)));
+        for name in [one, other] {
+            for hold in self.holds.get_mut(&name).into_iter().flatten() {
+                (hold.was_released, hold.raised_from) = (false, None);
+            }
+        }
     }
 
     /// Somebody was told that it holds the lock, by this fence.
     pub(super) fn told(&mut self, name: LockName, fence: u64, is_learned: bool) {
-        if let Some(hold) = self.holds.get_mut(&name)
-            && hold.fence == fence
-        {
+        if let Some(hold) = self.hold(name, |hold| hold.fence == fence) {
             hold.was_told = true;
         }
         self.known.insert(fence);

@@ -3,6 +3,8 @@
 //! The model is a step behind: it settles a lock when the engine looks at it, and takes a grant back when the engine
 //! deletes the key on its own account. What the engine writes and whom it answers is told to the history.
 
+use super::content::MOST_HOLDERS;
+use super::history::Granted;
 use super::keyspace::Kept;
 use super::model::{Client, LockName, Reply};
 use super::requests::Requested;
@@ -10,9 +12,12 @@ use super::world::{KEYS, Role, Server, State, lock};
 use crate::command::Error;
 use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::lock::{
-    Deadline, Hold, KeptOwner, Lost, Moment, Monotonic, Name, Owner, Stored, Ttl, Value, Write,
+    Deadline, Edit, Fence, Holds, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Owner, Share,
+    Stored, Ttl, Value, Write,
 };
 use crate::observe::Event;
+
+pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::LONGEST, max_holders: MOST_HOLDERS };
 
 impl Host for Server {
     type Client = Client;
@@ -34,8 +39,8 @@ impl Host for Server {
         }
     }
 
-    fn max_ttl(&self) -> Ttl {
-        Ttl::LONGEST
+    fn limits(&self) -> Limits {
+        LIMITS
     }
 
     fn batch(&self) -> usize {
@@ -233,9 +238,10 @@ impl Key for Opened<'_> {
         assert!(may_write, "L6: {write:?} on a server that is {:?}", state.role);
         match write {
             Write::Keep => {}
-            Write::Hold { owner, fence, deadline } => {
-                state.writes_hold(self.name, requested, owner, fence, deadline);
+            Write::Hold { owner, fence, deadline, share } => {
+                state.writes_hold(self.name, requested, owner, fence, deadline, share);
             }
+            Write::Edit(edit) => state.edits(self.name, requested, &edit),
             Write::Expire(deadline) => state.moves_end(self.name, requested, deadline),
             Write::Restore(seen) => state.restores(self.name, &seen.value, seen.deadline),
             Write::Delete => state.deletes(self.name, requested),
@@ -249,11 +255,9 @@ impl State {
     /// A client that is told of its grant before it is written may use the lock before it has it.
     fn assert_is_written(&self, grant: &WaiterGrant) {
         let name = lock_name(grant.name.as_name());
-        let fence = match self.keys.stored(name) {
-            Stored::Text { value, .. } => Hold::read(value, None).fence,
-            Stored::Nothing | Stored::OtherType => None,
-        };
-        assert_eq!(fence, Some(grant.fence), "{name:?}: a grant is told before it is written");
+        let mut fences = self.fences_in(name).into_iter();
+        let is_written = fences.any(|fence| fence == grant.fence.number());
+        assert!(is_written, "{name:?}: a grant is told before it is written");
     }
 
     pub(super) fn left_unheard(&mut self, grant: &WaiterGrant) {
@@ -268,58 +272,139 @@ impl State {
         self.model.settle(name, now);
     }
 
+    fn fences_in(&self, name: LockName) -> Vec<u64> {
+        match self.keys.stored(name) {
+            Stored::Text { value, .. } => {
+                Holds::all(value).map(|hold| hold.fence_number()).collect()
+            }
+            Stored::Nothing | Stored::OtherType => Vec::new(),
+        }
+    }
+
     fn writes_hold(
         &mut self,
         name: LockName,
         requested: Option<Requested>,
         owner: Owner<'_>,
-        fence: crate::lock::Fence,
+        fence: Fence,
         deadline: Option<Deadline>,
+        share: Share,
     ) {
-        let now = self.now();
-
+        let (now, until) = (self.now(), deadline.map(Deadline::millis));
         match requested {
-            Some(Requested::Raise(asker)) => self.history.raised(name, asker, fence),
+            Some(Requested::Raise(asker)) => self.history.raised(name, asker, fence, now),
+            _ if self.fences_in(name).contains(&fence.number()) => {
+                let end = until.expect("a hold that tolerates others has an end");
+                self.history.renewed(name, fence.number(), end, share.number());
+            }
             _ => {
-                let waiter = match requested {
-                    Some(Requested::Acquire(_)) => None,
-                    _ => Some(self.history.client_of(name, owner.as_bytes())),
-                };
-                let asker = match (requested, waiter) {
-                    (Some(Requested::Acquire(asker)), _) => asker,
-                    (_, Some(client)) => self.history.owner_of(client),
-                    (other, None) => panic!("{other:?} came to a grant"),
-                };
-                let deadline = deadline.expect("a grant has an end");
-                self.history.granted(name, asker, fence, deadline, waiter, now);
+                let deadline = until.expect("a grant has an end");
+                let (fence, share) = (fence.number(), share.number());
+                let granted = Granted { fence, deadline, share, is_alone: true };
+                self.grants(name, requested, owner.as_bytes(), granted);
             }
         }
-        let value = Value::new(fence, owner);
-        self.keys.put(name, value.as_bytes(), deadline.map(Deadline::millis));
+        let value = Value::of_hold(fence, owner, deadline, share);
+        self.keys.put(name, value.as_bytes(), until);
+        self.history.moved(name, until);
+    }
+
+    fn grants(
+        &mut self,
+        name: LockName,
+        requested: Option<Requested>,
+        owner: &[u8],
+        granted: Granted,
+    ) {
+        let now = self.now();
+        let (asker, waiter) = match requested {
+            Some(Requested::Acquire(asker)) => (asker, None),
+            None => {
+                let client = self.history.client_of(name, owner);
+                (self.history.owner_of(client), Some(client))
+            }
+            other => panic!("{other:?} came to a grant"),
+        };
+        self.history.granted(name, asker, granted, waiter, now);
+    }
+
+    /// One of several holds changes.
+    fn edits(&mut self, name: LockName, requested: Option<Requested>, edit: &Edit<'_>) {
+        let Stored::Text { value, .. } = self.keys.stored(name) else { panic!("nothing to edit") };
+        let (mut value, now) = (value.to_vec(), self.now());
+        let rewritten = edit.rewritten(&value);
+        if rewritten.is_some() {
+            self.model.compact(name, now.micros());
+            self.history.rewritten(name, now);
+        }
+        if let Some((at, bytes)) = edit.over() {
+            let line_at = at - if bytes.len() == Fence::DIGITS { 0 } else { 17 };
+            let fence = number(&value[line_at..][..16]);
+            value[at..][..bytes.len()].copy_from_slice(bytes);
+            match (requested, bytes.len()) {
+                (Some(Requested::Raise(asker)), Fence::DIGITS) => {
+                    let fence = Fence::new(number(bytes)).expect("a fence");
+                    self.history.raised(name, asker, fence, now);
+                }
+                // In an upgrade the new hold takes its place.
+                (_, 14) if edit.appended().is_some() => {}
+                (Some(Requested::Release(asker, shown)), 14) => {
+                    self.history.released(name, asker, shown, now);
+                }
+                (None, 14) => {
+                    self.history.given_back(name, fence);
+                    self.model.take_back(name, fence, now.micros());
+                }
+                (_, 20) => {
+                    let share = u32::try_from(number(&bytes[15..])).expect("a share");
+                    self.history.renewed(name, fence, number(&bytes[..14]), share);
+                    if let Some(Requested::Extend(asker)) = requested {
+                        self.history.extended(name, asker, now);
+                    }
+                }
+                (other, len) => panic!("{other:?} overwrote {len} bytes"),
+            }
+        }
+        if let Some(line) = edit.appended() {
+            value.extend_from_slice(line.as_bytes());
+            let line = line.as_bytes();
+            let granted = Granted {
+                fence: number(&line[..16]),
+                deadline: number(&line[17..31]),
+                share: u32::try_from(number(&line[32..37])).expect("a share"),
+                is_alone: false,
+            };
+            self.grants(name, requested, &line[42..line.len() - 1], granted);
+        }
+        let until = Some(edit.expiry.millis());
+        self.keys.put(name, &rewritten.unwrap_or(value), until);
+        self.history.moved(name, until);
     }
 
     fn moves_end(&mut self, name: LockName, requested: Option<Requested>, deadline: Deadline) {
-        let until = Some(deadline.millis());
+        let (now, until) = (self.now(), Some(deadline.millis()));
         self.keys.expire_at(name, until);
         self.history.moved(name, until);
         if let Some(Requested::Extend(asker)) = requested {
-            self.history.extended(name, asker);
+            self.history.extended(name, asker, now);
         }
     }
 
     fn deletes(&mut self, name: LockName, requested: Option<Requested>) {
+        let now = self.now();
         match requested {
-            Some(Requested::Release(asker, fence)) => self.history.released(name, asker, fence),
+            Some(Requested::Release(asker, fence)) => {
+                self.history.released(name, asker, fence, now)
+            }
             _ => {
-                let fence = match self.keys.stored(name) {
-                    Stored::Text { value, .. } => Hold::read(value, None).fence_number(),
-                    other => panic!("{other:?} was taken back"),
-                };
+                let live = self.model.holders(name, now.micros());
+                let [(_, fence)] = live[..] else { panic!("{live:?} were taken back") };
                 self.history.given_back(name, fence);
-                let now = self.now().micros();
-                self.model.take_back(name, fence, now);
+                self.model.take_back(name, fence, now.micros());
             }
         }
+        // Nothing is left of those either that have run out.
+        self.history.over(name);
         self.keys.remove(name);
     }
 }
@@ -327,4 +412,8 @@ impl State {
 pub(super) fn lock_name(name: Name<'_>) -> LockName {
     let key = KEYS.into_iter().find(|key| key.as_bytes() == name.key);
     (name.db, key.expect("a key that there is"))
+}
+
+fn number(digits: &[u8]) -> u64 {
+    str::from_utf8(digits).expect("digits").parse().expect("a number")
 }

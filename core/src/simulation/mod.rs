@@ -17,17 +17,20 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+mod content;
 mod history;
 mod host;
 mod keyspace;
 mod model;
 mod requests;
 mod schedule;
+mod settling;
 mod strangers;
 mod world;
 
 use crate::lock::{Monotonic, Stored};
-use model::{Client, Content, LockName, Model, Reply};
+use content::{Content, Held};
+use model::{Client, LockName, Model, Reply};
 use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
@@ -88,6 +91,7 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
         say(format_args!("{number:>4} {micros} {step:?}"));
         // Every request comes on a connection of its own.
         let client = Client::try_from(number).expect("a small number");
+        let Step { then_works, .. } = step;
         take(&server, client, step);
         for (client, reply) in &server.state.borrow().answers {
             say(format_args!("{:>21} {client} is told {reply:?}", ""));
@@ -98,8 +102,8 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
                 queues.check();
             }
         });
-        if step.then_works && server.is_at_rest() {
-            assert_nobody_waits_for_a_free_lock(&server);
+        if then_works && server.is_at_rest() {
+            assert_nobody_waits_in_vain(&server);
             let state = server.state.borrow();
             if !state.is_paused() {
                 state.history.assert_none_is_unheard(state.now());
@@ -116,7 +120,11 @@ fn take(server: &Server, client: Client, step: Step) {
     state.is_heard = step.is_heard;
     state.dies_at_once = step.dies_at_once;
     drop(state);
-    happen(server, client, step.op);
+    match step.op {
+        // No more happens than that a clock goes on, or is set.
+        Op::Pass(_) | Op::Step(_) | Op::AcquireWhileSet(..) => happen(server, client, step.op),
+        op => saying_what_is_due(server, || happen(server, client, op)),
+    }
     if step.then_works {
         server.work();
         if step.dies_at_once && !server.is_at_rest() {
@@ -127,9 +135,19 @@ fn take(server: &Server, client: Client, step: Step) {
         assert!(server.is_at_rest() || may_have_left_some, "never done");
     }
     if step.then_delivers {
-        server.deliver();
+        saying_what_is_due(server, || server.deliver());
     }
     server.state.borrow_mut().notes_pause();
+}
+
+/// A host sets its timer only if the engine says that what is due next has changed.
+fn saying_what_is_due(server: &Server, happen: impl FnOnce()) {
+    let next_due = || server.engine.next_due(server.state.borrow().clocks());
+    let _changed_before = server.engine.take_due_changed();
+    let before = next_due();
+    happen();
+    let is_sooner = next_due().is_some_and(|due| before.is_none_or(|before| due < before));
+    assert!(!is_sooner || server.engine.take_due_changed(), "due sooner, and nobody is told");
 }
 
 fn happen(server: &Server, client: Client, op: Op) {
@@ -207,7 +225,7 @@ fn assert_same(server: &Server) {
         "the keys, and the model's: {keys:?} {:?}",
         model.keys
     );
-    for (&name, &content) in &model.keys {
+    for (&name, content) in &model.keys {
         assert!(holds(keys.stored(name), content), "{name:?}: {keys:?}, the model's: {content:?}");
     }
     let evicted = server.engine.peek(|_, _, evicted| evicted.len());
@@ -221,6 +239,7 @@ fn assert_same(server: &Server) {
                 assert_eq!(waiter.client, waiting.client, "{name:?}: who waits, and the model's");
                 assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
                 assert_eq!(waiter.ttl.millis(), waiting.ttl);
+                assert_eq!(waiter.share.number(), waiting.share);
                 assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
                 assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));
             }
@@ -241,7 +260,7 @@ impl Server {
     fn differs_from_the_model(&self, name: LockName) -> bool {
         let state = self.state.borrow();
         let is_same = match state.model.keys.get(&name) {
-            Some(&content) => holds(state.keys.stored(name), content),
+            Some(content) => holds(state.keys.stored(name), content),
             None => matches!(state.keys.stored(name), Stored::Nothing),
         };
         let waiters = self.engine.with_queues(|queues| queues.waiters_for(lock(name)));
@@ -249,14 +268,30 @@ impl Server {
     }
 }
 
-fn holds(stored: Stored<'_>, content: Content) -> bool {
+fn holds(stored: Stored<'_>, content: &Content) -> bool {
     match (stored, content) {
         (Stored::OtherType, Content::OtherType) => true,
-        (Stored::Text { value, deadline }, Content::Lock { holder, fence, deadline: until }) => {
-            says(value, holder, fence) && deadline.map(|deadline| deadline.millis()) == until
+        (Stored::Text { value, deadline }, Content::Lock(lock)) => {
+            let is_same = match *lock.holds {
+                [Held { holder, fence, own_end: None, .. }] => says(value, holder, fence),
+                _ => lists(value, &lock.holds),
+            };
+            is_same && deadline.map(|deadline| deadline.millis()) == lock.expiry
         }
         _ => false,
     }
+}
+
+/// A line for each hold. Those that were ended have no deadline any more.
+fn lists(value: &[u8], holds: &[Held]) -> bool {
+    let text = str::from_utf8(value).expect("owners of letters and digits");
+    let lines = text.split_terminator('\n').filter(|line| !line.contains(" 00000000000000 "));
+    let line = |held: &Held| {
+        let Held { holder, fence, own_end, share } = *held;
+        let end = own_end.expect("a hold among others has an end");
+        format!("{fence:016} {end:014} {share:05} {:03}:{holder}", holder.len())
+    };
+    lines.eq(holds.iter().map(line))
 }
 
 /// `fence:holder`, or a foreign lock's holder alone.
@@ -271,16 +306,14 @@ fn says(value: &[u8], holder: &str, fence: u64) -> bool {
 }
 
 /// L5; nor for one that is its own already.
-fn assert_nobody_waits_for_a_free_lock(server: &Server) {
+fn assert_nobody_waits_in_vain(server: &Server) {
     let state = server.state.borrow();
     let now = state.now().micros();
     for name in waited_for(&state.model) {
-        let holder = state.model.holder(name, now).map(|(holder, _)| holder);
-        let waits_for_itself =
-            state.model.waiters_for(name).any(|waiting| Some(waiting.owner) == holder);
+        let can_be_given = state.model.is_free(name, now) || state.model.turn(name, now).is_some();
         assert!(
-            !(state.model.is_free(name, now) || waits_for_itself) || state.is_excused(name),
-            "L5: {name:?} is free, or its holder's, and not given"
+            !can_be_given || state.is_excused(name),
+            "L5: {name:?} can be had by one who waits, and is not given"
         );
     }
 }

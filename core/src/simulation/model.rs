@@ -8,6 +8,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
 use std::collections::BTreeMap;
 
 /// The number of a connection.
@@ -19,13 +20,6 @@ pub(super) type LockName = (i32, &'static str);
 const MICROS_PER_MILLI: u64 = 1_000;
 const LAST_FENCE: u64 = 9_007_199_254_740_991;
 const HORIZON_MICROS: u64 = 24 * 60 * 60 * 1_000 * MICROS_PER_MILLI;
-
-/// What a key holds. A foreign lock has fence 0; a deadline is in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    Lock { holder: &'static str, fence: u64, deadline: Option<u64> },
-    OtherType,
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
@@ -47,17 +41,25 @@ pub(super) struct Waiting {
     pub(super) name: LockName,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
+    pub(super) share: u32,
     /// In microseconds, as is what follows.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
 }
 
-/// A lock as it is at some moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    Free,
-    Held { holder: &'static str, fence: u64, deadline: Option<u64> },
+/// The holds in force at some moment, or none because the key holds something else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Holds(Vec<Held>),
     NotALock,
+}
+
+/// A request for a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    pub(super) owner: &'static str,
+    pub(super) ttl: u64,
+    pub(super) share: u32,
 }
 
 #[derive(Debug)]
@@ -75,9 +77,9 @@ pub(super) struct Model {
     pub(super) quarantine_ends: u64,
     last_fence: u64,
     /// Locks that somebody waits for, as they were when last settled and found held.
-    seen: BTreeMap<LockName, Content>,
+    pub(super) seen: BTreeMap<LockName, Content>,
     /// Locks that the server evicted while they were held, until they are put back.
-    evicted: BTreeMap<LockName, Content>,
+    pub(super) evicted: BTreeMap<LockName, Content>,
 }
 
 impl Model {
@@ -101,28 +103,44 @@ impl Model {
         &mut self,
         client: Client,
         name: LockName,
-        owner: &'static str,
-        ttl: u64,
+        asked: Asked,
         block: Option<u64>,
         now: u64,
     ) {
-        match self.look(name, now) {
-            State::NotALock => self.answer(client, Reply::WrongType),
-            State::Held { holder, fence, .. } if holder == owner => {
-                self.lengthen(name, ttl, now);
-                self.answer(client, Reply::Fence(fence));
+        let State::Holds(live) = self.look(name, now) else {
+            return self.answer(client, Reply::WrongType);
+        };
+        let Asked { owner, ttl, share } = asked;
+        let is_free_for_all = !self.anyone_waits_for(name);
+        let others = others(&live, owner);
+        if own(&live, owner).is_some()
+            || (is_free_for_all && admit(&others, share) && !self.is_quarantined())
+        {
+            return self.serve(client, name, asked, now);
+        }
+        match block {
+            None => self.answer(client, Reply::Nil),
+            Some(millis) => {
+                let since = self.elapsed;
+                let gives_up = if millis == 0 { None } else { Some(in_millis(since, millis)) };
+                self.wait(Waiting { client, name, owner, ttl, share, since, gives_up });
             }
-            State::Free if !self.anyone_waits_for(name) && !self.is_quarantined() => {
-                self.grant(client, name, owner, ttl, now);
+        }
+    }
+
+    /// Its turn has come, or it holds the lock already.
+    pub(super) fn serve(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {
+        let State::Holds(live) = self.look(name, now) else { return };
+        let Asked { owner, share, .. } = asked;
+        match own(&live, owner) {
+            Some(own) if tolerated(own.share) <= tolerated(share) || own.fence == 0 => {
+                self.renew(name, own, asked, now);
+                self.answer(client, Reply::Fence(own.fence));
             }
-            State::Free | State::Held { .. } => match block {
-                None => self.answer(client, Reply::Nil),
-                Some(millis) => {
-                    let since = self.elapsed;
-                    let gives_up = if millis == 0 { None } else { Some(in_millis(since, millis)) };
-                    self.wait(Waiting { client, name, owner, ttl, since, gives_up });
-                }
-            },
+            Some(_) if !admit(&others(&live, owner), share) || self.is_quarantined() => {
+                self.answer(client, Reply::Nil);
+            }
+            _ => self.grant(client, name, asked, now),
         }
     }
 
@@ -151,14 +169,77 @@ impl Model {
         proof: Option<u64>,
         now: u64,
     ) {
-        match self.look(name, now) {
-            State::NotALock => self.answer(client, Reply::WrongType),
-            State::Held { holder, fence, .. } if holder == owner && fits(proof, fence) => {
-                self.keys.remove(&name);
-                self.seen.remove(&name);
+        match self.own_hold(name, owner, proof, now) {
+            Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
+            Ok(own) => {
+                self.end(name, own, now);
                 self.answer(client, Reply::Done);
             }
-            _ => self.answer(client, Reply::NotHolder),
+        }
+    }
+
+    /// The hold of this owner, if there is one that the proof fits; else what to say to something that is no lock.
+    fn own_hold(
+        &mut self,
+        name: LockName,
+        owner: &'static str,
+        proof: Option<u64>,
+        now: u64,
+    ) -> Result<Held, Option<Reply>> {
+        match self.look(name, now) {
+            State::NotALock => Err(Some(Reply::WrongType)),
+            State::Holds(live) => {
+                own(&live, owner).filter(|own| fits(proof, own.fence)).ok_or(None)
+            }
+        }
+    }
+
+    /// This hold is over.
+    fn end(&mut self, name: LockName, own: Held, now: u64) {
+        self.seen.remove(&name);
+        let lock = self.lock(name);
+        lock.holds.retain(|held| *held != own);
+        if lock.live(now).is_empty() {
+            self.keys.remove(&name);
+        } else {
+            lock.expires_with_the_last(None, now);
+        }
+    }
+
+    fn lock(&mut self, name: LockName) -> &mut Lock {
+        match self.keys.get_mut(&name) {
+            Some(Content::Lock(lock)) => lock,
+            other => panic!("{name:?} is no lock: {other:?}"),
+        }
+    }
+
+    /// This hold ends here, and tolerates so many.
+    fn lease(&mut self, name: LockName, own: Held, end: Option<u64>, share: u32, now: u64) {
+        if own.share == 1 && share == 1 {
+            self.lock(name).expiry = end;
+            return;
+        }
+        self.seen.remove(&name);
+        let lock = self.lock(name);
+        let end = end.unwrap_or(LATEST);
+        let held = lock.known_as(own.identity());
+        (held.own_end, held.share) = (Some(end), share);
+        if own.own_end.is_none() {
+            lock.expiry = Some(end);
+        } else {
+            lock.expires_with_the_last(Some(own.identity()), now);
+        }
+    }
+
+    /// The lease ends no earlier than `ttl` from now, and the hold tolerates no fewer.
+    fn renew(&mut self, name: LockName, own: Held, asked: Asked, now: u64) {
+        let end = self.lock(name).end(&own);
+        let at_least = now / MICROS_PER_MILLI + asked.ttl;
+        let longer = end.map(|end| end.max(at_least));
+        if own.fence > 0 && own.share != asked.share {
+            self.lease(name, own, longer, asked.share, now);
+        } else if longer != end {
+            self.lease(name, own, longer, own.share, now);
         }
     }
 
@@ -171,14 +252,12 @@ impl Model {
         ttl: u64,
         now: u64,
     ) {
-        match self.look(name, now) {
-            State::NotALock => self.answer(client, Reply::WrongType),
-            State::Held { holder, fence, .. } if holder == owner && fits(proof, fence) => {
-                let deadline = Some(now / MICROS_PER_MILLI + ttl);
-                self.keys.insert(name, Content::Lock { holder, fence, deadline });
+        match self.own_hold(name, owner, proof, now) {
+            Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
+            Ok(own) => {
+                self.lease(name, own, Some(now / MICROS_PER_MILLI + ttl), own.share, now);
                 self.answer(client, Reply::Done);
             }
-            _ => self.answer(client, Reply::NotHolder),
         }
     }
 
@@ -190,17 +269,26 @@ impl Model {
         asked: u64,
         now: u64,
     ) {
-        match self.look(name, now) {
-            State::NotALock => self.answer(client, Reply::WrongType),
+        match self.own_hold(name, owner, None, now) {
+            Err(Some(reply)) => self.answer(client, reply),
             _ if asked > now + HORIZON_MICROS => self.answer(client, Reply::TooFarAhead),
-            State::Held { holder, fence, deadline } if holder == owner => {
+            Err(None) => self.answer(client, Reply::Nil),
+            Ok(own) => {
                 // A foreign lock stays one.
-                let fence = if fence == 0 { 0 } else { fence.max(asked) };
+                let fence = if own.fence == 0 { 0 } else { own.fence.max(asked) };
                 self.observe(fence, now);
-                self.keys.insert(name, Content::Lock { holder, fence, deadline });
+                if fence != own.fence {
+                    let lock = self.lock(name);
+                    let end = lock.end(&own);
+                    let held = lock.known_as(own.identity());
+                    held.fence = fence;
+                    if held.own_end.is_some() {
+                        lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
+                    }
+                    self.seen.remove(&name);
+                }
                 self.answer(client, Reply::Fence(fence));
             }
-            _ => self.answer(client, Reply::Nil),
         }
     }
 
@@ -214,103 +302,60 @@ impl Model {
         is_undone: bool,
         now: u64,
     ) {
-        match self.state(self.content(name), now) {
-            State::NotALock => self.answer(client, Reply::WrongType),
-            State::Held { holder, fence, .. }
-                if holder == owner && fits(proof, fence) && !is_undone =>
-            {
-                self.answer(client, Reply::Fence(fence));
-            }
-            _ => self.answer(client, Reply::Nil),
+        let State::Holds(live) = self.state(self.content(name), now) else {
+            return self.answer(client, Reply::WrongType);
+        };
+        match own(&live, owner).filter(|own| fits(proof, own.fence) && !is_undone) {
+            Some(own) => self.answer(client, Reply::Fence(own.fence)),
+            None => self.answer(client, Reply::Nil),
         }
     }
 
     /// A grant that nobody heard of is undone, if it is still in force.
     pub(super) fn take_back(&mut self, name: LockName, fence: u64, now: u64) {
-        match self.look(name, now) {
-            State::Held { fence: held_by, .. } if held_by == fence => {
-                self.keys.remove(&name);
-            }
-            _ => {}
+        if let State::Holds(live) = self.look(name, now)
+            && let Some(own) = live.into_iter().find(|held| held.fence == fence)
+        {
+            self.end(name, own, now);
         }
     }
 
-    /// Whether anything is to be written, if this lock is settled now.
-    pub(super) fn has_work(&self, name: LockName, now: u64) -> bool {
-        let itself = self.holder(name, now).and_then(|(holder, _)| self.waits(name, holder));
-        self.anyone_waits_for(name)
-            && (self.evicted.contains_key(&name) || self.is_free(name, now) || itself.is_some())
-    }
-
-    pub(super) fn is_quarantined(&self) -> bool {
-        self.elapsed < self.quarantine_ends
-    }
-
-    /// Whether the key, whatever was evicted, holds no lock, and none is granted for a while.
-    pub(super) fn rests(&self, name: LockName, now: u64) -> bool {
-        self.is_quarantined() && self.keys.get(&name).is_none_or(|&key| has_run_out(key, now))
-    }
-
-    /// The key is looked at, and found to hold no lock.
-    pub(super) fn sees_nothing(&mut self, name: LockName, now: u64) {
-        self.sees(name, now);
-        self.seen.remove(&name);
-    }
-
-    /// The key is looked at, and nothing is done.
-    pub(super) fn sees(&mut self, name: LockName, now: u64) {
-        let _state = self.state(self.keys.get(&name).copied(), now);
-    }
-
-    /// Gives the lock to whoever is next, until it is held or nobody waits.
-    pub(super) fn settle(&mut self, name: LockName, now: u64) {
-        while self.anyone_waits_for(name) {
-            match self.look(name, now) {
-                State::NotALock => {
-                    self.seen.remove(&name);
-                    return;
-                }
-                State::Held { holder, fence, deadline } => match self.waits(name, holder) {
-                    Some(itself) => {
-                        self.leave(itself.client);
-                        self.lengthen(name, itself.ttl, now);
-                        self.answer(itself.client, Reply::Fence(fence));
-                    }
-                    None => {
-                        self.seen.insert(name, Content::Lock { holder, fence, deadline });
-                        return;
-                    }
-                },
-                State::Free if self.is_quarantined() => {
-                    self.seen.remove(&name);
-                    return;
-                }
-                State::Free => self.hand_on(name, now),
+    /// The server has written the value anew, without the holds that have run out. The model may have seen it already.
+    pub(super) fn compact(&mut self, name: LockName, now: u64) {
+        for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
+            let Content::Lock(lock) = content else { continue };
+            let limit = lock.expiry;
+            for held in &mut lock.holds {
+                held.own_end = held.own_end.map(|end| limit.map_or(end, |limit| limit.min(end)));
             }
+            lock.holds.retain(|held| held.own_end.is_none_or(|end| now / MICROS_PER_MILLI <= end));
         }
     }
 
-    /// The lock is free: it is the first waiter's.
-    fn hand_on(&mut self, name: LockName, now: u64) {
-        self.seen.remove(&name);
-        if let Some(first) = self.first_for(name) {
-            self.leave(first.client);
-            if first.gives_up.is_some_and(|end| end <= self.elapsed) {
-                self.answer(first.client, Reply::Nil);
-            } else {
-                self.grant(first.client, name, first.owner, first.ttl, now);
-            }
-        }
-    }
-
-    fn grant(&mut self, client: Client, name: LockName, owner: &'static str, ttl: u64, now: u64) {
+    fn grant(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {
         let fence = now.max(self.last_fence + 1);
         if fence > LAST_FENCE {
             return self.answer(client, Reply::NoFenceLeft);
         }
         self.last_fence = fence;
-        let deadline = Some(now / MICROS_PER_MILLI + ttl);
-        self.keys.insert(name, Content::Lock { holder: owner, fence, deadline });
+        self.seen.remove(&name);
+        let Asked { owner: holder, ttl, share } = asked;
+        let deadline = now / MICROS_PER_MILLI + ttl;
+        let own_end = (share != 1).then_some(deadline);
+        let held = Held { holder, fence, own_end, share };
+        match self.keys.get_mut(&name) {
+            Some(Content::Lock(lock)) if !others(&lock.live(now), holder).is_empty() => {
+                if let Some(former) = own(&lock.live(now), holder) {
+                    lock.holds.retain(|held| *held != former);
+                }
+                lock.holds.push(held);
+                lock.expires_with_the_last(Some(held.identity()), now);
+            }
+            _ => {
+                let lock = Lock { holds: vec![held], expiry: Some(deadline) };
+                self.keys.insert(name, Content::Lock(lock));
+            }
+        }
         self.answer(client, Reply::Fence(fence));
     }
 
@@ -341,57 +386,6 @@ impl Model {
         own.is_some_and(|own| own <= self.elapsed) && own == first
     }
 
-    /// The server evicts a key. What it held is put back, if it was this lock, and its lease lasts.
-    pub(super) fn evict(&mut self, name: LockName, lock: Option<Content>, now: u64) {
-        self.keys.remove(&name);
-        self.evicted.remove(&name);
-        if let Some(lock @ Content::Lock { .. }) = lock
-            && !has_run_out(lock, now)
-        {
-            self.evicted.insert(name, lock);
-        }
-    }
-
-    /// An evicted lock is put back, unless its key holds something else now, or its lease is over.
-    pub(super) fn put_back(&mut self, name: LockName, now: u64) {
-        if let Some(lock) = self.evicted.remove(&name)
-            && !self.keys.contains_key(&name)
-            && !has_run_out(lock, now)
-        {
-            self.keys.insert(name, lock);
-        }
-    }
-
-    /// What a lock that somebody waits for was when last looked at.
-    pub(super) fn seen(&self, name: LockName) -> Option<Content> {
-        self.seen.get(&name).copied()
-    }
-
-    pub(super) fn evicted(&self, name: LockName) -> Option<Content> {
-        self.evicted.get(&name).copied()
-    }
-
-    pub(super) fn evictions(&self) -> usize {
-        self.evicted.len()
-    }
-
-    /// What was evicted is not coming back: all of it, or a database's, or one lock.
-    pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
-        self.evicted.retain(|&name, _| !is_gone(name));
-    }
-
-    pub(super) fn swap_evictions(&mut self, one: i32, other: i32) {
-        let moved = std::mem::take(&mut self.evicted).into_iter().map(|((db, key), lock)| {
-            let db = match db {
-                db if db == one => other,
-                db if db == other => one,
-                db => db,
-            };
-            ((db, key), lock)
-        });
-        self.evicted = moved.collect();
-    }
-
     /// Every later fence is larger than this.
     pub(super) fn raise(&mut self, floor: u64) {
         if floor < LAST_FENCE {
@@ -407,15 +401,15 @@ impl Model {
     }
 
     pub(super) fn is_free(&self, name: LockName, now: u64) -> bool {
-        self.content(name).is_none_or(|content| has_run_out(content, now))
+        self.content(name).is_none_or(|content| has_run_out(&content, now))
     }
 
-    pub(super) fn holder(&self, name: LockName, now: u64) -> Option<(&'static str, u64)> {
+    pub(super) fn holders(&self, name: LockName, now: u64) -> Vec<(&'static str, u64)> {
         match self.content(name) {
-            Some(Content::Lock { holder, fence, .. }) if !self.is_free(name, now) => {
-                Some((holder, fence))
+            Some(Content::Lock(lock)) => {
+                lock.live(now).into_iter().map(|held| (held.holder, held.fence)).collect()
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 
@@ -427,7 +421,7 @@ impl Model {
         self.waiters_for(name).next().copied()
     }
 
-    fn waits(&self, name: LockName, owner: &str) -> Option<Waiting> {
+    pub(super) fn waits(&self, name: LockName, owner: &str) -> Option<Waiting> {
         self.waiters_for(name).find(|waiting| waiting.owner == owner).copied()
     }
 
@@ -436,47 +430,29 @@ impl Model {
     }
 
     /// Also of an evicted lock that is to be put back.
-    fn content(&self, name: LockName) -> Option<Content> {
-        self.keys.get(&name).or_else(|| self.evicted.get(&name)).copied()
+    pub(super) fn content(&self, name: LockName) -> Option<Content> {
+        self.keys.get(&name).or_else(|| self.evicted.get(&name)).cloned()
     }
 
     /// Of a lock that may be changed: it is put back first.
-    fn look(&mut self, name: LockName, now: u64) -> State {
+    pub(super) fn look(&mut self, name: LockName, now: u64) -> State {
         self.put_back(name, now);
-        self.state(self.keys.get(&name).copied(), now)
+        self.state(self.keys.get(&name).cloned(), now)
     }
 
-    fn state(&mut self, content: Option<Content>, now: u64) -> State {
+    pub(super) fn state(&mut self, content: Option<Content>, now: u64) -> State {
         match content {
-            None => State::Free,
+            None => State::Holds(Vec::new()),
             Some(Content::OtherType) => State::NotALock,
-            Some(content @ Content::Lock { holder, fence, deadline }) => {
-                self.observe(fence, now);
-                if has_run_out(content, now) {
-                    State::Free
-                } else {
-                    State::Held { holder, fence, deadline }
-                }
+            Some(Content::Lock(lock)) => {
+                lock.holds.iter().for_each(|held| self.observe(held.fence, now));
+                State::Holds(lock.live(now))
             }
         }
     }
 
-    /// The lease ends no earlier than `ttl` from now.
-    fn lengthen(&mut self, name: LockName, ttl: u64, now: u64) {
-        if let Some(Content::Lock { deadline: Some(deadline), .. }) = self.keys.get_mut(&name) {
-            *deadline = (*deadline).max(now / MICROS_PER_MILLI + ttl);
-        }
-    }
-
-    fn answer(&mut self, client: Client, reply: Reply) {
+    pub(super) fn answer(&mut self, client: Client, reply: Reply) {
         self.answers.push((client, reply));
-    }
-}
-
-fn has_run_out(content: Content, now: u64) -> bool {
-    match content {
-        Content::Lock { deadline: Some(deadline), .. } => now / MICROS_PER_MILLI > deadline,
-        Content::Lock { deadline: None, .. } | Content::OtherType => false,
     }
 }
 

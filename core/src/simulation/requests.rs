@@ -1,10 +1,13 @@
 //! What clients ask for, by the pages of the commands, and how clients go.
 
-use super::model::{Client, LockName, Model, Reply};
+use super::host::LIMITS;
+use super::model::{Asked, Client, LockName, Model, Reply};
 use super::world::Server;
-use crate::command::{self, Decide, Error, Limits, acquire, check, extend, raise, release};
+use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Lock, NoRoom, WaiterGrant};
-use crate::lock::{FenceClock, Hold, KeptOwner, Moment, Outcome, Owner, Patience, Ttl, Waiter};
+use crate::lock::{
+    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Patience, Share, Ttl, Waiter,
+};
 use std::cell::RefMut;
 
 /// A request of `LOCK.ACQUIRE`. `block` is how many milliseconds the client is ready to wait, if it is.
@@ -13,6 +16,7 @@ pub(super) struct Request {
     pub(super) name: LockName,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
+    pub(super) share: u32,
     pub(super) block: Option<u64>,
 }
 
@@ -42,9 +46,13 @@ struct Watched<'s, R, M> {
 }
 
 impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        self.request.owner()
+    }
+
     fn decide(
         &self,
-        current: Option<&Hold<'_>>,
+        holders: &Holders<'_>,
         waiters: usize,
         now: Moment,
         fences: &mut FenceClock,
@@ -53,7 +61,7 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         (self.model)(&mut state.model, now.micros());
         state.requested = Some(self.requested);
         drop(state);
-        let outcome = self.request.decide(current, waiters, now, fences);
+        let outcome = self.request.decide(holders, waiters, now, fences);
         if outcome.is_err() {
             self.server.state.borrow_mut().requested = None;
         }
@@ -63,26 +71,23 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
 impl Server {
     pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { name, owner: asker, ttl, block } = request;
-        let (ttl_word, block_word) = (ttl.to_string(), block.unwrap_or_default().to_string());
-        let words = [
-            b"",
-            name.1.as_bytes(),
-            asker.as_bytes(),
-            ttl_word.as_bytes(),
-            b"BLOCK",
-            block_word.as_bytes(),
-        ];
-        let words = if block.is_some() { &words[..] } else { &words[..4] };
-        let limits = Limits { max_ttl: Ttl::LONGEST };
+        let Request { name, owner: asker, ttl, share, block } = request;
+        let (ttl_word, share_word) = (ttl.to_string(), share.to_string());
+        let block_word = block.map(|millis| millis.to_string());
+        let mut words = vec![b"", name.1.as_bytes(), asker.as_bytes(), ttl_word.as_bytes()];
+        if share != 1 {
+            words.extend([b"SHARE", share_word.as_bytes()]);
+        }
+        words.extend(block_word.iter().flat_map(|millis| [&b"BLOCK"[..], millis.as_bytes()]));
+        let asked = Asked { owner: asker, ttl, share };
         let page =
-            acquire::Request::parse(words, &limits, || *b"00000000-0000-4000-8000-000000000000")
+            acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
                 .expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Acquire(asker),
             server: self,
-            model: |model: &mut Model, now| model.acquire(client, name, asker, ttl, block, now),
+            model: |model: &mut Model, now| model.acquire(client, name, asked, block, now),
         };
         let outcome = self.engine.change(self, &self.at(name), &watched);
         match outcome {
@@ -96,7 +101,7 @@ impl Server {
     }
 
     fn wait(&self, client: Client, request: Request, patience: Patience) {
-        let Request { name, owner: asker, ttl, .. } = request;
+        let Request { name, owner: asker, ttl, share, .. } = request;
         let (place, room) = (self.at(name), self.state.borrow().room);
         match self.engine.has_room(self, place.name(), owner(asker), room) {
             Ok(()) => {}
@@ -108,6 +113,7 @@ impl Server {
         let waiter = Waiter {
             owner: KeptOwner::from(owner(asker)),
             ttl: Ttl::from_millis(ttl).expect("a short lease"),
+            share: Share::new(share).expect("a small share"),
             since,
             gives_up: patience.ends(since),
             client,
@@ -148,8 +154,7 @@ impl Server {
         let Claim { name, owner: asker, fence } = claim;
         let (ttl_word, fence_word) = (ttl.to_string(), fence.map(|fence| fence.to_string()));
         let words = shown(claim, Some(&ttl_word), &fence_word);
-        let limits = Limits { max_ttl: Ttl::LONGEST };
-        let page = extend::Request::parse(&words, &limits).expect("a good request");
+        let page = extend::Request::parse(&words, &LIMITS).expect("a good request");
         let watched = Watched {
             request: &page,
             requested: Requested::Extend(asker),
@@ -185,7 +190,8 @@ impl Server {
         let words = shown(claim, None, &fence_word);
         let page = check::Request::parse(&words).expect("a good request");
         let now = self.state.borrow().now().micros();
-        let held = self.state.borrow().model.holder(name, now);
+        let held = self.state.borrow().model.holders(name, now);
+        let held = held.into_iter().rev().find(|(holder, _)| *holder == asker);
         let place = self.at(name);
         let is_undone =
             held.is_some_and(|(_, fence)| self.engine.is_pending_release(place.name(), fence));
@@ -204,7 +210,7 @@ impl Server {
         state.history.left(client);
         state.model.leave(client);
         drop(state);
-        self.engine.leave(self, id);
+        assert_eq!(self.engine.leave(self, id), Some(client));
     }
 
     /// The connection of one who was granted a lock ends before it hears of it.

@@ -4,7 +4,8 @@
 //! can happen do so and how often), because a schedule in which everything happens all the time
 //! never gets anywhere. Names are few and times short, so that everything meets everything.
 
-use super::model::{Client, Content, LockName};
+use super::content::Content;
+use super::model::{Client, LockName};
 use super::requests::{Claim, Request};
 use super::world::{KEYS, Role, Server, State};
 use crate::lock::{Fence, Suspicion};
@@ -25,7 +26,7 @@ static OWNERS: LazyLock<Vec<&'static str>> =
 const USUAL_START: u64 = 1_763_000_000_000_000;
 const LATE_START: u64 = (1 << 53) - 1_000_000;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Op {
     /// Microseconds go by.
     Pass(u64),
@@ -60,7 +61,7 @@ pub(super) enum Op {
     Room(usize, usize),
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Step {
     pub(super) op: Op,
     /// Whether the module hears of it.
@@ -143,6 +144,8 @@ pub(super) struct Schedule {
     owners: usize,
     longest_lease: u64,
     longest_patience: u64,
+    /// What owners tolerate: nobody, in some schedules.
+    shares: &'static [u32],
     /// In a thousand.
     works_late: u32,
     unheard: u32,
@@ -172,6 +175,7 @@ impl Schedule {
             owners: if is_crowd { CROWD } else { rng.random_range(2..=FEW) },
             longest_lease: *pick(&mut rng, &[3, 20, 300]),
             longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
+            shares: pick::<&[u32]>(&mut rng, &[&[1], &[0, 0, 0, 1], &[3], &[0, 1, 2, 3, 5]]),
             works_late: *pick(&mut rng, &[0, 0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
@@ -229,7 +233,7 @@ impl Schedule {
                 let now = server.now();
                 let fence = possible(now.micros() + self.rng.random_range(0..4_000_000));
                 let deadline = Some(now.millis() + self.millis(self.longest_lease));
-                Op::Put(self.name(), Content::Lock { holder, fence, deadline })
+                Op::Put(self.name(), Content::sole(holder, fence, deadline))
             }
             Kind::Delete if server.role == Role::Replica => Op::Delete(self.name()),
             _ if has_to_wait(kind, server.role) => return None,
@@ -265,7 +269,7 @@ impl Schedule {
     /// One that holds another lock already asks like everybody else; one in ten asks again for its own.
     fn request(&mut self, server: &State, waits: bool) -> Request {
         let name = self.name();
-        let holder = server.model.holder(name, server.now().micros());
+        let holder = self.holder(server, name);
         let owner = match holder {
             Some((holder, _)) if self.rng.random_ratio(1, 10) => holder,
             _ => self.owner(),
@@ -273,13 +277,19 @@ impl Schedule {
         let ttl = self.millis(self.longest_lease);
         let patience =
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
-        Request { name, owner, ttl, block: waits.then_some(patience) }
+        let share = *pick(&mut self.rng, self.shares);
+        Request { name, owner, ttl, share, block: waits.then_some(patience) }
+    }
+
+    fn holder(&mut self, server: &State, name: LockName) -> Option<(&'static str, u64)> {
+        let holders = server.model.holders(name, server.now().micros());
+        Some(holders[self.one_of(holders.len())?])
     }
 
     /// Most often the truth.
     fn claim(&mut self, server: &State) -> Claim {
         let name = self.name();
-        let holder = server.model.holder(name, server.now().micros());
+        let holder = self.holder(server, name);
         let (owner, fence) = match holder {
             Some(holder) if self.rng.random_ratio(9, 10) => holder,
             Some((_, fence)) => (self.owner(), fence),
@@ -307,7 +317,7 @@ impl Schedule {
         };
         let deadline =
             self.rng.random_bool(0.5).then(|| now.millis() + self.millis(self.longest_lease));
-        Content::Lock { holder: self.owner(), fence, deadline }
+        Content::sole(self.owner(), fence, deadline)
     }
 
     /// Its clock may be behind, a little ahead, or as wrong as no clock is.

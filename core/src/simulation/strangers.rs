@@ -1,10 +1,10 @@
 //! What others do to the keys of the virtual server, and what the server does to them by itself.
 
+use super::content::{Content, Held, Lock};
 use super::keyspace::{Kept, swap_entries};
-use super::model::{Content, LockName};
-use super::requests::owner;
+use super::model::LockName;
 use super::world::{KEYS, Role, Server, State, lock};
-use crate::lock::{Fence, Seen, Stored, Suspicion, Value};
+use crate::lock::{Seen, Stored, Suspicion, newest_fence};
 
 impl Server {
     /// `SET`, with an expiry or without, of a foreign lock (fence 0) or of a value as the module writes it; or
@@ -13,27 +13,21 @@ impl Server {
         self.remove_if_expired(name);
         let mut state = self.state.borrow_mut();
         if state.role == Role::Replica {
-            self.follow(&mut state, content);
+            self.follow(&mut state, &content);
         }
-        state.model.keys.insert(name, content);
+        state.model.keys.insert(name, content.clone());
+        state.history.wrote(name, &content);
         match content {
             Content::OtherType => {
                 state.keys.kept.insert(name, Kept::OtherType);
-                state.history.over(name);
                 state.unheard(name);
             }
-            Content::Lock { holder, fence, deadline } => {
-                match Fence::new(fence) {
-                    Some(fence) => {
-                        state.keys.put(name, Value::new(fence, owner(holder)).as_bytes(), deadline);
-                    }
-                    None => state.keys.put(name, holder.as_bytes(), deadline),
-                }
-                state.history.wrote(name, holder, fence, deadline);
+            Content::Lock(lock) => {
+                state.keys.put(name, &value_of(&lock), lock.expiry);
                 drop(state);
                 self.touched(
                     name,
-                    match deadline {
+                    match lock.expiry {
                         Some(_) => Suspicion::Freed,
                         None => Suspicion::Rewritten,
                     },
@@ -43,9 +37,9 @@ impl Server {
     }
 
     /// A replica reads the grants it is sent, and must be above them when it becomes primary.
-    fn follow(&self, state: &mut State, content: Content) {
-        if let Content::Lock { fence, .. } = content
-            && let Some(fence) = Fence::new(fence)
+    fn follow(&self, state: &mut State, content: &Content) {
+        if let Content::Lock(lock) = content
+            && let Some(fence) = newest_fence(&value_of(lock))
         {
             let (now, monotonic) = (state.now(), state.monotonic());
             self.engine.with_fences(|| monotonic, |fences| fences.observe(fence, now));
@@ -72,8 +66,8 @@ impl Server {
         let mut state = self.state.borrow_mut();
         if let Some(Kept::Text { deadline, .. }) = state.keys.kept.get_mut(&name) {
             *deadline = until;
-            if let Some(Content::Lock { deadline, .. }) = state.model.keys.get_mut(&name) {
-                *deadline = until;
+            if let Some(Content::Lock(lock)) = state.model.keys.get_mut(&name) {
+                lock.expiry = until;
             }
             state.history.moved(name, until);
             drop(state);
@@ -85,7 +79,7 @@ impl Server {
     pub(super) fn duplicate(&self, from: LockName, to: LockName, keeps_the_source: bool) {
         self.remove_if_expired(from);
         self.remove_if_expired(to);
-        let content = self.state.borrow().model.keys.get(&from).copied();
+        let content = self.state.borrow().model.keys.get(&from).cloned();
         let Some(content) = content.filter(|_| from != to) else { return };
         if !keeps_the_source {
             self.delete(from);
@@ -124,13 +118,13 @@ impl Server {
         let Some(kept) = state.keys.kept.remove(&name) else { return };
         let is_contended = state.model.anyone_waits_for(name);
         assert_eq!(self.engine.is_contended(place), is_contended);
-        let held = state.model.keys.get(&name).copied();
+        let held = state.model.keys.get(&name).cloned();
         let (is_due, lock) = if state.tells_what_it_evicts {
             let is_a_lock = |content: &Content| match content {
-                Content::Lock { fence, .. } => *fence > 0 || is_contended,
+                Content::Lock(lock) => lock.holds.iter().any(|held| held.fence > 0) || is_contended,
                 Content::OtherType => false,
             };
-            (self.engine.evicted(place, kept.stored(), now), held.filter(is_a_lock))
+            (self.engine.evicted(place, kept.stored(), now), held.clone().filter(is_a_lock))
         } else {
             let seen = self.engine.seen(place).flatten();
             let seen = seen.as_ref().map_or(Stored::Nothing, Seen::as_stored);
@@ -139,7 +133,7 @@ impl Server {
         let is_kept = self.is_kept(name);
         assert_eq!(is_due, is_kept || is_contended);
         state.history.evicted(name, is_kept && lock == held);
-        state.model.evict(name, lock, now.micros());
+        state.model.evict(name, lock.clone(), now.micros());
         assert_eq!(is_kept, state.model.evicted(name).is_some(), "{name:?}: {lock:?}");
     }
 
@@ -162,4 +156,20 @@ impl Server {
         drop(state);
         expired.into_iter().for_each(|name| self.delete(name));
     }
+}
+
+/// As the module writes it, or as an older client does.
+fn value_of(lock: &Lock) -> Vec<u8> {
+    let mut value = String::new();
+    for Held { holder, fence, own_end, share } in &lock.holds {
+        match own_end {
+            None if *fence == 0 => value.push_str(holder),
+            None => value.push_str(&format!("{fence:016}:{holder}")),
+            Some(end) => {
+                let len = holder.len();
+                value.push_str(&format!("{fence:016} {end:014} {share:05} {len:03}:{holder}\n"));
+            }
+        }
+    }
+    value.into_bytes()
 }

@@ -3,9 +3,10 @@
 //!
 //! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
 
+use super::content::Content;
 use super::history::History;
 use super::keyspace::Keyspace;
-use super::model::{Client, Content, LockName, Model, Reply};
+use super::model::{Client, LockName, Model, Reply};
 use super::requests::Requested;
 use crate::command::Error;
 use crate::engine::{Engine, WaiterGrant};
@@ -97,7 +98,7 @@ impl State {
         Monotonic::from_micros(self.elapsed)
     }
 
-    fn clocks(&self) -> Now {
+    pub(super) fn clocks(&self) -> Now {
         Now { wall: self.now(), monotonic: self.monotonic() }
     }
 
@@ -140,8 +141,8 @@ impl State {
         let has_run_out = deadline.is_some_and(|deadline| deadline.has_passed(self.now()));
         assert!(!has_run_out, "{name:?} was put back, but its lease has run out");
         match self.returning.take() {
-            Some((returning, Content::Lock { holder, fence, deadline })) if returning == name => {
-                self.history.restored(name, holder, fence, deadline);
+            Some((returning, lock @ Content::Lock(_))) if returning == name => {
+                self.history.restored(name, &lock);
             }
             other => panic!("{name:?} was put back, but was {other:?}"),
         }
@@ -300,8 +301,7 @@ impl Server {
         }
         // A command names a key, and the database is not known.
         let (place, clocks) = (lock(name), state.clocks());
-        let _is_sooner =
-            self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
+        self.engine.suspect([place.key].into_iter(), || Some(suspicion), || clocks.wall);
         let is_marked = self.engine.with_queues(|queues| queues.is_marked(place));
         if state.model.anyone_waits_for(name) && !is_marked {
             // It was just looked at, and is not looked at again for a moment.

@@ -7,6 +7,7 @@ pub(crate) mod native;
 pub(crate) mod plain;
 pub(crate) mod scripts;
 
+use crate::share::Share;
 use redis::{Cmd, ErrorKind, RedisError, Value};
 use scripts::Script;
 use std::time::Duration;
@@ -45,11 +46,13 @@ pub(crate) enum Server {
 pub(crate) enum Question<'a> {
     Acquire {
         owner: &'a str,
+        share: Share,
         ttl: Duration,
     },
     /// Waits in the queue for so long, or without limit; only native.
     Wait {
         owner: &'a str,
+        share: Share,
         ttl: Duration,
         patience: Option<Duration>,
     },
@@ -86,6 +89,19 @@ impl Server {
             Self::Native => native::command(key, question),
             Self::Plain(compares) => plain::command(compares, key, question),
         }
+    }
+
+    /// Refuses what would mean something else in this dialect: without the module a lock has one
+    /// holder.
+    pub(crate) fn check_share(self, question: Question<'_>) -> Result<(), RedisError> {
+        let (Question::Acquire { share, .. } | Question::Wait { share, .. }) = question else {
+            return Ok(());
+        };
+        if self == Self::Native || share == Share::Exclusive {
+            return Ok(());
+        }
+        let reason = "locks with several holders need the module, which this server has not";
+        Err(RedisError::from((ErrorKind::InvalidClientConfig, reason)))
     }
 
     /// Asks whether this owner has the lock.

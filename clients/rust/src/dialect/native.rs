@@ -1,19 +1,20 @@
 //! The commands of the module.
 
 use super::{Question, millis};
+use crate::share::Share;
 use redis::{Cmd, Value, cmd};
 
 pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
     let mut command;
     match question {
-        Question::Acquire { owner, ttl } => {
+        Question::Acquire { owner, share, ttl } => {
             command = cmd("LOCK.ACQUIRE");
-            command.arg(key).arg(owner).arg(millis(ttl));
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
         }
-        Question::Wait { owner, ttl, patience } => {
+        Question::Wait { owner, share, ttl, patience } => {
             command = cmd("LOCK.ACQUIRE");
-            command.arg(key).arg(owner).arg(millis(ttl)).arg("BLOCK");
-            command.arg(patience.map_or(0, millis));
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
+            command.arg("BLOCK").arg(patience.map_or(0, millis));
         }
         Question::Extend { owner, fence, ttl } => {
             command = cmd("LOCK.EXTEND");
@@ -33,6 +34,11 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
         }
     }
     command
+}
+
+/// The option of a hold that is not exclusive.
+fn shared(share: Share) -> Option<(&'static str, u32)> {
+    share.option().map(|holders| ("SHARE", holders))
 }
 
 /// Where a request stands, according to a look at the queue of its lock.
@@ -97,13 +103,21 @@ mod tests {
 
     #[test]
     fn each_question_is_one_command() {
-        let (owner, ttl) = ("alice", Duration::from_secs(5));
+        let (owner, share, ttl) = ("alice", Share::Exclusive, Duration::from_secs(5));
         let asked = |question| words(&command("printer", question));
-        assert_eq!(asked(Question::Acquire { owner, ttl }), "LOCK.ACQUIRE printer alice 5000");
-        let waits = |patience| asked(Question::Wait { owner, ttl, patience });
+        assert_eq!(
+            asked(Question::Acquire { owner, share, ttl }),
+            "LOCK.ACQUIRE printer alice 5000"
+        );
+        let waits = |patience| asked(Question::Wait { owner, share, ttl, patience });
         let patience = Some(Duration::from_secs(10));
         assert_eq!(waits(patience), "LOCK.ACQUIRE printer alice 5000 BLOCK 10000");
         assert_eq!(waits(None), "LOCK.ACQUIRE printer alice 5000 BLOCK 0");
+        let share = Share::AtMost(5);
+        let five = Question::Wait { owner, share, ttl, patience: None };
+        assert_eq!(asked(five), "LOCK.ACQUIRE printer alice 5000 SHARE 5 BLOCK 0");
+        let read = Question::Acquire { owner, share: Share::Any, ttl };
+        assert_eq!(asked(read), "LOCK.ACQUIRE printer alice 5000 SHARE 0");
         assert_eq!(
             asked(Question::Extend { owner, fence: 7, ttl }),
             "LOCK.EXTEND printer alice 5000 7"

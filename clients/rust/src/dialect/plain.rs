@@ -137,7 +137,7 @@ fn written(compares: Compares, by: By, key: &str, question: Question<'_>) -> Cmd
     let mut command;
     match question {
         // Nobody waits here; whoever asks in this way is told of the present.
-        Question::Acquire { owner, ttl } | Question::Wait { owner, ttl, .. } => {
+        Question::Acquire { owner, ttl, .. } | Question::Wait { owner, ttl, .. } => {
             command = script(&ACQUIRE, by, 2);
             command.arg(key).arg(beside(key)).arg(owner).arg(millis(ttl));
             command.arg(DAY_MILLIS).arg(MARGIN_MICROS);
@@ -233,6 +233,7 @@ fn has_tag(key: &str) -> bool {
 mod tests {
     use super::*;
     use crate::dialect::words;
+    use crate::share::Share;
     use std::time::Duration;
 
     const TTL: Duration = Duration::from_secs(5);
@@ -272,7 +273,7 @@ mod tests {
     fn each_question_that_takes_a_script_is_known_by_it() {
         let owner = "alice";
         let questions = [
-            Question::Acquire { owner, ttl: TTL },
+            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL },
             Question::Extend { owner, fence: 7, ttl: TTL },
             Question::Release { owner, fence: 7 },
             Question::ReleaseAny { owner },

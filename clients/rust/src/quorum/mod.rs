@@ -15,6 +15,7 @@ use crate::lease::{Lease, Names};
 use crate::locks::next_id;
 use crate::request::{Options, Wanted};
 use crate::settings::Renew;
+use crate::share::Share;
 use crate::validity::later;
 use crate::wire::Limits;
 use crate::{Error, Locks, Settings, Target, backoff, story};
@@ -37,6 +38,9 @@ const LEAST_GRACE: Duration = Duration::from_millis(100);
 
 /// Locks on several independent servers, each of which is held by whoever has it on most of them. Copies share
 /// everything.
+///
+/// They are exclusive: there are no [readers](Locks::read) and no [permits](Locks::semaphore) here.
+/// Most servers may each have room for one more holder without agreeing on who the others are.
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -452,7 +456,7 @@ impl QuorumRequest {
     /// When too few servers answer, or they refuse.
     pub async fn try_now(self) -> Result<Option<QuorumGuard>, Error> {
         let Self { quorum, name, options } = self.wait(Duration::ZERO);
-        let wanted = options.over(&quorum.settings)?;
+        let wanted = options.over(Share::Exclusive, &quorum.settings)?;
         let span = story::span(&name, &wanted.correlation);
         quorum.acquire(&name, &wanted).instrument(span).await
     }
@@ -465,7 +469,8 @@ impl IntoFuture for QuorumRequest {
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
             let Self { quorum, name, options } = self;
-            let (asked, wanted) = (Instant::now(), options.over(&quorum.settings)?);
+            let (asked, wanted) =
+                (Instant::now(), options.over(Share::Exclusive, &quorum.settings)?);
             let span = story::span(&name, &wanted.correlation);
             let guard = quorum.acquire(&name, &wanted).instrument(span).await?;
             guard.ok_or_else(|| Error::Busy { name, waited: asked.elapsed() })

@@ -16,6 +16,7 @@ use crate::home::Home;
 use crate::orders::{Abandoned, HoldOn};
 use crate::poison::locked;
 use crate::releases::{Done, Releases};
+use crate::share::Share;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
@@ -219,7 +220,7 @@ impl Servers {
         let locks = self.all.get(server).ok_or(Error::Closed)?;
         let owner = subject.owner.as_str();
         let question = |now| match ask {
-            Ask::Acquire => Question::Acquire { owner, ttl: subject.ttl },
+            Ask::Acquire => Question::Acquire { owner, share: Share::Exclusive, ttl: subject.ttl },
             Ask::Raise { fence } => Question::Raise { owner, fence },
             Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
             Ask::Release { .. } => Question::ReleaseAny { owner },

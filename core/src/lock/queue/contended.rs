@@ -2,7 +2,8 @@
 
 use super::marking::{Mark, Suspicion};
 use super::{Lost, LostBy, Ownership, RECHECK_MILLIS, Seen, WaiterId};
-use crate::lock::hold::Stored;
+use crate::lock::hold::{Hold, Stored};
+use crate::lock::holders::Holds;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::name::KeptName;
 use crate::lock::owner::KeptOwner;
@@ -22,8 +23,9 @@ pub(super) struct Queue {
     /// Whether the lock is to be looked at now; also in `marks`.
     pub(super) mark: Option<Mark>,
     pub(super) ownership: Ownership,
-    /// What the key held when last seen.
+    /// What the key held when last seen, and when that was.
     pub(super) seen: Option<Seen>,
+    seen_at: Moment,
     /// What somebody's command may do to the key, and when it named the key:
     /// see [`Queues::suspect`](super::Queues::suspect).
     pub(super) touched: Option<(Suspicion, Moment)>,
@@ -52,29 +54,44 @@ impl Queue {
             mark: None,
             ownership: Ownership::Ours,
             seen: None,
+            seen_at: Moment::from_micros(0),
             touched: None,
             repeats: Repeats::Matter,
         }
     }
 
-    /// How the hold that was last seen has ended since, if it has. Told once.
-    pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Option<Lost> {
-        let seen = self.seen.as_ref()?;
+    /// Which of the holds that were last seen have ended since, and how. Told once.
+    pub(super) fn lost(&mut self, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
+        let Some(seen) = self.seen.as_ref() else { return Vec::new() };
         let stands = stored.seen().filter(|(value, _)| **value == *seen.value);
-        let by = match (stands, stored) {
-            (Some((_, deadline)), _) => deadline
-                .is_some_and(|deadline| deadline.has_passed(now))
-                .then_some(LostBy::RunningOut),
-            _ if seen.deadline.is_some_and(|deadline| deadline.has_passed(now)) => {
-                Some(LostBy::RunningOut)
-            }
-            _ if seen.deadline.is_some_and(|deadline| deadline.may_have_passed(now)) => {
-                Some(LostBy::RunningOut)
-            }
-            (None, Stored::Nothing) => Some(LostBy::Deletion),
-            (None, Stored::Text { .. } | Stored::OtherType) => Some(LostBy::Overwriting),
+        let holds = Holds::in_force(&seen.value, seen.deadline, self.seen_at);
+        let lost: Vec<_> = if let Some((_, deadline)) = stands {
+            let has_run_out =
+                |hold: &Hold<'_>| hold.deadline.is_some_and(|deadline| deadline.has_passed(now));
+            let ended = holds.until(deadline).filter(has_run_out);
+            ended.map(|hold| Lost::new(&hold, LostBy::RunningOut)).collect()
+        } else {
+            let others = match stored {
+                Stored::Text { value, deadline } => Holds::in_force(value, deadline, now),
+                Stored::Nothing | Stored::OtherType => Holds::NONE,
+            };
+            let identity = |hold: &Hold<'_>| (hold.fence_number(), hold.owner.to_owned());
+            let mut remaining: Vec<_> = others.map(|hold| identity(&hold)).collect();
+            remaining.sort_unstable();
+            let is_over = |hold: &Hold<'_>| remaining.binary_search(&identity(hold)).is_err();
+            let by = |hold: &Hold<'_>| match stored {
+                _ if hold.deadline.is_some_and(|deadline| deadline.may_have_passed(now)) => {
+                    LostBy::RunningOut
+                }
+                Stored::Nothing => LostBy::Deletion,
+                Stored::Text { .. } | Stored::OtherType => LostBy::Overwriting,
+            };
+            holds.filter(is_over).map(|hold| Lost::new(&hold, by(&hold))).collect()
         };
-        Some(Lost { by: by?, seen: self.seen.take()? })
+        if stands.is_none() || !lost.is_empty() {
+            self.seen = None;
+        }
+        lost
     }
 
     /// Whether the touch is one that only waits to be counted by the next look.
@@ -127,7 +144,8 @@ impl Queue {
 
     /// Keeps the value only if it is another one: a queue is settled far more often than its lock
     /// changes hands.
-    pub(super) fn remember(&mut self, seen: Option<(&[u8], Option<Deadline>)>) {
+    pub(super) fn remember(&mut self, seen: Option<(&[u8], Option<Deadline>)>, now: Moment) {
+        self.seen_at = now;
         match (&mut self.seen, seen) {
             (Some(known), Some((value, deadline))) if *known.value == *value => {
                 known.deadline = deadline;

@@ -1,7 +1,8 @@
 //! The ways out of a queue. Whoever takes one waits no more, and is the caller's to tell.
 
-use super::{Departed, Place, Queues, WaiterId};
+use super::{Cause, Departed, Place, QueueId, Queues, WaiterId};
 use crate::lock::name::Name;
+use crate::lock::share::Share;
 
 impl<C> Queues<C> {
     /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
@@ -21,8 +22,20 @@ impl<C> Queues<C> {
         let (name, was_the_last) = (queue.name.clone(), queue.head.is_none());
         if was_the_last {
             self.close(queue_id);
+        } else if before.is_none() {
+            self.follow(queue_id);
         }
         Some(Departed { name, waiter })
+    }
+
+    /// Another one is the head now, and may be admitted although the former one was not. If it wants the lock for itself, it is
+    /// only when the lock is free, and that is noticed without it.
+    fn follow(&mut self, id: QueueId) {
+        let head = self.queues.get(id.0).and_then(|queue| queue.head);
+        let head = head.and_then(|head| self.waiters.get(head.0));
+        if head.is_some_and(|head| head.waiter.share != Share::EXCLUSIVE) {
+            self.mark_queue(id, Cause::Due);
+        }
     }
 
     /// Takes everybody out.

@@ -1,11 +1,13 @@
 //! What may come of a request to wait, and of a lock for which somebody waits.
 
 use super::{Waiter, WaiterId};
+use crate::lock::decision::Acquired;
 use crate::lock::fence::Fence;
-use crate::lock::hold::Stored;
+use crate::lock::hold::{Grant, Hold, Stored};
+use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
-use crate::lock::outcome::Write;
+use crate::lock::outcome::Outcome;
 
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
@@ -29,8 +31,8 @@ pub struct Departed<C> {
 pub enum Look {
     /// It is held, or nobody waits: nothing is to be done.
     Held {
-        /// The hold that was last seen is over, and nobody released it.
-        lost: Option<Lost>,
+        /// The holds that were last seen and are over, and that nobody released.
+        lost: Vec<Lost>,
     },
     /// There may be something to do.
     ToSettle,
@@ -39,16 +41,28 @@ pub enum Look {
 /// What was found out about a lock for which somebody waits.
 #[derive(Debug)]
 #[must_use]
-pub struct Settled<C> {
-    /// The hold that was last seen is over, and nobody released it.
-    pub lost: Option<Lost>,
+pub struct Settled<'v, C> {
+    /// The holds that were last seen and are over, and that nobody released.
+    pub lost: Vec<Lost>,
+    /// As the one sees them whose turn it is.
+    pub holders: Holders<'v>,
     pub next: Next<C>,
 }
 
+/// A hold that is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lost {
-    pub seen: Seen,
+    pub owner: Box<[u8]>,
+    pub fence: Option<Fence>,
+    pub deadline: Option<Deadline>,
     pub by: LostBy,
+}
+
+impl Lost {
+    pub(super) fn new(hold: &Hold<'_>, by: LostBy) -> Self {
+        let Hold { owner, fence, deadline, .. } = *hold;
+        Self { owner: owner.into(), fence, deadline, by }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +79,8 @@ pub enum LostBy {
 #[derive(Debug)]
 #[must_use]
 pub enum Next<C> {
-    /// The lock is free, and this one is next: write the grant, and tell.
-    Grant { waiter: Waiter<C>, fence: Fence, deadline: Deadline },
+    /// The lock can be had, and this one is next: write the grant, and tell. `former` is the fence of a hold that it had.
+    Grant { waiter: Waiter<C>, fence: Fence, deadline: Deadline, former: Option<Fence> },
     /// The holder itself was waiting, as when it was granted the lock by other means: tell it the fence, and
     /// write the lease if it became longer.
     Again { waiter: Waiter<C>, fence_number: u64, longer: Option<Deadline> },
@@ -82,21 +96,21 @@ pub enum Next<C> {
 }
 
 impl<C> Next<C> {
-    /// What is to be written.
-    pub fn write(&self) -> Write<'_> {
-        match self {
-            Self::Grant { waiter, fence, deadline } => Write::Hold {
-                owner: waiter.owner.as_owner(),
-                fence: *fence,
-                deadline: Some(*deadline),
-            },
-            Self::Again { longer: Some(deadline), .. } => Write::Expire(*deadline),
-            Self::Again { longer: None, .. }
-            | Self::GaveUp(_)
-            | Self::NoFenceLeft(_)
-            | Self::Held
-            | Self::Nobody => Write::Keep,
-        }
+    /// What it comes to, if these hold the lock; `None` if the lock stays as it is.
+    pub fn outcome(&self, holders: &Holders<'_>) -> Option<Outcome<'_>> {
+        let acquired = match *self {
+            Self::Grant { ref waiter, fence, deadline, former } => {
+                let (owner, share) = (waiter.owner.as_owner(), waiter.share);
+                let grant = Grant { owner, fence, deadline, share };
+                Acquired::Granted { grant, former, write: holders.granted(&grant) }
+            }
+            Self::Again { ref waiter, fence_number, longer } => {
+                let write = holders.renewed(waiter.owner.as_owner(), longer, waiter.share);
+                Acquired::Again { fence_number, longer, write }
+            }
+            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => return None,
+        };
+        Some(Outcome::Acquire(acquired))
     }
 }
 

@@ -1,5 +1,6 @@
 mod losing;
 mod marking;
+mod sharing;
 
 use super::super::fence::Fence;
 use super::*;
@@ -8,6 +9,8 @@ use crate::lock::Value;
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 const KEY: &[u8] = b"orders:42";
 const ROOMY: Room = Room { for_all: usize::MAX, per_lock: usize::MAX };
+
+const LIMITS: Limits = Limits { max_ttl: Ttl::LONGEST, max_holders: 1_000 };
 
 /// A waiter's connection is a number.
 type Connection = u32;
@@ -28,13 +31,13 @@ fn at(wall: Moment) -> Now {
 }
 
 /// As a server that has no limit of its own.
-fn settle_with(
+fn settle_with<'v>(
     queues: &mut Queues<Connection>,
-    stored: Stored<'_>,
+    stored: Stored<'v>,
     now: Moment,
     fences: &mut FenceClock,
-) -> Settled<Connection> {
-    queues.settle(Name::new(0, KEY), stored, at(now), Ttl::LONGEST, fences)
+) -> Settled<'v, Connection> {
+    queues.settle(Name::new(0, KEY), stored, at(now), LIMITS, fences)
 }
 
 fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now: Moment) {
@@ -51,6 +54,7 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
     Waiter {
         owner: Owner::new(owner.as_bytes()).unwrap().into(),
         ttl: Ttl::from_millis(30).unwrap(),
+        share: Share::EXCLUSIVE,
         since: START,
         gives_up: None,
         client: connection,
@@ -458,18 +462,6 @@ fn whose_patience_ended_before_its_turn_is_not_granted_the_lock() {
         other => panic!("it gave up: {other:?}"),
     }
     assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(10)), 2);
-}
-
-#[test]
-fn without_a_fence_left_each_is_told_so() {
-    let (mut queues, _) = queue_of(&["a", "b"]);
-    let late = Moment::from_micros(Fence::LAST.number() + 1);
-    for connection in [1, 2] {
-        match settle_at(&mut queues, Stored::Nothing, late) {
-            Next::NoFenceLeft(waiter) => assert_eq!(waiter.client, connection),
-            other => panic!("there is no fence: {other:?}"),
-        }
-    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::*;
-use crate::lock::{Owner, Proof, Stored};
+use crate::lock::{Owner, Proof, Share, Stored};
 
 const NOW: Moment = Moment::from_millis(1_763_000_000_000);
 const LOCK: Name<'static> = Name { db: 0, key: b"k" };
@@ -32,15 +32,15 @@ fn refused(
     now: Moment,
 ) -> Option<Loss> {
     let proof = Proof { owner: Owner::new(owner.as_bytes()).unwrap(), fence: None };
-    let is_held = matches!(stored, Stored::OtherType) || !stored.is_free(now);
+    let is_held = !stored.may_be_granted(now);
     observer.refusal(refused, lock, &NotHolder { proof, is_held }, now)
 }
 
 /// A grant of `LOCK` that begins and ends so many milliseconds after `NOW`.
 fn grant(observer: &mut Observer, owner: &str, begin: u64, end: u64) -> Option<Loss> {
     let owner = Owner::new(owner.as_bytes()).unwrap();
-    let grant = Grant { owner, fence: fence(begin), deadline: in_ms(end) };
-    observer.granted(LOCK, &grant, Given::Asked, at(begin))
+    let grant = Grant { owner, fence: fence(begin), deadline: in_ms(end), share: Share::EXCLUSIVE };
+    observer.granted(LOCK, &grant, Given::Asked, Company::Nobody, at(begin))
 }
 
 fn text(value: &str, deadline: Option<Deadline>) -> Stored<'_> {
@@ -79,8 +79,9 @@ fn a_grant_and_its_release_are_counted_and_timed() {
 fn a_fence_that_was_ahead_of_the_clock_times_no_hold() {
     let mut observer = Observer::new();
     let owner = Owner::new(b"a").unwrap();
-    let ahead = Grant { owner, fence: fence(5_000), deadline: in_ms(60_000) };
-    let _ = observer.granted(LOCK, &ahead, Given::Asked, NOW);
+    let ahead =
+        Grant { owner, fence: fence(5_000), deadline: in_ms(60_000), share: Share::EXCLUSIVE };
+    let _ = observer.granted(LOCK, &ahead, Given::Asked, Company::Nobody, NOW);
     observer.released(LOCK, Some(ahead.fence), at(9_000));
     assert_eq!(observer.holds.count(), 0);
     let _ = grant(&mut observer, "a", 9_000, 60_000);
@@ -95,8 +96,13 @@ fn a_hold_that_was_shorter_than_the_clock_can_tell_took_no_time() {
     for number in 0..5 {
         // Many grants in one tick of the clock.
         let fence = Fence::new(NOW.micros() + number).unwrap();
-        let _ =
-            observer.granted(LOCK, &Grant { owner, fence, deadline: in_ms(9) }, Given::Asked, NOW);
+        let _ = observer.granted(
+            LOCK,
+            &Grant { owner, fence, deadline: in_ms(9), share: Share::EXCLUSIVE },
+            Given::Asked,
+            Company::Nobody,
+            NOW,
+        );
         observer.released(LOCK, Some(fence), NOW);
     }
     assert_eq!((observer.holds.count(), observer.holds.max()), (5, 0));
@@ -118,8 +124,8 @@ fn a_foreign_lock_is_counted_and_not_timed() {
 fn a_hand_off_is_a_grant_too() {
     let mut observer = Observer::new();
     let owner = Owner::new(b"a").unwrap();
-    let grant = Grant { owner, fence: fence(0), deadline: in_ms(9) };
-    let _ = observer.granted(LOCK, &grant, Given::HandedOff, NOW);
+    let grant = Grant { owner, fence: fence(0), deadline: in_ms(9), share: Share::EXCLUSIVE };
+    let _ = observer.granted(LOCK, &grant, Given::HandedOff, Company::Nobody, NOW);
     assert_eq!(rows(&observer, NOW), [("held", 1), ("grants", 1), ("hand_offs", 1)]);
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 /// What settling says about the hold that was seen before.
 fn lost(queues: &mut Queues<Connection>, stored: Stored<'_>, now: Moment) -> Option<LostBy> {
-    settle_with(queues, stored, now, &mut FenceClock::new()).lost.map(|lost| lost.by)
+    settle_with(queues, stored, now, &mut FenceClock::new()).lost.first().map(|lost| lost.by)
 }
 
 #[test]

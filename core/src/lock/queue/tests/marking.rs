@@ -86,8 +86,8 @@ fn looks_and_readings(
         let _ = queues.suspect([KEY].into_iter(), || Some(suspicion), clock);
         let _ = queues.wake(at(now), 9);
         while let Some(name) = take_marked(&mut queues) {
-            let look = queues.look(name.as_name(), held, at(now), &mut fences);
-            assert_eq!(look, Look::Held { lost: None });
+            let look = queues.look(name.as_name(), held, at(now), LIMITS, &mut fences);
+            assert_eq!(look, Look::Held { lost: Vec::new() });
             queues.check();
             looks = looks.saturating_add(1);
         }
@@ -169,13 +169,13 @@ fn touches_between_two_looks_count_from_the_second_look() {
 fn a_look_finds_out_whether_there_is_anything_to_do() {
     let look = |stored, fences: &mut FenceClock| {
         let (mut queues, _) = queue_of(&["bob"]);
-        let look = queues.look(Name::new(0, KEY), stored, at(in_ms(10)), fences);
+        let look = queues.look(Name::new(0, KEY), stored, at(in_ms(10)), LIMITS, fences);
         queues.check();
         assert_eq!(queues.is_marked(Name::new(0, KEY)), look == Look::ToSettle, "{stored:?}");
         look
     };
     let mut fences = FenceClock::new();
-    let held = Look::Held { lost: None };
+    let held = Look::Held { lost: Vec::new() };
     assert_eq!(look(held_by("alice", Some(in_ms(10))), &mut fences), held);
     assert_eq!(look(Stored::OtherType, &mut fences), held);
     assert_eq!(look(held_by("alice", Some(in_ms(9))), &mut fences), Look::ToSettle, "it is over");
@@ -191,14 +191,16 @@ fn a_look_tells_of_a_hold_that_somebody_overwrote() {
     assert_held(&mut queues, held_by("alice", Some(in_ms(50))));
     let (look, mut fences) = (
         |queues: &mut Queues<_>, stored, fences: &mut FenceClock| {
-            queues.look(Name::new(0, KEY), stored, at(in_ms(1)), fences)
+            queues.look(Name::new(0, KEY), stored, at(in_ms(1)), LIMITS, fences)
         },
         FenceClock::new(),
     );
     let lost = look(&mut queues, held_by("carol", None), &mut fences);
-    assert!(matches!(lost, Look::Held { lost: Some(Lost { by: LostBy::Overwriting, .. }) }));
+    assert!(
+        matches!(&lost, Look::Held { lost } if matches!(lost[..], [Lost { by: LostBy::Overwriting, .. }]))
+    );
     let again = look(&mut queues, held_by("carol", None), &mut fences);
-    assert_eq!(again, Look::Held { lost: None }, "told once");
+    assert_eq!(again, Look::Held { lost: Vec::new() }, "told once");
 }
 
 #[test]
@@ -229,11 +231,10 @@ fn patience_goes_by_the_clock_that_nobody_sets() {
 
 #[test]
 fn no_lease_is_longer_than_what_may_be_asked_for_now() {
-    let max_ttl = Ttl::from_millis(7).unwrap();
+    let limits = Limits { max_ttl: Ttl::from_millis(7).unwrap(), ..LIMITS };
     let (mut queues, _) = queue_of(&["bob"]);
     let mut fences = FenceClock::new();
-    let next =
-        queues.settle(Name::new(0, KEY), Stored::Nothing, at(NOW), max_ttl, &mut fences).next;
+    let next = queues.settle(Name::new(0, KEY), Stored::Nothing, at(NOW), limits, &mut fences).next;
     let Next::Grant { deadline, .. } = next else { panic!("not granted: {next:?}") };
     assert_eq!(deadline, Deadline::from_millis(in_ms(7).millis()));
 }

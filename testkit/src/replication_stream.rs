@@ -1,8 +1,7 @@
-//! The replication stream of a server, read as a replica reads it, byte for byte.
+//! The replication stream of a server, read byte for byte, as a replica reads it.
 //!
-//! A snapshot is no reply and commands are none either, so no client can read them.
-//!
-//! To the server it is a replica: it was sent a snapshot, and then is sent every command that is replicated.
+//! Neither a snapshot nor a command is a reply, so no client can read them. To the server this is a
+//! replica: it is sent a snapshot, and then every command that is replicated.
 
 use super::Server;
 use super::command_reader::{line, next_command, number};
@@ -11,21 +10,21 @@ use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-/// Longer than any server takes to send a snapshot of next to nothing.
+/// Longer than a server takes to send a small snapshot.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// Longer than the module waits before it says something by itself.
+/// Longer than the module waits before a broadcast.
 const LATEST_MILLIS: i64 = 300;
 
 const BARRIER: &str = "barrier";
 
-/// A connection that hears what replicas are told.
-pub struct Stream {
+/// A connection that receives what replicas do.
+pub struct ReplicationStream {
     reader: BufReader<UnixStream>,
 }
 
-impl Stream {
-    /// Joins as a replica, and waits until the server has it among its replicas.
+impl ReplicationStream {
+    /// Joins as a replica, and waits until the server lists it as one.
     pub fn of(server: &Server) -> Self {
         let mut client = server.client();
         client.cmd("CONFIG SET repl-ping-replica-period 3600");
@@ -42,8 +41,8 @@ impl Stream {
         stream
     }
 
-    /// What the server replicates until the module, too, has had time to say something, with `barrier`, a key of
-    /// a slot of its own, as the last.
+    /// What the server replicates until the module has had time for a broadcast. It is ended by a
+    /// write to `barrier`, a key of a slot of its own.
     pub fn commands_up_to(&mut self, server: &Server, barrier: &str) -> Vec<String> {
         let mut client = server.client();
         let begun = client.now();
@@ -57,20 +56,20 @@ impl Stream {
         loop {
             match self.command() {
                 command if command == last => return commands,
-                // Valkey says PING to a replica that has just joined.
+                // Valkey sends PING to a replica that has just joined.
                 command if is_of_the_link(&command) => {}
                 command => commands.push(command),
             }
         }
     }
 
-    /// The same of a server that has all slots.
+    /// The same for a server that has all slots.
     pub fn commands(&mut self, server: &Server) -> Vec<String> {
         self.commands_up_to(server, BARRIER)
     }
 
     fn skip_snapshot(&mut self) {
-        // Empty lines say that the server is still at it.
+        // The server sends empty lines while it prepares the snapshot.
         let length = loop {
             match line(&mut self.reader).expect("a snapshot") {
                 empty if empty.is_empty() => {}
@@ -92,7 +91,7 @@ fn is_of_the_link(command: &str) -> bool {
     ["SELECT", "PING"].iter().any(|known| name.eq_ignore_ascii_case(known))
 }
 
-/// How many replicas are sent commands.
+/// The number of replicas that receive commands.
 fn online(server: &Server) -> usize {
     let text = server.client().info_text("replication");
     text.lines().filter(|line| line.starts_with("slave") && line.contains("state=online")).count()

@@ -1,21 +1,20 @@
 //! Which server this is, where it cannot be told from the functions that it has.
 
-use super::api::{api, optional};
+use super::api::{api, flag, optional};
 use super::call_reply::CallReply;
-use super::guard;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CStr, c_int};
 
 /// Valkey from 8.1 until 9.1 tells of key events on behalf of the client whose command caused them, in the database
 /// that they are about, and leaves the client there: whoever listens makes every client that sends a `MOVE`, or a
 /// `COPY` to another database, end up in that database, and a replica's link to its primary too (valkey#4024).
-pub(super) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn misplaces_clients(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| ((8, 1)..(9, 1)).contains(&version))
 }
 
 /// Valkey from 9.0 on parses all that a client has sent, and looks each command up, before it executes the first; and in
 /// `CLIENT LIST` it counts the words of the first alone (`argv-mem`). Redis 8.6 does the same and counts all.
-pub(super) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| version >= (9, 0))
 }
 
@@ -27,20 +26,20 @@ fn valkey_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
 }
 
 /// Some numbers of events mean one thing to Valkey and another to Redis.
-pub(super) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
+pub(crate) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some()
 }
 
 /// Of what the module could promise the server, that which this Valkey knows. Nothing in Redis, where the same bits may
 /// come to mean something else.
-pub(super) fn options_of_valkey(ctx: *mut RedisModuleCtx, promise: u32) -> c_int {
+pub(crate) fn options_of_valkey(ctx: *mut RedisModuleCtx, promise: u32) -> c_int {
     // SAFETY: takes nothing.
     let known = optional!(RedisModule_GetModuleOptionsAll).map_or(0, |all| unsafe { all() });
-    if is_valkey(ctx) { known & guard::flag(promise) } else { 0 }
+    if is_valkey(ctx) { known & flag(promise) } else { 0 }
 }
 
 /// A field of the server's own INFO, which no operator renames.
-pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
+pub(crate) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
     // SAFETY: the section and the field are C strings; the field's text lives until the section is freed,
     // which happens after it was copied.
     unsafe {
@@ -53,17 +52,8 @@ pub(super) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr)
 }
 
 /// What a setting of the server's own is set to; `None` if there is none of this name, or if `CONFIG` is renamed.
-pub(super) fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
-    // SAFETY: the format takes two C strings; the reply goes nowhere else.
-    let reply = unsafe {
-        CallReply::of_call(api!(RedisModule_Call)(
-            ctx,
-            c"CONFIG".as_ptr(),
-            c"cc".as_ptr(),
-            c"GET".as_ptr(),
-            name.as_ptr(),
-        ))
-    };
+pub(crate) fn setting(ctx: *mut RedisModuleCtx, name: &CStr) -> Option<Vec<u8>> {
+    let reply = CallReply::to(ctx, c"CONFIG", &[c"GET", name]);
     // The name and the value.
     reply?.text_at(1).map(<[u8]>::to_vec)
 }

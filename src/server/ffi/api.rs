@@ -5,6 +5,7 @@
 //! does not load. [`optional!`] is for those that came later.
 
 use redis_module::raw;
+use std::ffi::c_int;
 
 /// A function the module cannot do without.
 macro_rules! api {
@@ -15,7 +16,7 @@ macro_rules! api {
         let function = unsafe { redis_module::raw::$name };
         match function {
             Some(function) => function,
-            None => $crate::server::api::never_checked(stringify!($name)),
+            None => $crate::server::ffi::api::never_checked(stringify!($name)),
         }
     }};
 }
@@ -28,7 +29,19 @@ macro_rules! optional {
     }};
 }
 
-pub(super) use {api, optional};
+pub(crate) use {api, optional};
+
+/// What the server takes for success and failure.
+pub(crate) const fn status(ok: bool) -> c_int {
+    let status = if ok { raw::REDISMODULE_OK } else { raw::REDISMODULE_ERR };
+    #[expect(clippy::as_conversions, clippy::cast_possible_truncation, reason = "it is 0 or 1")]
+    return status as c_int;
+}
+
+/// A flag of the bindings, which have them as unsigned, for the functions, which take them as signed.
+pub(crate) const fn flag(bits: u32) -> c_int {
+    bits.cast_signed()
+}
 
 macro_rules! names_of_missing {
     ($($name:ident),* $(,)?) => {{
@@ -44,7 +57,7 @@ macro_rules! names_of_missing {
 }
 
 /// The functions used through [`api!`] that the server at hand lacks.
-pub(super) fn missing() -> Vec<&'static str> {
+pub(crate) fn missing() -> Vec<&'static str> {
     names_of_missing![
         RedisModule_AvoidReplicaTraffic,
         RedisModule_BlockClient,
@@ -100,6 +113,7 @@ pub(super) fn missing() -> Vec<&'static str> {
         RedisModule_StringDMA,
         RedisModule_StringPtrLen,
         RedisModule_StringSet,
+        RedisModule_StringTruncate,
         RedisModule_SubscribeToKeyspaceEvents,
         RedisModule_SubscribeToServerEvent,
         RedisModule_UnblockClient,
@@ -112,7 +126,7 @@ pub(super) fn missing() -> Vec<&'static str> {
 /// Where `api!` ends up if a function is used that [`missing`] does not list; a test compares the two.
 #[cold]
 #[expect(clippy::panic, reason = "the guard turns it into an error reply")]
-pub(super) fn never_checked(name: &str) -> ! {
+pub(crate) fn never_checked(name: &str) -> ! {
     panic!("{name} was never checked at load")
 }
 
@@ -123,10 +137,12 @@ mod tests {
 
     #[test]
     fn every_function_used_is_checked_at_load() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+        let server = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+        let folders = [server.join("ffi"), server];
+        let files = folders.iter().flat_map(|folder| std::fs::read_dir(folder).unwrap());
         let mut used = BTreeSet::new();
-        for file in std::fs::read_dir(folder).unwrap() {
-            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+        for path in files.map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+            let text = std::fs::read_to_string(path).unwrap();
             for call in text.split(concat!("api!", "(RedisModule_")).skip(1) {
                 let name = call.split(')').next().unwrap();
                 used.insert(format!("RedisModule_{name}"));

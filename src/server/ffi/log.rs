@@ -4,11 +4,11 @@ use super::api::api;
 use redis_module::raw::RedisModuleCtx;
 use std::ffi::{CStr, CString};
 
-pub(super) fn notice(ctx: *mut RedisModuleCtx, line: &str) {
+pub(crate) fn notice(ctx: *mut RedisModuleCtx, line: &str) {
     write(ctx, c"notice", line);
 }
 
-pub(super) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
+pub(crate) fn warning(ctx: *mut RedisModuleCtx, line: &str) {
     write(ctx, c"warning", line);
 }
 

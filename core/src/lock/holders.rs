@@ -1,0 +1,365 @@
+//! The holders of a lock: what its value says of them, as one owner sees them, and what is to be written so that it says
+//! something else.
+//!
+//! A hold ends at its own deadline or with the key, whichever is sooner. A value with a line that is not written as the module
+//! writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a hold that was torn.
+
+use super::edit::{Edit, Over, Rewriting};
+use super::fence::Fence;
+use super::hold::{Grant, Hold};
+use super::lease::{Deadline, Moment};
+use super::line::{self, Digits, Line, Tolerance};
+use super::outcome::Write;
+use super::owner::Owner;
+use super::share::Share;
+
+/// How many bytes of holds that are over are left where they are, however few are in force.
+const DEAD_BYTES_LEFT: usize = 256;
+
+#[derive(Clone, Copy, Debug)]
+pub struct Holders<'v> {
+    own: Option<Hold<'v>>,
+    /// The only hold, of a value without lines.
+    sole: Option<Hold<'v>>,
+    /// How many others hold the lock.
+    others: usize,
+    /// The smallest share of the others.
+    tolerance: Share,
+    next_end: Option<Deadline>,
+    lines: Option<Lines>,
+}
+
+/// What is known of a value with a line for each hold.
+#[derive(Clone, Copy, Debug)]
+struct Lines {
+    /// Where the line of the own hold begins.
+    own_at: usize,
+    /// The latest deadline of the others, whatever the key's expiry.
+    others_end: Deadline,
+    /// How many bytes the lines take that are in force, and the others.
+    live: usize,
+    dead: usize,
+    limit: Option<Deadline>,
+    now: Moment,
+}
+
+impl<'v> Holders<'v> {
+    pub const NOBODY: Self = Self {
+        own: None,
+        sole: None,
+        others: 0,
+        tolerance: Share::UNLIMITED,
+        next_end: None,
+        lines: None,
+    };
+
+    /// What a key's value and expiry say at this moment, and the newest fence in it.
+    ///
+    /// Time decides here: a hold whose deadline has passed is none, whatever the key still says. The server removes expired
+    /// keys itself, but by a clock it may have read at the start of a transaction or script.
+    pub(super) fn read(
+        value: &'v [u8],
+        limit: Option<Deadline>,
+        asker: Owner<'_>,
+        now: Moment,
+    ) -> (Self, Option<Fence>) {
+        if Self::may_be_several(value)
+            && let Some(survey) = Survey::of(value, limit, asker, now)
+        {
+            return survey.result(limit, now);
+        }
+        let hold = Hold::read(value, limit);
+        let fence = hold.fence;
+        let Some(hold) = hold.in_force(now) else { return (Self::NOBODY, fence) };
+        let is_own = hold.is_held_by(asker);
+        let holders = Self {
+            own: is_own.then_some(hold),
+            sole: Some(hold),
+            others: usize::from(!is_own),
+            tolerance: if is_own { Share::UNLIMITED } else { hold.share },
+            next_end: hold.deadline,
+            lines: None,
+        };
+        (holders, fence)
+    }
+
+    /// Whether the value may have a line for each hold, as far as can be told at a glance.
+    pub(super) fn may_be_several(value: &[u8]) -> bool {
+        value.get(Fence::DIGITS) == Some(&b' ')
+    }
+
+    /// The hold of the owner who looks.
+    pub const fn own(&self) -> Option<&Hold<'v>> {
+        self.own.as_ref()
+    }
+
+    /// The hold of a lock that nobody else can hold beside it.
+    pub const fn sole(&self) -> Option<&Hold<'v>> {
+        self.sole.as_ref()
+    }
+
+    pub const fn is_free(&self) -> bool {
+        self.own.is_none() && self.others == 0
+    }
+
+    /// When the first hold ends.
+    pub const fn next_end(&self) -> Option<Deadline> {
+        self.next_end
+    }
+
+    /// **The rule** (L1): one more may hold the lock if there are then no more than each of them tolerates. The hold that the
+    /// owner has already does not count.
+    pub fn admit(&self, share: Share, max_holders: usize) -> bool {
+        let holders = self.others.saturating_add(1);
+        holders <= max_holders && share.min(self.tolerance).tolerates(holders)
+    }
+
+    /// What gives the lock to the owner who looks, in place of the hold that it has, if it has one.
+    pub(super) fn granted<'r>(&self, grant: &Grant<'r>) -> Write<'r> {
+        match &self.lines {
+            Some(lines) if self.others > 0 => {
+                let over = self.own.map(|_| Over::end(lines.own_at));
+                lines.edit(over, Some(*grant), Some(grant.deadline))
+            }
+            _ => {
+                let Grant { owner, fence, deadline, share } = *grant;
+                Write::Hold { owner, fence, deadline: Some(deadline), share }
+            }
+        }
+    }
+
+    /// What ends the hold of the owner who looks.
+    pub(super) fn ended<'r>(&self) -> Write<'r> {
+        match &self.lines {
+            Some(lines) if self.others > 0 => lines.edit(Some(Over::end(lines.own_at)), None, None),
+            _ => Write::Delete,
+        }
+    }
+
+    /// What gives the hold of the owner who looks another end.
+    pub(super) fn extended<'r>(&self, deadline: Deadline) -> Write<'r> {
+        match (&self.lines, &self.own) {
+            (Some(lines), Some(own)) => lines.lease(deadline, own.share),
+            _ => Write::Expire(deadline),
+        }
+    }
+
+    /// What gives the hold of the owner who looks a longer lease, or a looser share.
+    pub(super) fn renewed<'r>(
+        &self,
+        owner: Owner<'r>,
+        longer: Option<Deadline>,
+        share: Share,
+    ) -> Write<'r> {
+        match (&self.own, longer) {
+            (Some(own), _) if own.fence.is_some() && own.share < share => {
+                self.loosened(own, owner, longer.or(own.deadline), share)
+            }
+            (_, Some(longer)) => self.extended(longer),
+            (_, None) => Write::Keep,
+        }
+    }
+
+    /// A key without expiry gets one that is as far away as can be.
+    fn loosened<'r>(
+        &self,
+        own: &Hold<'_>,
+        owner: Owner<'r>,
+        deadline: Option<Deadline>,
+        share: Share,
+    ) -> Write<'r> {
+        let deadline = deadline.unwrap_or(Deadline::from_millis(line::LATEST));
+        match (&self.lines, own.fence) {
+            (Some(lines), _) => lines.lease(deadline, share),
+            (None, Some(fence)) => Write::Hold { owner, fence, deadline: Some(deadline), share },
+            (None, None) => Write::Keep,
+        }
+    }
+
+    /// What gives the hold of the owner who looks another fence.
+    pub(super) fn raised<'r>(&self, owner: Owner<'r>, fence: Fence) -> Write<'r> {
+        let deadline = self.own.and_then(|own| own.deadline);
+        match &self.lines {
+            Some(lines) => lines.edit(Some(Over::fence(lines.own_at, fence)), None, deadline),
+            None => Write::Hold { owner, fence, deadline, share: Share::EXCLUSIVE },
+        }
+    }
+}
+
+impl Lines {
+    fn lease<'r>(&self, deadline: Deadline, share: Share) -> Write<'r> {
+        self.edit(Some(Over::lease(self.own_at, deadline, share)), None, Some(deadline))
+    }
+
+    /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that.
+    fn edit<'r>(
+        &self,
+        over: Option<Over>,
+        added: Option<Grant<'r>>,
+        own_end: Option<Deadline>,
+    ) -> Write<'r> {
+        let others_end = self.limit.map_or(self.others_end, |limit| limit.min(self.others_end));
+        let expiry = own_end.map_or(others_end, |own_end| own_end.max(others_end));
+        let would_outlast = others_end < self.others_end && others_end < expiry;
+        let is_mostly_dead =
+            added.is_some() && self.dead > self.live.saturating_add(DEAD_BYTES_LEFT);
+        let rewriting = (would_outlast || is_mostly_dead)
+            .then_some(Rewriting { now: self.now, limit: self.limit });
+        Write::Edit(Edit { over, added, expiry, rewriting })
+    }
+}
+
+/// One look at every line.
+struct Survey<'v> {
+    newest: Digits,
+    own: Option<(usize, Line<'v>)>,
+    others: usize,
+    tolerance: Tolerance,
+    next_end: Digits,
+    others_end: Digits,
+    live: usize,
+    dead: usize,
+}
+
+impl<'v> Survey<'v> {
+    /// `None` if any line is not written as the module writes it.
+    fn of(value: &'v [u8], limit: Option<Deadline>, asker: Owner<'_>, now: Moment) -> Option<Self> {
+        let mut survey = Self {
+            newest: 0,
+            own: None,
+            others: 0,
+            tolerance: Tolerance::UNLIMITED,
+            next_end: Digits::MAX,
+            others_end: 0,
+            live: 0,
+            dead: 0,
+        };
+        let now = over_at(limit, now);
+        let mut rest = value;
+        while !rest.is_empty() {
+            let (line, behind) = Line::first_of(rest)?;
+            survey.newest = survey.newest.max(line.fence);
+            if line.deadline < now {
+                survey.dead = survey.dead.saturating_add(line.len());
+            } else {
+                survey.live = survey.live.saturating_add(line.len());
+                survey.next_end = survey.next_end.min(line.deadline);
+                // A stranger may have written an owner twice: then the earlier of the two holds is another one's.
+                let other = if line.is_of(asker) {
+                    let at = value.len().saturating_sub(rest.len());
+                    survey.own.replace((at, line)).map(|(_, former)| former)
+                } else {
+                    Some(line)
+                };
+                if let Some(other) = other {
+                    survey.others = survey.others.saturating_add(1);
+                    survey.tolerance = survey.tolerance.min(other.tolerance());
+                    survey.others_end = survey.others_end.max(other.deadline);
+                }
+            }
+            rest = behind;
+        }
+        Some(survey)
+    }
+
+    fn result(self, limit: Option<Deadline>, now: Moment) -> (Holders<'v>, Option<Fence>) {
+        let lines = Lines {
+            own_at: self.own.map_or(0, |(at, _)| at),
+            others_end: line::deadline_of(self.others_end),
+            live: self.live,
+            dead: self.dead,
+            limit,
+            now,
+        };
+        let next_end = (self.live > 0).then(|| line::deadline_of(self.next_end));
+        let holders = Holders {
+            own: self.own.map(|(_, line)| until(line.hold(), limit)),
+            sole: None,
+            others: self.others,
+            tolerance: self.tolerance.share(),
+            next_end: next_end.map(|end| limit.map_or(end, |limit| limit.min(end))),
+            lines: Some(lines),
+        };
+        (holders, line::fence_of(self.newest))
+    }
+}
+
+/// A line with an earlier deadline is over.
+fn over_at(limit: Option<Deadline>, now: Moment) -> Digits {
+    let is_over = limit.is_some_and(|limit| limit.has_passed(now)) || now.millis() > line::LATEST;
+    if is_over { Digits::MAX } else { line::digits_of(Deadline::from_millis(now.millis())) }
+}
+
+fn until<'v>(hold: Hold<'v>, limit: Option<Deadline>) -> Hold<'v> {
+    let deadline = match (hold.deadline, limit) {
+        (Some(own), Some(limit)) => Some(own.min(limit)),
+        (own, limit) => own.or(limit),
+    };
+    Hold { deadline, ..hold }
+}
+
+/// Holds, one after the other.
+#[derive(Clone, Debug)]
+pub struct Holds<'v> {
+    sole: Option<Hold<'v>>,
+    lines: &'v [u8],
+    limit: Option<Deadline>,
+    over_at: Digits,
+}
+
+impl<'v> Holds<'v> {
+    pub const NONE: Self = Self { sole: None, lines: &[], limit: None, over_at: 0 };
+
+    /// Those of a value that are in force at this moment.
+    pub fn in_force(value: &'v [u8], limit: Option<Deadline>, now: Moment) -> Self {
+        if is_list(value) {
+            return Self { lines: value, limit, over_at: over_at(limit, now), ..Self::NONE };
+        }
+        Self { sole: Hold::read(value, limit).in_force(now), ..Self::NONE }
+    }
+
+    /// Those of a value, whether they are over or not.
+    pub fn all(value: &'v [u8]) -> Self {
+        if is_list(value) {
+            return Self { lines: value, ..Self::NONE };
+        }
+        Self { sole: Some(Hold::read(value, None)), ..Self::NONE }
+    }
+}
+
+impl Holds<'_> {
+    /// The same holds, of a key that expires then.
+    pub(super) fn until(self, limit: Option<Deadline>) -> Self {
+        let sole = self.sole.map(|hold| Hold { deadline: limit, ..hold });
+        Self { sole, limit, ..self }
+    }
+}
+
+impl<'v> Iterator for Holds<'v> {
+    type Item = Hold<'v>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if let Some(sole) = self.sole.take() {
+            return Some(sole);
+        }
+        while let Some((line, behind)) = Line::first_of(self.lines) {
+            self.lines = behind;
+            if line.deadline >= self.over_at {
+                return Some(until(line.hold(), self.limit));
+            }
+        }
+        None
+    }
+}
+
+/// Whether each line is written as the module writes it.
+fn is_list(value: &[u8]) -> bool {
+    let mut rest = value;
+    while let Some((_, behind)) = Line::first_of(rest) {
+        rest = behind;
+    }
+    rest.is_empty() && !value.is_empty()
+}
+
+#[cfg(test)]
+mod tests;

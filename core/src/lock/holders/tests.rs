@@ -1,0 +1,273 @@
+//! What values say, what edits make of them, and the slow and obvious way to say the same.
+
+#![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
+
+use super::*;
+use crate::lock::{FenceClock, Stored, Value};
+use proptest::prelude::*;
+
+const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+
+fn in_ms(millis: i64) -> Deadline {
+    Deadline::from_millis(NOW.millis().checked_add_signed(millis).unwrap())
+}
+
+fn owner(name: &str) -> Owner<'_> {
+    Owner::new(name.as_bytes()).unwrap()
+}
+
+fn share(number: u32) -> Share {
+    Share::new(number).unwrap()
+}
+
+fn grant(name: &str, number: u64, left: i64, tolerates: u32) -> Grant<'_> {
+    let fence = Fence::new(Fence::FIRST.number() + number).unwrap();
+    Grant { owner: owner(name), fence, deadline: in_ms(left), share: share(tolerates) }
+}
+
+/// A line for each: the owner, what is left of the lease, and the share. Fences count from 0.
+fn list(holds: &[(&str, i64, u32)]) -> Vec<u8> {
+    let grants = holds.iter().zip(0..);
+    let lines = grants.map(|(&(name, left, share), number)| grant(name, number, left, share));
+    lines.flat_map(|grant| Value::of_line(&grant).as_bytes().to_vec()).collect()
+}
+
+fn holders<'v>(value: &'v [u8], limit: Option<Deadline>, asker: &str) -> Holders<'v> {
+    Holders::read(value, limit, owner(asker), NOW).0
+}
+
+/// What the value is after this write.
+fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
+    let Write::Edit(edit) = write else { panic!("not an edit: {write:?}") };
+    if let Some(rewritten) = edit.rewritten(value) {
+        return (rewritten, edit.expiry);
+    }
+    let mut value = value.to_vec();
+    if let Some((at, bytes)) = edit.over() {
+        value[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+    value.extend_from_slice(edit.appended().as_ref().map_or(&[], Value::as_bytes));
+    (value, edit.expiry)
+}
+
+#[test]
+fn a_list_is_what_its_lines_say_and_an_owner_sees_its_own() {
+    let value = list(&[("a", 50, 0), ("b", 20, 5), ("c", -1, 2)]);
+    let holders = holders(&value, Some(in_ms(50)), "b");
+    let own = holders.own().unwrap();
+    assert_eq!((own.owner, own.share, own.deadline), (&b"b"[..], share(5), Some(in_ms(20))));
+    assert_eq!((holders.others, holders.tolerance), (1, Share::UNLIMITED));
+    assert_eq!(holders.next_end(), Some(in_ms(20)));
+    assert!(holders.sole().is_none());
+}
+
+#[test]
+fn one_more_is_admitted_if_everybody_tolerates_that_and_the_server_does() {
+    let value = list(&[("a", 50, 0), ("b", 20, 3)]);
+    let admit = |asker, tolerates, most| {
+        holders(&value, Some(in_ms(50)), asker).admit(share(tolerates), most)
+    };
+    assert!(admit("c", 0, 9) && admit("c", 3, 9) && admit("c", 0, 3));
+    assert!(!admit("c", 2, 9), "it would be the third");
+    assert!(!admit("c", 1, 9) && !admit("c", 0, 2));
+    assert!(admit("b", 2, 9), "one other is left beside it");
+    assert!(!admit("b", 1, 9));
+    assert!(Holders::NOBODY.admit(Share::EXCLUSIVE, 1));
+}
+
+#[test]
+fn a_value_with_a_malformed_line_is_a_foreign_lock() {
+    let good = list(&[("a", 50, 0), ("b", 20, 3)]);
+    let torn = [&good[..good.len() - 1], &good[1..], &[&good[..], b"x"].concat(), b"\n"];
+    for value in torn {
+        let text = str::from_utf8(value).unwrap();
+        let seen = holders(value, None, text);
+        assert_eq!(seen.sole().map(|hold| (hold.owner, hold.fence)), Some((value, None)));
+        assert!(seen.own().is_some() && !holders(value, None, "b").admit(share(0), 9), "{text}");
+    }
+}
+
+#[test]
+fn a_hold_ends_with_its_key_if_that_is_sooner() {
+    let value = list(&[("a", 50, 0), ("b", 20, 0)]);
+    let holders_until = |limit| holders(&value, Some(limit), "a");
+    assert_eq!(holders_until(in_ms(30)).own().unwrap().deadline, Some(in_ms(30)));
+    assert!(holders_until(in_ms(-1)).is_free());
+    let holds = Holds::in_force(&value, Some(in_ms(30)), NOW.plus_millis(21));
+    assert_eq!(holds.map(|hold| hold.owner).collect::<Vec<_>>(), [b"a"]);
+}
+
+#[test]
+fn the_newest_fence_is_learned_wherever_it_stands_and_one_that_is_not_credible_hides_none() {
+    let mut lines = list(&[("a", 50, 0), ("b", 20, 0)]);
+    let second = lines.len() / 2;
+    lines[..16].copy_from_slice(b"1763000000000007");
+    let learned = |value: &[u8]| {
+        let mut fences = FenceClock::new();
+        let stored = Stored::Text { value, deadline: Some(in_ms(50)) };
+        let _ = stored.holders(owner("c"), NOW, &mut fences);
+        fences.highest().map(Fence::number)
+    };
+    assert_eq!(learned(&lines), Some(1_763_000_000_000_007));
+    lines[second..][..16].copy_from_slice(b"9007199254740991");
+    assert_eq!(learned(&lines), Some(1_763_000_000_000_007));
+}
+
+#[test]
+fn who_comes_is_written_behind_the_others_and_the_key_lasts_as_long_as_the_last() {
+    let value = list(&[("a", 50, 0), ("b", 20, 5)]);
+    let write = holders(&value, Some(in_ms(50)), "c").granted(&grant("c", 2, 30, 0));
+    let expected = list(&[("a", 50, 0), ("b", 20, 5), ("c", 30, 0)]);
+    assert_eq!(written(&value, write), (expected, in_ms(50)));
+}
+
+#[test]
+fn who_goes_leaves_the_others_and_the_key_ends_with_them() {
+    let value = list(&[("a", 50, 0), ("b", 20, 5)]);
+    let (left, expiry) = written(&value, holders(&value, Some(in_ms(50)), "a").ended());
+    assert_eq!(expiry, in_ms(20));
+    assert!(holders(&left, Some(expiry), "a").own().is_none());
+    assert_eq!(holders(&left, Some(expiry), "b").ended(), Write::Delete);
+}
+
+#[test]
+fn an_own_lease_and_share_are_changed_in_their_place() {
+    let value = list(&[("a", 50, 3), ("b", 20, 5)]);
+    let seen = holders(&value, Some(in_ms(50)), "a");
+    let expected = list(&[("a", 10, 3), ("b", 20, 5)]);
+    assert_eq!(written(&value, seen.extended(in_ms(10))), (expected, in_ms(20)));
+    let expected = list(&[("a", 50, 0), ("b", 20, 5)]);
+    let loosened = seen.renewed(owner("a"), None, share(0));
+    assert_eq!(written(&value, loosened), (expected, in_ms(50)));
+    assert_eq!(seen.renewed(owner("a"), None, share(2)), Write::Keep);
+}
+
+#[test]
+fn what_others_hold_is_not_lengthened_with_the_key() {
+    let value = list(&[("a", 50, 0), ("b", 40, 0)]);
+    let cut = Some(in_ms(30));
+    let joined = holders(&value, cut, "c").granted(&grant("c", 2, 60, 0));
+    let expected = list(&[("a", 30, 0), ("b", 30, 0), ("c", 60, 0)]);
+    assert_eq!(written(&value, joined), (expected, in_ms(60)));
+    let extended = holders(&value, cut, "b").extended(in_ms(70));
+    assert_eq!(written(&value, extended), (list(&[("a", 30, 0), ("b", 70, 0)]), in_ms(70)));
+}
+
+#[test]
+fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
+    let mut holds = vec![("a", -1, 0); 7];
+    holds.push(("b", 20, 0));
+    let value = list(&holds);
+    let write = holders(&value, Some(in_ms(20)), "c").granted(&grant("c", 8, 30, 0));
+    let (compacted, _) = written(&value, write);
+    assert_eq!(compacted.len(), 2 * value.len() / holds.len());
+    assert_eq!(Holds::all(&compacted).count(), 2);
+    let few = list(&holds[3..]);
+    let write = holders(&few, Some(in_ms(20)), "c").granted(&grant("c", 8, 30, 0));
+    assert_eq!(Holds::all(&written(&few, write).0).count(), 6, "it is not worth it");
+}
+
+#[test]
+fn an_exclusive_hold_is_written_as_ever_and_becomes_a_line_when_it_tolerates_others() {
+    let Grant { owner, fence, deadline, .. } = grant("a", 0, 50, 1);
+    let alone = Holders::NOBODY.granted(&grant("a", 0, 50, 1));
+    let exclusive = Write::Hold { owner, fence, deadline: Some(deadline), share: Share::EXCLUSIVE };
+    assert_eq!(alone, exclusive);
+    let value = Value::of_hold(fence, owner, Some(deadline), Share::EXCLUSIVE);
+    assert_eq!(value.as_bytes(), b"1000000000000000:a");
+    let seen = holders(value.as_bytes(), Some(deadline), "a");
+    assert_eq!(seen.extended(in_ms(60)), Write::Expire(in_ms(60)));
+    let loosened = Write::Hold { owner, fence, deadline: Some(deadline), share: share(5) };
+    assert_eq!(seen.renewed(owner, None, share(5)), loosened);
+    let list = list(&[("a", 50, 5)]);
+    assert_eq!(holders(&list, Some(deadline), "a").granted(&grant("a", 0, 50, 1)), exclusive);
+}
+
+#[test]
+fn an_owner_that_looks_like_a_line_is_an_owner() {
+    let line = String::from_utf8(list(&[("a", 50, 0)])).unwrap();
+    let value = list(&[(&line, 50, 0), ("b\n\n", 40, 0)]);
+    let owners: Vec<_> = Holds::all(&value).map(|hold| hold.owner).collect();
+    assert_eq!(owners, [line.as_bytes(), b"b\n\n"]);
+    assert!(holders(&value, None, "a").own().is_none());
+}
+
+/// Some lines, of few owners, some of them over.
+fn some_list() -> impl Strategy<Value = Vec<(&'static str, i64, u32)>> {
+    let owners = prop::sample::select(vec!["a", "bb", "c\n", "1763000000000000 "]);
+    prop::collection::vec((owners, -20..40_i64, 0..7_u32), 1..12)
+}
+
+proptest! {
+    #[test]
+    fn a_list_is_read_as_one_would_read_it_aloud(
+        holds in some_list(),
+        limit in prop::option::of(-5..60_i64),
+        most in 1..9_usize,
+        asked in 0..7_u32,
+    ) {
+        let value = list(&holds);
+        let seen = holders(&value, limit.map(in_ms), "a");
+        let ends = |left: i64| limit.map_or(left, |limit| limit.min(left));
+        let live: Vec<_> = holds.iter().filter(|hold| ends(hold.1) >= 0).collect();
+        let own = live.iter().rposition(|hold| hold.0 == "a");
+        let others = live.len() - own.iter().count();
+        prop_assert_eq!(seen.own().is_some(), own.is_some());
+        prop_assert_eq!(seen.others, others);
+        prop_assert_eq!(seen.next_end(), live.iter().map(|hold| in_ms(ends(hold.1))).min());
+        let tolerated = |number: u32| match usize::try_from(number).unwrap() {
+            0 => usize::MAX,
+            number => number,
+        };
+        let shares = live.iter().enumerate().filter(|(at, _)| Some(*at) != own);
+        let least = shares.map(|(_, hold)| tolerated(hold.2)).min().unwrap_or(usize::MAX);
+        let admitted = others < least.min(tolerated(asked)).min(most);
+        prop_assert_eq!(seen.admit(share(asked), most), admitted);
+        let listed: Vec<_> = Holds::in_force(&value, limit.map(in_ms), NOW).collect();
+        prop_assert_eq!(listed.len(), live.len());
+    }
+
+    #[test]
+    fn an_edit_changes_the_own_hold_and_no_other(
+        holds in some_list(),
+        limit in prop::option::of(0..60_i64),
+        kind in 0..4_u8,
+        left in 1..60_i64,
+    ) {
+        let value = list(&holds);
+        let limit = limit.map(in_ms);
+        let seen = holders(&value, limit, "a");
+        let write = match (kind, seen.own()) {
+            (0, _) => seen.granted(&grant("a", 99, left, 7)),
+            (1, Some(_)) => seen.ended(),
+            (2, Some(_)) => seen.extended(in_ms(left)),
+            (3, Some(_)) => seen.raised(owner("a"), Fence::LAST),
+            _ => return Ok(()),
+        };
+        if let Write::Edit(_) = write {
+            let (after, expiry) = written(&value, write);
+            let own = seen.own().map(|own| own.fence);
+            let others = |value: &[u8], limit| -> Vec<_> {
+                let holds = Holds::in_force(value, limit, NOW);
+                let kept = holds.filter(|hold| Some(hold.fence) != own);
+                kept.filter(|hold| hold.fence < Fence::new(Fence::FIRST.number() + 99))
+                    .map(|hold| (hold.fence, hold.owner.to_vec(), hold.deadline, hold.share))
+                    .collect()
+            };
+            prop_assert_eq!(others(&value, limit), others(&after, Some(expiry)));
+            let last = Holds::in_force(&after, None, NOW).filter_map(|hold| hold.deadline).max();
+            prop_assert!(last.is_some_and(|last| last >= expiry));
+            prop_assert!(Holders::read(&after, Some(expiry), owner("a"), NOW).0.sole().is_none());
+        }
+    }
+
+    #[test]
+    fn any_other_string_is_held_by_its_whole_value(
+        value in "[0-9]{15,17} [0-9]{13,15} [0-9]{4,6} [0-9]{2,4}:[a-z\n]{0,12}",
+    ) {
+        let value = value.as_bytes();
+        let seen = holders(value, None, "nobody");
+        let is_list = Holds::all(value).all(|hold| hold.owner.len() < value.len());
+        prop_assert_eq!(seen.sole().is_some(), !is_list);
+    }
+}

@@ -1,0 +1,345 @@
+//! One hold of several, as a line of a lock's value.
+//!
+//! ```text
+//!     1763712345678901 01763712375678 00005 008:worker-7\n
+//!     └──────┬───────┘ └─────┬──────┘ └─┬─┘ └┬┘ └──┬───┘
+//!         fence           deadline    share  length, owner
+//! ```
+//!
+//! All numbers are of fixed width, so that a field can be overwritten in its place, and so that two of them can be compared as
+//! they are, without being read: digits sort as their numbers do. Every command reads every line of its lock, so
+//! this is where the time goes.
+
+use super::fence::Fence;
+use super::hold::{Hold, eight_digits};
+use super::lease::Deadline;
+use super::owner::Owner;
+use super::share::Share;
+
+/// Digits, the first in the highest byte.
+pub(super) type Digits = u128;
+
+/// The longest line there is.
+pub(super) const LONGEST: usize = HEAD + Owner::LONGEST + 1;
+
+/// What is in front of the owner.
+const HEAD: usize = 42;
+
+pub(super) const DEADLINE_AT: usize = 17;
+const DEADLINE_DIGITS: usize = 14;
+const SHARE_AT: usize = 32;
+const SHARE_DIGITS: usize = 5;
+
+/// The deadline of a hold that was ended.
+pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
+
+/// From the deadline to the end of the share.
+pub(super) const LEASE_LEN: usize = SHARE_AT + SHARE_DIGITS - DEADLINE_AT;
+
+/// The latest deadline that can be written: in the year 5138. A lock without an end has it.
+pub(super) const LATEST: u64 = 99_999_999_999_999;
+
+const FIRST_FENCE: Digits = Digits::from_be_bytes(*b"1000000000000000");
+const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
+
+/// What eight bytes of a line must look like: a `0` stands for any digit.
+struct Form {
+    template: u64,
+    /// Added to what a byte differs by from its template, so that whatever is no digit shows in the upper half.
+    six: u64,
+    /// What must then be 0.
+    mask: u64,
+}
+
+impl Form {
+    const fn new(template: [u8; 8]) -> Self {
+        let (mut six, mut mask) = ([0; 8], [0xff; 8]);
+        let (mut bytes, mut sixes, mut masks): (&[u8], &mut [u8], &mut [u8]) =
+            (&template, &mut six, &mut mask);
+        while let (
+            [byte, more_bytes @ ..],
+            [one_six, more_sixes @ ..],
+            [one_mask, more_masks @ ..],
+        ) = (bytes, sixes, masks)
+        {
+            if *byte == b'0' {
+                (*one_six, *one_mask) = (6, 0xf0);
+            }
+            (bytes, sixes, masks) = (more_bytes, more_sixes, more_masks);
+        }
+        Self {
+            template: u64::from_be_bytes(template),
+            six: u64::from_be_bytes(six),
+            mask: u64::from_be_bytes(mask),
+        }
+    }
+
+    /// 0 if the bytes look like that. A sum that carries comes of a byte that is wrong already.
+    const fn differs(&self, bytes: u64) -> u64 {
+        let apart = bytes ^ self.template;
+        (apart | apart.wrapping_add(self.six)) & self.mask
+    }
+}
+
+/// Of every eight bytes of a head; the last two overlap.
+const FORMS: [Form; 6] = [
+    Form::new(*b"00000000"),
+    Form::new(*b"00000000"),
+    Form::new(*b" 0000000"),
+    Form::new(*b"0000000 "),
+    Form::new(*b"00000 00"),
+    Form::new(*b"000 000:"),
+];
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line<'v> {
+    pub(super) fence: Digits,
+    /// The first eight digits and the last eight of the fourteen. They sort as all of them do.
+    pub(super) deadline: Digits,
+    share: u64,
+    pub(super) owner: &'v [u8],
+}
+
+impl<'v> Line<'v> {
+    /// The line at the beginning of these bytes, and what is behind it. `None` if it is not written as the module writes it.
+    #[inline(always)]
+    pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
+        let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
+        let [a, b, c, d, e, f] = &FORMS;
+        let (high, low) = (word::<0>(head), word::<8>(head));
+        let (share, length) = (word::<32>(head), word::<34>(head));
+        let wrong = a.differs(high)
+            | b.differs(low)
+            | c.differs(word::<16>(head))
+            | d.differs(word::<24>(head))
+            | e.differs(share)
+            | f.differs(length);
+        let fence = wide(high, low);
+        let length = length ^ f.template;
+        let [_, _, _, _, hundreds, tens, ones, _] = length.to_be_bytes();
+        let length = usize::from(hundreds)
+            .wrapping_mul(100)
+            .wrapping_add(usize::from(tens).wrapping_mul(10))
+            .wrapping_add(usize::from(ones));
+        let is_fence = (FIRST_FENCE..=LAST_FENCE).contains(&fence);
+        if wrong != 0 || !is_fence || length == 0 || length > Owner::LONGEST {
+            return None;
+        }
+        let (owner, behind) = tail.split_at_checked(length)?;
+        let (b'\n', behind) = behind.split_first()? else { return None };
+        let deadline = wide(word::<DEADLINE_AT>(head), word::<{ DEADLINE_AT + 6 }>(head));
+        let share = (share ^ e.template) >> 24;
+        Some((Self { fence, deadline, share, owner }, behind))
+    }
+
+    /// Owners mostly differ in their last byte, which spares the call that compares all of them.
+    pub(super) fn is_of(&self, owner: Owner<'_>) -> bool {
+        let bytes = owner.as_bytes();
+        self.owner.last() == bytes.last() && self.owner == bytes
+    }
+
+    /// How many bytes it takes, its end included.
+    pub(super) fn len(&self) -> usize {
+        HEAD.saturating_add(self.owner.len()).saturating_add(1)
+    }
+
+    /// Smaller shares are smaller, and no limit is the largest.
+    pub(super) const fn tolerance(&self) -> Tolerance {
+        Tolerance(self.share.wrapping_sub(1))
+    }
+
+    pub(super) fn hold(&self) -> Hold<'v> {
+        Hold {
+            owner: self.owner,
+            fence: fence_of(self.fence),
+            deadline: Some(deadline_of(self.deadline)),
+            share: self.tolerance().share(),
+        }
+    }
+}
+
+/// A share, to be compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Tolerance(u64);
+
+impl Tolerance {
+    pub(super) const UNLIMITED: Self = Self(u64::MAX);
+
+    pub(super) fn share(self) -> Share {
+        let digits = self.0.wrapping_add(1).to_be_bytes();
+        let number = digits
+            .iter()
+            .fold(0_u32, |number, &digit| number.wrapping_mul(10).wrapping_add(u32::from(digit)));
+        Share::new(number).unwrap_or(Share::UNLIMITED)
+    }
+}
+
+#[inline]
+fn word<const AT: usize>(head: &[u8; HEAD]) -> u64 {
+    head.get(AT..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+}
+
+#[inline]
+fn wide(high: u64, low: u64) -> Digits {
+    Digits::from(high) << 64 | Digits::from(low)
+}
+
+/// The digits of a deadline. Those beyond the latest one are all the same.
+pub(super) fn digits_of(deadline: Deadline) -> Digits {
+    let digits = fourteen(deadline);
+    let (first, last) = (digits.first_chunk(), digits.last_chunk());
+    let word = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    wide(word(first), word(last))
+}
+
+pub(super) fn deadline_of(digits: Digits) -> Deadline {
+    let (high, low) = halves(digits);
+    // Two digits are in both.
+    let (first, last) = (number(high), number(low).checked_rem(1_000_000).unwrap_or(0));
+    Deadline::from_millis(first.wrapping_mul(1_000_000).wrapping_add(last))
+}
+
+pub(super) fn fence_of(digits: Digits) -> Option<Fence> {
+    let (high, low) = halves(digits);
+    Fence::new(number(high).wrapping_mul(100_000_000).wrapping_add(number(low)))
+}
+
+fn halves(digits: Digits) -> ([u8; 8], [u8; 8]) {
+    let bytes = digits.to_be_bytes();
+    let half = |half: Option<&[u8; 8]>| half.copied().unwrap_or_default();
+    (half(bytes.first_chunk()), half(bytes.last_chunk()))
+}
+
+fn number(digits: [u8; 8]) -> u64 {
+    eight_digits(digits).unwrap_or(0)
+}
+
+fn fourteen(deadline: Deadline) -> [u8; DEADLINE_DIGITS] {
+    decimal(deadline.millis().min(LATEST))
+}
+
+/// With leading zeros.
+pub(super) fn decimal<const WIDTH: usize>(mut number: u64) -> [u8; WIDTH] {
+    let mut digits = [b'0'; WIDTH];
+    for digit in digits.iter_mut().rev() {
+        let last = u8::try_from(number.checked_rem(10).unwrap_or(0)).unwrap_or(0);
+        *digit = b'0'.wrapping_add(last);
+        number = number.checked_div(10).unwrap_or(0);
+    }
+    digits
+}
+
+/// What is written at [`DEADLINE_AT`] to give a hold another lease and share.
+pub(super) fn lease(deadline: Deadline, share: Share) -> [u8; LEASE_LEN] {
+    let (deadline, share) = (fourteen(deadline), decimal::<SHARE_DIGITS>(share.number().into()));
+    let mut bytes = [b' '; LEASE_LEN];
+    let parts = deadline.iter().chain(b" ").chain(&share);
+    bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = *part);
+    bytes
+}
+
+/// The parts of a line, one behind the other.
+pub(super) fn write(
+    fence: Fence,
+    deadline: Deadline,
+    share: Share,
+    owner: Owner<'_>,
+    mut append: impl FnMut(&[u8]),
+) {
+    let owner = owner.as_bytes();
+    append(&decimal::<{ Fence::DIGITS }>(fence.number()));
+    append(b" ");
+    append(&lease(deadline, share));
+    append(b" ");
+    append(&decimal::<3>(u64::try_from(owner.len()).unwrap_or(0)));
+    append(b":");
+    append(owner);
+    append(b"\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const LINE: &[u8] = b"1763712345678901 01763712375678 00005 008:worker-7\n";
+
+    #[test]
+    fn a_line_says_who_holds_the_lock_by_which_grant_until_when_and_beside_how_many() {
+        let (line, behind) = Line::first_of(LINE).unwrap();
+        assert_eq!(behind, b"");
+        assert_eq!(line.len(), LINE.len());
+        let hold = Hold {
+            owner: b"worker-7",
+            fence: Fence::new(1_763_712_345_678_901),
+            deadline: Some(Deadline::from_millis(1_763_712_375_678)),
+            share: Share::new(5).unwrap(),
+        };
+        assert_eq!(line.hold(), hold);
+    }
+
+    /// The slow and obvious way to read a line.
+    fn reads(line: &[u8]) -> bool {
+        let is_number = |bytes: &[u8]| bytes.iter().all(u8::is_ascii_digit);
+        let number = |bytes: &[u8]| str::from_utf8(bytes).unwrap().parse::<u64>().unwrap();
+        if line.len() < HEAD || !is_number(&line[38..41]) {
+            return false;
+        }
+        let length = usize::try_from(number(&line[38..41])).unwrap();
+        is_number(&line[..16])
+            && line[16] == b' '
+            && is_number(&line[17..31])
+            && line[31] == b' '
+            && is_number(&line[32..37])
+            && line[37] == b' '
+            && line[41] == b':'
+            && Fence::new(number(&line[..16])).is_some()
+            && (1..=255).contains(&length)
+            && line.get(HEAD..).and_then(|rest| rest.get(length)) == Some(&b'\n')
+    }
+
+    #[test]
+    fn every_byte_of_the_head_counts() {
+        for position in 0..LINE.len() {
+            for byte in 0..=u8::MAX {
+                let mut line = LINE.to_vec();
+                line[position] = byte;
+                let shown = line.escape_ascii();
+                assert_eq!(Line::first_of(&line).is_some(), reads(&line), "{shown}");
+            }
+        }
+        for len in 0..LINE.len() {
+            assert!(Line::first_of(&LINE[..len]).is_none(), "torn after {len}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            number in Fence::FIRST.number()..=Fence::LAST.number(),
+            millis in 0..=LATEST,
+            share in 0..=Share::LARGEST,
+            owner in prop::collection::vec(any::<u8>(), 1..=Owner::LONGEST),
+            rest in prop::collection::vec(any::<u8>(), 0..9),
+        ) {
+            let (fence, deadline) = (Fence::new(number).unwrap(), Deadline::from_millis(millis));
+            let share = Share::new(share).unwrap();
+            let mut bytes = Vec::new();
+            let name = Owner::new(&owner).unwrap();
+            write(fence, deadline, share, name, |part| bytes.extend_from_slice(part));
+            prop_assert!((HEAD + 2..=LONGEST).contains(&bytes.len()));
+            bytes.extend_from_slice(&rest);
+            let (line, behind) = Line::first_of(&bytes).unwrap();
+            prop_assert_eq!(behind, &rest[..]);
+            let hold = Hold { owner: &owner, fence: Some(fence), deadline: Some(deadline), share };
+            prop_assert_eq!(line.hold(), hold);
+        }
+
+        #[test]
+        fn digits_sort_as_their_numbers_do(one in 0..=2 * LATEST, other in 0..=2 * LATEST) {
+            let digits = |millis: u64| digits_of(Deadline::from_millis(millis));
+            prop_assert_eq!(digits(one) < digits(other), one.min(LATEST) < other.min(LATEST));
+            prop_assert_eq!(deadline_of(digits(one)).millis(), one.min(LATEST));
+        }
+    }
+}

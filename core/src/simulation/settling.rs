@@ -1,0 +1,134 @@
+//! The model, continued: whose turn it is, what it comes to when a lock is settled, and what was evicted.
+
+use super::content::{Content, Held, admit, has_expired, has_run_out, own};
+use super::model::{Asked, LockName, Model, Reply, State, Waiting};
+
+impl Model {
+    /// Whether anything is to be written, if this lock is settled now.
+    pub(super) fn has_work(&self, name: LockName, now: u64) -> bool {
+        self.anyone_waits_for(name)
+            && (self.evicted.contains_key(&name)
+                || self.is_free(name, now)
+                || self.turn(name, now).is_some())
+    }
+
+    /// Who is served next: the first waiter if it is admitted or holds the lock itself, and wherever it stands one that
+    /// holds the lock for itself.
+    pub(super) fn turn(&self, name: LockName, now: u64) -> Option<Waiting> {
+        let live = match self.content(name) {
+            Some(Content::OtherType) => return None,
+            Some(Content::Lock(lock)) => lock.live(now),
+            None => Vec::new(),
+        };
+        let first = self.first_for(name)?;
+        if own(&live, first.owner).is_some() {
+            return Some(first);
+        }
+        if let [held @ Held { own_end: None, .. }] = *live
+            && let Some(itself) = self.waits(name, held.holder)
+        {
+            return Some(itself);
+        }
+        (admit(&live, first.share) && !self.is_quarantined()).then_some(first)
+    }
+
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.elapsed < self.quarantine_ends
+    }
+
+    /// Whether the key, whatever was evicted, holds no lock, and none is granted for a while.
+    pub(super) fn rests(&self, name: LockName, now: u64) -> bool {
+        self.is_quarantined() && self.keys.get(&name).is_none_or(|key| has_run_out(key, now))
+    }
+
+    /// The key is looked at, and found to hold no lock.
+    pub(super) fn sees_nothing(&mut self, name: LockName, now: u64) {
+        self.sees(name, now);
+        self.seen.remove(&name);
+    }
+
+    /// The key is looked at, and nothing is done.
+    pub(super) fn sees(&mut self, name: LockName, now: u64) {
+        let _state = self.state(self.keys.get(&name).cloned(), now);
+    }
+
+    /// Gives the lock to whoever is next, until nobody is served or nobody waits.
+    pub(super) fn settle(&mut self, name: LockName, now: u64) {
+        while self.anyone_waits_for(name) {
+            let State::Holds(live) = self.look(name, now) else {
+                self.seen.remove(&name);
+                return;
+            };
+            let Some(next) = self.turn(name, now) else {
+                match self.keys.get(&name) {
+                    Some(content) if !live.is_empty() => {
+                        self.seen.insert(name, content.clone());
+                    }
+                    _ => {
+                        self.seen.remove(&name);
+                    }
+                }
+                return;
+            };
+            self.seen.remove(&name);
+            self.leave(next.client);
+            let Waiting { client, owner, ttl, share, gives_up, .. } = next;
+            if gives_up.is_some_and(|end| end <= self.elapsed) && own(&live, owner).is_none() {
+                self.answer(client, Reply::Nil);
+            } else {
+                self.serve(client, name, Asked { owner, ttl, share }, now);
+            }
+        }
+    }
+
+    /// The server evicts a key. What it held is put back, if it was this lock, and its lease lasts.
+    pub(super) fn evict(&mut self, name: LockName, lock: Option<Content>, now: u64) {
+        self.keys.remove(&name);
+        self.evicted.remove(&name);
+        if let Some(lock @ Content::Lock(_)) = lock
+            && !has_expired(&lock, now)
+        {
+            self.evicted.insert(name, lock);
+        }
+    }
+
+    /// An evicted lock is put back, unless its key holds something else now, or its lease is over.
+    pub(super) fn put_back(&mut self, name: LockName, now: u64) {
+        if let Some(lock) = self.evicted.remove(&name)
+            && !self.keys.contains_key(&name)
+            && !has_expired(&lock, now)
+        {
+            self.keys.insert(name, lock);
+        }
+    }
+
+    /// What a lock that somebody waits for was when last looked at.
+    pub(super) fn seen(&self, name: LockName) -> Option<Content> {
+        self.seen.get(&name).cloned()
+    }
+
+    pub(super) fn evicted(&self, name: LockName) -> Option<Content> {
+        self.evicted.get(&name).cloned()
+    }
+
+    pub(super) fn evictions(&self) -> usize {
+        self.evicted.len()
+    }
+
+    /// What was evicted is not coming back: all of it, or a database's, or one lock.
+    pub(super) fn forget_evictions(&mut self, is_gone: impl Fn(LockName) -> bool) {
+        self.evicted.retain(|&name, _| !is_gone(name));
+    }
+
+    pub(super) fn swap_evictions(&mut self, one: i32, other: i32) {
+        let moved = std::mem::take(&mut self.evicted).into_iter().map(|((db, key), lock)| {
+            let db = match db {
+                db if db == one => other,
+                db if db == other => one,
+                db => db,
+            };
+            ((db, key), lock)
+        });
+        self.evicted = moved.collect();
+    }
+}

@@ -1,0 +1,69 @@
+//! What the server knows of a client.
+
+use super::api::api;
+use super::call_reply::CallReply;
+use super::string::{OwnedString, bytes_of};
+use redis_module::raw::{self, RedisModuleCtx};
+use std::ffi::{CString, c_void};
+
+/// As whom a client is logged in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum User {
+    /// The one that cannot be deleted, as clients that never logged in are. Also those without a user, who may do
+    /// everything.
+    Default,
+    Other,
+}
+
+impl User {
+    pub(crate) fn of(ctx: *mut RedisModuleCtx, client: u64) -> Self {
+        // SAFETY: takes a valid context and a number; the server answers null if the client has no user, and else a
+        // string that is ours.
+        let name = unsafe {
+            let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
+            (!name.is_null()).then(|| OwnedString::given(ctx, name))
+        };
+        // SAFETY: the string lives until the end of this function.
+        match name.as_ref().map(|name| unsafe { bytes_of(name.string()) }) {
+            None | Some(b"default") => Self::Default,
+            Some(_) => Self::Other,
+        }
+    }
+}
+
+/// The client whose context this is.
+pub(crate) fn id(ctx: *mut RedisModuleCtx) -> u64 {
+    // SAFETY: takes a valid context.
+    unsafe { api!(RedisModule_GetClientId)(ctx) }
+}
+
+/// Whether the server is about to close the connection, and drops what it is sent. False where it cannot be asked,
+/// because the command was renamed.
+pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
+    let Ok(client) = CString::new(client.to_string()) else { return false };
+    let reply = CallReply::to(ctx, c"CLIENT", &[c"LIST", c"ID", &client]);
+    let flags = |text: &[u8]| {
+        let mut fields = text.split(|&byte| byte == b' ');
+        fields.find_map(|field| field.strip_prefix(b"flags=")).is_some_and(|it| it.contains(&b'A'))
+    };
+    reply.is_some_and(|reply| reply.text().is_some_and(flags))
+}
+
+/// How much room the server's structure has for an address.
+const ADDRESS_LENGTH: usize = 46;
+
+/// None if it is not connected, as a call of another module that waits for its reply is not.
+pub(crate) fn flags(client: u64) -> u64 {
+    let mut info = raw::RedisModuleClientInfo {
+        version: 1,
+        flags: 0,
+        id: 0,
+        addr: [0; ADDRESS_LENGTH],
+        port: 0,
+        db: 0,
+    };
+    let start: *mut c_void = (&raw mut info).cast();
+    // SAFETY: the server fills in the structure, which is of the version that it names.
+    unsafe { api!(RedisModule_GetClientInfoById)(start, client) };
+    info.flags
+}

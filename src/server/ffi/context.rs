@@ -1,0 +1,32 @@
+//! A context that belongs to no command.
+
+use super::api::api;
+use super::main_thread::MainThread;
+use redis_module::raw::RedisModuleCtx;
+use std::cell::Cell;
+use std::ptr::NonNull;
+
+static DETACHED: MainThread<Cell<Option<NonNull<RedisModuleCtx>>>> =
+    MainThread::new(Cell::new(None));
+
+/// Makes it, if there is none: from the context of any call.
+pub(crate) fn detach(ctx: *mut RedisModuleCtx) {
+    if DETACHED.get().is_none() {
+        // SAFETY: takes a valid context.
+        let detached = unsafe { api!(RedisModule_GetDetachedThreadSafeContext)(ctx) };
+        DETACHED.set(NonNull::new(detached));
+    }
+}
+
+/// `None` until it is made.
+pub(crate) fn detached() -> Option<*mut RedisModuleCtx> {
+    DETACHED.get().map(NonNull::as_ptr)
+}
+
+/// The module is about to be unloaded.
+pub(crate) fn free() {
+    if let Some(ctx) = DETACHED.take() {
+        // SAFETY: made in `detach` and forgotten just now.
+        unsafe { api!(RedisModule_FreeThreadSafeContext)(ctx.as_ptr()) };
+    }
+}

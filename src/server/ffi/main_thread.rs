@@ -1,0 +1,48 @@
+//! What the module remembers between two calls of the server.
+
+use std::ops::Deref;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// A static that only the server's main thread uses. Each file owns those that it needs.
+pub(crate) struct MainThread<T>(T);
+
+impl<T> MainThread<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(value)
+    }
+}
+
+// SAFETY: the server calls every entry of a module on its main thread (with io-threads too: those read and write sockets,
+// they do not execute commands), and the module starts no thread. A forked child has its own copy. There is one exception:
+// a crash report is written by the thread that crashed. The callback for it asks `is_current` before it looks at anything.
+unsafe impl<T> Sync for MainThread<T> {}
+
+impl<T> Deref for MainThread<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// The thread that loads the module is the main thread.
+pub(crate) fn remember() {
+    MAIN.store(current(), Ordering::Relaxed);
+}
+
+/// Whether this is the main thread. May be asked in the handler of a signal.
+pub(crate) fn is_current() -> bool {
+    MAIN.load(Ordering::Relaxed) == current()
+}
+
+#[expect(
+    clippy::as_conversions,
+    reason = "a pointer on some systems, and a number of its size on others"
+)]
+fn current() -> usize {
+    // SAFETY: takes nothing, and never fails.
+    let thread = unsafe { libc::pthread_self() };
+    thread as usize
+}

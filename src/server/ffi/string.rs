@@ -1,0 +1,51 @@
+//! Strings of the server's.
+
+use super::api::api;
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::slice;
+
+/// The bytes of a string of the server's.
+///
+/// # Safety
+/// The string is valid, and neither freed nor changed while the bytes are in use.
+pub(crate) unsafe fn bytes_of<'s>(string: *mut RedisModuleString) -> &'s [u8] {
+    let mut len = 0;
+    // SAFETY: the caller vouches for the string; the server returns its bytes and their number.
+    unsafe {
+        let bytes = api!(RedisModule_StringPtrLen)(string, &raw mut len);
+        slice::from_raw_parts(bytes.cast(), len)
+    }
+}
+
+/// A string of the server's that is ours to free.
+pub(crate) struct OwnedString {
+    ctx: *mut RedisModuleCtx,
+    string: *mut RedisModuleString,
+}
+
+impl OwnedString {
+    pub(crate) fn new(ctx: *mut RedisModuleCtx, bytes: &[u8]) -> Self {
+        // SAFETY: the server copies the bytes.
+        let string =
+            unsafe { api!(RedisModule_CreateString)(ctx, bytes.as_ptr().cast(), bytes.len()) };
+        Self { ctx, string }
+    }
+
+    /// # Safety
+    /// It is a string of the server's that nobody else frees.
+    pub(crate) unsafe fn given(ctx: *mut RedisModuleCtx, string: *mut RedisModuleString) -> Self {
+        Self { ctx, string }
+    }
+
+    pub(crate) fn string(&self) -> *mut RedisModuleString {
+        self.string
+    }
+}
+
+impl Drop for OwnedString {
+    fn drop(&mut self) {
+        // SAFETY: created once in `new`, given back once here; whoever keeps the value has a share of
+        // its own.
+        unsafe { api!(RedisModule_FreeString)(self.ctx, self.string) };
+    }
+}

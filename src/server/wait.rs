@@ -1,0 +1,213 @@
+//! How a client waits for a lock, from `LOCK.ACQUIRE … BLOCK` to the last callback of the server's.
+//!
+//! ```text
+//!            RM_BlockClient                 RM_UnblockClient, once and only once
+//!   LOCK.ACQUIRE ───► blocked ─────────────► unblocked ─────────► reply sent, memory freed
+//!    … BLOCK            │  its turn comes      │                        │
+//!                       │  patience ends       │ the connection ends    │ or in the same turn of the
+//!                       │  sent away           │ before the reply:      │ event loop, see `delivery`:
+//!                       │                      ▼ the grant goes back    ▼ the same
+//!                       └─► connection ends: leaves the queue
+//! ```
+//!
+//! The answer is taken by the reply, by the end of the connection, or by [`free`] itself: by whichever comes first.
+
+use super::blocked_client::{self, BlockedClient, PendingReply};
+use super::ffi::api::{api, optional, status};
+use super::ffi::blocked::{Callbacks, Handle};
+use super::ffi::client::{self, User};
+use super::host::{LockKey, Server};
+use super::locks::LOCKS;
+use super::respond::respond;
+use super::room::{self, Limit};
+use super::{authority, clock, command_filter, delivery, eviction, guard};
+use leasehold_core::command::{Error, Reply, acquire};
+use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
+use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Ttl, Waiter};
+use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
+use std::ffi::{c_int, c_void};
+
+/// What a request needs to wait.
+pub(super) struct Wait<'r> {
+    pub(super) owner: Owner<'r>,
+    pub(super) minted: bool,
+    pub(super) ttl: Ttl,
+    pub(super) share: Share,
+    pub(super) patience: Patience,
+}
+
+/// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
+/// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
+/// error: a client that got nil would ask again at once, and again.
+pub(super) fn wait(
+    ctx: *mut RedisModuleCtx,
+    key: &LockKey<'_>,
+    wait: &Wait<'_>,
+) -> Result<bool, Error> {
+    let (server, name) = (Server { ctx }, key.name());
+    if authority::denies_blocking(ctx) {
+        LOCKS.cannot_wait(name);
+        return Ok(false);
+    }
+    if authority::is_replica(ctx) {
+        LOCKS.cannot_wait(name);
+        return Err(Error::NobodyWaitsOnReplicas);
+    }
+    room::look_again(ctx);
+    LOCKS.has_room(&server, name, wait.owner, room::room()).map_err(|no_room| {
+        match (no_room, room::most_waiters()) {
+            (NoRoom::ForThisLock, _) => Error::LockQueueFull,
+            (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
+            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) => Error::ShareFull,
+        }
+    })?;
+    let id = client::id(ctx);
+    let Some(handle) = Handle::block(ctx, callbacks()) else {
+        LOCKS.cannot_wait(name);
+        return Err(why_not_blocked(id));
+    };
+    let (address, now) = (handle.address(), clock::monotonic());
+    let waiter = Waiter {
+        owner: KeptOwner::from(wait.owner),
+        ttl: wait.ttl,
+        share: wait.share,
+        since: now,
+        gives_up: wait.patience.ends(now),
+        client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
+    };
+    blocked_client::remember(address, LOCKS.join(&server, name, waiter));
+    command_filter::install(ctx);
+    eviction::somebody_waits(ctx);
+    LOCKS.settle_joined(&server, key);
+    Ok(true)
+}
+
+/// Why the server would not block this client. Valkey since 8.1 blocks none that has a subscription.
+fn why_not_blocked(client: u64) -> Error {
+    let subscribed = u64::from(raw::REDISMODULE_CLIENTINFO_FLAG_PUBSUB);
+    if client::flags(client) & subscribed == 0 {
+        Error::CannotBeBlocked
+    } else {
+        Error::SubscribersCannotBeBlocked
+    }
+}
+
+fn callbacks() -> Callbacks {
+    // `CLIENT UNBLOCK` needs a timeout callback. Servers before Redis 7.4 can run it for a client that is
+    // being unblocked already, which then never gets a reply: there it is refused instead. This function
+    // came with the same release as the remedy.
+    let interruptible = optional!(RedisModule_AddACLCategory).is_some();
+    Callbacks {
+        reply: Some(reply),
+        interrupted: if interruptible { Some(interrupted) } else { None },
+        disconnected: Some(disconnected),
+        free: Some(free),
+    }
+}
+
+/// Takes a client that is still blocked out of its queue, and answers nobody. False if it has been
+/// unblocked already.
+fn leave(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) -> bool {
+    let waiter = blocked_client::waiter_at(handle.into());
+    let client = waiter.and_then(|waiter| LOCKS.leave(&Server { ctx }, waiter));
+    client.map(BlockedClient::let_go).is_some()
+}
+
+/// The connection ended, or the server took the client away.
+unsafe extern "C" fn disconnected(ctx: *mut RedisModuleCtx, handle: *mut RedisModuleBlockedClient) {
+    guard::event("disconnected", ctx, || {
+        if !leave(ctx, handle)
+            // SAFETY: the context is this callback's.
+            && let Some(pending) = unsafe { PendingReply::of(ctx) }
+        {
+            mark_undeliverable(ctx, pending);
+        }
+    });
+}
+
+/// `CLIENT UNBLOCK`: as if patience had ended.
+unsafe extern "C" fn interrupted(
+    ctx: *mut RedisModuleCtx,
+    _argv: *mut *mut RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    let outcome = guard::answer("interrupted", ctx, || {
+        // SAFETY: takes the context of this callback, which belongs to a blocked client.
+        let handle = unsafe { api!(RedisModule_GetBlockedClientHandle)(ctx) };
+        if leave(ctx, handle) {
+            respond(ctx, &Reply::Nil);
+        }
+        Ok(())
+    });
+    refuse(ctx, outcome)
+}
+
+/// The client is there to hear the reply.
+unsafe extern "C" fn reply(
+    ctx: *mut RedisModuleCtx,
+    _argv: *mut *mut RedisModuleString,
+    _argc: c_int,
+) -> c_int {
+    let outcome = guard::answer("waiter-reply", ctx, || {
+        // SAFETY: the context is this callback's.
+        let Some(pending) = (unsafe { PendingReply::of(ctx) }) else { return Ok(()) };
+        let Some(answer) = pending.answer.take() else { return Ok(()) };
+        respond(ctx, &to_send(ctx, pending, answer));
+        Ok(())
+    });
+    refuse(ctx, outcome)
+}
+
+/// The reply is done with, whether it was sent or not.
+unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
+    guard::event("waiter-free", ctx, || {
+        // SAFETY: the server passes it to this callback, which is the last.
+        if let Some(pending) = unsafe { PendingReply::come_back(pending) } {
+            mark_undeliverable(ctx, &pending);
+        }
+    });
+}
+
+/// The client has not been sent it, and is not going to be.
+fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
+    if let Some(Answer::Granted { name, fence, .. }) = pending.answer.take() {
+        let owner = pending.owner.clone();
+        LOCKS.mark_undeliverable(&Server { ctx }, WaiterGrant { name, owner, fence });
+    }
+}
+
+/// What the client is sent now.
+fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> Reply<'_> {
+    let server = Server { ctx };
+    let owner = pending.owner.as_owner();
+    match answer {
+        Answer::Granted { name, fence, deadline } => {
+            let number = fence.number();
+            let key = || LockKey::selected(ctx, name.as_name());
+            if LOCKS.lease_is_over(&server, &pending.owner, number, Some(deadline), key) {
+                LOCKS.mark_delivered(number);
+                return Reply::Nil;
+            }
+            let granted = WaiterGrant { name, owner: pending.owner.clone(), fence };
+            delivery::sent(ctx, granted, pending.user);
+            acquire::reply(owner, pending.minted, number)
+        }
+        Answer::Again { name, fence_number, deadline } => {
+            let key = || LockKey::selected(ctx, name.as_name());
+            if LOCKS.lease_is_over(&server, &pending.owner, fence_number, deadline, key) {
+                return Reply::Nil;
+            }
+            acquire::reply(owner, pending.minted, fence_number)
+        }
+        Answer::GaveUp => Reply::Nil,
+        Answer::Refused(error) => Reply::Error(error),
+    }
+}
+
+/// The one reply of a callback that failed before it gave one.
+fn refuse(ctx: *mut RedisModuleCtx, outcome: Result<(), Error>) -> c_int {
+    if let Err(error) = outcome {
+        respond(ctx, &Reply::Error(error));
+    }
+    status(true)
+}

@@ -1,0 +1,92 @@
+//! What `scripts/run-tests` makes of what cargo says. A program named cargo, which stands first in
+//! PATH, says it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+
+const FIRST: &str = "\
+test fine ... ok
+test some::late ... FAILED
+
+failures:
+
+---- some::late stdout ----
+    not::a::name
+
+failures:
+    some::late
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored";
+
+const PASSES: &str =
+    "test some::late ... [some::late] LEASEHOLD_SEED=1\nok\n\ntest result: ok. 1 passed; 0 failed";
+const FAILS: &str = "test result: FAILED. 0 passed; 1 failed";
+const IS_NOT_RUN: &str = "test result: ok. 0 passed; 0 failed";
+
+/// What cargo says in turn, and whether it succeeds; then whether the script does, and what cargo was told.
+fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name);
+    for (number, (says, succeeds)) in says.iter().enumerate() {
+        fs::write(file(&format!("says.{number}")), says).unwrap();
+        fs::write(file(&format!("ends.{number}")), if *succeeds { "0" } else { "101" }).unwrap();
+    }
+    let cargo = format!(
+        "#!/bin/sh\ncd {}\nnumber=$(cat told 2>/dev/null | wc -l)\necho \"$*\" >>told\n\
+         cat says.$number || exit 99\nexit $(cat ends.$number)\n",
+        folder.path().display()
+    );
+    fs::write(file("cargo"), cargo).unwrap();
+    fs::set_permissions(file("cargo"), fs::Permissions::from_mode(0o755)).unwrap();
+    let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
+    let output = Command::new(Path::new(ROOT).join("scripts/run-tests"))
+        .args(["--workspace", "--", "some::"])
+        .env("PATH", path)
+        .output()
+        .unwrap();
+    let told = fs::read_to_string(file("told")).unwrap();
+    (output.status.success(), told.lines().map(str::to_owned).collect())
+}
+
+const ALL: &str = "test --locked --no-fail-fast --workspace -- some::";
+const ALONE: &str =
+    "test --locked --no-fail-fast --workspace -- --exact --test-threads 1 some::late";
+
+#[test]
+fn a_run_that_passes_is_made_once() {
+    assert_eq!(told(&[("test result: ok. 2 passed", true)]), (true, vec![ALL.to_owned()]));
+}
+
+#[test]
+fn what_failed_beside_others_has_to_pass_three_times_by_itself() {
+    let passes = (PASSES, true);
+    let (succeeds, told) = told(&[(FIRST, false), passes, passes, passes]);
+    assert!(succeeds, "{told:?}");
+    assert_eq!(told, [ALL, ALONE, ALONE, ALONE]);
+}
+
+#[test]
+fn what_fails_once_by_itself_has_failed() {
+    let passes = (PASSES, true);
+    let (succeeds, told) = told(&[(FIRST, false), passes, passes, (FAILS, false)]);
+    assert!(!succeeds, "{told:?}");
+    assert_eq!(told, [ALL, ALONE, ALONE, ALONE]);
+}
+
+#[test]
+fn what_is_not_found_by_itself_has_failed() {
+    assert!(!told(&[(FIRST, false), (IS_NOT_RUN, true)]).0);
+}
+
+#[test]
+fn many_failures_and_those_of_the_compiler_are_not_run_again() {
+    let names: String = (0..4).map(|number| format!("    some::late{number}\n")).collect();
+    let many = format!("failures:\n{names}\ntest result: FAILED. 0 passed; 4 failed");
+    for says in [many.as_str(), "error: could not compile `leasehold`"] {
+        assert_eq!(told(&[(says, false)]), (false, vec![ALL.to_owned()]), "{says}");
+    }
+}

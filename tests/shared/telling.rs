@@ -1,0 +1,122 @@
+//! What the log, the events, the figures and the lists say of one of several holders.
+
+use super::{LONG, holders, share, shows, waits};
+use redis::Value;
+use testkit::{Server, Waiter, bulk_text, eventually, field, int};
+
+/// The events of the log, newest first, and whom they are about.
+fn log(client: &mut testkit::Client) -> Vec<(String, String)> {
+    let entries = client.cmd("LOCK.LOG -1").into_sequence().unwrap();
+    let text = |entry: &Value, name| bulk_text(field(entry, name).unwrap());
+    entries.iter().map(|entry| (text(entry, "event"), text(entry, "owner"))).collect()
+}
+
+#[test]
+fn nothing_is_noted_of_holders_that_come_and_go_as_they_should() {
+    let server = Server::start();
+    let mut client = server.client();
+    for round in 0..5 {
+        for owner in ["r1", "r2", "r3"] {
+            share(&mut client, owner, LONG, 0).unwrap();
+        }
+        let mut writer = Waiter::of(&server, "k", "w");
+        assert_eq!(share(&mut client, "r1", LONG, 3), share(&mut client, "r1", LONG, 3));
+        for owner in ["r2", "r1", "r3"] {
+            assert!(client.release("k", owner), "round {round}");
+        }
+        writer.fence();
+        assert!(client.release("k", "w"));
+    }
+    assert_eq!(log(&mut client), []);
+    assert_eq!(client.counter("expiries_with_waiters"), 0);
+}
+
+#[test]
+fn a_lease_that_ends_among_others_is_counted_and_a_late_release_noted() {
+    let server = Server::start();
+    let mut client = server.client();
+    share(&mut client, "long", LONG, 0).unwrap();
+    share(&mut client, "short", 20, 0).unwrap();
+    let writer = Waiter::of(&server, "k", "w");
+    eventually("it is counted", || match client.counter("expiries_with_waiters") {
+        1 => Ok(()),
+        other => Err(other),
+    });
+    assert!(!client.release("k", "short"));
+    assert_eq!(log(&mut client), [("late-release".to_owned(), "short".to_owned())]);
+    writer.assert_waits(&server);
+}
+
+#[test]
+fn a_shared_lock_that_is_deleted_is_lost_to_each_of_its_holders() {
+    let server = Server::start();
+    let mut client = server.client();
+    for owner in ["r1", "r2"] {
+        share(&mut client, owner, LONG, 0).unwrap();
+    }
+    let mut writer = Waiter::of(&server, "k", "w");
+    assert_eq!(client.cmd("DEL k"), int(1));
+    writer.fence();
+    let deleted = |owner: &str| ("deleted".to_owned(), owner.to_owned());
+    assert_eq!(log(&mut client), [deleted("r2"), deleted("r1")]);
+}
+
+#[test]
+fn info_tells_of_the_oldest_and_how_many_they_are_and_waiters_what_they_ask_for() {
+    let server = Server::start();
+    let mut client = server.client();
+    let fence = share(&mut client, "r1", LONG, 0).unwrap();
+    share(&mut client, "r2", LONG, 7).unwrap();
+    let info = client.info("k").unwrap();
+    assert_eq!((info.owner, info.fence), (b"r1".to_vec(), fence));
+    assert_eq!((shows(&mut client, "holders"), shows(&mut client, "share")), (2, 7));
+    let _writer = Waiter::of(&server, "k", "w");
+    let _reader = waits(&server, "r3", 0);
+    let rows = client.cmd("LOCK.WAITERS k").into_sequence().unwrap();
+    let shares: Vec<_> = rows.iter().map(|row| field(row, "share").cloned()).collect();
+    assert_eq!(shares, [Some(int(1)), Some(int(0))]);
+    assert!(client.release("k", "r1"));
+    assert_eq!(client.info("k").unwrap().owner, b"r2");
+}
+
+#[test]
+fn a_shared_lock_is_replicated_in_its_place() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    share(&mut client, "r2", LONG, 0).unwrap();
+    assert!(client.extend("k", "r1", LONG) && client.release("k", "r2"));
+    assert!(client.release("k", "r1"));
+    let lines = testkit::aof::lines(&server);
+    let commands: Vec<_> = lines.iter().filter_map(|line| line.split(' ').next()).collect();
+    let of_holds = |command: &&&str| **command != "SELECT";
+    let commands: Vec<_> = commands.iter().filter(of_holds).copied().collect();
+    assert_eq!(
+        commands,
+        ["SET", "APPEND", "PEXPIREAT", "SETRANGE", "PEXPIREAT", "SETRANGE", "PEXPIREAT", "DEL"]
+    );
+}
+
+#[test]
+fn a_grant_that_nobody_heard_of_ends_that_hold_only() {
+    let server = Server::start();
+    let mut client = server.client();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    let writer = Waiter::of(&server, "k", "w");
+    let unheard = waits(&server, "r2", 0);
+    // In one packet: the reader is granted the lock, and gone before it is told.
+    let replies = client.pipeline(&[
+        "MULTI",
+        &format!("CLIENT KILL ID {}", writer.id),
+        &format!("CLIENT KILL ID {}", unheard.id),
+        "EXEC",
+    ]);
+    assert_eq!(replies.last(), Some(&Value::Array(vec![int(1), int(1)])));
+    eventually("only the first is left", || match holders(&mut client) {
+        owners if owners == ["r1"] => Ok(()),
+        owners => Err(owners),
+    });
+    assert_eq!(client.cmd("EXISTS k"), int(1));
+    assert_eq!(client.cmd("LOCK.RELEASE k r1"), int(1));
+    assert_eq!(client.cmd("EXISTS k"), int(0));
+}
