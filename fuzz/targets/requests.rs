@@ -1,127 +1,166 @@
-//! Any words, as a request of any command, about a key that holds anything: an error, or an answer that the holder and
-//! nobody else could have got.
+//! Any words, as a request of any command, about a key that holds anything: an error, or an answer
+//! that a holder and nobody else could have got.
 
 #![no_main]
 
-use leasehold_core::command::acquire::{self, Step};
-use leasehold_core::command::{Answer, Change, Error, Limits, Reply};
-use leasehold_core::command::{check, extend, help, info, log, raise, release, top, waiters};
+use leasehold_core::command::{Decide, Error, Reply};
+use leasehold_core::command::{
+    acquire, check, extend, help, holders, info, raise, release, waiters,
+};
+use leasehold_core::lock::{
+    Acquired, Deadline, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner, Proof, Share,
+    Stored, Ttl, Waiter, Write,
+};
 use libfuzzer_sys::fuzz_target;
-use leasehold_core::lock::{Deadline, FenceClock, Hold, Moment, Owner, Stored, Ttl, Waiter};
 
-const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT };
+const LIMITS: Limits = Limits { max_ttl: Ttl::USUAL_LIMIT, max_holders: 3 };
 
+/// A lock, and how many wait for it.
 #[derive(Clone, Copy)]
 struct Lock<'v> {
     stored: Stored<'v>,
-    hold: Option<Hold<'v>>,
-    others: usize,
+    holds: &'v [Hold<'v>],
+    waiters: usize,
     now: Moment,
 }
 
-/// A command and its words, what the key holds until when, how many wait, the time, and whether the holder itself asks.
-type Input<'a> = (u8, Vec<&'a [u8]>, Content<'a>, Option<u64>, u8, u64, bool);
+/// One of several holds: its fence, its deadline, how many it tolerates, and its owner.
+type Line<'a> = (u64, u64, u32, &'a [u8]);
 
-/// Nothing; another type; or a string, of digits and the rest or the rest alone.
-type Content<'a> = Option<Option<(Option<u64>, &'a [u8])>>;
+/// Nothing; another type; or a string: lines, and digits and the rest or the rest alone.
+type Content<'a> = Option<Option<(Vec<Line<'a>>, Option<u64>, &'a [u8])>>;
+
+/// A command and its words, what the key holds until when, how many wait, the time, and which of
+/// the holders asks, if one of them does.
+type Input<'a> = (u8, Vec<&'a [u8]>, Content<'a>, Option<u64>, u8, u64, Option<u8>);
 
 fuzz_target!(|input: Input<'_>| {
-    let (command, mut words, content, millis, others, micros, is_holders) = input;
+    let (command, mut words, content, millis, waiters, micros, asker) = input;
     // Times at which the fence clock has fences to give, as a rule.
     let now = Moment::from_micros(micros % (1 << 54));
-    let value = content.flatten().map(|(digits, rest)| {
+    let is_there = content.is_some();
+    let value = content.flatten().map(|(lines, digits, rest)| {
+        let lines = lines.into_iter().flat_map(|parts| line(parts, now)).collect::<Vec<_>>();
         let digits = digits.map(|number| format!("{:016}", number % (1 << 54))).unwrap_or_default();
-        [digits.as_bytes(), rest].concat()
+        [&lines, digits.as_bytes(), rest].concat()
     });
-    let stored = match (content, &value) {
-        (_, Some(value)) => Stored::Text { value, deadline: millis.map(Deadline::from_millis) },
-        (Some(_), None) => Stored::OtherType,
-        (None, None) => Stored::Nothing,
+    let stored = match &value {
+        Some(value) => Stored::Text { value, deadline: millis.map(Deadline::from_millis) },
+        None if is_there => Stored::OtherType,
+        None => Stored::Nothing,
     };
-    let hold = stored.hold(now, &mut FenceClock::new()).ok().flatten();
-    let lock = Lock { stored, hold, others: usize::from(others), now };
-    if let (true, Some(hold), Some(owner)) = (is_holders, hold, words.get_mut(2)) {
+    let holds = stored.holds(now, &mut FenceClock::new());
+    let holds: Vec<Hold<'_>> = holds.map(|holds| holds.collect()).unwrap_or_default();
+    let lock = Lock { stored, holds: &holds, waiters: usize::from(waiters), now };
+    let asker = asker.and_then(|number| holds.get(usize::from(number) % holds.len().max(1)));
+    if let (Some(hold), Some(owner)) = (asker, words.get_mut(2)) {
         *owner = hold.owner;
     }
     // An error is an answer too.
     let _ = ask(command, &words, lock);
 });
 
+/// As the module writes it, with a deadline near the present.
+fn line((fence, deadline, share, owner): Line<'_>, now: Moment) -> Vec<u8> {
+    let deadline = now.millis().wrapping_add(deadline % 1_000) % 100_000_000_000_000;
+    let (fence, len) = (fence % (1 << 54), owner.len() % 1_000);
+    let head = format!("{fence:016} {deadline:014} {:05} {len:03}:", share % 8);
+    [head.as_bytes(), owner, b"\n"].concat()
+}
+
 fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
-    let fences = &mut FenceClock::new();
-    let Lock { stored, others, now, .. } = lock;
-    match command % 10 {
+    let Lock { waiters, now, .. } = lock;
+    match command % 9 {
         0 => {
             let request = acquire::Request::parse(words, &LIMITS, || [b'7'; 36])?;
             assert!(request.ttl() <= LIMITS.max_ttl);
-            let owner = request.owner().expect("it was looked at");
-            let (change, step) = request.answer(stored, others, now, fences)?;
-            assert_acquired(lock, owner, &change, &step);
+            let outcome = decided(&request, lock)?;
+            assert_acquired(lock, request.owner()?, request.share(), &outcome);
+            request.reply(&outcome)?;
         }
         1 => {
             let request = release::Request::parse(words)?;
-            let answer = request.answer(stored, now, fences)?;
-            assert_holders_own(lock, request.proof().owner, &answer, Reply::Integer(0));
+            let outcome = decided(&request, lock)?;
+            let is_refused = release::reply(&outcome) == Reply::Integer(0);
+            assert_only_holders(lock, request.owner()?, &outcome, is_refused);
         }
         2 => {
             let request = extend::Request::parse(words, &LIMITS)?;
-            let answer = request.answer(stored, now, fences)?;
-            assert_holders_own(lock, request.proof().owner, &answer, Reply::Integer(0));
+            let outcome = decided(&request, lock)?;
+            let is_refused = extend::reply(&outcome) == Reply::Integer(0);
+            assert_only_holders(lock, request.owner()?, &outcome, is_refused);
         }
         3 => {
             let request = raise::Request::parse(words)?;
-            let owner = Owner::new(words[2]).expect("it was looked at");
-            let answer = request.answer(stored, now, fences)?;
-            assert_holders_own(lock, owner, &answer, Reply::Nil);
+            let outcome = decided(&request, lock)?;
+            let is_refused = raise::reply(&outcome) == Reply::Nil;
+            assert_only_holders(lock, request.owner()?, &outcome, is_refused);
         }
         4 => {
             let request = check::Request::parse(words)?;
-            let owner = Owner::new(words[2]).expect("it was looked at");
-            let reply = request.answer(stored, now, fences)?;
-            assert_eq!(reply == Reply::Nil, !matches(lock, owner, words.get(3)));
+            let proof = request.proof();
+            let holders = lock.stored.holders(proof.owner, now, &mut FenceClock::new())?;
+            let reply = check::reply(leasehold_core::lock::check(&holders, proof));
+            assert_eq!(reply != Reply::Nil, holds(lock, proof));
         }
-        5 => drop(info::Request::parse(words)?.answer(stored, others, now, fences)?),
+        5 => {
+            let request = info::Request::parse(words)?;
+            drop(request.answer(&mut lock.holds.iter().copied(), waiters, now));
+        }
         6 => {
-            let nobody = std::iter::empty::<&Waiter<u64>>();
-            drop(waiters::Request::parse(words)?.answer(nobody, |&client| client, now));
+            let request = holders::Request::parse(words)?;
+            drop(request.answer(lock.holds.iter().copied(), now));
         }
-        7 => drop(top::Request::parse(words)?),
-        8 => drop(log::Request::parse(words)?),
+        7 => {
+            let nobody = std::iter::empty::<&Waiter<u64>>();
+            let request = waiters::Request::parse(words)?;
+            drop(request.answer(nobody, |&client| client, Monotonic::from_micros(0)));
+        }
         _ => drop(help::Request::parse(words)?.answer()),
     }
     Ok(())
 }
 
-fn assert_acquired(lock: Lock<'_>, owner: Owner<'_>, change: &Change<'_>, step: &Step<'_>) {
-    let is_ours = lock.hold.is_some_and(|hold| hold.is_held_by(owner));
-    match change {
-        Change::Grant(grant) => {
-            assert!(lock.hold.is_none() && lock.others == 0, "L1 and L4");
-            assert_eq!(grant.owner, owner);
+fn decided<'r>(request: &'r impl Decide, lock: Lock<'_>) -> Result<Outcome<'r>, Error> {
+    let fences = &mut FenceClock::new();
+    let holders = lock.stored.holders(request.owner()?, lock.now, fences)?;
+    request.decide(&holders, lock.waiters, lock.now, fences)
+}
+
+fn is_held_by(lock: Lock<'_>, owner: Owner<'_>) -> bool {
+    lock.holds.iter().any(|hold| hold.is_held_by(owner))
+}
+
+fn assert_acquired(lock: Lock<'_>, owner: Owner<'_>, share: Share, outcome: &Outcome<'_>) {
+    match outcome {
+        Outcome::Acquire(Acquired::Granted { grant, former, .. }) => {
+            assert_eq!((grant.owner, grant.share), (owner, share));
             assert!(!grant.deadline.has_passed(lock.now));
+            assert!(former.is_some() || lock.waiters == 0, "L4");
+            let others = lock.holds.len() - usize::from(former.is_some());
+            let shares = lock.holds.iter().map(|hold| hold.share.number()).chain([share.number()]);
+            let least = shares.filter(|&share| share > 0).min();
+            let admitted = least.is_none_or(|least| others < least as usize);
+            assert!(admitted && others < LIMITS.max_holders || others == 0, "L1");
         }
-        Change::Lease(deadline) => {
-            assert!(is_ours && lock.hold.and_then(|hold| hold.deadline) < Some(*deadline));
+        Outcome::Acquire(Acquired::Again { .. } | Acquired::NotUpgraded(_)) => {
+            assert!(is_held_by(lock, owner));
         }
-        Change::Nothing if is_ours => assert!(matches!(step, Step::Reply(_))),
-        Change::Nothing => assert!(matches!(step, Step::Wait(_) | Step::Reply(Reply::Nil))),
-        Change::Raise { .. } | Change::Free => panic!("{change:?}"),
+        outcome => assert!(outcome.write() == Write::Keep && !is_held_by(lock, owner)),
     }
 }
 
 /// L3: whoever does not hold the lock changes nothing, and is told so.
-fn assert_holders_own(lock: Lock<'_>, owner: Owner<'_>, answer: &Answer<'_>, refusal: Reply<'_>) {
-    let is_ours = lock.hold.is_some_and(|hold| hold.is_held_by(owner));
-    if answer.change != Change::Nothing {
-        assert!(is_ours && answer.reply != refusal, "{answer:?}");
-    } else if !is_ours {
-        assert_eq!(answer.reply, refusal);
+fn assert_only_holders(lock: Lock<'_>, owner: Owner<'_>, outcome: &Outcome<'_>, is_refused: bool) {
+    if outcome.write() != Write::Keep {
+        assert!(is_held_by(lock, owner) && !is_refused, "{outcome:?}");
+    } else if !is_held_by(lock, owner) {
+        assert!(is_refused, "{outcome:?}");
     }
 }
 
-fn matches(lock: Lock<'_>, owner: Owner<'_>, fence: Option<&&[u8]>) -> bool {
-    let said = fence.and_then(|digits| command::parse_integer(digits));
-    lock.hold.is_some_and(|hold| {
-        hold.is_held_by(owner) && said.is_none_or(|said| said == hold.fence_number())
-    })
+/// The last of two holds of one owner, which a stranger wrote, is its own.
+fn holds(lock: Lock<'_>, proof: &Proof<'_>) -> bool {
+    let own = lock.holds.iter().rev().find(|hold| hold.is_held_by(proof.owner));
+    own.is_some_and(|hold| hold.matches(proof))
 }
