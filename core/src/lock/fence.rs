@@ -23,6 +23,7 @@
 //! while: see [`FenceClock::quarantine`].
 
 use super::lease::{Moment, Monotonic};
+use std::num::NonZeroU64;
 
 /// The number of a grant.
 ///
@@ -30,20 +31,28 @@ use super::lease::{Moment, Monotonic};
 /// largest integer JavaScript holds exactly. The fixed width is what tells a value written by
 /// Leasehold from an older client's `pid:uuid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Fence(u64);
+pub struct Fence(NonZeroU64);
 
 impl Fence {
-    pub const FIRST: Self = Self(1_000_000_000_000_000);
-    pub const LAST: Self = Self((1 << 53) - 1);
+    pub const FIRST: Self = Self::of(1_000_000_000_000_000);
+    pub const LAST: Self = Self::of((1 << 53) - 1);
     pub const DIGITS: usize = 16;
 
     pub fn new(number: u64) -> Option<Self> {
-        let fence = Self(number);
+        let fence = Self::of(number);
         (Self::FIRST <= fence && fence <= Self::LAST).then_some(fence)
     }
 
+    /// None is 0, so an `Option` of a fence takes no more room than a fence.
+    const fn of(number: u64) -> Self {
+        match NonZeroU64::new(number) {
+            Some(number) => Self(number),
+            None => Self(NonZeroU64::MIN),
+        }
+    }
+
     pub const fn number(self) -> u64 {
-        self.0
+        self.0.get()
     }
 }
 
@@ -92,7 +101,7 @@ impl FenceClock {
     const UNHEARD_MILLIS: u64 = 10;
 
     pub const fn new() -> Self {
-        Self { known: Fence::FIRST.0 - 1, floor: 0, refused: 0, quarantine: None }
+        Self { known: Fence::FIRST.number().saturating_sub(1), floor: 0, refused: 0, quarantine: None }
     }
 
     /// The next fence.
@@ -103,7 +112,7 @@ impl FenceClock {
         let next = self.last().saturating_add(1).max(now.micros());
         match Fence::new(next) {
             Some(fence) => {
-                self.known = fence.0;
+                self.known = fence.number();
                 Minted::Fence(fence)
             }
             None => Minted::NoneLeft,
@@ -143,11 +152,11 @@ impl FenceClock {
 
     /// Takes note of a fence met in a value, unless it lies beyond the horizon.
     pub fn observe(&mut self, fence: Fence, now: Moment) {
-        if fence.0 <= self.known {
+        if fence.number() <= self.known {
             return;
         }
-        if Self::is_credible(fence, now) || fence.0 <= self.floor {
-            self.known = fence.0;
+        if Self::is_credible(fence, now) || fence.number() <= self.floor {
+            self.known = fence.number();
         } else {
             self.refused = self.refused.saturating_add(1);
         }
@@ -155,13 +164,13 @@ impl FenceClock {
 
     /// Whether some server may have given it out: clocks that are wrong by hours do occur.
     pub fn is_credible(fence: Fence, now: Moment) -> bool {
-        fence.0 <= now.plus_millis(Self::HORIZON_MILLIS).micros()
+        fence.number() <= now.plus_millis(Self::HORIZON_MILLIS).micros()
     }
 
     /// Makes every later fence larger than `floor`. Called wherever grants may have been made that
     /// this process does not know of: its start, the end of loading, the arrival of a slot.
     pub fn raise(&mut self, floor: Moment) {
-        if floor.micros() < Fence::LAST.0 {
+        if floor.micros() < Fence::LAST.number() {
             self.floor = self.floor.max(floor.micros());
         }
     }
@@ -188,7 +197,11 @@ impl FenceClock {
 
     /// By how many microseconds the next fence is ahead of the wall clock.
     pub const fn ahead_micros(&self, now: Moment) -> u64 {
-        if self.last() < Fence::FIRST.0 { 0 } else { self.last().saturating_sub(now.micros()) }
+        if self.last() < Fence::FIRST.number() {
+            0
+        } else {
+            self.last().saturating_sub(now.micros())
+        }
     }
 
     /// The highest that may have been given out, here or elsewhere, if any may.
@@ -198,7 +211,7 @@ impl FenceClock {
 
     /// Whether a fence was given out here, or met.
     pub const fn is_in_use(&self) -> bool {
-        self.known >= Fence::FIRST.0
+        self.known >= Fence::FIRST.number()
     }
 
     /// No fence up to here is given out any more.
@@ -326,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_floor_above_which_there_is_no_fence_is_none() {
-        let mut clock = clock_at(Moment::from_micros(Fence::LAST.0));
+        let mut clock = clock_at(Moment::from_micros(Fence::LAST.number()));
         assert_eq!(clock.mint(NOW).fence().unwrap().number(), NOW.micros());
     }
 
@@ -354,7 +367,7 @@ mod tests {
 
     #[test]
     fn the_last_fence_is_given_once() {
-        let mut clock = FenceClock { known: Fence::LAST.0 - 1, ..FenceClock::new() };
+        let mut clock = FenceClock { known: Fence::LAST.number() - 1, ..FenceClock::new() };
         assert_eq!(clock.mint(NOW), Minted::Fence(Fence::LAST));
         assert_eq!(clock.mint(NOW), Minted::NoneLeft);
     }
@@ -369,7 +382,7 @@ mod tests {
     fn a_clock_before_2001_is_behind_the_first_fence_that_it_gave() {
         let (mut clock, then) = (FenceClock::new(), Moment::from_micros(7));
         assert_eq!(clock.mint(then).fence(), Some(Fence::FIRST));
-        assert_eq!(clock.ahead_micros(then), Fence::FIRST.0 - 7);
+        assert_eq!(clock.ahead_micros(then), Fence::FIRST.number() - 7);
     }
 
     const START: Monotonic = Monotonic::from_micros(7);

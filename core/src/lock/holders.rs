@@ -14,18 +14,16 @@ use super::owner::Owner;
 use super::share::Share;
 
 /// How many bytes of holds that are over are left where they are, however few are in force.
-const DEAD_BYTES_LEFT: usize = 256;
+const DEAD_BYTES_LEFT: u32 = 256;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'v> {
-    own: Option<Hold<'v>>,
-    /// The only hold, of a value without lines.
-    sole: Option<Hold<'v>>,
+    /// The hold of the owner who looks. In a value without lines, the only hold, whose ever it is.
+    hold: Option<Hold<'v>>,
     /// How many others hold the lock.
-    others: usize,
+    others: u32,
     /// The smallest share of the others.
     tolerance: Share,
-    next_end: Option<Deadline>,
     lines: Option<Lines>,
 }
 
@@ -33,25 +31,21 @@ pub struct Holders<'v> {
 #[derive(Clone, Copy, Debug)]
 struct Lines {
     /// Where the line of the own hold begins.
-    own_at: usize,
+    own_at: u32,
+    /// How many bytes the lines take that are in force, and the others.
+    live: u32,
+    dead: u32,
     /// The latest deadline of the others, whatever the key's expiry.
     others_end: Deadline,
-    /// How many bytes the lines take that are in force, and the others.
-    live: usize,
-    dead: usize,
+    /// When the first hold ends, if there is one.
+    next_end: Option<Deadline>,
     limit: Option<Deadline>,
     now: Moment,
 }
 
 impl<'v> Holders<'v> {
-    pub const NOBODY: Self = Self {
-        own: None,
-        sole: None,
-        others: 0,
-        tolerance: Share::UNLIMITED,
-        next_end: None,
-        lines: None,
-    };
+    pub const NOBODY: Self =
+        Self { hold: None, others: 0, tolerance: Share::UNLIMITED, lines: None };
 
     /// What a key's value and expiry say at this moment, and the newest fence in it.
     ///
@@ -73,11 +67,9 @@ impl<'v> Holders<'v> {
         let Some(hold) = hold.in_force(now) else { return (Self::NOBODY, fence) };
         let is_own = hold.is_held_by(asker);
         let holders = Self {
-            own: is_own.then_some(hold),
-            sole: Some(hold),
-            others: usize::from(!is_own),
+            hold: Some(hold),
+            others: u32::from(!is_own),
             tolerance: if is_own { Share::UNLIMITED } else { hold.share },
-            next_end: hold.deadline,
             lines: None,
         };
         (holders, fence)
@@ -90,27 +82,37 @@ impl<'v> Holders<'v> {
 
     /// The hold of the owner who looks.
     pub const fn own(&self) -> Option<&Hold<'v>> {
-        self.own.as_ref()
+        match &self.hold {
+            Some(hold) if self.lines.is_some() || self.others == 0 => Some(hold),
+            _ => None,
+        }
     }
 
     /// The hold of a lock that nobody else can hold beside it.
     pub const fn sole(&self) -> Option<&Hold<'v>> {
-        self.sole.as_ref()
+        match &self.hold {
+            Some(hold) if self.lines.is_none() => Some(hold),
+            _ => None,
+        }
     }
 
     pub const fn is_free(&self) -> bool {
-        self.own.is_none() && self.others == 0
+        self.hold.is_none() && self.others == 0
     }
 
     /// When the first hold ends.
     pub const fn next_end(&self) -> Option<Deadline> {
-        self.next_end
+        match (&self.lines, &self.hold) {
+            (Some(lines), _) => lines.next_end,
+            (None, Some(hold)) => hold.deadline,
+            (None, None) => None,
+        }
     }
 
     /// **The rule** (L1): one more may hold the lock if there are then no more than each of them tolerates. The hold that the
     /// owner has already does not count.
     pub fn admit(&self, share: Share, max_holders: usize) -> bool {
-        let holders = self.others.saturating_add(1);
+        let holders = usize::try_from(self.others).unwrap_or(usize::MAX).saturating_add(1);
         holders <= max_holders && share.min(self.tolerance).tolerates(holders)
     }
 
@@ -118,7 +120,7 @@ impl<'v> Holders<'v> {
     pub(super) fn granted<'r>(&self, grant: &Grant<'r>) -> Write<'r> {
         match &self.lines {
             Some(lines) if self.others > 0 => {
-                let over = self.own.map(|_| Over::end(lines.own_at));
+                let over = self.own().map(|_| Over::end(lines.own_at()));
                 lines.edit(over, Some(*grant), Some(grant.deadline))
             }
             _ => {
@@ -131,14 +133,16 @@ impl<'v> Holders<'v> {
     /// What ends the hold of the owner who looks.
     pub(super) fn ended<'r>(&self) -> Write<'r> {
         match &self.lines {
-            Some(lines) if self.others > 0 => lines.edit(Some(Over::end(lines.own_at)), None, None),
+            Some(lines) if self.others > 0 => {
+                lines.edit(Some(Over::end(lines.own_at())), None, None)
+            }
             _ => Write::Delete,
         }
     }
 
     /// What gives the hold of the owner who looks another end.
     pub(super) fn extended<'r>(&self, deadline: Deadline) -> Write<'r> {
-        match (&self.lines, &self.own) {
+        match (&self.lines, self.own()) {
             (Some(lines), Some(own)) => lines.lease(deadline, own.share),
             _ => Write::Expire(deadline),
         }
@@ -151,7 +155,7 @@ impl<'v> Holders<'v> {
         longer: Option<Deadline>,
         share: Share,
     ) -> Write<'r> {
-        match (&self.own, longer) {
+        match (self.own(), longer) {
             (Some(own), _) if own.fence.is_some() && own.share < share => {
                 self.loosened(own, owner, longer.or(own.deadline), share)
             }
@@ -178,17 +182,21 @@ impl<'v> Holders<'v> {
 
     /// What gives the hold of the owner who looks another fence.
     pub(super) fn raised<'r>(&self, owner: Owner<'r>, fence: Fence) -> Write<'r> {
-        let deadline = self.own.and_then(|own| own.deadline);
+        let deadline = self.own().and_then(|own| own.deadline);
         match &self.lines {
-            Some(lines) => lines.edit(Some(Over::fence(lines.own_at, fence)), None, deadline),
+            Some(lines) => lines.edit(Some(Over::fence(lines.own_at(), fence)), None, deadline),
             None => Write::Hold { owner, fence, deadline, share: Share::EXCLUSIVE },
         }
     }
 }
 
 impl Lines {
+    fn own_at(&self) -> usize {
+        usize::try_from(self.own_at).unwrap_or(usize::MAX)
+    }
+
     fn lease<'r>(&self, deadline: Deadline, share: Share) -> Write<'r> {
-        self.edit(Some(Over::lease(self.own_at, deadline, share)), None, Some(deadline))
+        self.edit(Some(Over::lease(self.own_at(), deadline, share)), None, Some(deadline))
     }
 
     /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that.
@@ -263,25 +271,29 @@ impl<'v> Survey<'v> {
     }
 
     fn result(self, limit: Option<Deadline>, now: Moment) -> (Holders<'v>, Option<Fence>) {
+        let next_end = (self.live > 0).then(|| line::deadline_of(self.next_end));
         let lines = Lines {
-            own_at: self.own.map_or(0, |(at, _)| at),
+            own_at: narrow(self.own.map_or(0, |(at, _)| at)),
+            live: narrow(self.live),
+            dead: narrow(self.dead),
             others_end: line::deadline_of(self.others_end),
-            live: self.live,
-            dead: self.dead,
+            next_end: next_end.map(|end| limit.map_or(end, |limit| limit.min(end))),
             limit,
             now,
         };
-        let next_end = (self.live > 0).then(|| line::deadline_of(self.next_end));
         let holders = Holders {
-            own: self.own.map(|(_, line)| until(line.hold(), limit)),
-            sole: None,
-            others: self.others,
+            hold: self.own.map(|(_, line)| until(line.hold(), limit)),
+            others: narrow(self.others),
             tolerance: self.tolerance.share(),
-            next_end: next_end.map(|end| limit.map_or(end, |limit| limit.min(end))),
             lines: Some(lines),
         };
         (holders, line::fence_of(self.newest))
     }
+}
+
+/// Of a place in a string or a count of its lines. No server's string is longer than 4 GB.
+fn narrow(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// A line with an earlier deadline is over.

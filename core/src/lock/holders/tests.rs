@@ -213,7 +213,7 @@ proptest! {
         let own = live.iter().rposition(|hold| hold.0 == "a");
         let others = live.len() - own.iter().count();
         prop_assert_eq!(seen.own().is_some(), own.is_some());
-        prop_assert_eq!(seen.others, others);
+        prop_assert_eq!(seen.others, narrow(others));
         prop_assert_eq!(seen.next_end(), live.iter().map(|hold| in_ms(ends(hold.1))).min());
         let tolerated = |number: u32| match usize::try_from(number).unwrap() {
             0 => usize::MAX,
