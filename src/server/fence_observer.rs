@@ -32,7 +32,7 @@ use super::key::OpenKey;
 use super::locks::with_fences;
 use super::{authority, clock, guard};
 use leasehold_core::engine::Key;
-use leasehold_core::lock::{Stored, Value, newest_fence};
+use leasehold_core::lock::{Stored, Value, learn_from};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
@@ -130,9 +130,7 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
 }
 
 fn take_note_of(value: &[u8]) {
-    if let Some(fence) = newest_fence(value) {
-        with_fences(|fences| fences.observe(fence, clock::now()));
-    }
+    with_fences(|fences| learn_from(value, clock::now(), fences));
 }
 
 /// As far as can be told without reading the value.

@@ -2,7 +2,7 @@
 
 use super::{LONG, Scene, asks, holders, share, shows, waits};
 use redis::Value;
-use testkit::{Server, Waiter, bulk, deadline, eventually, int};
+use testkit::{Clock, Server, Waiter, bulk, clock::HOUR, deadline, eventually, int};
 
 #[test]
 fn readers_pass_together_a_writer_waits_for_all_and_later_readers_wait_behind_it() {
@@ -77,6 +77,24 @@ fn a_short_lease_ends_among_long_ones_and_the_next_is_served_then() {
     assert!((end - 50..end + 500).contains(&granted_at), "{granted_at}, and not {end}");
     assert_eq!(holders(&mut client), ["long", "next"]);
     scene.agree();
+}
+
+#[test]
+fn a_hold_that_ran_out_does_not_come_back_beside_the_next_when_the_clock_is_set_back() {
+    let mut clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut client = server.client();
+    assert!(share(&mut client, "long", LONG, 2).is_some());
+    assert!(share(&mut client, "short", 10, 2).is_some());
+    eventually("the short lease ends", || share(&mut client, "next", LONG, 2).ok_or(()));
+    let before = client.now();
+    clock.step_back(HOUR);
+    eventually("the clock is set back", || match client.now() {
+        now if now < before => Ok(()),
+        now => Err(now),
+    });
+    assert_eq!(holders(&mut client), ["long", "next"]);
+    assert_eq!(client.cmd("LOCK.EXTEND k short 1000"), int(0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::{LONG, Scene, holders, share, waits};
 use redis::Value;
-use testkit::{Server, Waiter, deadline, int};
+use testkit::{Clock, Server, Waiter, clock::HOUR, deadline, int, start_pair};
 
 #[test]
 fn owners_with_newlines_or_nul_or_255_bytes_or_that_look_like_lines_are_owners() {
@@ -112,6 +112,24 @@ fn a_replica_that_is_promoted_goes_on_above_the_fences_of_those_who_joined() {
     let mut client = scene.replica.client();
     assert_eq!(holders(&mut client).len(), 40);
     assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+}
+
+#[test]
+fn a_line_from_nowhere_hides_no_fence_from_a_replica_that_is_promoted() {
+    let setup = || Server::builder().module_args("fence-margin 0");
+    let mut late = Clock::new();
+    late.step_back(HOUR);
+    let (primary, replica) = start_pair(setup(), setup().clock(&late));
+    let mut client = primary.client();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    let end = client.now() + 60_000;
+    let line = format!("9007199254740991 {end:014} 00000 002:r2\n");
+    let words: [&[u8]; 3] = [b"APPEND", b"k", line.as_bytes()];
+    drop(client.cmd(words));
+    let last = share(&mut client, "r3", LONG, 0).unwrap();
+    testkit::wait_until_in_sync(&primary, &replica);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    assert!(replica.client().grant("another", "next", LONG) > last);
 }
 
 #[test]

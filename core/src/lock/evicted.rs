@@ -77,10 +77,11 @@ impl Evicted {
         self.remove(name);
         let Some((value, deadline)) = stored.seen() else { return false };
         let is_a_lock = is_contended || newest_fence(value).is_some();
-        let seen = Seen { value: value.into(), deadline };
-        if !is_a_lock || !lasts(&seen, now) {
+        if !is_a_lock || !lasts(deadline, now) {
             return false;
         }
+        // Not before: most of what is evicted is no lock, and may be large.
+        let seen = Seen { value: value.into(), deadline };
         let name = KeptName::from(name);
         let place = self.evictions;
         self.evictions = place.saturating_add(1);
@@ -98,7 +99,7 @@ impl Evicted {
     /// the lease lasts.
     pub fn take(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> Option<Seen> {
         let seen = self.remove(name)?;
-        (matches!(stored, Stored::Nothing) && lasts(&seen, now)).then_some(seen)
+        (matches!(stored, Stored::Nothing) && lasts(seen.deadline, now)).then_some(seen)
     }
 
     /// Keeps the lock no longer, whatever it was.
@@ -184,8 +185,8 @@ impl Evicted {
     }
 }
 
-fn lasts(seen: &Seen, now: Moment) -> bool {
-    !seen.deadline.is_some_and(|deadline: Deadline| deadline.has_passed(now))
+fn lasts(deadline: Option<Deadline>, now: Moment) -> bool {
+    !deadline.is_some_and(|deadline| deadline.has_passed(now))
 }
 
 #[cfg(test)]

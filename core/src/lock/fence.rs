@@ -101,7 +101,12 @@ impl FenceClock {
     const UNHEARD_MILLIS: u64 = 10;
 
     pub const fn new() -> Self {
-        Self { known: Fence::FIRST.number().saturating_sub(1), floor: 0, refused: 0, quarantine: None }
+        Self {
+            known: Fence::FIRST.number().saturating_sub(1),
+            floor: 0,
+            refused: 0,
+            quarantine: None,
+        }
     }
 
     /// The next fence.

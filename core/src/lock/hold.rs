@@ -116,9 +116,7 @@ impl<'v> Stored<'v> {
             Self::Nothing => Ok(Holds::NONE),
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
-                if let Some(fence) = newest_fence(value) {
-                    learn(value, fence, now, fences);
-                }
+                learn_from(value, now, fences);
                 Ok(Holds::in_force(value, deadline, now))
             }
         }
@@ -156,6 +154,13 @@ pub struct Proof<'r> {
 /// The newest fence in a value, if it is one of ours.
 pub fn newest_fence(value: &[u8]) -> Option<Fence> {
     Holds::all(value).filter_map(|hold| hold.fence).max()
+}
+
+/// Notes the fences of a value.
+pub fn learn_from(value: &[u8], now: Moment, fences: &mut FenceClock) {
+    if let Some(fence) = newest_fence(value) {
+        learn(value, fence, now, fences);
+    }
 }
 
 /// A fence that is not credible must not hide those that are.

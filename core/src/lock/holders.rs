@@ -37,6 +37,8 @@ struct Lines {
     dead: u32,
     /// The latest deadline of the others, whatever the key's expiry.
     others_end: Deadline,
+    /// Whether a line is over by its deadline alone: by a clock that is behind it is in force once more.
+    has_run_out: bool,
     /// When the first hold ends, if there is one.
     next_end: Option<Deadline>,
     limit: Option<Deadline>,
@@ -199,7 +201,9 @@ impl Lines {
         self.edit(Some(Over::lease(self.own_at(), deadline, share)), None, Some(deadline))
     }
 
-    /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that.
+    /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that. Nobody is
+    /// let in beside a line that could come into force again, on a server whose clock is set back or that is promoted with a
+    /// clock behind this one (L1).
     fn edit<'r>(
         &self,
         over: Option<Over>,
@@ -209,10 +213,10 @@ impl Lines {
         let others_end = self.limit.map_or(self.others_end, |limit| limit.min(self.others_end));
         let expiry = own_end.map_or(others_end, |own_end| own_end.max(others_end));
         let would_outlast = others_end < self.others_end && others_end < expiry;
-        let is_mostly_dead =
-            added.is_some() && self.dead > self.live.saturating_add(DEAD_BYTES_LEFT);
-        let rewriting = (would_outlast || is_mostly_dead)
-            .then_some(Rewriting { now: self.now, limit: self.limit });
+        let is_mostly_dead = self.dead > self.live.saturating_add(DEAD_BYTES_LEFT);
+        let must_clear = added.is_some() && (self.has_run_out || is_mostly_dead);
+        let rewriting =
+            (would_outlast || must_clear).then_some(Rewriting { now: self.now, limit: self.limit });
         Write::Edit(Edit { over, added, expiry, rewriting })
     }
 }
@@ -227,6 +231,7 @@ struct Survey<'v> {
     others_end: Digits,
     live: usize,
     dead: usize,
+    has_run_out: bool,
 }
 
 impl<'v> Survey<'v> {
@@ -241,14 +246,17 @@ impl<'v> Survey<'v> {
             others_end: 0,
             live: 0,
             dead: 0,
+            has_run_out: false,
         };
         let now = over_at(limit, now);
+        let ended = line::digits_of(Deadline::from_millis(0));
         let mut rest = value;
         while !rest.is_empty() {
             let (line, behind) = Line::first_of(rest)?;
             survey.newest = survey.newest.max(line.fence);
             if line.deadline < now {
                 survey.dead = survey.dead.saturating_add(line.len());
+                survey.has_run_out |= line.deadline != ended;
             } else {
                 survey.live = survey.live.saturating_add(line.len());
                 survey.next_end = survey.next_end.min(line.deadline);
@@ -277,6 +285,7 @@ impl<'v> Survey<'v> {
             live: narrow(self.live),
             dead: narrow(self.dead),
             others_end: line::deadline_of(self.others_end),
+            has_run_out: self.has_run_out,
             next_end: next_end.map(|end| limit.map_or(end, |limit| limit.min(end))),
             limit,
             now,

@@ -51,7 +51,7 @@ pub use decision::{acquire, check, extend, raise, release};
 pub use edit::Edit;
 pub use evicted::Evicted;
 pub use fence::{Fence, FenceClock};
-pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, newest_fence};
+pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, learn_from, newest_fence};
 pub use holders::{Holders, Holds};
 pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
 pub use limits::Limits;

@@ -153,9 +153,27 @@ fn what_others_hold_is_not_lengthened_with_the_key() {
     assert_eq!(written(&value, extended), (list(&[("a", 30, 0), ("b", 70, 0)]), in_ms(70)));
 }
 
+/// What is left of the lease of a hold that was ended.
+const ENDED: i64 = -1_763_000_000_000;
+
+#[test]
+fn nobody_is_let_in_beside_a_hold_that_is_over_by_this_clock_alone() {
+    let earlier = Moment::from_millis(NOW.millis() - 9);
+    let holders_of = |value: &[u8]| Holds::in_force(value, None, earlier).count();
+    let value = list(&[("a", -1, 2), ("b", 20, 2)]);
+    let seen = holders(&value, Some(in_ms(20)), "c");
+    let (joined, _) = written(&value, seen.granted(&grant("c", 2, 30, 2)));
+    assert_eq!(holders_of(&joined), 2);
+    let value = list(&[("a", ENDED, 2), ("b", 20, 2)]);
+    let seen = holders(&value, Some(in_ms(20)), "c");
+    let (joined, _) = written(&value, seen.granted(&grant("c", 2, 30, 2)));
+    assert_eq!(joined[..value.len()], value, "it is not worth it");
+    assert_eq!(holders_of(&joined), 2);
+}
+
 #[test]
 fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
-    let mut holds = vec![("a", -1, 0); 7];
+    let mut holds = vec![("a", ENDED, 0); 7];
     holds.push(("b", 20, 0));
     let value = list(&holds);
     let write = holders(&value, Some(in_ms(20)), "c").granted(&grant("c", 8, 30, 0));
