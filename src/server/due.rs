@@ -1,4 +1,4 @@
-//! What is due at some time, and done when the [alarm](super::alarm) rings.
+//! What is due at some time, and done when the [alarm] rings.
 
 use super::alarm::{self, Duties};
 use super::ffi::main_thread::MainThread;

@@ -33,7 +33,7 @@
 //! which means that the server let it happen. Then the fence clock is lifted right away.
 //!
 //! A slot that **goes** takes locks with it for which clients wait here. They are looked at right
-//! away, found to be somebody else's, and sent on: see [`authority`](super::authority).
+//! away, found to be somebody else's, and sent on: see [`authority`].
 
 use super::ffi::api::api;
 use super::ffi::main_thread::MainThread;
