@@ -7,7 +7,7 @@
 //!         16 digits     1–255 bytes
 //! ```
 //!
-//! Several holds are a line each: see [`line`]. Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
+//! Several holds are a line each: see [`line`](mod@super::line). Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
 //! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
 
 use super::fence::{Fence, FenceClock};
