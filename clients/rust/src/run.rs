@@ -106,7 +106,7 @@ impl Request {
     /// Waits, does the work, and releases, as [`Locks::run`] does: for
     /// [readers](Locks::read) and [permits](Locks::semaphore).
     ///
-    /// ```
+    /// ```no_run
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks};
     /// # #[tokio::main]

@@ -46,7 +46,7 @@ impl Locks {
     /// The same name and owner cannot be held in two ways by one client: that is
     /// [`Error::Setting`].
     ///
-    /// ```
+    /// ```no_run
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options};
     /// # use std::time::Duration;
@@ -70,7 +70,7 @@ impl Locks {
     /// Waits for the right to write: alone, when all [readers](Locks::read) who came before have
     /// left. It is the same as [`lock`](Locks::lock).
     ///
-    /// ```
+    /// ```no_run
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options};
     /// # use std::time::Duration;
@@ -96,7 +96,7 @@ impl Locks {
     /// Two permits for one worker are two requests, without an [owner](crate::Options::owner) or with two
     /// different ones. The server has to have the module; without it this is [`Error::Refused`].
     ///
-    /// ```
+    /// ```no_run
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Locks, Options};
     /// # use std::time::Duration;

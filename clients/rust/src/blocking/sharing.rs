@@ -6,7 +6,7 @@ use crate::{Error, Options};
 impl Locks {
     /// Waits for the right to read: [`Locks::read`](crate::Locks::read).
     ///
-    /// ```
+    /// ```no_run
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::{Error, Options, blocking::Locks};
     /// # use std::time::Duration;
