@@ -39,8 +39,21 @@ pub(super) fn fence(bytes: &[u8]) -> Result<u64, Error> {
         .ok_or(Error::FenceNotANumber)
 }
 
+/// How many of a lock's holders or waiters to list: `key [COUNT n]`. Without a count so many that the server is held up by no
+/// list, however long.
+pub(super) fn count_of_rows(words: &[&[u8]]) -> Result<usize, Error> {
+    match *words {
+        [_, _] => Ok(100),
+        [_, _, option, limit] if option.eq_ignore_ascii_case(b"COUNT") => {
+            count(limit).ok_or(Error::CountNotPositive)
+        }
+        [_, _, ..] => Err(Error::CountNotPositive),
+        _ => Err(Error::WrongArity),
+    }
+}
+
 /// How many to list: positive, or -1 for all, as that of SLOWLOG GET.
-pub(super) fn count(bytes: &[u8]) -> Option<usize> {
+fn count(bytes: &[u8]) -> Option<usize> {
     if bytes == b"-1" {
         return Some(usize::MAX);
     }

@@ -1,7 +1,6 @@
 //! `LOCK.HOLDERS key [COUNT n]`: who holds the lock, oldest first. Without a count as many as `LOCK.WAITERS` shows.
 
-use super::args::count;
-use super::{Access, Arg, Error, Reply, Spec};
+use super::{Access, Arg, Error, Reply, Spec, args};
 use crate::lock::{Hold, Moment};
 
 pub static SPEC: Spec = Spec {
@@ -22,18 +21,8 @@ pub struct Request {
 }
 
 impl Request {
-    const USUAL_COUNT: usize = 100;
-
     pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        let count = match *words {
-            [_, _] => Self::USUAL_COUNT,
-            [_, _, option, limit] if option.eq_ignore_ascii_case(b"COUNT") => {
-                count(limit).ok_or(Error::CountNotPositive)?
-            }
-            [_, _, ..] => return Err(Error::CountNotPositive),
-            _ => return Err(Error::WrongArity),
-        };
-        Ok(Self { count })
+        Ok(Self { count: args::count_of_rows(words)? })
     }
 
     pub fn answer<'v>(&self, holds: impl Iterator<Item = Hold<'v>>, now: Moment) -> Reply<'v> {

@@ -1,8 +1,7 @@
 //! `LOCK.WAITERS key [COUNT n]`: who waits for the lock, oldest first. Without a count so many that the server is held up
 //! by no queue, however long; how long it is tells `LOCK.INFO`.
 
-use super::args::count;
-use super::{Access, Arg, Error, Reply, Spec};
+use super::{Access, Arg, Error, Reply, Spec, args};
 use crate::lock::{Monotonic, Waiter};
 
 pub static SPEC: Spec = Spec {
@@ -23,18 +22,8 @@ pub struct Request {
 }
 
 impl Request {
-    const USUAL_COUNT: usize = 100;
-
     pub fn parse(words: &[&[u8]]) -> Result<Self, Error> {
-        let count = match *words {
-            [_, _] => Self::USUAL_COUNT,
-            [_, _, option, limit] if option.eq_ignore_ascii_case(b"COUNT") => {
-                count(limit).ok_or(Error::CountNotPositive)?
-            }
-            [_, _, ..] => return Err(Error::CountNotPositive),
-            _ => return Err(Error::WrongArity),
-        };
-        Ok(Self { count })
+        Ok(Self { count: args::count_of_rows(words)? })
     }
 
     /// `client` tells the id of a waiter's connection.
