@@ -4,7 +4,7 @@ use super::content::{Content, Held, Lock};
 use super::keyspace::{Kept, swap_entries};
 use super::model::LockName;
 use super::world::{KEYS, Role, Server, State, lock};
-use crate::lock::{Seen, Stored, Suspicion, newest_fence};
+use crate::lock::{Holds, Seen, Stored, Suspicion, learn_from};
 
 impl Server {
     /// `SET`, with an expiry or without, of a foreign lock (fence 0) or of a value as the module writes it; or
@@ -38,12 +38,12 @@ impl Server {
 
     /// A replica reads the grants it is sent, and must be above them when it becomes primary.
     fn follow(&self, state: &mut State, content: &Content) {
-        if let Content::Lock(lock) = content
-            && let Some(fence) = newest_fence(&value_of(lock))
-        {
-            let (now, monotonic) = (state.now(), state.monotonic());
-            self.engine.with_fences(|| monotonic, |fences| fences.observe(fence, now));
-            state.model.observe(fence.number(), state.wall);
+        if let Content::Lock(lock) = content {
+            let (value, now, monotonic) = (value_of(lock), state.now(), state.monotonic());
+            self.engine.with_fences(|| monotonic, |fences| learn_from(&value, now, fences));
+            for fence in Holds::all(&value).filter_map(|hold| hold.fence) {
+                state.model.observe(fence.number(), state.wall);
+            }
         }
     }
 
