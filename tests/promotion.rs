@@ -119,6 +119,16 @@ fn a_replica_an_hour_behind_goes_on_above_locks_that_were_held_when_it_joined() 
 
 #[test]
 fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_from_elsewhere() {
+    goes_on_above_a_lock_brought_from_elsewhere(1);
+}
+
+#[test]
+fn a_replica_an_hour_behind_goes_on_above_a_lock_of_many_that_its_primary_was_brought() {
+    goes_on_above_a_lock_brought_from_elsewhere(20);
+}
+
+#[track_caller]
+fn goes_on_above_a_lock_brought_from_elsewhere(holders: usize) {
     if misplaces_clients() {
         return;
     }
@@ -126,9 +136,15 @@ fn a_replica_an_hour_behind_goes_on_above_a_lock_that_its_primary_was_brought_fr
     behind.step_back(HOUR);
     let elsewhere = Server::start();
     // Far above what its primary tells of its own fences.
-    let brought = elsewhere.client().grant("k", "alice", LONG) + 3 * 3_600_000_000;
-    let raised = elsewhere.cmd(format!("LOCK.RAISE k alice {brought}"));
-    assert_eq!(raised, Value::Int(brought.try_into().unwrap()));
+    let far = elsewhere.client().grant("k", "alice", LONG) + 3 * 3_600_000_000;
+    let raised = elsewhere.cmd(format!("LOCK.RAISE k alice {far}"));
+    assert_eq!(raised, Value::Int(far.try_into().unwrap()));
+    assert_eq!(elsewhere.cmd(format!("LOCK.ACQUIRE k alice {LONG} SHARE 0")), raised);
+    for number in 1..holders {
+        let reply = elsewhere.cmd(format!("LOCK.ACQUIRE k reader{number} {LONG} SHARE 0"));
+        assert!(matches!(reply, Value::Int(_)), "{reply:?}");
+    }
+    let brought = elsewhere.client().info("k").unwrap().fence + holders as u64 - 1;
     let Value::BulkString(dump) = elsewhere.cmd("DUMP k") else { panic!("no dump") };
     let (primary, replica) = start_pair(Server::builder(), Server::builder().clock(&behind));
     let restored = primary.cmd([b"RESTORE", &b"k"[..], b"60000", &dump]);

@@ -37,6 +37,10 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
+/// No server moves a longer string that is read in place: they store up to 44 bytes more compactly, or up to 128 together with
+/// the key.
+const LONGEST_MOVED: usize = 256;
+
 /// What is being loaded, if anything is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loading {
@@ -114,12 +118,20 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     }
 }
 
-/// The same right after a `RESTORE`. The value is asked for and not read in place: reading a short string in place moves it,
-/// and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned.
+/// The same right after a `RESTORE`. A short value is asked for and not read in place: reading a short string in place moves
+/// it, and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned then. A long one is not copied.
 fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
-    if !may_be_a_grant(&OpenKey::peek(ctx, key)) {
+    let opened = OpenKey::peek(ctx, key);
+    if !may_be_a_grant(&opened) {
         return;
     }
+    if opened.len() > LONGEST_MOVED {
+        if let Stored::Text { value, .. } = opened.stored() {
+            take_note_of(value);
+        }
+        return;
+    }
+    drop(opened);
     // SAFETY: the format takes one string; the reply goes nowhere else.
     let reply = unsafe {
         CallReply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key))
