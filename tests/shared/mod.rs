@@ -2,6 +2,7 @@
 
 mod admitting;
 mod changing;
+mod crowds;
 mod strangers;
 mod telling;
 

@@ -1,5 +1,6 @@
 //! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
 
+use super::handoff::Effort;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
@@ -91,14 +92,15 @@ impl<C> Engine<C> {
         self.pending_releases.borrow().has(name, fence_number)
     }
 
-    /// Takes back every undelivered grant that is due.
+    /// Takes back the undelivered grants that are due, as many as one turn can.
     pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
-        loop {
+        let mut effort = Effort::default();
+        while !effort.fills(host.batch()) {
             let due = self.pending_releases.borrow_mut().take_due(now);
             let Some(grant) = due else { return };
             if let Some(lock) = host.lock(grant.name.as_name()) {
-                self.take_back(host, &lock, &grant);
+                effort.add(self.take_back(host, &lock, &grant));
             }
         }
     }
@@ -117,20 +119,27 @@ impl<C> Engine<C> {
         }
     }
 
-    fn take_back<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, grant: &WaiterGrant) {
+    fn take_back<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        grant: &WaiterGrant,
+    ) -> Effort {
+        let mut effort = Effort::ROUND;
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
             Authority::NotNow | Authority::Refused => {
                 let due = host.monotonic().plus_millis(PAUSE_MILLIS);
-                return self.pending_releases.borrow_mut().add(grant.clone(), due);
+                self.pending_releases.borrow_mut().add(grant.clone(), due);
+                return effort;
             }
             // The server that decides now has the grant too, if it got that far. The lease ends it.
-            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return,
+            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return effort,
         }
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         if self.put_back(&mut key, lock.name(), now).is_err() {
-            return;
+            return effort;
         }
         let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
@@ -143,8 +152,9 @@ impl<C> Engine<C> {
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
             lock.publish(event);
             self.with_queues(|queues| queues.forget_seen(lock.name()));
-            self.settle(host, lock, Initiator::Module, Ownership::Ours);
+            effort.add(self.settle(host, lock, Initiator::Module, Ownership::Ours));
         }
+        effort
     }
 }
 

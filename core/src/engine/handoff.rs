@@ -5,7 +5,8 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Outcome, Ownership, Settled, Write,
+    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Outcome, Ownership, Settled,
+    Stored, Write,
 };
 use crate::observe::Given;
 
@@ -13,12 +14,33 @@ use crate::observe::Given;
 /// and a look costs a tenth of a hand-off.
 const LOOKS_IN_A_TURN: usize = 5_000;
 
-/// What it took to settle a lock. A turn counts it; nobody else needs to know.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Effort {
-    /// One look: the lock is held, as it was.
-    Look,
-    More,
+/// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
+/// value.
+const BYTES_IN_A_ROUND: usize = 8_192;
+
+/// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
+/// [`Host::batch`], other clients have their turn.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Effort(usize);
+
+impl Effort {
+    pub(super) const ROUND: Self = Self(1);
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.0 = self.0.saturating_add(other.0);
+    }
+
+    pub(super) fn fills(self, batch: usize) -> bool {
+        self.0 >= batch
+    }
+
+    /// A round for a key that holds this.
+    fn of_round(stored: Stored<'_>) -> Self {
+        match stored {
+            Stored::Text { value, .. } => Self(1 + value.len() / BYTES_IN_A_ROUND),
+            _ => Self::ROUND,
+        }
+    }
 }
 
 impl<C> Engine<C> {
@@ -38,21 +60,20 @@ impl<C> Engine<C> {
 
     /// Looks at the locks that are marked for this cause, and settles those that need it.
     fn serve<H: Host<Client = C>>(&self, host: &H, cause: Cause) {
-        let mut settled = 0;
+        let mut effort = Effort::default();
         for _ in 0..LOOKS_IN_A_TURN {
-            if settled == host.batch() {
+            if effort.fills(host.batch()) {
                 return;
             }
             let Some(marked) = self.with_queues(|queues| queues.take_marked(cause)) else { return };
             let Marked { name, ownership } = marked;
             let Some(lock) = host.lock(name.as_name()) else { continue };
-            if self.settle(host, &lock, Initiator::Module, ownership) == Effort::More {
-                settled = settled.saturating_add(1);
-            }
+            effort.add(self.settle(host, &lock, Initiator::Module, ownership));
         }
     }
 
-    /// Gives the lock to the next waiter, until it is held or nobody waits.
+    /// Gives the lock to the next waiter, until it is held or nobody waits. Readers may be more than
+    /// one turn can let in: the lock is marked then, and the next turn goes on.
     ///
     /// The key is looked at first. The server is asked whether the module may write only if there is
     /// something to write.
@@ -70,14 +91,14 @@ impl<C> Engine<C> {
             _ => lock.may_write(initiator),
         };
         if authority == Authority::Yes && self.is_held(host, lock) {
-            return Effort::Look;
+            return Effort::default();
         }
         let authority = match authority {
             Authority::Yes => lock.may_write(initiator),
             refusal => refusal,
         };
         match authority {
-            Authority::Yes => self.hand_on(host, lock),
+            Authority::Yes => return self.hand_on(host, lock),
             Authority::NotNow => self.postpone(host, lock, PAUSE_MILLIS),
             Authority::Refused => self.postpone(host, lock, REFUSAL_MILLIS),
             Authority::Replica => self.send_away(host, lock, host.demoted()),
@@ -87,7 +108,7 @@ impl<C> Engine<C> {
             }
             Authority::ClusterDown => self.send_all_away(host, Error::GrantedElsewhere),
         }
-        Effort::More
+        Effort::ROUND
     }
 
     /// Whether the lock is held, and nothing is to be done. So it is with nearly every lock that a
@@ -114,14 +135,16 @@ impl<C> Engine<C> {
     }
 
     /// Carries out what the queue decides. Each round but the last takes one waiter out of the queue.
-    fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+    fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
         let name = lock.name();
+        let mut effort = Effort::default();
         lock.prepare();
         self.open_and_put_back(host, lock);
-        loop {
+        while !effort.fills(host.batch()) {
             let mut key = lock.open(Mode::Write);
             let now = host.clocks();
             let stored = key.stored();
+            effort.add(Effort::of_round(stored));
             if stored.may_be_granted(now.wall) {
                 lock.about_to_grant();
             }
@@ -145,7 +168,7 @@ impl<C> Engine<C> {
                 self.report(lock, &outcome, Given::HandedOff, now.wall);
             }
             let (waiter, answer) = match (next, written) {
-                (Next::Held | Next::Nobody, _) => return,
+                (Next::Held | Next::Nobody, _) => return effort,
                 (Next::GaveUp(waiter), _) => (waiter, Answer::GaveUp),
                 (Next::NoFenceLeft(waiter), _) => (waiter, Answer::Refused(Error::NoFenceLeft)),
                 (Next::Again { waiter, .. } | Next::Grant { waiter, .. }, Err(error)) => {
@@ -161,6 +184,7 @@ impl<C> Engine<C> {
             };
             self.answer(host, name, waiter, answer);
         }
+        effort
     }
 
     fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {

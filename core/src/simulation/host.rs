@@ -269,7 +269,7 @@ impl State {
         if self.model.anyone_waits_for(name) {
             self.puts_back(name, now);
         }
-        self.model.settle(name, now);
+        self.model.settle(name, self.at_once, now);
     }
 
     fn fences_in(&self, name: LockName) -> Vec<u64> {

@@ -52,9 +52,12 @@ impl Model {
         let _state = self.state(self.keys.get(&name).cloned(), now);
     }
 
-    /// Gives the lock to whoever is next, until nobody is served or nobody waits.
-    pub(super) fn settle(&mut self, name: LockName, now: u64) {
-        while self.anyone_waits_for(name) {
+    /// Gives the lock to whoever is next, until nobody is served or nobody waits, or so many left the queue.
+    pub(super) fn settle(&mut self, name: LockName, at_most: usize, now: u64) {
+        for _ in 0..at_most {
+            if !self.anyone_waits_for(name) {
+                return;
+            }
             let State::Holds(live) = self.look(name, now) else {
                 self.seen.remove(&name);
                 return;

@@ -1,0 +1,31 @@
+//! More are let in than one turn of the server has time for.
+
+use super::{LONG, Scene, holders, shows, waits};
+use redis::Value;
+use testkit::{Waiter, eventually, field, int};
+
+const READERS: usize = 700;
+
+#[test]
+fn other_clients_have_their_turn_while_a_crowd_is_let_in() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    client.grant("k", "writer", LONG);
+    let owners: Vec<_> = (0..READERS).map(|number| format!("r{number}")).collect();
+    let mut readers: Vec<Waiter> =
+        owners.iter().map(|owner| waits(&scene.primary, owner, 0)).collect();
+    let replies = client.pipeline(&["LOCK.RELEASE k writer", "LOCK.INFO k"]);
+    assert_eq!(replies[0], int(1));
+    let Some(&Value::Int(holders_in_first_turn)) = field(&replies[1], "holders") else {
+        panic!("{replies:?}")
+    };
+    let all = i64::try_from(READERS).unwrap();
+    assert!((100..all).contains(&holders_in_first_turn), "{holders_in_first_turn}");
+    eventually("all hold the lock", || match shows(&mut client, "holders") {
+        holders if holders == all => Ok(()),
+        fewer => Err(fewer),
+    });
+    assert_eq!(holders(&mut client), owners);
+    assert!(readers.iter_mut().map(Waiter::fence).is_sorted());
+    scene.agree();
+}
