@@ -9,7 +9,7 @@ use redis::{Parser, RedisResult, Value};
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io::{self, ErrorKind, Read};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -114,7 +114,7 @@ impl Client {
 
     /// Closes the half of the connection that sends.
     pub fn end_sending(&mut self) {
-        self.transport.end_sending().unwrap();
+        self.transport.shut_down(Shutdown::Write).unwrap();
     }
 
     /// Waits until the server has closed the connection, and checks that it sent nothing before.
@@ -273,6 +273,15 @@ impl AsFd for Client {
     }
 }
 
+/// The server sees the end of the connection at once. To close the descriptor would not do: a process
+/// that another test is just starting has a copy of it until it executes its program.
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It fails if the server has closed the connection already.
+        let _closed = self.transport.shut_down(Shutdown::Both);
+    }
+}
+
 fn fence_or_nil(reply: &Value) -> Option<u64> {
     match reply {
         Value::Nil => None,
@@ -289,4 +298,18 @@ fn one_or_zero(reply: &Value) -> bool {
 fn shown(words: &[Vec<u8>]) -> String {
     let words: Vec<_> = words.iter().map(|word| word.escape_ascii().to_string()).collect();
     words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_end_of_a_connection_is_seen_while_another_process_has_a_copy_of_it() {
+        let (ours, mut servers) = UnixStream::pair().unwrap();
+        let _copy = ours.try_clone().unwrap();
+        servers.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        drop(Client::over(ours).unwrap());
+        assert_eq!(servers.read(&mut [0; 1]).unwrap(), 0);
+    }
 }

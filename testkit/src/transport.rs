@@ -11,8 +11,8 @@ pub(crate) trait Transport: Read + Write + Send + AsFd {
     /// A read that takes longer fails. `None` lets it wait for as long as it takes.
     fn set_deadline(&self, deadline: Option<Duration>) -> io::Result<()>;
 
-    /// Closes the half that sends.
-    fn end_sending(&self) -> io::Result<()>;
+    /// Closes one half of the connection or both, for every process that has the socket.
+    fn shut_down(&self, how: Shutdown) -> io::Result<()>;
 }
 
 /// Reads, also when a signal has interrupted that. Linux interrupts a read with a deadline whenever
@@ -35,8 +35,8 @@ impl Transport for UnixStream {
         self.set_read_timeout(deadline)
     }
 
-    fn end_sending(&self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
+    fn shut_down(&self, how: Shutdown) -> io::Result<()> {
+        self.shutdown(how)
     }
 }
 
@@ -45,8 +45,8 @@ impl Transport for TcpStream {
         self.set_read_timeout(deadline)
     }
 
-    fn end_sending(&self) -> io::Result<()> {
-        self.shutdown(Shutdown::Write)
+    fn shut_down(&self, how: Shutdown) -> io::Result<()> {
+        self.shutdown(how)
     }
 }
 
@@ -55,8 +55,8 @@ impl Transport for Tunnel {
         self.stream().set_deadline(deadline)
     }
 
-    fn end_sending(&self) -> io::Result<()> {
-        self.stream().end_sending()
+    fn shut_down(&self, how: Shutdown) -> io::Result<()> {
+        self.stream().shut_down(how)
     }
 }
 
