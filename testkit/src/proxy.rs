@@ -8,10 +8,13 @@
 //!                                    │ hold: keeps what comes for the server on open connections,
 //!                                    │       also when the client has left
 //!                                    │ deliver: sends on what was kept
+//!                                    │ deafen: drops what the server says on open connections for ever;
+//!                                    │       new ones pass
+//!                                    │ slow: delays what passes, and keeps its order
 //!                                    │ idle limit: ends connections that are idle for so long
 //! ```
 //!
-//! Each connection has two threads, one for each way.
+//! Each connection has four threads: for each way one that reads and one that writes when it is time.
 
 use super::Client;
 use std::io::ErrorKind::{TimedOut, WouldBlock};
@@ -19,6 +22,7 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -46,7 +50,11 @@ struct State {
     /// When links are cut, one connection in so many is.
     one_in: AtomicU64,
     accepted: AtomicU64,
+    /// Connections below this number hear nothing from the server.
+    deaf_below: AtomicU64,
     delay_micros: AtomicU64,
+    /// Connections below this number are not delayed.
+    fast_below: AtomicU64,
     /// Idle connections end after this time, as on most proxies.
     idle_limit: Option<Duration>,
     over: AtomicBool,
@@ -74,6 +82,12 @@ struct Link {
     used: Mutex<Instant>,
 }
 
+/// What came, and when it is to be passed on. Without bytes it is the end.
+struct Parcel {
+    due: Instant,
+    bytes: Vec<u8>,
+}
+
 impl Proxy {
     /// A proxy before this port of this machine.
     pub fn to(server: u16) -> Self {
@@ -93,7 +107,9 @@ impl Proxy {
             cut: Ways::default(),
             one_in: AtomicU64::new(1),
             accepted: AtomicU64::new(0),
+            deaf_below: AtomicU64::new(0),
             delay_micros: AtomicU64::new(0),
+            fast_below: AtomicU64::new(0),
             idle_limit,
             over: AtomicBool::new(false),
             links: Mutex::default(),
@@ -146,9 +162,26 @@ impl Proxy {
         self.state.links().iter().for_each(|link| link.set_held(false));
     }
 
+    /// Drops for ever what the server says on the present connections, and that it ends them. New
+    /// ones pass. So it is for a client whose router has forgotten its connections.
+    pub fn deafen(&self) {
+        self.state.deaf_below.store(self.connections(), SeqCst);
+    }
+
+    /// How many connections there have been.
+    pub fn connections(&self) -> u64 {
+        self.state.accepted.load(SeqCst)
+    }
+
     /// From now on delays what passes by this time.
     pub fn slow(&self, delay: Duration) {
         self.state.delay_micros.store(delay.as_micros().try_into().unwrap(), SeqCst);
+    }
+
+    /// The same for all connections but the first so many.
+    pub fn slow_all_but(&self, first: u64, delay: Duration) {
+        self.state.fast_below.store(first, SeqCst);
+        self.slow(delay);
     }
 }
 
@@ -180,7 +213,14 @@ impl Ways {
 
 impl State {
     fn is_cut(&self, link: &Link, way: Way) -> bool {
-        self.cut.of(way).load(SeqCst) && link.number.is_multiple_of(self.one_in.load(SeqCst))
+        let is_deaf = way == Way::FromServer && link.number < self.deaf_below.load(SeqCst);
+        let is_cut = self.cut.of(way).load(SeqCst);
+        is_deaf || (is_cut && link.number.is_multiple_of(self.one_in.load(SeqCst)))
+    }
+
+    fn delay(&self, link: &Link) -> Duration {
+        let is_fast = link.number < self.fast_below.load(SeqCst);
+        Duration::from_micros(if is_fast { 0 } else { self.delay_micros.load(SeqCst) })
     }
 
     fn links(&self) -> MutexGuard<'_, Vec<Arc<Link>>> {
@@ -245,21 +285,41 @@ impl Link {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Passes on what comes this way, until one end closes.
-    fn pass_on(&self, way: Way, state: &State) {
-        let (from, mut to) = match way {
+    fn ends(&self, way: Way) -> (&TcpStream, &TcpStream) {
+        match way {
             Way::ToServer => (&self.client, &self.server),
             Way::FromServer => (&self.server, &self.client),
-        };
+        }
+    }
+
+    /// Reads what comes this way, until it ends.
+    fn receive(&self, way: Way, state: &State, parcels: &Sender<Parcel>) {
+        let (from, _) = self.ends(way);
+        let mut bytes = [0; 16_384];
+        loop {
+            let count = self.read(from, &mut bytes, state).unwrap_or(0);
+            let due = Instant::now() + state.delay(self);
+            let is_over = parcels.send(Parcel { due, bytes: bytes[..count].to_vec() }).is_err();
+            if is_over || count == 0 {
+                return;
+            }
+        }
+    }
+
+    /// Passes on what came this way when it is time, until one end closes.
+    fn pass_on(&self, way: Way, state: &State, parcels: Receiver<Parcel>) {
+        let (_, mut to) = self.ends(way);
         let torn = self.torn.of(way);
         let is_cut = || state.is_cut(self, way);
-        let mut bytes = [0; 16_384];
-        while let Ok(count @ 1..) = self.read(from, &mut bytes, state) {
-            thread::sleep(Duration::from_micros(state.delay_micros.load(SeqCst)));
+        for Parcel { due, bytes } in parcels {
+            thread::sleep(due.saturating_duration_since(Instant::now()));
+            if bytes.is_empty() {
+                break;
+            }
             self.wait_to_deliver(way);
             torn.fetch_or(is_cut(), SeqCst);
             if !torn.load(SeqCst) {
-                if to.write_all(&bytes[..count]).is_err() {
+                if to.write_all(&bytes).is_err() {
                     break;
                 }
             } else if !is_cut() {
@@ -294,8 +354,11 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let link = Arc::new(Link { client, server, number, torn, held, delivered, used });
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
+            let (sender, parcels) = channel();
+            let (from, receiving) = (Arc::clone(&link), Arc::clone(state));
+            thread::spawn(move || from.receive(way, &receiving, &sender));
             let (link, state) = (Arc::clone(&link), Arc::clone(state));
-            thread::spawn(move || link.pass_on(way, &state));
+            thread::spawn(move || link.pass_on(way, &state, parcels));
         }
     }
 }

@@ -4,7 +4,6 @@ use crate::scene::{
     Kind, LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis,
     server, soon, url, with_module,
 };
-use crate::slow::SlowLink;
 use leasehold_client::{Error, Locks, Released, Settings};
 use redis::Value;
 use std::sync::Arc;
@@ -327,7 +326,8 @@ async fn dropped_on_a_slow_connection(kind: Kind, delay: u64, owner: Option<&str
     let server = kind.setup().start();
     // The shared connection is the first one: without the module it is the only one.
     let fast = if kind == Kind::With { 1 } else { 0 };
-    let link = SlowLink::to(server.port(), fast, millis(delay));
+    let link = Proxy::to(server.port());
+    link.slow_all_but(fast, millis(delay));
     let settings = Settings::default().response(millis(5_000));
     let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
     taken(&server, "printer");
@@ -476,7 +476,8 @@ async fn a_request_whose_connection_is_cut_as_it_is_dropped_leaves_no_lock_behin
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
     let server = server();
-    let link = SlowLink::to(server.port(), 0, millis(100));
+    let link = Proxy::to(server.port());
+    link.slow(millis(100));
     let locks = Locks::new(url(link.port())).unwrap();
     let mut first = Box::pin(locks.lock("printer").into_future());
     // It begins to connect, and is not looked at again.

@@ -40,8 +40,6 @@ mod scene;
 mod scope;
 mod several;
 mod sharing;
-mod sieve;
-mod slow;
 mod stories;
 mod suspend;
 mod tls;

@@ -4,11 +4,10 @@ use crate::scene::{
     LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis, server,
     soon, url, waiters, without_module,
 };
-use crate::sieve::Sieve;
 use leasehold_client::{Error, Guard, Locks, Released, Settings};
 use redis::Value;
 use std::time::{Duration, Instant};
-use testkit::{Seed, Server, bulk_text, figure, short_or_long};
+use testkit::{Proxy, Seed, Server, bulk_text, figure, short_or_long};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -124,13 +123,13 @@ async fn a_lease_that_was_waited_for_is_counted_from_the_grant() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_has_died_without_a_word_costs_no_more_than_a_slice() {
     let server = server();
-    let sieve = Sieve::to(server.port());
+    let proxy = Proxy::to(server.port());
     let guard = taken(&server).await;
     let settings = Settings::default().slice(millis(600)).response(millis(300));
-    let unlucky = Locks::connect_with(url(sieve.port()), settings).await.unwrap();
+    let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
     let first = waits(&server, &unlucky, LONG).await;
     let second = waits(&server, &locks(&server).await, LONG).await;
-    sieve.deafen();
+    proxy.deafen();
     let released = Instant::now();
     assert_eq!(guard.release().await.unwrap(), Released::Released);
     let (first, granted) = soon(first).await.unwrap().unwrap();
@@ -145,15 +144,15 @@ async fn a_connection_that_has_died_without_a_word_costs_no_more_than_a_slice() 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_lost_a_connection_keeps_the_place_in_the_queue() {
     let server = server();
-    let sieve = Sieve::to(server.port());
+    let proxy = Proxy::to(server.port());
     let guard = taken(&server).await;
     let settings = Settings::default().slice(millis(300)).response(millis(300));
-    let unlucky = Locks::connect_with(url(sieve.port()), settings).await.unwrap();
+    let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
     let first = waits(&server, &unlucky, LONG).await;
     let second = waits(&server, &locks(&server).await, LONG).await;
-    sieve.deafen();
-    let before = sieve.connections();
-    eventually("it has asked again", || match sieve.connections() - before {
+    proxy.deafen();
+    let before = proxy.connections();
+    eventually("it has asked again", || match proxy.connections() - before {
         0 => Err(()),
         _ => Ok(()),
     })
@@ -170,12 +169,12 @@ async fn whoever_lost_a_connection_keeps_the_place_in_the_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_was_lost_by_the_server_asks_again() {
     let server = server();
-    let sieve = Sieve::to(server.port());
+    let proxy = Proxy::to(server.port());
     let guard = taken(&server).await;
     let settings = Settings::default().slice(millis(300)).response(millis(300));
-    let unlucky = Locks::connect_with(url(sieve.port()), settings).await.unwrap();
+    let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
     let waiter = waits(&server, &unlucky, LONG).await;
-    sieve.deafen();
+    proxy.deafen();
     let list = bulk_text(&server.cmd(["CLIENT", "LIST"]));
     let line = list.lines().find(|line| line.contains("name=leasehold:waiting")).unwrap();
     let id = line.split(' ').find_map(|field| field.strip_prefix("id=")).unwrap();
