@@ -7,12 +7,11 @@ mod image;
 mod stack;
 mod starting;
 
+use crate::ROOT;
 use stack::Stack;
 use std::fs;
 use std::path::Path;
 use testkit::find_cli;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 const IMAGES: [(&str, &str); 2] = [("redis", "Redis"), ("valkey", "Valkey")];
 

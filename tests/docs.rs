@@ -8,6 +8,7 @@ mod shape;
 mod terminal;
 mod transcript;
 
+use crate::ROOT;
 use markdown::Page;
 use redis::Value;
 use std::collections::BTreeSet;
@@ -15,8 +16,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use testkit::{Client, Server, field, lacks, strings};
 use transcript::Transcript;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// The headings of every page in docs/commands.
 const HEADINGS: [&str; 7] = [

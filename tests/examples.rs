@@ -15,8 +15,6 @@ mod stories;
 
 use testkit::Server;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
-
 /// What the pages call the server.
 const ADDRESS: &str = "redis://127.0.0.1:6379";
 

@@ -147,7 +147,7 @@ const BUDGET: &str = "benches/instructions.budget";
 
 /// What the budget allows on this server, by command.
 fn budget_of(server: &str) -> HashMap<String, f64> {
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(BUDGET);
+    let file = Path::new(crate::ROOT).join(BUDGET);
     let text = fs::read_to_string(file).unwrap();
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let entries = lines.map(|line| match line.split_whitespace().collect::<Vec<_>>()[..] {

@@ -7,10 +7,9 @@ mod secret;
 mod single;
 mod surviving;
 
+use crate::ROOT;
 use std::fs;
 use std::path::Path;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 fn text(name: &str) -> String {
     fs::read_to_string(Path::new(ROOT).join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))

@@ -67,3 +67,6 @@ mod tracking;
 mod upgrading;
 mod waiting;
 mod workflows;
+
+/// Where the project is.
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -10,7 +10,7 @@ use testkit::{Client, Server, announce, is_older_than, lacks, strings};
 use yaml_rust2::{Yaml, YamlLoader};
 
 fn text(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    let path = Path::new(crate::ROOT).join(name);
     fs::read_to_string(path).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -247,7 +247,7 @@ fn every_alert_has_a_test_of_when_it_fires_and_one_of_when_not() {
 /// Where promtool is, or `make check-alerts` has fetched it.
 #[test]
 fn promtool_finds_that_every_alert_fires_when_it_should() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = Path::new(crate::ROOT);
     let fetched = root.join("target/promtool/usr/bin/promtool");
     let promtool = if fetched.exists() { fetched } else { "promtool".into() };
     let Ok(output) = Command::new(promtool)

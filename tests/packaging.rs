@@ -2,13 +2,12 @@
 
 mod debian;
 
+use crate::ROOT;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use testkit::{Server, announce, lacks, module};
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
 fn make(words: &[&str]) -> String {

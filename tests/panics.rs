@@ -66,7 +66,7 @@ const ENTRIES: [(&str, Survival); 35] = [
 
 /// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
 fn entries_in_the_sources() -> BTreeSet<String> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/server");
+    let folder = Path::new(crate::ROOT).join("src/server");
     let mut entries = BTreeSet::new();
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     for path in paths.filter(|path| path.is_file()) {

@@ -1,12 +1,11 @@
 //! What `scripts/run-tests` makes of what cargo says. A program named cargo, which stands first in
 //! PATH, says it.
 
+use crate::ROOT;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 const FIRST: &str = "\
 test fine ... ok

@@ -1,9 +1,9 @@
 //! The house rules of CONTRIBUTING.md that a machine can check and clippy does not.
 
+use crate::ROOT;
 use std::fs;
 use std::path::Path;
 
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const LONGEST_FILE: usize = 500;
 
 /// What each folder of the core may import, itself included: one way only. Cargo sees to the rest.

@@ -1,10 +1,9 @@
 //! The workflow files: what they may do, what they run of others, and that what they call is there.
 
+use crate::ROOT;
 use std::fs;
 use std::path::Path;
 use yaml_rust2::{Yaml, YamlLoader};
-
-const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
 /// Names and texts.
 fn workflows() -> Vec<(String, String)> {

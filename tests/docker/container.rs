@@ -23,7 +23,7 @@ impl Container {
     pub(crate) fn new() -> Self {
         let container = Self::of_the_server_alone();
         for script in ["entrypoint", "healthcheck"] {
-            let file = Path::new(super::ROOT).join("docker").join(script);
+            let file = Path::new(crate::ROOT).join("docker").join(script);
             symlink(file, container.folder().join(format!("bin/leasehold-{script}"))).unwrap();
         }
         container

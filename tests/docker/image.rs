@@ -1,6 +1,7 @@
 //! What CI and the release ask of an image, with a registry and a builder that a few lines stand for.
 
-use super::{IMAGES, ROOT, text};
+use super::{IMAGES, text};
+use crate::ROOT;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

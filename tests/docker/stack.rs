@@ -1,7 +1,8 @@
 //! A compose file, whose services run here as programs, each at an address of its own that the machine has for itself.
 
 use super::container::{Container, at};
-use super::{ROOT, text};
+use super::text;
+use crate::ROOT;
 use std::collections::BTreeMap;
 use std::path::Path;
 use testkit::{Seed, eventually, free_port_of_a_node};

@@ -1,7 +1,8 @@
 //! How the pages are made: how long, after which template, and found from where.
 
 use super::markdown::Page;
-use super::{ROOT, page, pages};
+use super::{page, pages};
+use crate::ROOT;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

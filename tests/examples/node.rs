@@ -1,7 +1,8 @@
 //! An example for Node, copied out of the tree and installed.
 
+use super::address_of;
 use super::program::{Missing, Told, available, find, folder, install, run, write};
-use super::{ROOT, address_of};
+use crate::ROOT;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};

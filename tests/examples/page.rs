@@ -1,6 +1,6 @@
 //! What a page shows in its blocks.
 
-use super::ROOT;
+use crate::ROOT;
 use std::fs;
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! The recipes of docs/clients.md for shells and for Rust, run as printed; `leases` has the others.
 
 use super::program::{Told, run};
-use super::{ADDRESS, ROOT, address_of, page, server};
+use super::{ADDRESS, address_of, page, server};
+use crate::ROOT;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;

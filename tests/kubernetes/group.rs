@@ -72,7 +72,7 @@ impl Group {
         fs::create_dir(container.folder().join("etc")).unwrap();
         for folder in self.manifests.folders.iter().rev() {
             for file in files_of(folder) {
-                let from = Path::new(super::ROOT).join(folder).join(&file);
+                let from = Path::new(crate::ROOT).join(folder).join(&file);
                 fs::copy(from, container.folder().join("etc").join(file)).unwrap();
             }
         }

@@ -1,7 +1,8 @@
 //! What stands in the manifests: nothing in them is restarted for what a restart cannot mend, nothing runs as root, and what
 //! they repeat of other files is the same there.
 
-use super::{ROOT, text};
+use super::text;
+use crate::ROOT;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
