@@ -19,7 +19,7 @@ const LOOKS_IN_A_TURN: usize = 5_000;
 const BYTES_IN_A_ROUND: usize = 8_192;
 
 /// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
-/// [`Host::batch`], other clients have their turn.
+/// [`Host::slice`], other locks have their turn, and at [`Host::batch`] other clients.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Effort(usize);
 
@@ -73,7 +73,7 @@ impl<C> Engine<C> {
     }
 
     /// Gives the lock to the next waiter, until it is held or nobody waits. Readers may be more than
-    /// one turn can let in: the lock is marked then, and the next turn goes on.
+    /// are let in at once: the lock stays marked then, behind the others, and its next turn goes on.
     ///
     /// The key is looked at first. The server is asked whether the module may write only if there is
     /// something to write.
@@ -140,7 +140,7 @@ impl<C> Engine<C> {
         let mut effort = Effort::default();
         lock.prepare();
         self.open_and_put_back(host, lock);
-        while !effort.fills(host.batch()) {
+        while !effort.fills(host.slice()) {
             let mut key = lock.open(Mode::Write);
             let now = host.clocks();
             let stored = key.stored();

@@ -40,6 +40,11 @@ pub trait Host {
         500
     }
 
+    /// How many waiters of one lock are answered before other locks have their turn again.
+    fn slice(&self) -> usize {
+        50
+    }
+
     /// Selects the database of this lock, in a call that no client has made. `None` if there is no
     /// such database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;

@@ -47,6 +47,10 @@ impl Host for Server {
         self.state.borrow().at_once
     }
 
+    fn slice(&self) -> usize {
+        self.batch()
+    }
+
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<At<'n>> {
         Some(self.at(lock_name(name)))
     }
