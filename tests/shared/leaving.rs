@@ -11,14 +11,13 @@ const SOON: Duration = Duration::from_millis(200);
 
 /// Two read, and a writer waits before two more readers. `leaves` has it leave; it is waited for only here.
 #[track_caller]
-fn lets_those_behind_it_in(patience: u64, leaves: impl FnOnce(&Scene, Waiter)) {
+fn lets_those_behind_it_in(leaves: impl FnOnce(&Scene, Waiter)) {
     let scene = Scene::start();
     let mut client = scene.client();
     for reader in ["r1", "r2"] {
         share(&mut client, reader, LONG, 0).unwrap();
     }
-    let writer = format!("LOCK.ACQUIRE k w {LONG} BLOCK {patience}");
-    let writer = Waiter::sends(&scene.primary, &writer);
+    let writer = Waiter::of(&scene.primary, "k", "w");
     let mut behind = ["r3", "r4"].map(|reader| waits(&scene.primary, reader, 0));
     leaves(&scene, writer);
     let left = Stopwatch::start();
@@ -32,17 +31,20 @@ fn lets_those_behind_it_in(patience: u64, leaves: impl FnOnce(&Scene, Waiter)) {
 
 #[test]
 fn those_behind_a_head_whose_patience_ends_are_admitted_at_once() {
-    lets_those_behind_it_in(300, |_, mut writer| assert_eq!(writer.reply(), Value::Nil));
+    lets_those_behind_it_in(|scene, _former| {
+        // This request takes the place of the former one, and is less patient.
+        assert_eq!(scene.client().cmd("LOCK.ACQUIRE k w 60000 BLOCK 30"), Value::Nil);
+    });
 }
 
 #[test]
 fn those_behind_a_head_that_closes_its_connection_are_admitted_at_once() {
-    lets_those_behind_it_in(0, |_, writer| drop(writer));
+    lets_those_behind_it_in(|_, writer| drop(writer));
 }
 
 #[test]
 fn those_behind_a_head_that_is_killed_are_admitted_at_once() {
-    lets_those_behind_it_in(0, |scene, mut writer| {
+    lets_those_behind_it_in(|scene, mut writer| {
         assert_eq!(scene.client().cmd(format!("CLIENT KILL ID {}", writer.id)), int(1));
         writer.client.assert_closed();
     });
@@ -56,7 +58,7 @@ fn those_behind_a_head_that_is_unblocked_are_admitted_at_once() {
     }
     let unblocked = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
     for (how, told) in [("TIMEOUT", Value::Nil), ("ERROR", error(unblocked))] {
-        lets_those_behind_it_in(0, |scene, mut writer| {
+        lets_those_behind_it_in(|scene, mut writer| {
             let unblock = format!("CLIENT UNBLOCK {} {how}", writer.id);
             assert_eq!(scene.client().cmd(unblock), int(1));
             assert_eq!(writer.reply(), told);

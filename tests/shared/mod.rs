@@ -63,17 +63,22 @@ impl Scene {
 
 /// One row of `LOCK.HOLDERS`, without what is left of the lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Hold {
-    owner: Vec<u8>,
-    fence: i64,
+pub(crate) struct Hold {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) fence: i64,
     deadline: i64,
     share: i64,
 }
 
 /// Who holds this lock, oldest first.
 #[track_caller]
-fn holds(client: &mut Client, key: &str) -> Vec<Hold> {
-    let reply = client.cmd(["LOCK.HOLDERS", key, "COUNT", "-1"]);
+pub(crate) fn holds(client: &mut Client, key: &str) -> Vec<Hold> {
+    rows(&client.cmd(["LOCK.HOLDERS", key, "COUNT", "-1"]))
+}
+
+/// What `LOCK.HOLDERS` replied.
+#[track_caller]
+fn rows(reply: &Value) -> Vec<Hold> {
     let Value::Array(rows) = reply else { panic!("no list: {reply:?}") };
     let hold = |row: &Value| {
         let number = |name| match field(row, name) {
@@ -111,6 +116,15 @@ fn share(client: &mut Client, owner: &str, ttl: u64, share: u32) -> Option<u64> 
 /// Waits without limit.
 fn waits(server: &Server, owner: &str, share: u32) -> Waiter {
     Waiter::sends(server, &format!("{} BLOCK 0", asks("k", owner, LONG, share)))
+}
+
+/// Gives this hold of `k` a lease of so many milliseconds, and returns when that ends.
+#[track_caller]
+fn shorten(client: &mut Client, owner: &str, millis: u64) -> i64 {
+    let extend = format!("LOCK.EXTEND k {owner} {millis}");
+    let replies = client.transaction(&[&extend, "LOCK.HOLDERS k COUNT -1"]);
+    let hold = rows(&replies[1]).into_iter().find(|hold| hold.owner == owner.as_bytes());
+    hold.unwrap_or_else(|| panic!("{owner} does not hold it: {replies:?}")).deadline
 }
 
 /// A line of a value, as the module writes it.

@@ -106,7 +106,8 @@ fn a_shared_lock_that_is_renamed_copied_or_restored_is_the_same_lock() {
     assert_eq!(holders(&mut client), ["r1", "r2"]);
     let Value::BulkString(dump) = client.cmd("DUMP k") else { panic!("no dump") };
     assert!(client.release("k", "r2"));
-    let words: [&[u8]; 5] = [b"RESTORE", b"k", b"60000", &dump, b"REPLACE"];
+    let end = deadline(&mut client, b"k").to_string();
+    let words: [&[u8]; 6] = [b"RESTORE", b"k", end.as_bytes(), &dump, b"REPLACE", b"ABSTTL"];
     assert_eq!(client.cmd(words), Value::Okay);
     assert_eq!(holders(&mut client), ["r1", "r2"]);
     scene.agree();

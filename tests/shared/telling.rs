@@ -1,6 +1,6 @@
 //! What the log, the events, the figures and the lists say of one of several holders.
 
-use super::{LONG, holders, share, waits};
+use super::{LONG, holders, share, shorten, waits};
 use crate::observing::{Figures, Listener};
 use redis::Value;
 use testkit::{Client, Server, Waiter, bulk_text, eventually, field, int};
@@ -37,8 +37,9 @@ fn a_lease_that_ends_among_others_is_counted_and_a_late_release_noted() {
     let server = Server::start();
     let mut client = server.client();
     share(&mut client, "long", LONG, 0).unwrap();
-    share(&mut client, "short", 20, 0).unwrap();
+    share(&mut client, "short", LONG, 0).unwrap();
     let writer = Waiter::of(&server, "k", "w");
+    shorten(&mut client, "short", 20);
     eventually("it is counted", || match client.counter("expiries_with_waiters") {
         1 => Ok(()),
         other => Err(other),
@@ -203,16 +204,16 @@ fn one_of_several_whose_lease_ended_is_late_and_whoever_holds_the_lock_is_not() 
         let server = Server::start();
         let mut client = server.client();
         share(&mut client, "long", LONG, 2).unwrap();
-        share(&mut client, "short", 20, 2).unwrap();
-        let end = super::holds(&mut client, "k")[1].deadline;
-        if somebody_waits {
-            waits(&server, "next", 2).fence();
-        } else {
-            eventually("it ends", || match &holders(&mut client)[..] {
-                [_] => Ok(()),
-                holders => Err(holders.to_vec()),
-            });
+        share(&mut client, "short", LONG, 2).unwrap();
+        let mut next = somebody_waits.then(|| waits(&server, "next", 2));
+        let end = shorten(&mut client, "short", 20);
+        if let Some(next) = &mut next {
+            next.fence();
         }
+        eventually("it ends", || match holders(&mut client) {
+            holders if !holders.contains(&"short".to_owned()) => Ok(()),
+            holders => Err(holders),
+        });
         let before = client.now();
         assert!(!client.extend("k", "short", LONG));
         let after = client.now();
