@@ -14,8 +14,9 @@ use testkit::{
 const LONG: u64 = 60_000;
 
 /// Name, least, most and default of each setting, as docs/configuration.md has them.
-const SETTINGS: [(&str, i64, i64, i64); 5] = [
+const SETTINGS: [(&str, i64, i64, i64); 6] = [
     ("max-ttl", 1, 3_153_600_000_000, 86_400_000),
+    ("max-holders", 1, 99_999, 1_000),
     ("fence-margin", 0, 3_600_000, module::USUAL_FENCE_MARGIN.cast_signed()),
     ("max-waiters", 0, 1_000_000, 8_000),
     ("max-waiters-per-lock", 0, 1_000_000, 8_000),
@@ -65,6 +66,8 @@ fn arguments_that_make_no_sense_are_refused() {
         "fence-margin",
         "fence-margin -1",
         "fence-margin 3600001",
+        "max-holders 0",
+        "max-holders 100000",
         "max-waiters",
         "max-waiters -1",
         "max-waiters 1000001",
@@ -306,7 +309,8 @@ fn settings_survive_a_rewrite_of_the_configuration_and_a_restart() {
         server.start_again();
         let mut client = server.client();
         let found = SETTINGS.map(|(name, ..)| setting(&mut client, name));
-        assert_eq!(found, ["1234", &module::USUAL_FENCE_MARGIN.to_string(), "7", "3", "80"]);
+        let margin = module::USUAL_FENCE_MARGIN.to_string();
+        assert_eq!(found, ["1234", "1000", &margin, "7", "3", "80"]);
         assert_eq!(client.cmd("LOCK.ACQUIRE k alice 1235"), ttl_above(1_234));
         assert_eq!(lines_of_file(&server, "loadmodule").len(), 1);
         assert_eq!(lines_of_file(&server, "leasehold.max-ttl"), ["leasehold.max-ttl 1234"]);
@@ -355,12 +359,12 @@ fn a_module_loaded_at_run_time_takes_settings_and_arguments_together() {
                 ARGS max-waiters 8 fence-margin 3";
     assert_eq!(load(&mut client, both), Value::Okay);
     let seen = |client: &mut Client| SETTINGS.map(|(name, ..)| setting(client, name));
-    assert_eq!(seen(&mut client), ["1000", "3", "7", "8000", "80"]);
+    assert_eq!(seen(&mut client), ["1000", "1000", "3", "7", "8000", "80"]);
     client.grant("k", "alice", 1_000);
     assert_eq!(client.cmd("CONFIG REWRITE"), Value::Okay);
     server.stop();
     server.start_again();
-    assert_eq!(seen(&mut server.client()), ["1000", "3", "7", "8000", "80"]);
+    assert_eq!(seen(&mut server.client()), ["1000", "1000", "3", "7", "8000", "80"]);
     server.unload();
     let mut client = server.client();
     assert_eq!(all_settings(&mut client), [""; 0]);

@@ -24,18 +24,18 @@ fn evicting(policy: &str) -> Setup {
 }
 
 /// Whether the server cannot say what it evicts before it is gone.
-fn tells_too_late() -> bool {
+pub(crate) fn tells_too_late() -> bool {
     lacks((7, 2), "what a server evicts, before it is gone")
 }
 
 /// Evicts and goes on with these commands before the module's timer can run. Returns what they were
 /// answered.
-fn evict_and(client: &mut Client, commands: &[&str]) -> Vec<Value> {
+pub(crate) fn evict_and(client: &mut Client, commands: &[&str]) -> Vec<Value> {
     client.pipeline(&[&EVICT, commands].concat()).split_off(EVICT.len())
 }
 
 #[track_caller]
-fn is_back(client: &mut Client, key: &str) {
+pub(crate) fn is_back(client: &mut Client, key: &str) {
     eventually("the lock is put back", || match client.cmd(["EXISTS", key]) {
         Value::Int(1) => Ok(()),
         other => Err(other),

@@ -10,6 +10,7 @@ mod python;
 mod recipe;
 mod recipes;
 mod shapes;
+mod shares;
 mod stores;
 mod stories;
 

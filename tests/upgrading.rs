@@ -3,6 +3,7 @@
 //!
 //! `LEASEHOLD_OTHER_MODULE` names the other build. Without it the other build is the same one.
 
+use crate::shared::{Hold, holds};
 use redis::Value;
 use std::env;
 use std::path::PathBuf;
@@ -146,4 +147,98 @@ fn a_promotion_to_another_build_and_back_keeps_the_lock_and_its_fence() {
 #[test]
 fn a_promotion_to_a_server_without_the_module_and_back_keeps_the_lock_and_its_fence() {
     over_promotions(Between::NoModule);
+}
+
+/// Two read a lock. Returns who they are.
+fn read_by_two(server: &Server) -> Vec<Hold> {
+    let mut client = server.client();
+    for owner in ["alice", "bob"] {
+        let reply = client.cmd(format!("LOCK.ACQUIRE shared {owner} {LONG} SHARE 0"));
+        assert!(matches!(reply, Value::Int(1..)), "{reply:?}");
+    }
+    holds(&mut client, "shared")
+}
+
+impl Between {
+    /// Both still read the lock, or it is taken for somebody else's: nobody is let in, and nothing is changed.
+    fn leaves_it_to_both(self, server: &Server, readers: &[Hold]) -> Option<Waiter> {
+        let mut client = server.client();
+        assert_eq!(client.cmd("SET shared old-client NX PX 1000"), Value::Nil);
+        match (self, client.cmd("COMMAND INFO LOCK.HOLDERS")) {
+            (Self::NoModule, _) => return None,
+            (Self::AnotherBuild, Value::Array(known)) if known != [Value::Nil] => {
+                assert_eq!(holds(&mut client, "shared"), readers);
+            }
+            (Self::AnotherBuild, _) => {
+                for owner in ["alice", "bob"] {
+                    assert_eq!(client.check("shared", owner), None);
+                    assert_eq!(client.acquire("shared", owner, LONG), None);
+                    assert!(!client.extend("shared", owner, LONG));
+                    assert!(!client.release("shared", owner));
+                }
+            }
+        }
+        assert_eq!(client.acquire("shared", "carol", LONG), None);
+        Some(Waiter::of(server, "shared", "carol"))
+    }
+
+    /// What one holds for itself there, nobody shares here.
+    fn takes_one_alone(self, server: &Server) {
+        let taken = match self {
+            Self::NoModule => server.cmd("SET alone zoe NX PX 60000"),
+            Self::AnotherBuild => server.cmd("LOCK.ACQUIRE alone zoe 60000"),
+        };
+        assert!(matches!(taken, Value::Okay | Value::Int(_)), "{taken:?}");
+    }
+}
+
+/// The two read it as before, and one more with them; then a writer has it.
+fn goes_on_with_both(server: &Server, readers: &[Hold]) {
+    let mut client = server.client();
+    assert_eq!(holds(&mut client, "shared"), readers);
+    let joins = |key| format!("LOCK.ACQUIRE {key} dave {LONG} SHARE 0");
+    let Value::Int(joined) = client.cmd(joins("shared")) else { panic!("it is not let in") };
+    assert!(readers.iter().all(|reader| reader.fence < joined));
+    let mut writer = Waiter::of(server, "shared", "carol");
+    for owner in ["alice", "dave", "bob"] {
+        writer.assert_waits(server);
+        assert!(client.release("shared", owner));
+    }
+    assert!(writer.fence() > joined.cast_unsigned());
+    assert_eq!(client.cmd(joins("alone")), Value::Nil);
+    assert!(client.release("alone", "zoe"));
+    assert!(matches!(client.cmd(joins("alone")), Value::Int(1..)));
+}
+
+/// There and back by restarts, and then by promotions, with a lock that two read.
+fn over_both_with_readers(between: Between) {
+    let mut server = Server::builder().aof().tcp().start();
+    let readers = read_by_two(&server);
+    server.stop();
+    let mut other = between.setup().in_the_directory_of(&server).start();
+    let carol = between.leaves_it_to_both(&other, &readers);
+    between.takes_one_alone(&other);
+    other.stop();
+    assert_sent_away(carol);
+    server.start_again();
+    goes_on_with_both(&server, &readers);
+
+    let (one, other) = start_pair(Server::builder().aof(), between.setup());
+    let readers = read_by_two(&one);
+    hand_over(&one, &other);
+    let carol = between.leaves_it_to_both(&other, &readers);
+    between.takes_one_alone(&other);
+    hand_over(&other, &one);
+    assert_sent_away(carol);
+    goes_on_with_both(&one, &readers);
+}
+
+#[test]
+fn another_build_and_back_leave_a_lock_to_all_who_hold_it() {
+    over_both_with_readers(Between::AnotherBuild);
+}
+
+#[test]
+fn a_server_without_the_module_and_back_leave_a_lock_to_all_who_hold_it() {
+    over_both_with_readers(Between::NoModule);
 }

@@ -24,7 +24,7 @@ pub struct Client {
     parser: Parser,
 }
 
-/// What `LOCK.INFO` says of a held lock.
+/// What `LOCK.INFO` says of a held lock. If several hold it, the first five fields are about the one that has held it for longest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
     /// Who holds the lock.
@@ -37,6 +37,10 @@ pub struct LockInfo {
     pub deadline: i64,
     /// The number of waiters.
     pub waiters: i64,
+    /// The number of holders.
+    pub holders: i64,
+    /// The smallest of their shares; 0 if none of them has a limit.
+    pub share: i64,
 }
 
 impl Client {
@@ -200,6 +204,8 @@ impl Client {
             ttl: number("ttl"),
             deadline: number("deadline"),
             waiters: number("waiters"),
+            holders: number("holders"),
+            share: number("share"),
         })
     }
 

@@ -8,7 +8,7 @@
 use super::eventually::PATIENCE;
 use super::{Server, Words, encoded};
 use redis::{Parser, Value};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -70,6 +70,13 @@ impl Crowd {
     pub fn send(&mut self, index: usize, words: impl Words) {
         let member = self.members[index].as_mut().expect("it left");
         member.stream.write_all(&encoded(words)).unwrap();
+    }
+
+    /// Sends all commands in one write.
+    pub fn send_all(&mut self, index: usize, commands: &[&str]) {
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
+        let member = self.members[index].as_mut().expect("it left");
+        member.stream.write_all(&bytes).unwrap();
     }
 
     /// Closes one member's connection.
@@ -149,11 +156,21 @@ impl Crowd {
 
 impl Member {
     fn next_reply(&mut self) -> Option<Value> {
-        let mut rest = &self.unread[..];
-        let reply = Parser::new().parse_value(&mut rest).ok()?;
-        let read = self.unread.len() - rest.len();
-        self.unread.drain(..read);
+        let mut unread = ByteByByte(&self.unread);
+        let reply = Parser::new().parse_value(&mut unread).ok()?;
+        let left = unread.0.len();
+        self.unread.drain(..self.unread.len() - left);
         Some(reply)
+    }
+}
+
+/// A parser takes all that it can read, and what it does not need for its reply is lost with it.
+struct ByteByByte<'b>(&'b [u8]);
+
+impl Read for ByteByByte<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let room = buffer.len().min(1);
+        self.0.read(&mut buffer[..room])
     }
 }
 

@@ -20,7 +20,8 @@ const SECOND: u64 = 1_000;
 const MANY: u64 = 50;
 
 /// One lock, for a work that is over at once.
-const ONE: Locks<'static> = Locks { name: "k", ttl: LONG, patience: 0, hold: 0, count: 1 };
+pub(super) const ONE: Locks<'static> =
+    Locks { name: "k", ttl: LONG, patience: 0, hold: 0, count: 1, share: 1 };
 
 /// The process of who waits first, with which its owner begins, and how long it has waited.
 fn first_waiter(client: &mut Client, lock: &str) -> Option<(String, i64)> {
@@ -348,10 +349,11 @@ fn in_a_cluster_every_request_goes_to_the_node_that_has_its_key() {
     for recipe in Recipe::all() {
         let cluster = Cluster::of(3, 0);
         let text = recipe.text_in_a_cluster(&address_of(cluster.node(0)));
-        let locks = Locks { name: "k#", ttl: 3_000, patience: 20_000, hold: 0, count: 300 };
+        let locks = Locks { name: "k#", ttl: 3_000, patience: 20_000, count: 300, ..ONE };
         let outcomes = recipe.takes(&text, locks);
         assert!(outcomes.iter().all(|outcome| outcome.is("done")), "{outcomes:?}");
-        let fifty = Locks { name: "w#", ttl: 3_000, patience: 20_000, hold: 10, count: MANY };
+        let fifty =
+            Locks { name: "w#", ttl: 3_000, patience: 20_000, hold: 10, count: MANY, ..ONE };
         for number in 0..MANY {
             let key = format!("w{number}");
             cluster.client_for(&key).grant(&key, "alice", LONG);

@@ -18,7 +18,7 @@ const one = async (number) => {
     const lost = () => (clearTimeout(done), resolve('lost'));
     lease.signal.addEventListener('abort', lost);
   });
-  const taken = withLock('NAME'.replace('#', number), { ttl: TTL, patience: PATIENCE }, work);
+  const taken = withLock('NAME'.replace('#', number), { ttl: TTL, patience: PATIENCE, share: SHARE }, work);
   const came = await taken.catch((error) => `error ${error.message}`);
   console.log(`${Math.round(performance.now() - begun)} ${came ?? 'busy'}`);
 };
@@ -30,7 +30,7 @@ const DRIVER_OF_THREADS: &str = r"
 def one(number):
     begun = time.monotonic()
     try:
-        with lock('NAME'.replace('#', str(number)), ttl=TTL / 1000, patience=PATIENCE / 1000) as lease:
+        with lock('NAME'.replace('#', str(number)), ttl=TTL / 1000, patience=PATIENCE / 1000, share=SHARE) as lease:
             if lease is None:
                 came = 'busy'
             else:
@@ -50,7 +50,7 @@ const DRIVER_OF_ASYNCIO: &str = r"
 async def one(number):
     begun = time.monotonic()
     try:
-        async with lock('NAME'.replace('#', str(number)), ttl=TTL / 1000, patience=PATIENCE / 1000) as lease:
+        async with lock('NAME'.replace('#', str(number)), ttl=TTL / 1000, patience=PATIENCE / 1000, share=SHARE) as lease:
             if lease is None:
                 came = 'busy'
             else:
@@ -94,6 +94,8 @@ pub(super) struct Locks<'a> {
     /// How long the work takes that is done under each.
     pub(super) hold: u64,
     pub(super) count: u64,
+    /// How many at a time each of them tolerates.
+    pub(super) share: u64,
 }
 
 /// How one request for a lock ended.
@@ -192,6 +194,7 @@ impl Recipe {
             ("PATIENCE", locks.patience),
             ("HOLD", locks.hold),
             ("COUNT", locks.count),
+            ("SHARE", locks.share),
         ];
         let driver = self.driver.replace("NAME", locks.name);
         let driver = numbers

@@ -74,6 +74,30 @@ fn the_recipe_for_redis_cli_does_what_it_says() {
     assert!(!shell.run("acquire k alice 0", &address).success, "an error is no nil");
 }
 
+#[test]
+fn the_recipe_for_redis_cli_shares_a_lock_among_as_many_as_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    let Some(shell) = shell(&folder) else { return };
+    let server = server();
+    let (mut client, address) = (server.client(), address_of(&server));
+    let says = |expression: &str| shell.says(expression, &address);
+    for reader in ["alice", "bob"] {
+        let fence = says(&format!("acquire k {reader} {LONG} 0 0"));
+        assert_eq!(Some(fence), client.check("k", reader).map(|fence| fence.to_string()));
+    }
+    assert_eq!(says(&format!("acquire k carol {LONG}")), "", "it would be alone");
+    assert_eq!(says(&format!("acquire k carol {LONG} 50 2")), "", "one of two");
+    let later = thread::scope(|scope| {
+        let waits = scope.spawn(|| says(&format!("acquire k carol {LONG} 30000 2")));
+        client.wait_until_waiters(1);
+        assert!(client.release("k", "alice"));
+        waits.join().unwrap()
+    });
+    assert_eq!(Some(later), client.check("k", "carol").map(|fence| fence.to_string()));
+    let info = client.info("k").unwrap();
+    assert_eq!((info.holders, info.share), (2, 2));
+}
+
 /// The second host's clock is a second late, and the work takes half of that.
 #[test]
 fn the_nightly_recipe_runs_once_on_two_hosts_whose_clocks_differ() {

@@ -11,7 +11,7 @@ fn telling() -> Setup {
 }
 
 /// Hears every key event.
-struct Listener {
+pub(crate) struct Listener {
     client: Client,
     publisher: Client,
 }
@@ -19,7 +19,7 @@ struct Listener {
 const THE_END: &str = "the-end";
 
 impl Listener {
-    fn on(server: &Server) -> Self {
+    pub(crate) fn on(server: &Server) -> Self {
         let mut client = server.client();
         for subscription in ["PSUBSCRIBE __key*__:*".to_owned(), format!("SUBSCRIBE {THE_END}")] {
             client.cmd(subscription);
@@ -44,7 +44,7 @@ impl Listener {
     /// What happened since the last time: `event` for `k` in database 0, else `event@database key`. Each is
     /// published twice, in the channel of the key and then in that of the event.
     #[track_caller]
-    fn heard(&mut self) -> Vec<String> {
+    pub(crate) fn heard(&mut self) -> Vec<String> {
         let messages = self.messages();
         let (pairs, rest) = messages.as_chunks::<2>();
         assert!(rest.is_empty(), "{messages:?}");

@@ -13,13 +13,15 @@ mod times;
 mod top;
 mod waits;
 
+pub(crate) use events::Listener;
+
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use testkit::{Client, Clock, Server, eventually, field};
 
 /// The figures of `INFO leasehold`, and which of them have moved since the last look.
-struct Figures {
+pub(crate) struct Figures {
     client: Client,
     last: BTreeMap<String, u64>,
 }
@@ -32,7 +34,7 @@ const ENDS_A_HOLD: [&str; 1] = ["releases"];
 const ENDS_A_WAIT: [&str; 3] = ["waits_granted", "waits_timed_out", "waits_abandoned"];
 
 impl Figures {
-    fn of(server: &Server) -> Self {
+    pub(crate) fn of(server: &Server) -> Self {
         let mut client = server.client();
         let last = all(&mut client);
         Self { client, last }
@@ -50,7 +52,7 @@ impl Figures {
     /// Exactly these have moved since the last look, and by so much. The times of holds and waits may move
     /// with what ends one, and not else.
     #[track_caller]
-    fn moved(&mut self, expected: &[(&str, i64)]) {
+    pub(crate) fn moved(&mut self, expected: &[(&str, i64)]) {
         let now = all(&mut self.client);
         let moves = |names: &[&str]| expected.iter().any(|(name, _)| names.contains(name));
         let times = [("hold_us_", moves(&ENDS_A_HOLD)), ("wait_us_", moves(&ENDS_A_WAIT))];

@@ -1,6 +1,6 @@
 //! Holders that ask again: to tolerate as many, more, or fewer.
 
-use super::{LONG, Scene, holders, share, shows, waits};
+use super::{LONG, Scene, holders, share, waits};
 use redis::Value;
 use testkit::{Waiter, deadline};
 
@@ -48,7 +48,13 @@ fn two_readers_that_want_to_write_get_nil_at_once_and_keep_what_they_have() {
         assert_eq!(client.cmd(asked), Value::Nil);
     }
     assert_eq!((client.check("k", "r1"), client.check("k", "r2")), (one, other));
-    assert_eq!(shows(&mut client, "waiters"), 0);
+    assert_eq!(client.info("k").unwrap().waiters, 0);
+    // Whichever of them gives way lets the other one write.
+    assert!(client.release("k", "r2"));
+    let upgraded = client.acquire("k", "r1", LONG);
+    assert!(upgraded > other);
+    assert_eq!(holders(&mut client), ["r1"]);
+    assert_eq!(share(&mut client, "r2", LONG, 0), None);
     scene.agree();
 }
 

@@ -3,6 +3,14 @@
 mod admitting;
 mod changing;
 mod crowds;
+mod ending;
+mod evicting;
+mod leaving;
+mod limits;
+mod moving;
+mod owners;
+mod pool;
+mod promoting;
 mod strangers;
 mod telling;
 
@@ -30,18 +38,66 @@ impl Scene {
         self.primary.client()
     }
 
-    /// Replicas have what the primary has, and it has the same once it has loaded its file.
-    #[track_caller]
-    fn agree(mut self) {
-        let truth = Snapshot::of(&self.primary);
+    /// Waits until both replicas have all that the primary has done.
+    fn sync(&self) {
         for replica in [&self.replica, &self.without] {
             wait_until_in_sync(&self.primary, replica);
-            assert_eq!(Snapshot::of(replica), truth);
         }
+    }
+
+    /// Both replicas have what the primary has. So has the primary once it has saved all to a file and loaded that, and once it
+    /// was killed and has read again which commands changed something.
+    #[track_caller]
+    fn agree(mut self) {
+        let truth = (Snapshot::of(&self.primary), holds(&mut self.client(), "k"));
+        self.sync();
+        assert_eq!(Snapshot::of(&self.without), truth.0);
+        let seen = |server: &Server| (Snapshot::of(server), holds(&mut server.client(), "k"));
+        assert_eq!(seen(&self.replica), truth);
+        assert_eq!(self.primary.cmd("DEBUG RELOAD"), Value::Okay);
+        assert_eq!(seen(&self.primary), truth);
         self.primary.kill();
         self.primary.start_again();
-        assert_eq!(Snapshot::of(&self.primary), truth);
+        assert_eq!(seen(&self.primary), truth);
     }
+}
+
+/// One row of `LOCK.HOLDERS`, without what is left of the lease.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Hold {
+    pub(crate) owner: Vec<u8>,
+    pub(crate) fence: i64,
+    deadline: i64,
+    share: i64,
+}
+
+/// Who holds this lock, oldest first.
+#[track_caller]
+pub(crate) fn holds(client: &mut Client, key: &str) -> Vec<Hold> {
+    rows(&client.cmd(["LOCK.HOLDERS", key, "COUNT", "-1"]))
+}
+
+/// What `LOCK.HOLDERS` replied.
+#[track_caller]
+fn rows(reply: &Value) -> Vec<Hold> {
+    let Value::Array(rows) = reply else { panic!("no list: {reply:?}") };
+    let hold = |row: &Value| {
+        let number = |name| match field(row, name) {
+            Some(&Value::Int(number)) => number,
+            other => panic!("{name} is {other:?}"),
+        };
+        let Some(Value::BulkString(owner)) = field(row, "owner") else { panic!("{row:?}") };
+        let (fence, deadline, share) = (number("fence"), number("deadline"), number("share"));
+        Hold { owner: owner.clone(), fence, deadline, share }
+    };
+    rows.iter().map(hold).collect()
+}
+
+/// The owners that hold `k`, oldest first.
+#[track_caller]
+fn holders(client: &mut Client) -> Vec<String> {
+    let text = |hold: Hold| String::from_utf8_lossy(&hold.owner).into_owned();
+    holds(client, "k").into_iter().map(text).collect()
 }
 
 fn asks(key: &str, owner: &str, ttl: u64, share: u32) -> String {
@@ -49,6 +105,7 @@ fn asks(key: &str, owner: &str, ttl: u64, share: u32) -> String {
 }
 
 /// The fence, or nothing if there are too many.
+#[track_caller]
 fn share(client: &mut Client, owner: &str, ttl: u64, share: u32) -> Option<u64> {
     match client.cmd(asks("k", owner, ttl, share)) {
         Value::Int(fence) => Some(fence.try_into().unwrap()),
@@ -62,20 +119,16 @@ fn waits(server: &Server, owner: &str, share: u32) -> Waiter {
     Waiter::sends(server, &format!("{} BLOCK 0", asks("k", owner, LONG, share)))
 }
 
-/// Who holds `k`, oldest first.
-fn holders(client: &mut Client) -> Vec<String> {
-    let Value::Array(rows) = client.cmd("LOCK.HOLDERS k COUNT -1") else { panic!("no list") };
-    let owner = |row: &Value| match field(row, "owner") {
-        Some(Value::BulkString(owner)) => String::from_utf8_lossy(owner).into_owned(),
-        other => panic!("no owner: {other:?}"),
-    };
-    rows.iter().map(owner).collect()
+/// Gives this hold of `k` a lease of so many milliseconds, and returns when that ends.
+#[track_caller]
+fn shorten(client: &mut Client, owner: &str, millis: u64) -> i64 {
+    let extend = format!("LOCK.EXTEND k {owner} {millis}");
+    let replies = client.transaction(&[&extend, "LOCK.HOLDERS k COUNT -1"]);
+    let hold = rows(&replies[1]).into_iter().find(|hold| hold.owner == owner.as_bytes());
+    hold.unwrap_or_else(|| panic!("{owner} does not hold it: {replies:?}")).deadline
 }
 
-/// A number that `LOCK.INFO k` shows.
-fn shows(client: &mut Client, name: &str) -> i64 {
-    match field(&client.cmd("LOCK.INFO k"), name) {
-        Some(&Value::Int(number)) => number,
-        other => panic!("{name} is {other:?}"),
-    }
+/// A line of a value, as the module writes it.
+fn line(fence: u64, deadline: i64, share: u32, owner: &str) -> String {
+    format!("{fence:016} {deadline:014} {share:05} {:03}:{owner}\n", owner.len())
 }

@@ -1,43 +1,57 @@
 //! What others do to the value of a shared lock, and what is written there that only looks like it.
 
-use super::{LONG, Scene, holders, share, waits};
+use super::{LONG, Scene, holders, holds, line, share, waits};
 use redis::Value;
-use testkit::{Clock, Server, Waiter, clock::HOUR, deadline, int, start_pair};
+use testkit::{Client, Server, Waiter, bulk, deadline, int};
 
-#[test]
-fn owners_with_newlines_or_nul_or_255_bytes_or_that_look_like_lines_are_owners() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    let line = b"1763712345678901 01763712375678 00000 001:a\n".to_vec();
-    let owners: [Vec<u8>; 5] =
-        [b"\n".to_vec(), b"\0 \n".to_vec(), vec![0xff; 255], line, b"00005 001:x\n\n".to_vec()];
-    let mut fences = Vec::new();
-    for owner in &owners {
-        let words: [&[u8]; 6] = [b"LOCK.ACQUIRE", b"k", owner, b"60000", b"SHARE", b"0"];
-        let Value::Int(fence) = client.cmd(words) else { panic!("no fence") };
-        fences.push(fence.try_into().unwrap());
-    }
-    for (owner, fence) in owners.iter().zip(fences) {
-        assert_eq!(client.check("k", owner), Some(fence));
-    }
-    assert_eq!(client.check("k", "a"), None);
-    owners[1..].iter().for_each(|owner| assert!(client.release("k", owner)));
-    assert_eq!(holders(&mut client), ["\n"]);
-    scene.agree();
+/// How clients of today give back and extend a lock that they took with `SET NX PX`.
+const DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const EXTEND: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('PEXPIRE', KEYS[1], 60000) end return 0";
+
+/// How long a line is without its owner and its end.
+const HEAD: usize = 42;
+
+fn script(client: &mut Client, script: &str, owner: &str) -> Value {
+    client.cmd(["EVAL", script, "1", "k", owner])
 }
 
 #[test]
 fn clients_that_set_if_there_is_nothing_are_excluded_and_exclude() {
     let scene = Scene::start();
     let mut client = scene.client();
-    share(&mut client, "r", LONG, 0).unwrap();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    share(&mut client, "r2", LONG, 0).unwrap();
+    let before = holds(&mut client, "k");
     assert_eq!(client.cmd("SET k old-client NX PX 60000"), Value::Nil);
-    assert!(client.release("k", "r"));
+    for (text, owner) in [(DELETE, "old-client"), (EXTEND, "old-client"), (DELETE, "r1")] {
+        assert_eq!(script(&mut client, text, owner), int(0));
+    }
+    assert_eq!(holds(&mut client, "k"), before);
+    assert!(client.release("k", "r1"));
+    assert_eq!(client.cmd("SET k old-client NX PX 60000"), Value::Nil, "r2 has it");
+    assert!(client.release("k", "r2"));
+
     assert_eq!(client.cmd("SET k old-client NX PX 60000"), Value::Okay);
-    assert_eq!(share(&mut client, "r", LONG, 0), None);
-    let mut reader = waits(&scene.primary, "r", 0);
-    assert_eq!(client.cmd("DEL k"), int(1));
-    reader.fence();
+    for tolerates in [0, 1, 5] {
+        assert_eq!(share(&mut client, "r1", LONG, tolerates), None);
+    }
+    let info = client.info("k").unwrap();
+    assert_eq!((info.fence, info.holders, info.share), (0, 1, 1));
+    let mut readers = ["r1", "r2"].map(|owner| waits(&scene.primary, owner, 0));
+    assert_eq!(script(&mut client, EXTEND, "old-client"), int(1));
+    assert_eq!(
+        share(&mut client, "old-client", LONG, 0),
+        Some(0),
+        "it tolerates nobody all the same"
+    );
+    assert_eq!(client.cmd("GET k"), bulk("old-client"));
+    readers.iter().for_each(|reader| reader.assert_waits(&scene.primary));
+    assert_eq!(script(&mut client, DELETE, "old-client"), int(1));
+    for reader in &mut readers {
+        reader.fence();
+    }
+    assert_eq!(holders(&mut client), ["r1", "r2"]);
     scene.agree();
 }
 
@@ -92,44 +106,11 @@ fn a_shared_lock_that_is_renamed_copied_or_restored_is_the_same_lock() {
     assert_eq!(holders(&mut client), ["r1", "r2"]);
     let Value::BulkString(dump) = client.cmd("DUMP k") else { panic!("no dump") };
     assert!(client.release("k", "r2"));
-    let words: [&[u8]; 5] = [b"RESTORE", b"k", b"60000", &dump, b"REPLACE"];
+    let end = deadline(&mut client, b"k").to_string();
+    let words: [&[u8]; 6] = [b"RESTORE", b"k", end.as_bytes(), &dump, b"REPLACE", b"ABSTTL"];
     assert_eq!(client.cmd(words), Value::Okay);
     assert_eq!(holders(&mut client), ["r1", "r2"]);
     scene.agree();
-}
-
-#[test]
-fn a_replica_that_is_promoted_goes_on_above_the_fences_of_those_who_joined() {
-    let scene = Scene::start();
-    let mut client = scene.client();
-    let far = share(&mut client, "r0", LONG, 0).unwrap() + 3_600_000_000;
-    drop(client.cmd(format!("LOCK.RAISE k r0 {far}")));
-    let last = (1..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
-    let last = last.max().unwrap();
-    assert!(last > far);
-    testkit::wait_until_in_sync(&scene.primary, &scene.replica);
-    assert_eq!(scene.replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    let mut client = scene.replica.client();
-    assert_eq!(holders(&mut client).len(), 40);
-    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
-}
-
-#[test]
-fn a_line_from_nowhere_hides_no_fence_from_a_replica_that_is_promoted() {
-    let setup = || Server::builder().module_args("fence-margin 0");
-    let mut late = Clock::new();
-    late.step_back(HOUR);
-    let (primary, replica) = start_pair(setup(), setup().clock(&late));
-    let mut client = primary.client();
-    share(&mut client, "r1", LONG, 0).unwrap();
-    let end = client.now() + 60_000;
-    let line = format!("9007199254740991 {end:014} 00000 002:r2\n");
-    let words: [&[u8]; 3] = [b"APPEND", b"k", line.as_bytes()];
-    drop(client.cmd(words));
-    let last = share(&mut client, "r3", LONG, 0).unwrap();
-    testkit::wait_until_in_sync(&primary, &replica);
-    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
-    assert!(replica.client().grant("another", "next", LONG) > last);
 }
 
 #[test]
@@ -142,4 +123,99 @@ fn whoever_deletes_a_shared_lock_lets_the_next_in() {
     assert_eq!(client.cmd("DEL k"), int(1));
     writer.fence();
     assert!(!client.release("k", "r1"));
+}
+
+#[test]
+fn one_byte_that_is_written_over_any_other_lets_nobody_in_who_was_kept_out() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    share(&mut client, "r1", LONG, 2).unwrap();
+    share(&mut client, "r2", LONG, 2).unwrap();
+    let Value::BulkString(value) = client.cmd("GET k") else { panic!("no value") };
+    let end = deadline(&mut client, b"k").to_string();
+    let length = value.len() / 2;
+    for (at, byte) in (0..=value.len()).flat_map(|at| [b"x", b"\n", b" "].map(|byte| (at, byte))) {
+        let whole: [&[u8]; 5] = [b"SET", b"k", &value, b"PXAT", end.as_bytes()];
+        assert_eq!(client.cmd(whole), Value::Okay);
+        let place = at.to_string();
+        drop(client.cmd([b"SETRANGE", &b"k"[..], place.as_bytes(), byte]));
+        let Value::BulkString(seen) = client.cmd("GET k") else { panic!("no value") };
+        let torn = seen.escape_ascii();
+        assert_eq!(client.acquire("k", "w", LONG), None, "{torn}");
+        assert_eq!(share(&mut client, "r3", LONG, 2), None, "{torn}");
+        let listed: Vec<_> = holds(&mut client, "k").into_iter().map(|hold| hold.owner).collect();
+        // The first two bytes behind the head are the owner, who is another one then.
+        let is_owner = at < value.len() && (HEAD..HEAD + 2).contains(&(at % length));
+        if is_owner || seen == value {
+            assert_eq!(listed.len(), 2, "{torn}");
+        } else {
+            assert_eq!(listed, [&seen[..]], "it is held by its whole value");
+            assert!(!client.release("k", "r1") && !client.extend("k", "r2", LONG), "{torn}");
+        }
+    }
+    let mut writer = Waiter::of(&scene.primary, "k", "w");
+    assert_eq!(client.cmd("DEL k"), int(1));
+    writer.fence();
+    scene.agree();
+}
+
+#[test]
+fn a_key_that_is_made_to_expire_takes_all_holds_with_it_and_lets_the_next_in_then() {
+    for shortens in ["PEXPIRE k 40", "GETEX k PX 40", "PEXPIRE k 0"] {
+        let scene = Scene::start();
+        let mut client = scene.client();
+        for owner in ["r1", "r2"] {
+            share(&mut client, owner, LONG, 0).unwrap();
+        }
+        let mut writer = Waiter::of(&scene.primary, "k", "w");
+        let last = holds(&mut client, "k")[1].fence;
+        drop(client.cmd(shortens));
+        assert!(writer.fence() > last.cast_unsigned(), "{shortens}");
+        for owner in ["r1", "r2"] {
+            assert!(!client.release("k", owner), "{shortens}");
+        }
+        assert_eq!(holders(&mut client), ["w"], "{shortens}");
+        scene.agree();
+    }
+}
+
+#[test]
+fn a_lock_that_is_renamed_while_somebody_waits_goes_with_its_holders_and_the_next_is_let_in() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    for owner in ["r1", "r2"] {
+        share(&mut client, owner, LONG, 0).unwrap();
+    }
+    let before = holds(&mut client, "k");
+    let mut writer = Waiter::of(&scene.primary, "k", "w");
+    assert_eq!(client.cmd("RENAME k elsewhere"), Value::Okay);
+    writer.fence();
+    assert_eq!(holds(&mut client, "elsewhere"), before);
+    assert!(client.release("elsewhere", "r1"));
+    assert_eq!(client.acquire("elsewhere", "w", LONG), None);
+    // It takes the place of the writer's lock, and the writer has lost that.
+    assert_eq!(client.cmd("RENAME elsewhere k"), Value::Okay);
+    assert_eq!(holders(&mut client), ["r2"]);
+    assert!(!client.release("k", "w"));
+    scene.agree();
+}
+
+#[test]
+fn a_line_that_a_stranger_appends_is_a_hold_and_half_a_line_is_none() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    let fence = share(&mut client, "r1", LONG, 0).unwrap();
+    let end = deadline(&mut client, b"k");
+    let line = line(fence + 1, end, 2, "r2");
+    let (one, other) = line.split_at(20);
+    for (half, owners) in [(one, 1), (other, 2)] {
+        drop(client.cmd(["APPEND", "k", half]));
+        assert_eq!(holders(&mut client).len(), owners);
+        assert_eq!(share(&mut client, "r3", LONG, 0), None);
+    }
+    assert_eq!((client.check("k", "r1"), client.check("k", "r2")), (Some(fence), Some(fence + 1)));
+    assert!(client.release("k", "r2"));
+    assert!(share(&mut client, "r3", LONG, 0).unwrap() > fence + 1);
+    assert_eq!(holders(&mut client), ["r1", "r3"]);
+    scene.agree();
 }

@@ -6,7 +6,7 @@
 mod closing;
 mod contexts;
 mod crowds;
-mod expiry;
+pub(crate) mod expiry;
 mod freeing;
 mod history;
 mod keeping;
@@ -19,7 +19,7 @@ mod proxied;
 mod queueing;
 mod quiet;
 mod replacing;
-mod short_of_memory;
+pub(crate) mod short_of_memory;
 mod slots;
 mod steps;
 mod stopping;
@@ -85,7 +85,7 @@ fn exact() -> testkit::Setup {
 }
 
 /// The millisecond at which such a server made a grant.
-fn granted_at(fence: u64) -> i64 {
+pub(crate) fn granted_at(fence: u64) -> i64 {
     (fence / 1_000).try_into().unwrap()
 }
 

@@ -13,7 +13,7 @@ fn evicting() -> Setup {
 }
 
 /// Takes the memory away until the server has evicted something, and gives it back.
-fn evict(client: &mut Client) {
+pub(crate) fn evict(client: &mut Client) {
     let evicted = |client: &mut Client| -> u64 { client.info_number("stats", "evicted_keys") };
     let before = evicted(client);
     client.cmd("CONFIG SET maxmemory 1");

@@ -100,8 +100,10 @@ impl Server {
         if self == Self::Native || share == Share::Exclusive {
             return Ok(());
         }
-        let reason = "locks with several holders need the module, which this server has not";
-        Err(RedisError::from((ErrorKind::InvalidClientConfig, reason)))
+        let reason =
+            "a lock with several holders needs the module, which this server does not have";
+        // As the detail, which is shown as it is. Behind a description the kind of the error would be named.
+        Err(RedisError::from((ErrorKind::InvalidClientConfig, "SHARE", reason.to_owned())))
     }
 
     /// Asks whether this owner has the lock.

@@ -1,0 +1,71 @@
+//! The server evicts a lock that several hold: it is put back, with each of them.
+
+use super::{LONG, Scene, holds, share, waits};
+use crate::eviction::{evict_and, is_back, tells_too_late};
+use crate::waiting::short_of_memory::evict;
+use redis::Value;
+use testkit::{Waiter, eventually};
+
+fn evicting() -> Scene {
+    let scene = Scene::start();
+    assert_eq!(scene.primary.cmd("CONFIG SET maxmemory-policy volatile-lru"), Value::Okay);
+    scene
+}
+
+#[test]
+fn all_who_hold_a_lock_hold_it_as_before_after_its_eviction() {
+    if tells_too_late() {
+        return;
+    }
+    let scene = evicting();
+    let mut client = scene.client();
+    for (owner, ttl, tolerates) in [("r1", LONG, 0), ("r2", 2 * LONG, 5), ("r3", LONG / 2, 4)] {
+        share(&mut client, owner, ttl, tolerates).unwrap();
+    }
+    assert!(client.release("k", "r1"));
+    share(&mut client, "r4", LONG, 0).unwrap();
+    let before = holds(&mut client, "k");
+    let answers = evict_and(
+        &mut client,
+        &["GET k", "LOCK.CHECK k r2", "LOCK.CHECK k r1", "LOCK.RELEASE k r1"],
+    );
+    let fence = Value::Int(before[0].fence);
+    assert_eq!(answers, [Value::Nil, fence, Value::Nil, Value::Int(0)]);
+    is_back(&mut client, "k");
+    assert_eq!(holds(&mut client, "k"), before);
+    // One who comes or goes in the very turn of the eviction finds the others there.
+    let answers = evict_and(
+        &mut client,
+        &["LOCK.ACQUIRE k w 60000", "LOCK.RELEASE k r3", "LOCK.ACQUIRE k r5 60000 SHARE 3"],
+    );
+    assert_eq!(answers[..2], [Value::Nil, Value::Int(1)]);
+    let Value::Int(fence) = answers[2] else { panic!("{answers:?}") };
+    is_back(&mut client, "k");
+    let after = holds(&mut client, "k");
+    assert_eq!(after[..2], [before[0].clone(), before[2].clone()]);
+    assert_eq!((after.len(), after[2].fence), (3, fence));
+    scene.agree();
+}
+
+#[test]
+fn a_shared_lock_that_is_evicted_is_not_given_to_who_waits_for_it() {
+    let scene = evicting();
+    let mut client = scene.client();
+    for owner in ["r1", "r2"] {
+        share(&mut client, owner, LONG, 0).unwrap();
+    }
+    let before = holds(&mut client, "k");
+    let mut writer = Waiter::of(&scene.primary, "k", "w");
+    let mut reader = waits(&scene.primary, "r3", 0);
+    evict(&mut client);
+    eventually("the lock is put back", || client.info("k").ok_or(()));
+    assert_eq!(holds(&mut client, "k"), before);
+    assert_ne!(client.counter("evictions_restored"), 0);
+    writer.assert_waits(&scene.primary);
+    assert!(client.release("k", "r1") && client.release("k", "r2"));
+    writer.fence();
+    assert!(client.release("k", "w"));
+    reader.fence();
+    client.cmd("DEL filler");
+    scene.agree();
+}

@@ -1,0 +1,140 @@
+//! A replica takes over a lock that several hold: with the module or without, and by whatever clock.
+
+use super::{LONG, Scene, holders, holds, line, share, waits};
+use redis::Value;
+use testkit::{
+    Clock, Server, Waiter, clock::HOUR, deadline, eventually, misplaces_clients, module,
+    start_pair, wait_until_in_sync,
+};
+
+#[track_caller]
+fn promote(replica: &Server) {
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+}
+
+/// A primary, and a replica whose clock is an hour late. Neither gives out fences that are ahead of its clock.
+fn late_replica() -> (Server, Server, Clock) {
+    let setup = || Server::builder().module_args("fence-margin 0");
+    let mut late = Clock::new();
+    late.step_back(HOUR);
+    let (primary, replica) = start_pair(setup(), setup().clock(&late));
+    (primary, replica, late)
+}
+
+#[test]
+fn a_replica_that_is_promoted_has_everybody_hold_the_lock_and_lets_others_in_above_them() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    let far = share(&mut client, "r0", LONG, 0).unwrap() + 3_600_000_000;
+    drop(client.cmd(format!("LOCK.RAISE k r0 {far}")));
+    let last = (1..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
+    let last = last.max().unwrap();
+    assert!(last > far);
+    let before = holds(&mut client, "k");
+    scene.sync();
+    promote(&scene.replica);
+    let mut client = scene.replica.client();
+    assert_eq!(holds(&mut client, "k"), before);
+    let mut writer = Waiter::of(&scene.replica, "k", "w");
+    let mut reader = waits(&scene.replica, "next", 0);
+    (0..40).for_each(|number| assert!(client.release("k", format!("r{number}"))));
+    let fence = writer.fence();
+    assert!(fence > last);
+    assert!(client.release("k", "w"));
+    assert!(reader.fence() > fence);
+}
+
+#[test]
+fn a_replica_whose_clock_is_late_goes_on_above_those_who_joined_just_before_its_promotion() {
+    if misplaces_clients() {
+        return;
+    }
+    let (primary, replica, _late) = late_replica();
+    let mut client = primary.client();
+    let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
+    let joined = joined.last().unwrap();
+    // Whoever joined last of all has left again, and its line is there no more to be read.
+    let left = share(&mut client, "left", LONG, 0).unwrap();
+    assert!(left > joined && client.release("k", "left"));
+    wait_until_in_sync(&primary, &replica);
+    promote(&replica);
+    let mut client = replica.client();
+    assert_eq!(holders(&mut client).len(), 40);
+    for key in ["k", "another"] {
+        let Value::Int(fence) = client.cmd(super::asks(key, "next", LONG, 0)) else {
+            panic!("{key}: nobody is let in")
+        };
+        assert!(fence.cast_unsigned() > left, "{key}: {fence} is not above {left}");
+    }
+}
+
+#[test]
+fn a_replica_whose_clock_is_late_goes_on_above_those_whom_it_received_in_a_file() {
+    let primary = Server::builder().module_args("fence-margin 0").tcp().start();
+    let mut client = primary.client();
+    let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
+    let last = joined.last().unwrap();
+    let mut late = Clock::new();
+    late.step_back(HOUR);
+    let replica = Server::builder().module_args("fence-margin 0").clock(&late);
+    let replica = replica.replica_of(&primary).start();
+    wait_until_in_sync(&primary, &replica);
+    promote(&replica);
+    let mut client = replica.client();
+    assert_eq!(holders(&mut client).len(), 40);
+    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+}
+
+#[test]
+fn a_line_from_nowhere_hides_no_fence_from_a_replica_that_is_promoted() {
+    let (primary, replica, _late) = late_replica();
+    let mut client = primary.client();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    let line = line(9_007_199_254_740_991, client.now() + 60_000, 0, "r2");
+    let words: [&[u8]; 3] = [b"APPEND", b"k", line.as_bytes()];
+    drop(client.cmd(words));
+    let last = share(&mut client, "r3", LONG, 0).unwrap();
+    wait_until_in_sync(&primary, &replica);
+    promote(&replica);
+    assert!(replica.client().grant("another", "next", LONG) > last);
+}
+
+#[test]
+fn a_server_without_the_module_that_is_promoted_keeps_the_lock_until_the_last_hold_ends() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    share(&mut client, "r1", 50, 0).unwrap();
+    share(&mut client, "r2", 400, 0).unwrap();
+    let end = deadline(&mut client, b"k");
+    scene.sync();
+    promote(&scene.without);
+    let mut client = scene.without.client();
+    eventually("an old client has the lock", || match client.cmd("SET k old NX PX 60000") {
+        Value::Okay => Ok(()),
+        other => Err(other),
+    });
+    assert!(client.now() >= end);
+}
+
+#[test]
+fn a_server_without_the_module_that_is_promoted_has_everybody_hold_the_lock_once_it_loads_it() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    for number in 0..10 {
+        share(&mut client, &format!("r{number}"), LONG + number, 0).unwrap();
+    }
+    assert!(client.release("k", "r3") && client.extend("k", "r4", LONG / 2));
+    let last = share(&mut client, "last", LONG, 12).unwrap();
+    let before = holds(&mut client, "k");
+    scene.sync();
+    promote(&scene.without);
+    assert_eq!(scene.without.cmd("SET k old-client NX PX 60000"), Value::Nil);
+    assert_eq!(scene.without.cmd("DEBUG RELOAD"), Value::Okay);
+    let load = format!("MODULE LOAD {} fence-margin 0", module::path().display());
+    assert_eq!(scene.without.cmd(load), Value::Okay);
+    let mut client = scene.without.client();
+    assert_eq!(holds(&mut client, "k"), before);
+    assert!(client.release("k", "r0"));
+    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+    assert_eq!(client.acquire("k", "w", LONG), None);
+}
