@@ -1,6 +1,6 @@
 //! More are let in than one turn of the server has time for.
 
-use super::{LONG, Scene, asks, holders, shows, waits};
+use super::{LONG, Scene, asks, holders, waits};
 use redis::Value;
 use testkit::{Server, Waiter, eventually, field, int};
 
@@ -21,9 +21,9 @@ fn other_clients_have_their_turn_while_a_crowd_is_let_in() {
     };
     let all = i64::try_from(READERS).unwrap();
     assert!((1..all).contains(&holders_in_first_turn), "{holders_in_first_turn}");
-    eventually("all hold the lock", || match shows(&mut client, "holders") {
-        holders if holders == all => Ok(()),
-        fewer => Err(fewer),
+    eventually("all hold the lock", || match client.info("k") {
+        Some(info) if info.holders == all => Ok(()),
+        other => Err(other),
     });
     assert_eq!(holders(&mut client), owners);
     assert!(readers.iter_mut().map(Waiter::fence).is_sorted());
