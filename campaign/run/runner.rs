@@ -13,6 +13,7 @@
 //! time.
 
 use crate::claims::{Claims, Disturbance, Excuse};
+use crate::shares::{self, Shares};
 use crate::{clients, connection, probes, queue_watcher};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
@@ -67,6 +68,7 @@ pub(crate) struct Shared {
     /// How many conversations of probes have ended as they should.
     pub(crate) conversations: AtomicU64,
     pub(crate) locks: u32,
+    pub(crate) shares: Shares,
     /// The prefix of the keys of all locks.
     pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
@@ -243,6 +245,7 @@ impl Faults {
             op: Op::Delete,
             outcome: Outcome::Ok,
             server: 0,
+            share: 1,
         });
         if lock.is_none() {
             self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
@@ -267,8 +270,20 @@ pub(crate) fn run_rounds(
     run_rounds_probed(place, rules, &WHEN_QUIET, (seed, length), fault)
 }
 
-/// Runs rounds with these probes.
+/// Runs rounds with these probes, and with locks of every kind.
 pub(crate) fn run_rounds_probed(
+    place: (u16, u32, &str),
+    rules: &Rules,
+    probing: &Probing,
+    seed: (u64, Duration),
+    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
+    run_rounds_of(shares::ANY, place, rules, probing, seed, fault)
+}
+
+/// Runs rounds in which clients ask for these shares.
+pub(crate) fn run_rounds_of(
+    shares: Shares,
     (port, locks, prefix): (u16, u32, &str),
     rules: &Rules,
     probing: &Probing,
@@ -287,6 +302,7 @@ pub(crate) fn run_rounds_probed(
         probing_over: AtomicBool::new(false),
         conversations: AtomicU64::new(0),
         locks,
+        shares: shares.shuffled(&mut seed.fork()),
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
         on_the_way: RwLock::new(()),

@@ -69,6 +69,7 @@ fn a_long_history_is_checked_in_little_time_and_what_is_wrong_at_its_end_is_foun
             op: Op::Try,
             outcome: Outcome::Ok,
             server: 0,
+            share: 1,
         });
     }
     let [violation] = &history.check(&rules).violations[..] else { panic!("what is wrong") };
@@ -314,5 +315,5 @@ impl World {
 }
 
 fn record(lock: u32, owner: u32, op: Op, outcome: Outcome) -> Record {
-    Record { asked: 0, told: 0, fence: 0, ttl: 0, owner, lock, op, outcome, server: 0 }
+    Record { asked: 0, told: 0, fence: 0, ttl: 0, owner, lock, op, outcome, server: 0, share: 1 }
 }
