@@ -27,8 +27,7 @@ pub(crate) const ANY: Shares =
     Shares { kinds: &[EXCLUSIVE, READERS, EXCLUSIVE, MIXED, POOL], first: 0 };
 
 /// No lock is always exclusive.
-pub(crate) const SHARED: Shares =
-    Shares { kinds: &[READERS, POOL, MIXED, PARTED_POOL], first: 0 };
+pub(crate) const SHARED: Shares = Shares { kinds: &[READERS, POOL, MIXED, PARTED_POOL], first: 0 };
 
 impl Shares {
     /// The same kinds, which begin with another one.

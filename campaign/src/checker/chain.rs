@@ -119,11 +119,15 @@ impl<'h> Lock<'h> {
             walk.next = next_of_owner[index].map(|next| &self.grants[next]);
             walk.run(admitted.at, (&holders, &asker), &deletes);
             holders.settle(&asker, &admitted);
-            if let Some(violation) = walk.wrong.take() {
-                wrong.push(violation);
-                holders.begin_anew();
+            let violation = walk.wrong.take();
+            let held = walk.end();
+            match violation {
+                None => holders.add(held),
+                Some(violation) => {
+                    wrong.push(violation);
+                    holders.begin_anew(held);
+                }
             }
-            holders.add(walk.end());
         }
     }
 
@@ -227,13 +231,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.check_deletes(deletes);
     }
 
-    fn success(
-        &mut self,
-        index: u32,
-        record: &Record,
-        begin: i64,
-        before: (&Holders, &Asker),
-    ) {
+    fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
         if let Some(earlier) = self.released.or(self.refused) {
             let what =
                 format!("{:?} succeeded with fence {} after its end", record.op, record.fence);

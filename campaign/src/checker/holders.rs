@@ -84,16 +84,17 @@ impl Holders {
         // Grants are made in the order of their fences.
         let last = self.last.filter(|(asked, _)| !rules.is_lossy(*asked, asker.told));
         let mut floor = last.map_or(NEVER, |(_, begun)| begun);
-        let live: Vec<&Held> = self.counted(asker, rules).filter(|held| held.free > floor).collect();
+        let live: Vec<&Held> =
+            self.counted(asker, rules).filter(|held| held.free > floor).collect();
         if let Some(own) = live.iter().find(|held| held.owner == asker.owner) {
             floor = floor.max(own.last);
         }
         if fits(&live, asker, floor, NEVER) {
             return Admitted { at: floor, deleted: false };
         }
-        let changes = live.iter().flat_map(|held| {
-            held.loosened.iter().map(|(from, _)| *from).chain([held.free])
-        });
+        let changes = live
+            .iter()
+            .flat_map(|held| held.loosened.iter().map(|(from, _)| *from).chain([held.free]));
         let mut changes: Vec<_> = changes.filter(|at| *at > floor).collect();
         changes.sort_unstable();
         let free = changes.iter().find(|at| fits(&live, asker, **at, NEVER));
@@ -114,8 +115,7 @@ impl Holders {
 
     /// The fences of those who were in the way at that moment, and the records that show it.
     pub(super) fn blame(&self, asker: &Asker, rules: &Rules, at: i64) -> (Vec<u64>, Vec<u32>) {
-        let in_the_way: Vec<_> =
-            self.counted(asker, rules).filter(|held| held.free > at).collect();
+        let in_the_way: Vec<_> = self.counted(asker, rules).filter(|held| held.free > at).collect();
         let fences = in_the_way.iter().map(|held| held.fence).collect();
         (fences, in_the_way.iter().flat_map(|held| held.proof.iter().copied()).collect())
     }
@@ -127,9 +127,10 @@ impl Holders {
         self.all.retain(|held| !admitted.deleted && stays(held));
     }
 
-    /// After something that cannot be, what follows is judged by itself.
-    pub(super) fn begin_anew(&mut self) {
-        self.all.clear();
+    /// After a grant that cannot have been, what follows is compared with it alone.
+    pub(super) fn begin_anew(&mut self, held: Held) {
+        self.last = None;
+        self.all = vec![held];
     }
 
     pub(super) fn add(&mut self, held: Held) {

@@ -120,8 +120,7 @@ impl Lock<'_> {
 
     fn idle(&self, by: u32, from: u64, wait: &Wait, until: u64) -> Violation {
         let lasted = wait.to.min(until) - from;
-        let what =
-            format!("could be granted for {} ms, and somebody waits", lasted / 1_000);
+        let what = format!("could be granted for {} ms, and somebody waits", lasted / 1_000);
         self.violation(Law::L5, what, vec![by, wait.record])
     }
 

@@ -62,8 +62,8 @@ impl Lock<'_> {
             let hold = (self.loosest_ever(grant), end);
             let last = before.insert(self.first(grant).owner, hold);
             let is_unheard_of = grant.unheard_ttl > 0 && grant.loosest > grant.tightest;
-            let has_another = last
-                .is_some_and(|(loosest, end)| loosest > grant.tightest && end >= grant.asked);
+            let has_another =
+                last.is_some_and(|(loosest, end)| loosest > grant.tightest && end >= grant.asked);
             !is_unheard_of && !has_another
         });
         grants.collect()

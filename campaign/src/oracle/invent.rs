@@ -159,8 +159,8 @@ impl Scene<'_> {
                 let others = before.iter().enumerate().filter(|(index, _)| Some(*index) != mine);
                 let tolerances = others.clone().map(|(_, hold)| hold.tolerance);
                 let is_forgotten = before.iter().any(|hold| hold.owner == number) && mine.is_none();
-                let admitted = others.count() < tolerances.fold(tolerance, u32::min) as usize
-                    && !is_forgotten;
+                let admitted =
+                    others.count() < tolerances.fold(tolerance, u32::min) as usize && !is_forgotten;
                 admitted.then(|| {
                     mine.map(|mine| self.holds.remove(mine));
                     self.last += 1 + u64::from(self.chance.below(2));

@@ -8,6 +8,7 @@ mod chance;
 mod invent;
 mod scale;
 mod search;
+mod shared_by_hand;
 
 use crate::checker::{History, Rules};
 use crate::record::{Op, Outcome, Record};

@@ -156,7 +156,8 @@ impl State {
         let others = || self.holds.iter().enumerate().filter(|(index, _)| Some(*index) != mine);
         let tolerances = others().map(|(_, hold)| hold.tolerance);
         let tolerated = tolerances.fold(record.tolerance(), u32::min);
-        let admitted = others().count() < tolerated as usize && !self.holds.iter().any(is_forgotten);
+        let admitted =
+            others().count() < tolerated as usize && !self.holds.iter().any(is_forgotten);
         if !admitted || fence != 0 && fence <= self.last {
             return None;
         }
