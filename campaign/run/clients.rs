@@ -42,12 +42,19 @@ struct Client<'f> {
     owner: u32,
     server: u8,
     records: Vec<Record>,
-    /// The fence of each lock that it believes it holds.
-    held: HashMap<u32, u64>,
+    /// The locks that it believes it holds.
+    held: HashMap<u32, Held>,
     /// The lock, owner and fence of a grant that has ended.
     former: Option<(u32, u32, u64)>,
     /// The requests that were redirected, and how long each may wait.
     elsewhere: Vec<(Redirect, Asked, u32)>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Held {
+    fence: u64,
+    /// How many holders it tolerates. 0: any number, or not known.
+    share: u8,
 }
 
 /// A connection to one server, or to one node of a cluster.
@@ -64,6 +71,8 @@ struct Asked {
     lock: u32,
     op: Op,
     ttl: u32,
+    /// How many holders a request that acquires tolerates.
+    share: u8,
     /// The owner and the fence that it names, if it names a fence.
     shown: Option<(u32, u64)>,
 }
@@ -136,6 +145,10 @@ impl Client<'_> {
         self.seed.below(among as usize) as u32
     }
 
+    fn share(&mut self, lock: u32) -> u8 {
+        *self.seed.pick(self.shared.shares.of(lock))
+    }
+
     fn ttl(&mut self, longest: u32) -> u32 {
         (*self.seed.pick(&[1, 2, 5, 20, LONGEST_TTL_LEFT, 200, 1_000])).min(longest)
     }
@@ -155,7 +168,7 @@ impl Client<'_> {
             ops.extend(releases.then_some(Op::Release));
             asked.extend(ops.into_iter().map(|op| {
                 let ttl = if matches!(op, Op::Try | Op::Extend) { self.ttl(longest) } else { 0 };
-                Asked { lock, op, ttl, shown: None }
+                Asked { lock, op, ttl, share: self.share(lock), shown: None }
             }));
         }
         self.ask(node, &asked, 0)
@@ -166,7 +179,8 @@ impl Client<'_> {
         let Some((lock, owner, fence)) = self.former else { return Ok(()) };
         let op = *self.seed.pick(&[Op::Release, Op::Extend, Op::Check]);
         let ttl = if op == Op::Extend { LONGEST_TTL_LEFT } else { 0 };
-        self.ask(node, &[Asked { lock, op, ttl, shown: Some((owner, fence)) }], 0)
+        let share = self.share(lock);
+        self.ask(node, &[Asked { lock, op, ttl, share, shown: Some((owner, fence)) }], 0)
     }
 
     fn wait(&mut self, node: &mut Node) -> Result<(), Lost> {
@@ -175,7 +189,8 @@ impl Client<'_> {
         let ttl = self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 });
         let patience = *self.seed.pick(&[1, 20, 300, LONGEST_WAIT]);
         let (asked_at, delay) = (now(), delay_of_this_thread());
-        self.ask(node, &[Asked { lock, op: Op::Wait, ttl, shown: None }], patience)?;
+        let share = self.share(lock);
+        self.ask(node, &[Asked { lock, op: Op::Wait, ttl, share, shown: None }], patience)?;
         if delay_of_this_thread() > delay + USUAL_DELAY {
             // The reply may have arrived long before this thread could read it.
             self.shared.claims.delayed(Span { from: asked_at, to: now() });
@@ -187,15 +202,25 @@ impl Client<'_> {
         };
         let hold = self.seed.below(1_500) as u64;
         thread::sleep(Duration::from_micros(hold));
-        let shown = Some((self.owner, fence));
-        if self.seed.below(4) == 0 {
-            let (op, ttl) = (Op::Extend, self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 }));
-            self.ask(node, &[Asked { lock, op, ttl, shown }], 0)?;
+        let longest = if abandons { LONGEST_TTL_LEFT } else { 1_000 };
+        match self.seed.below(8) {
+            0 | 1 => {
+                let (op, ttl, shown) = (Op::Extend, self.ttl(longest), Some((self.owner, fence)));
+                self.ask(node, &[Asked { lock, op, ttl, share, shown }], 0)?;
+            }
+            // It comes to tolerate more or fewer, perhaps.
+            2 => {
+                let (op, ttl, share) = (Op::Try, self.ttl(longest), self.share(lock));
+                self.ask(node, &[Asked { lock, op, ttl, share, shown: None }], 0)?;
+            }
+            _ => {}
         }
         if abandons {
             Ok(())
         } else {
-            self.ask(node, &[Asked { lock, op: Op::Release, ttl: 0, shown }], 0)
+            let fence = self.held.get(&lock).map_or(fence, |held| held.fence);
+            let (op, shown) = (Op::Release, Some((self.owner, fence)));
+            self.ask(node, &[Asked { lock, op, ttl: 0, share, shown }], 0)
         }
     }
 
@@ -218,8 +243,8 @@ impl Client<'_> {
             let reply = if lost { None } else { node.reply() };
             lost = reply.is_none();
             let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
-            let held = self.held.get(&asked.lock).copied().unwrap_or(0);
-            let believed = if asked.shown.is_some() { shown } else { held };
+            let held = self.held.get(&asked.lock).copied().unwrap_or_default();
+            let believed = if asked.shown.is_some() { shown } else { held.fence };
             let (outcome, fence) = match reply {
                 // By the time it is executed it may concern another grant.
                 None => {
@@ -230,7 +255,11 @@ impl Client<'_> {
                 }
                 Some(Reply::Error(redirect)) => {
                     self.elsewhere.extend(redirect.map(|redirect| (redirect, *asked, patience)));
-                    continue;
+                    if asked.op != Op::Wait {
+                        continue;
+                    }
+                    // Until then it may have been in the queue before others.
+                    (Outcome::Failed, 0)
                 }
                 Some(Reply::Nil | Reply::Number(0)) => (Outcome::Refused, believed),
                 Some(Reply::Number(fence))
@@ -250,22 +279,30 @@ impl Client<'_> {
                 op: asked.op,
                 outcome,
                 server: self.server,
+                share: asked.share,
             };
             self.records.push(record);
             if owner != self.owner {
                 continue;
             }
+            let acquires = matches!(asked.op, Op::Try | Op::Wait);
             let is_over = match outcome {
                 Outcome::Ok => asked.op == Op::Release,
-                Outcome::Refused => true,
-                Outcome::Unknown => false,
+                // Who is to tolerate fewer and is refused keeps its hold.
+                Outcome::Refused => !acquires || tolerates(asked.share) >= tolerates(held.share),
+                Outcome::Unknown | Outcome::Failed => false,
             };
             if outcome == Outcome::Ok {
                 self.former = Some((asked.lock, owner, fence));
             }
             if !is_over && outcome == Outcome::Ok {
-                self.held.insert(asked.lock, fence);
-            } else if is_over && held == fence {
+                let share = match acquires {
+                    true => asked.share,
+                    false if held.fence == fence => held.share,
+                    false => 0,
+                };
+                self.held.insert(asked.lock, Held { fence, share });
+            } else if is_over && held.fence == fence {
                 self.held.remove(&asked.lock);
             }
         }
@@ -306,14 +343,25 @@ fn delay_of_this_thread() -> Duration {
     Duration::from_nanos(nanos.unwrap_or(0))
 }
 
+/// A number that is larger if more holders are tolerated.
+fn tolerates(share: u8) -> u32 {
+    if share == 0 { u32::MAX } else { share.into() }
+}
+
 /// As an inline command: no word needs quotes.
 fn line(asked: &Asked, client: u32, patience: u32, prefix: &str) -> String {
     let (owner, fence) = asked.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
     let (lock, ttl) = (asked.lock, asked.ttl);
     let proof = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
+    let share = match asked.share {
+        1 => String::new(),
+        share => format!(" SHARE {share}"),
+    };
     match asked.op {
-        Op::Try => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}\r\n"),
-        Op::Wait => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl} BLOCK {patience}\r\n"),
+        Op::Try => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share}\r\n"),
+        Op::Wait => {
+            format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share} BLOCK {patience}\r\n")
+        }
         Op::Extend => format!("LOCK.EXTEND {prefix}{lock} o{owner} {ttl}{proof}\r\n"),
         Op::Release => format!("LOCK.RELEASE {prefix}{lock} o{owner}{proof}\r\n"),
         Op::Check => format!("LOCK.CHECK {prefix}{lock} o{owner}{proof}\r\n"),

@@ -32,6 +32,7 @@ mod queue_watcher;
 mod redirect;
 mod runner;
 mod scenarios;
+mod shares;
 
 use ledger::Run;
 use runner::Totals;

@@ -14,6 +14,7 @@ mod fences;
 mod gone;
 mod kept;
 mod leases;
+mod shared;
 mod turns;
 
 pub(crate) use gone::{closed_in_any_way, over_when_told};
@@ -58,7 +59,7 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 13] = [
+const ALL: [(usize, Conversation); 19] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
@@ -70,6 +71,12 @@ const ALL: [(usize, Conversation); 13] = [
     (10, leases::in_a_transaction),
     (50, leases::proofs),
     (40, leases::foreign),
+    (80, shared::readers),
+    (60, shared::pool),
+    (40, shared::short_among_long),
+    (60, shared::other_shares),
+    (40, shared::damaged),
+    (60, shared::taken_back),
     (60, fences::lifted),
     (30, fences::minted),
     (30, gone::deleted_user),
@@ -190,7 +197,19 @@ impl<'c> Probe<'c> {
         owner: &str,
         patience: u64,
     ) -> Result<(), Lost> {
-        let asked = format!("LOCK.ACQUIRE {lock} {owner} {LONG} BLOCK {patience}");
+        self.queue_for(lock, waiter, owner, 1, patience)
+    }
+
+    /// The same, for one who tolerates so many holders.
+    pub(crate) fn queue_for(
+        &mut self,
+        lock: &str,
+        waiter: usize,
+        owner: &str,
+        share: u32,
+        patience: u64,
+    ) -> Result<(), Lost> {
+        let asked = format!("LOCK.ACQUIRE {lock} {owner} {LONG} SHARE {share} BLOCK {patience}");
         self.waiters[waiter].send(&[asked])?;
         let (begin, mut answers) = (now(), 0);
         while !self.owners(lock)?.iter().any(|seen| seen == owner) {

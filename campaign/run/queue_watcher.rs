@@ -47,7 +47,8 @@ fn look(
         let owner = owner[1..].parse().unwrap();
         let server = shared.server.load(SeqCst);
         let (op, outcome) = (Op::Seen, Outcome::Ok);
-        seen.push(Record { asked, told, fence: 0, ttl: 0, owner, lock, op, outcome, server });
+        let (fence, ttl, share) = (0, 0, 1);
+        seen.push(Record { asked, told, fence, ttl, owner, lock, op, outcome, server, share });
     }
     Ok(())
 }

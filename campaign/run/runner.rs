@@ -13,6 +13,7 @@
 //! time.
 
 use crate::claims::{Claims, Disturbance, Excuse};
+use crate::shares::{self, Shares};
 use crate::{clients, connection, probes, queue_watcher};
 use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
 use std::collections::HashMap;
@@ -38,6 +39,11 @@ const BETWEEN_RESTS: Duration = Duration::from_secs(10);
 const CALM: Duration = Duration::from_secs(2);
 const CONVERSATION: Duration = Duration::from_secs(4);
 const REST: Duration = Duration::from_secs(CALM.as_secs() + CONVERSATION.as_secs());
+
+/// Probes whose conversations all fail have asked for more by then. On a machine that is busy with other
+/// work that takes longer, but not so long.
+const MANY_QUESTIONS: u64 = 1_000;
+const TOO_LONG: Duration = Duration::from_secs(60);
 
 /// The probes that run while the server is left alone.
 const VISITORS: usize = 2;
@@ -67,6 +73,7 @@ pub(crate) struct Shared {
     /// How many conversations of probes have ended as they should.
     pub(crate) conversations: AtomicU64,
     pub(crate) locks: u32,
+    pub(crate) shares: Shares,
     /// The prefix of the keys of all locks.
     pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
@@ -243,6 +250,7 @@ impl Faults {
             op: Op::Delete,
             outcome: Outcome::Ok,
             server: 0,
+            share: 1,
         });
         if lock.is_none() {
             self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
@@ -267,8 +275,20 @@ pub(crate) fn run_rounds(
     run_rounds_probed(place, rules, &WHEN_QUIET, (seed, length), fault)
 }
 
-/// Runs rounds with these probes.
+/// Runs rounds with these probes, and with locks of every kind.
 pub(crate) fn run_rounds_probed(
+    place: (u16, u32, &str),
+    rules: &Rules,
+    probing: &Probing,
+    seed: (u64, Duration),
+    fault: impl FnMut(&mut Faults, &mut Seed, &Shared),
+) -> Totals {
+    run_rounds_of(shares::ANY, place, rules, probing, seed, fault)
+}
+
+/// Runs rounds in which clients ask for these shares.
+pub(crate) fn run_rounds_of(
+    shares: Shares,
     (port, locks, prefix): (u16, u32, &str),
     rules: &Rules,
     probing: &Probing,
@@ -287,6 +307,7 @@ pub(crate) fn run_rounds_probed(
         probing_over: AtomicBool::new(false),
         conversations: AtomicU64::new(0),
         locks,
+        shares: shares.shuffled(&mut seed.fork()),
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
         on_the_way: RwLock::new(()),
@@ -354,11 +375,19 @@ fn leave_alone(shared: &Shared, faults: &mut Faults, seed: &mut Seed) {
             let seed = seed.fork();
             scope.spawn(move || probes::probe(shared, seed, false));
         }
+        let (since, asked) = (Instant::now(), connection::asked());
         thread::sleep(CONVERSATION);
+        while shared.conversations.load(SeqCst) == before
+            && connection::asked() < asked + MANY_QUESTIONS
+            && since.elapsed() < TOO_LONG
+        {
+            thread::sleep(CALM);
+        }
         shared.probing_over.store(true, SeqCst);
     });
     if shared.conversations.load(SeqCst) == before {
-        let what = format!("no lock could be had as it should, for {CONVERSATION:?}");
+        let lasted = (now() - begin) / 1_000;
+        let what = format!("no lock could be had as it should, for {lasted} ms");
         shared.claims.add("L5", Excuse::Stop, begin, what);
     }
     if connection::is_replica(shared.port_of_probes()) {

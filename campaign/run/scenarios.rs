@@ -13,6 +13,8 @@
 //!   replica      links cut, primaries killed, replicas promoted           L2; L1 in between
 //!   sentinel     primaries killed or frozen; sentinels choose another     L2; L1 in between
 //!   cluster      a slot moves to and fro, by hand and at once             all
+//!   shared-replica  as `replica`, where no lock is always exclusive       the same
+//!   shared-cluster  as `cluster`, where no lock is always exclusive       all
 //!   failover     nodes hand over, hang, or die                            all by agreement; else
 //!                                                                         L2, and L1 in between
 //!   clock        the server's clock is set, by up to an hour either way   all, by that clock
@@ -78,7 +80,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Totals,
 }
 
-pub(crate) const ALL: [Scenario; 25] = [
+pub(crate) const ALL: [Scenario; 27] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -87,6 +89,8 @@ pub(crate) const ALL: [Scenario; 25] = [
     Scenario { name: "replica", run: failing::replica },
     Scenario { name: "sentinel", run: several::sentinel },
     Scenario { name: "cluster", run: several::cluster },
+    Scenario { name: "shared-replica", run: failing::shared_replica },
+    Scenario { name: "shared-cluster", run: several::shared_cluster },
     Scenario { name: "failover", run: failover::failover },
     Scenario { name: "clock", run: short::clock },
     Scenario { name: "memory", run: short::memory },

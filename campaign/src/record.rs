@@ -36,6 +36,8 @@ pub enum Outcome {
     /// The connection was lost, or the reply is of no use. The operation may take effect at any
     /// time after it was sent, or never.
     Unknown,
+    /// An error. Nothing was done, but a request that waits may have been in the queue until then.
+    Failed,
 }
 
 /// For [`Record::lock`]: every lock.
@@ -63,6 +65,9 @@ pub struct Record {
     pub outcome: Outcome,
     /// The number of the server that was asked.
     pub server: u8,
+    /// For a request that acquires: how many holders at a time it tolerates, itself included. 0: any
+    /// number.
+    pub share: u8,
 }
 
 const _: () = assert!(size_of::<Record>() == 40);
@@ -75,6 +80,14 @@ impl Record {
     /// Whether a success gives the owner a new lease.
     pub(crate) fn is_lease(&self) -> bool {
         self.is_acquire() || self.op == Op::Extend
+    }
+
+    /// The share as a number that is larger if it tolerates more.
+    pub(crate) fn tolerance(&self) -> u32 {
+        match self.share {
+            0 => u32::MAX,
+            share => share.into(),
+        }
     }
 
     pub(crate) fn asked_millis(&self) -> i64 {

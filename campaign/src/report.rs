@@ -38,11 +38,12 @@ impl History {
         let mut events: Vec<(u64, String)> = Vec::new();
         for (index, record) in window {
             let mark = if is_proof(index) { '>' } else { ' ' };
-            let Record { op, outcome, owner, fence, ttl, server, .. } = record;
+            let Record { op, outcome, owner, fence, ttl, server, share, .. } = record;
+            let share = if record.is_acquire() { format!(" share {share}") } else { String::new() };
             events.push((
                 record.asked,
                 format!(
-                    "{mark} {:>10.3} .. {:>10.3} ms  owner {owner:<8} {op:?} {outcome:?} fence {fence} ttl {ttl} server {server}",
+                    "{mark} {:>10.3} .. {:>10.3} ms  owner {owner:<8} {op:?} {outcome:?} fence {fence} ttl {ttl}{share} server {server}",
                     relative(record.asked),
                     relative(record.told),
                 ),

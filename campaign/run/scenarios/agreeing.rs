@@ -3,6 +3,7 @@
 
 use super::lossless;
 use crate::runner::{Probing, Totals, WHEN_QUIET, run_rounds_probed};
+use redis::Value;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::{Client, Proxy, Seed, Server, Snapshot, Waiter, wait_until_in_sync};
@@ -61,9 +62,25 @@ fn last_words(primary: &Server, client: &mut Client, seed: &mut Seed) {
             }
         }
     }
-    match seed.below(3) {
+    // Locks that two hold, one of them for longer.
+    for number in 0..6 {
+        let lock = format!("several{number}");
+        for (owner, ttl) in [("m", LONG), ("n", 2 * LONG)] {
+            let granted = client.cmd(format!("LOCK.ACQUIRE {lock} {owner} {ttl} SHARE 2"));
+            assert!(matches!(granted, Value::Int(_)), "{granted:?}");
+        }
+        match seed.below(5) {
+            0 => assert!(client.release(&lock, "n")),
+            1 => assert!(client.extend(&lock, "n", LONG / 2)),
+            2 => assert!(client.extend(&lock, "m", 3 * LONG)),
+            3 => drop(client.cmd(format!("LOCK.ACQUIRE {lock} m {LONG} SHARE 0"))),
+            _ => assert!(client.release(&lock, "m")),
+        }
+    }
+    match seed.below(4) {
         0 => drop(client.cmd("FLUSHALL")),
         1 => drop(client.cmd("SWAPDB 0 1")),
+        2 => {}
         _ => (0..8).for_each(|number| {
             client.release(format!("last{number}"), "m");
         }),

@@ -1,7 +1,8 @@
 //! Scenarios `restarts`, `losing` and `replica`: servers that die.
 
 use super::{lossless, millis};
-use crate::runner::{Totals, run_rounds};
+use crate::runner::{Totals, WHEN_QUIET, run_rounds, run_rounds_of};
+use crate::shares::{self, Shares};
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
@@ -46,16 +47,24 @@ pub(crate) fn losing(seed: u64, length: Duration) -> Totals {
     })
 }
 
+pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
+    replaced(shares::ANY, seed, length)
+}
+
+pub(crate) fn shared_replica(seed: u64, length: Duration) -> Totals {
+    replaced(shares::SHARED, seed, length)
+}
+
 /// Clients use the primary. When it dies its replica takes over, and a new replica follows that
 /// one.
-pub(crate) fn replica(seed: u64, length: Duration) -> Totals {
+fn replaced(shares: Shares, seed: u64, length: Duration) -> Totals {
     let plain = || -> Setup { Server::builder().tcp() };
     let mut primary = plain().start();
     let mut link = Proxy::to(primary.port());
     let mut replica = plain().replica_through(link.port()).start();
     wait_until_in_sync(&primary, &replica);
-    let port = primary.port();
-    run_rounds((port, 10, "l"), &lossless(), seed, length, |faults, seed, shared| {
+    let (place, time) = ((primary.port(), 10, "l"), (seed, length));
+    run_rounds_of(shares, place, &lossless(), &WHEN_QUIET, time, |faults, seed, shared| {
         thread::sleep(millis(30 + seed.below(150)));
         match seed.below(6) {
             0 => {

@@ -2,7 +2,8 @@
 
 use super::{LAG, beside, lossless, millis};
 use crate::clients::PATIENCE;
-use crate::runner::{Faults, Shared, Totals, now, run_rounds};
+use crate::runner::{Faults, Shared, Totals, WHEN_QUIET, now, run_rounds, run_rounds_of};
+use crate::shares::{self, Shares};
 use leasehold_campaign::Rules;
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
@@ -72,9 +73,17 @@ fn follow(
     }
 }
 
+pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
+    moved(shares::ANY, seed, length)
+}
+
+pub(crate) fn shared_cluster(seed: u64, length: Duration) -> Totals {
+    moved(shares::SHARED, seed, length)
+}
+
 /// All locks are in one slot, which moves again and again. Clients follow redirections. Nothing is
 /// lost.
-pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
+fn moved(shares: Shares, seed: u64, length: Duration) -> Totals {
     let mut cluster = Cluster::of(2, 0);
     let slot = cluster.slot_of(0);
     let mut step = SlotMove { slot: slot.number, from: 0, to: 1 };
@@ -82,7 +91,8 @@ pub(crate) fn cluster(seed: u64, length: Duration) -> Totals {
     // A lock that is moved by hand is sent with what is left of its lease, and that takes a moment.
     let rules = Rules { late_millis: 500, ..Rules::default() };
     let (port, prefix) = (cluster.node(0).port(), slot.key("l"));
-    run_rounds((port, 10, &prefix), &rules, seed, length, |faults, seed, shared| {
+    let (place, time) = ((port, 10, &*prefix), (seed, length));
+    run_rounds_of(shares, place, &rules, &WHEN_QUIET, time, |faults, seed, shared| {
         shared.roams.store(true, SeqCst);
         thread::sleep(millis(20 + seed.below(200)));
         shared.nobody_is_on_the_way();

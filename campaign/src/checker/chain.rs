@@ -5,8 +5,9 @@
 //!
 //! ```text
 //!   asked ≤ t ≤ told                     an operation takes effect between question and answer
-//!   t(one) ≤ t(next)                     in the order of fences, and within a grant of requests
-//!   t(next grant) ≥ t(lease) + ttl       unless the lock was released or deleted
+//!   t(one) ≤ t(next)                     of grants by their fences, and within a grant of requests
+//!   t(next grant) ≥ t(lease) + ttl       of those who do not tolerate it, unless the lock was
+//!                                        released or deleted
 //!   t(success)    < t(lease) + ttl       the holder has it no longer than that
 //!   t(refusal)    ≥ t(lease) + ttl       and that long, unless it was released or deleted
 //! ```
@@ -17,9 +18,10 @@
 //! none.
 
 use super::deletes::Deletes;
+use super::holders::{Asker, Held, Holders};
 use super::unheard::Unheard;
 use super::{Grant, Law, Lock, Rules, Violation};
-use crate::record::{Op, Outcome, Record};
+use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashMap;
 
 /// An operation that succeeded.
@@ -57,25 +59,26 @@ struct Lease {
     longest: usize,
 }
 
-/// The state of the walk at the end of a grant.
-struct End {
-    fence: u64,
-    /// The moment of its first record, in microseconds.
-    asked: u64,
-    /// The last moment that was reached.
-    last: i64,
-    /// When the next grant may be made.
-    free: i64,
-    /// The records that show that.
-    proof: Vec<u32>,
-}
+/// Of more leases, the first hardly matters.
+const FEW: usize = 4;
 
 /// The walk along one grant.
 struct Walk<'l, 'h> {
     lock: &'l Lock<'h>,
     rules: &'l Rules,
     grant: &'l Grant<'h>,
+    /// A later fence was told by this moment, so the grant was made no later, and the record.
+    limit: Option<(i64, u32)>,
+    /// The next grant of the same owner.
+    next: Option<&'l Grant<'h>>,
     steps: Vec<Step>,
+    /// When the grant was made at the earliest, by what came after it.
+    begun: i64,
+    /// The last answer that tells how many it tolerates: how many, and the record.
+    tolerance: Option<(u32, u32)>,
+    /// The most that it may have tolerated, and the moments since which it tolerates more.
+    loosest: u32,
+    loosened: Vec<(i64, u32)>,
     /// The steps that decide when the lease ends: the last one that set it, and those that may have
     /// extended it since.
     leases: Vec<Lease>,
@@ -93,36 +96,65 @@ struct Walk<'l, 'h> {
 impl<'h> Lock<'h> {
     pub(super) fn check_leases(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
         let mut deletes = Deletes::new(&self.deletes);
-        let mut before: Option<End> = None;
-        for grant in &self.grants {
-            let (last, free) = match &before {
-                Some(end) if !rules.is_lossy(end.asked, grant.told) => {
-                    let told = self.first(grant).told_millis();
-                    (end.last, deletes.free(end.last, end.free, told))
-                }
-                _ => (i64::MIN, i64::MIN),
+        let mut holders = Holders::default();
+        let limits = self.limits(rules);
+        let next_of_owner = self.next_of_owner();
+        for (index, grant) in self.grants.iter().enumerate() {
+            let first = self.first(grant);
+            let asker = Asker {
+                owner: first.owner,
+                told: grant.told,
+                told_millis: first.told_millis(),
+                tightest: grant.tightest,
+                loosest: grant.loosest,
             };
-            let begin = last.max(free);
-            let mut walk = Walk::new(self, rules, grant);
+            let admitted = holders.admit(&asker, rules, &mut deletes);
             let until = grant.of.iter().map(|index| self.record(*index).told).max().unwrap_or(0);
-            let lossy = rules.is_lossy(grant.asked, until);
-            if !lossy {
-                walk.run(begin, before.as_ref(), &deletes);
+            if rules.is_lossy(grant.asked, until) {
+                holders.settle(&asker, &admitted);
+                continue;
             }
-            wrong.extend(walk.wrong.take());
-            before = Some(if lossy {
-                // The loss also covers the next grant, which then begins anew.
-                End {
-                    fence: grant.fence,
-                    asked: grant.asked,
-                    last: i64::MIN,
-                    free: i64::MIN,
-                    proof: Vec::new(),
+            let mut walk = Walk::new(self, rules, grant);
+            walk.limit = limits[index];
+            walk.next = next_of_owner[index].map(|next| &self.grants[next]);
+            walk.run(admitted.at, (&holders, &asker), &deletes);
+            holders.settle(&asker, &admitted);
+            let violation = walk.wrong.take();
+            let held = walk.end();
+            match violation {
+                None => holders.add(held),
+                Some(violation) => {
+                    wrong.push(violation);
+                    holders.begin_anew(held);
                 }
-            } else {
-                walk.end()
-            });
+            }
         }
+    }
+
+    /// For each grant, the earliest reply that told a later fence.
+    fn limits(&self, rules: &Rules) -> Vec<Option<(i64, u32)>> {
+        let mut first = None::<&Grant>;
+        let mut limits = Vec::with_capacity(self.grants.len());
+        for grant in self.grants.iter().rev() {
+            let limit = first.filter(|later| {
+                let (from, to) = (grant.asked.min(later.told), grant.told.max(later.told));
+                later.told < grant.told && !rules.is_lossy(from, to)
+            });
+            limits.push(limit.map(|later| (millis(later.told), later.of[0])));
+            first = first.into_iter().chain([grant]).min_by_key(|grant| grant.told);
+        }
+        limits.reverse();
+        limits
+    }
+
+    /// For each grant, the next one of the same owner.
+    pub(super) fn next_of_owner(&self) -> Vec<Option<usize>> {
+        let mut next: HashMap<u32, usize> = HashMap::new();
+        let grants = self.grants.iter().enumerate().rev();
+        let mut all: Vec<_> =
+            grants.map(|(index, grant)| next.insert(self.first(grant).owner, index)).collect();
+        all.reverse();
+        all
     }
 }
 
@@ -157,7 +189,13 @@ impl<'l, 'h> Walk<'l, 'h> {
             lock,
             rules,
             grant,
+            limit: None,
+            next: None,
             steps: Vec::new(),
+            begun: i64::MIN,
+            tolerance: None,
+            loosest: grant.loosest,
+            loosened: Vec::new(),
             leases: Vec::new(),
             released: None,
             refused: None,
@@ -168,7 +206,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
-    fn run(&mut self, begin: i64, before: Option<&End>, deletes: &Deletes) {
+    fn run(&mut self, begin: i64, before: (&Holders, &Asker), deletes: &Deletes<'_>) {
         let owner = self.lock.first(self.grant).owner;
         for index in self.grant.of {
             let record = self.lock.record(*index);
@@ -183,6 +221,7 @@ impl<'l, 'h> Walk<'l, 'h> {
                 // Requests that acquire are among those that may concern any grant.
                 Outcome::Unknown if record.is_acquire() => {}
                 Outcome::Unknown => self.shown = self.shown.and(Unheard::of(record)),
+                Outcome::Failed => {}
             }
             if self.wrong.is_some() {
                 return;
@@ -192,7 +231,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.check_deletes(deletes);
     }
 
-    fn success(&mut self, index: u32, record: &Record, begin: i64, before: Option<&End>) {
+    fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
         if let Some(earlier) = self.released.or(self.refused) {
             let what =
                 format!("{:?} succeeded with fence {} after its end", record.op, record.fence);
@@ -214,16 +253,38 @@ impl<'l, 'h> Walk<'l, 'h> {
                 self.leases.clear();
                 self.prolong();
             }
-            Op::Try | Op::Wait => self.prolong(),
+            Op::Try | Op::Wait => {
+                self.prolong();
+                self.tolerates(index, record);
+            }
             Op::Release => self.released = Some(index),
             Op::Check | Op::Delete | Op::Seen => {}
+        }
+    }
+
+    /// L2: who comes to tolerate fewer gets another fence.
+    fn tolerates(&mut self, index: u32, record: &Record) {
+        let tolerance = record.tolerance();
+        if let Some((_, earlier)) = self.tolerance.filter(|(before, _)| tolerance < *before) {
+            let what = format!(
+                "an owner that tolerates {} where it tolerated {} was told fence {} again",
+                record.share,
+                self.lock.record(earlier).share,
+                record.fence
+            );
+            return self.fails(Law::L2, what, vec![earlier, index]);
+        }
+        self.tolerance = Some((tolerance, index));
+        if tolerance > self.loosest {
+            self.loosened.push((self.steps[self.steps.len() - 1].earliest, tolerance));
+            self.loosest = tolerance;
         }
     }
 
     /// The grant itself, perhaps after an unanswered request.
     fn begin(&mut self, index: u32, record: &Record, begin: i64) {
         if self.grant.unheard_ttl > 0 {
-            let asked = crate::record::millis(self.grant.asked);
+            let asked = millis(self.grant.asked);
             self.add(index, asked.max(begin), self.grant.unheard_ttl);
             self.prolong();
         }
@@ -246,8 +307,26 @@ impl<'l, 'h> Walk<'l, 'h> {
             if until < told {
                 (step.latest, step.before) = (until, Some(*longest));
             }
+        } else if let Some((limit, _)) = self.limit.filter(|_| this == 0) {
+            step.latest = told.min(limit.max(step.earliest));
         }
+        self.begun = self.begun.max(self.begun_by(step.earliest));
         self.steps.push(step);
+    }
+
+    /// The first lease began no earlier than this, if something succeeded at this moment and no
+    /// other lease reaches it.
+    fn begun_by(&self, at: i64) -> i64 {
+        let slack = self.rules.late_millis - 1;
+        let reaches = |lease: &Lease| self.steps[lease.step].reaches() + slack;
+        match &self.leases[..] {
+            [first, others @ ..] if first.step == 0 && others.len() < FEW => {
+                let alone = others.iter().all(|other| reaches(other) < at);
+                let heard = self.unheard.lasts == 0 && self.grant.unheard_ttl == 0;
+                if alone && heard { at - self.steps[0].ttl - slack } else { i64::MIN }
+            }
+            _ => i64::MIN,
+        }
     }
 
     /// The last step has a lease.
@@ -283,7 +362,9 @@ impl<'l, 'h> Walk<'l, 'h> {
     }
 
     fn refusal(&mut self, index: u32, record: &Record, deletes: &Deletes) {
-        if self.steps.is_empty() {
+        let loosest = self.loosest.max(self.unheard.loosest);
+        // Who holds the lock and is to tolerate fewer may be refused, and keeps its hold.
+        if self.steps.is_empty() || record.is_acquire() && record.tolerance() < loosest {
             return;
         }
         self.refused = self.refused.or(Some(index));
@@ -293,6 +374,8 @@ impl<'l, 'h> Walk<'l, 'h> {
         let explained = self.released.is_some()
             || self.unheard.released < i64::MAX
             || self.unheard.ends <= told
+            || self.unheard.tightest < loosest
+            || self.may_have_another(index, told)
             || deletes.any_within(last, told)
             || self.rules.is_forgotten(self.grant.asked, record.told);
         // A later one says nothing new.
@@ -321,6 +404,14 @@ impl<'l, 'h> Walk<'l, 'h> {
         }
     }
 
+    /// Whether its owner may have got the next hold in place of this one by then.
+    fn may_have_another(&self, index: u32, told: i64) -> bool {
+        let Some(next) = self.next else { return false };
+        let is_earlier = next.unheard_ttl > 0 || next.of[0] < index;
+        let is_tighter = next.tightest < self.loosest.max(self.unheard.loosest);
+        is_earlier && is_tighter && millis(next.asked) <= told
+    }
+
     /// The last step, and how long the lease that it succeeded within must have lasted.
     fn last_lasts(&self) -> Option<(usize, i64)> {
         let last = self.steps.len().checked_sub(1)?;
@@ -342,18 +433,21 @@ impl<'l, 'h> Walk<'l, 'h> {
     }
 
     /// L1, or L3 within a grant: an operation took effect before it can have.
-    fn too_late(&mut self, late: usize, before: Option<&End>) {
+    fn too_late(&mut self, late: usize, (holders, asker): (&Holders, &Asker)) {
         let step = self.steps[late];
         let by = step.earliest - step.latest;
         let mut proof = self.path(late);
         // The grant before pushed it there. Otherwise it might have taken effect when it was sent.
         let since = self.steps[step.since];
         let is_held_up = since.earliest > self.lock.record(since.record).asked_millis();
-        if let Some(end) = before.filter(|_| is_held_up) {
-            proof.splice(0..0, end.proof.iter().copied());
+        let (fences, shown) = holders.blame(asker, self.rules, step.latest);
+        if is_held_up && !fences.is_empty() {
+            proof.splice(0..0, shown);
+            let of: Vec<_> = fences.iter().map(u64::to_string).collect();
             let what = format!(
                 "fence {} was granted at least {by} ms before the lease of {} can have ended",
-                self.grant.fence, end.fence
+                self.grant.fence,
+                of.join(" or ")
             );
             self.fails(Law::L1, what, proof);
         } else {
@@ -377,6 +471,7 @@ impl<'l, 'h> Walk<'l, 'h> {
             path.push(self.steps[before].record);
             at = before;
         }
+        path.extend(self.limit.filter(|_| at == 0).map(|(_, record)| record));
         path.sort_unstable();
         path.dedup();
         path
@@ -386,18 +481,36 @@ impl<'l, 'h> Walk<'l, 'h> {
         self.wrong = Some(self.lock.violation(law, what, proof));
     }
 
-    fn end(self) -> End {
+    fn end(mut self) -> Held {
+        let first = self.steps.first().map_or(i64::MIN, |step| step.earliest);
         let last = self.steps.last().map_or(i64::MIN, |step| step.earliest);
         let lease = self.sure_leases().max_by_key(|lease| self.steps[*lease].ends());
         let ends = lease.map_or(last, |lease| self.steps[lease].ends());
         let ends = self.last_lasts().map_or(ends, |(_, lasts)| ends.max(lasts));
         let released = self.released.map_or(i64::MAX, |_| last);
-        let otherwise = released.min(self.unheard.released).min(self.unheard.ends);
-        let free = ends.min(otherwise).max(last);
+        let Unheard { asked, tightest, loosest, .. } = self.unheard;
+        let mut otherwise = released.min(self.unheard.released).min(self.unheard.ends);
+        if tightest < self.loosest.max(loosest) {
+            // It may have got another hold in place of this one.
+            otherwise = otherwise.min(millis(asked));
+        }
+        if loosest > self.grant.loosest {
+            self.loosened.push((millis(asked), loosest));
+        }
         let mut proof = self.grant.of.first().copied().into_iter().collect::<Vec<_>>();
         proof.extend(lease.map(|lease| self.steps[lease].record));
         proof.extend(self.released);
         proof.dedup();
-        End { fence: self.grant.fence, asked: self.grant.asked, last, free, proof }
+        Held {
+            owner: self.lock.first(self.grant).owner,
+            fence: self.grant.fence,
+            asked: self.grant.asked,
+            begun: first.max(self.begun),
+            last,
+            free: ends.min(otherwise).max(last),
+            tolerance: self.grant.loosest,
+            loosened: self.loosened,
+            proof,
+        }
     }
 }

@@ -11,12 +11,17 @@
 //! which it can have taken effect. If the earliest is after the latest, no server can have replied
 //! so, and the operations that leave it no room are the proof.
 //!
+//! Several may hold a lock at a time, as many as each of them tolerates. An exclusive hold is one that
+//! tolerates no other, and nothing is judged differently for it.
+//!
 //! What cannot be known, because a connection was lost or somebody deleted the key within a span,
 //! is assumed to be whatever explains the replies. So every violation is real. `oracle` counts how
 //! many violations are found.
 
 mod chain;
 mod deletes;
+mod holders;
+mod idle;
 mod order;
 mod queue;
 mod spans;
@@ -38,7 +43,7 @@ pub enum Law {
     L3,
     /// First come, first served.
     L4,
-    /// A free lock with a waiter is granted.
+    /// A lock that can be granted to a waiter is granted.
     L5,
 }
 
@@ -132,6 +137,9 @@ struct Grant<'h> {
     told: u64,
     /// The longest lease that an unanswered request may have been granted, or 0.
     unheard_ttl: i64,
+    /// The least and the most holders that it may have tolerated when it was made.
+    tightest: u32,
+    loosest: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -218,7 +226,8 @@ impl Verdict {
         lock.check_fences(rules, before, wrong);
         lock.check_stale(rules, wrong);
         lock.check_leases(rules, wrong);
-        lock.check_queue(rules, wrong);
+        lock.check_order(rules, wrong);
+        lock.check_idle(rules, wrong);
         let waited = lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count();
         self.waited += waited as u64;
         self.grants += lock.grants.len() as u64;
@@ -307,7 +316,14 @@ impl<'h> Lock<'h> {
                 format!("{:?} succeeded with fence {}, never granted", first.op, first.fence);
             wrong.push(self.violation(Law::L3, what, vec![index]));
         }
-        Some(Grant { fence: first.fence, of, asked, told: first.told, unheard_ttl: ttl })
+        let (mut tightest, mut loosest) = (unheard.tightest, unheard.loosest);
+        if first.is_acquire() {
+            (tightest, loosest) = (tightest.min(first.tolerance()), loosest.max(first.tolerance()));
+        } else if ttl == 0 {
+            (tightest, loosest) = (1, u32::MAX);
+        }
+        let (fence, told) = (first.fence, first.told);
+        Some(Grant { fence, of, asked, told, unheard_ttl: ttl, tightest, loosest })
     }
 
     /// L3: an owner that was never granted the lock has no success with it.

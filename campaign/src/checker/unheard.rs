@@ -16,17 +16,34 @@ pub(super) struct Unheard {
     pub(super) ends: i64,
     /// By how much they may have extended a lease.
     pub(super) lasts: i64,
+    /// The least and the most holders that any request that acquires tolerates.
+    pub(super) tightest: u32,
+    pub(super) loosest: u32,
 }
 
 impl Unheard {
-    pub(super) const NOTHING: Self =
-        Self { asked: u64::MAX, ttl: 0, released: i64::MAX, ends: i64::MAX, lasts: 0 };
+    pub(super) const NOTHING: Self = Self {
+        asked: u64::MAX,
+        ttl: 0,
+        released: i64::MAX,
+        ends: i64::MAX,
+        lasts: 0,
+        tightest: u32::MAX,
+        loosest: 0,
+    };
 
     pub(super) fn of(record: &Record) -> Self {
         let (asked, ttl) = (record.asked_millis(), i64::from(record.ttl));
         match record.op {
             // It may extend the lease.
-            Op::Try | Op::Wait => Self { asked: record.asked, ttl, lasts: ttl, ..Self::NOTHING },
+            Op::Try | Op::Wait => Self {
+                asked: record.asked,
+                ttl,
+                lasts: ttl,
+                tightest: record.tolerance(),
+                loosest: record.tolerance(),
+                ..Self::NOTHING
+            },
             Op::Extend => Self { ends: asked + ttl, lasts: ttl, ..Self::NOTHING },
             Op::Release => Self { released: asked, ..Self::NOTHING },
             Op::Check | Op::Delete | Op::Seen => Self::NOTHING,
@@ -40,6 +57,8 @@ impl Unheard {
             released: self.released.min(other.released),
             ends: self.ends.min(other.ends),
             lasts: self.lasts + other.lasts,
+            tightest: self.tightest.min(other.tightest),
+            loosest: self.loosest.max(other.loosest),
         }
     }
 

@@ -5,22 +5,22 @@ use super::invent::record;
 use crate::checker::{History, Law, Rules, Span};
 use crate::record::{Op, Outcome, Record};
 
-fn ok(op: Op, owner: u32, fence: u64, ttl: u32, (asked, told): (i64, i64)) -> Record {
+pub(super) fn ok(op: Op, owner: u32, fence: u64, ttl: u32, (asked, told): (i64, i64)) -> Record {
     Record { op, owner, fence, ttl, ..record(asked, told) }
 }
 
-fn laws(records: &[Record], rules: &Rules) -> Vec<Law> {
+pub(super) fn laws(records: &[Record], rules: &Rules) -> Vec<Law> {
     let history = History { records: records.to_vec(), ..History::default() };
     history.check(rules).violations.into_iter().map(|violation| violation.law).collect()
 }
 
 #[track_caller]
-fn assert_wrong(records: &[Record], law: Law) {
+pub(super) fn assert_wrong(records: &[Record], law: Law) {
     assert_eq!(laws(records, &Rules { idle_micros: 50_000, ..Rules::default() }), [law]);
 }
 
 #[track_caller]
-fn assert_right(records: &[Record], rules: &Rules) {
+pub(super) fn assert_right(records: &[Record], rules: &Rules) {
     assert_eq!(laws(records, rules), []);
 }
 

@@ -21,32 +21,47 @@ enum Fate {
     Forgotten,
 }
 
+#[derive(Clone, Copy, PartialEq)]
+struct Hold {
+    owner: u32,
+    fence: u64,
+    deadline: i64,
+    tolerance: u32,
+    /// The server has lost it, but grants the lock to nobody whom it does not tolerate meanwhile.
+    is_forgotten: bool,
+}
+
 struct Scene<'c> {
     chance: &'c mut Chance,
     now: i64,
     owners: [Owner; OWNERS as usize],
-    /// Owner, fence, deadline.
-    holder: Option<(u32, u64, i64)>,
-    /// The holder before the last change.
-    former: Option<(u32, u64, i64)>,
-    /// The server has lost the holder, but grants the lock to nobody else meanwhile.
-    is_forgotten: bool,
+    /// How many holders its owners may tolerate.
+    shares: &'static [u8],
+    holds: Vec<Hold>,
+    /// The holds before the last change.
+    former: Vec<Hold>,
     last: u64,
     loses_replies: bool,
     records: Vec<Record>,
     spans: Vec<Span>,
 }
 
+/// Every hold is exclusive.
+pub(super) const EXCLUSIVE: &[u8] = &[1];
+
+/// Readers and writers, and the users of pools.
+pub(super) const SHARED: &[u8] = &[0, 0, 1, 2, 2, 3];
+
 /// Histories in which nothing is lost but replies.
-pub(super) fn history(chance: &mut Chance) -> (Vec<Record>, Rules) {
-    let (records, _) = invented(chance, None);
+pub(super) fn history(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Record>, Rules) {
+    let (records, _) = invented(chance, None, shares);
     (records, excused(Vec::new(), None, chance.below(2).into()))
 }
 
 /// Histories in which the server loses data, or forgets leases.
-pub(super) fn disturbed(chance: &mut Chance) -> (Vec<Record>, Rules) {
+pub(super) fn disturbed(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Record>, Rules) {
     let fate = if chance.one_in(2) { Fate::Lost } else { Fate::Forgotten };
-    let (records, mut spans) = invented(chance, Some(fate));
+    let (records, mut spans) = invented(chance, Some(fate), shares);
     if chance.one_in(3) {
         // Without the span the history is wrong, if the span mattered.
         spans.pop();
@@ -55,32 +70,41 @@ pub(super) fn disturbed(chance: &mut Chance) -> (Vec<Record>, Rules) {
 }
 
 /// Histories that are too long to be searched, and right.
-pub(super) fn answered(chance: &mut Chance) -> (Vec<Record>, Rules) {
+pub(super) fn answered(chance: &mut Chance, shares: &'static [u8]) -> (Vec<Record>, Rules) {
     let fate = [None, Some(Fate::Lost), Some(Fate::Forgotten)][chance.below(3) as usize];
     let count = 10 + chance.below(100) as usize;
-    let (records, spans) = answers(chance, fate, count);
+    let (records, spans) = answers(chance, fate, count, shares);
     (records, excused(spans, fate, 0))
 }
 
-fn invented(chance: &mut Chance, fate: Option<Fate>) -> (Vec<Record>, Vec<Span>) {
+fn invented(
+    chance: &mut Chance,
+    fate: Option<Fate>,
+    shares: &'static [u8],
+) -> (Vec<Record>, Vec<Span>) {
     let count = 3 + chance.below(7) as usize;
-    let (mut records, spans) = answers(chance, fate, count);
+    let (mut records, spans) = answers(chance, fate, count, shares);
     for _ in 0..chance.below(8) {
         spoil(&mut records, chance);
     }
     (records, spans)
 }
 
-fn answers(chance: &mut Chance, fate: Option<Fate>, count: usize) -> (Vec<Record>, Vec<Span>) {
+fn answers(
+    chance: &mut Chance,
+    fate: Option<Fate>,
+    count: usize,
+    shares: &'static [u8],
+) -> (Vec<Record>, Vec<Span>) {
     let deletes = chance.one_in(3);
     let loses_replies = chance.one_in(3);
     let mut scene = Scene {
         chance,
         now: 10,
         owners: [Owner::default(); OWNERS as usize],
-        holder: None,
-        former: None,
-        is_forgotten: false,
+        shares,
+        holds: Vec::new(),
+        former: Vec::new(),
         last: 0,
         loses_replies,
         records: Vec::new(),
@@ -117,33 +141,43 @@ impl Scene<'_> {
         let ttl = 1 + self.chance.below(12);
         let ops = [Op::Try, Op::Try, Op::Wait, Op::Extend, Op::Release, Op::Check];
         let op = ops[self.chance.below(6) as usize];
-        self.holder = self.holder.filter(|(_, _, deadline)| self.now < *deadline);
-        let before = self.holder;
-        let mine = self.holder.filter(|(holder, ..)| *holder == number && !self.is_forgotten);
+        let share = self.shares[self.chance.below(self.shares.len() as u32) as usize];
+        let tolerance = Record { share, ..record(0, 0) }.tolerance();
+        let now = self.now;
+        self.holds.retain(|hold| now < hold.deadline);
+        let before = self.holds.clone();
+        let mine = self.holds.iter().position(|hold| hold.owner == number && !hold.is_forgotten);
+        let fence_of = |mine: Option<usize>| mine.map(|mine| before[mine].fence);
         let deadline = self.now + i64::from(ttl);
-        let fence = match (op, self.holder, mine) {
-            (Op::Try | Op::Wait, None, _) => {
-                self.last += 1 + u64::from(self.chance.below(2));
-                self.is_forgotten = false;
-                self.holder = Some((number, self.last, deadline));
-                Some(self.last)
+        let fence = match (op, mine) {
+            (Op::Try | Op::Wait, Some(mine)) if self.holds[mine].tolerance <= tolerance => {
+                let hold = &mut self.holds[mine];
+                (hold.deadline, hold.tolerance) = (hold.deadline.max(deadline), tolerance);
+                Some(hold.fence)
             }
-            (Op::Try | Op::Wait, _, Some((_, fence, end))) => {
-                self.holder = Some((number, fence, end.max(deadline)));
-                Some(fence)
+            (Op::Try | Op::Wait, mine) => {
+                let others = before.iter().enumerate().filter(|(index, _)| Some(*index) != mine);
+                let tolerances = others.clone().map(|(_, hold)| hold.tolerance);
+                let is_forgotten = before.iter().any(|hold| hold.owner == number) && mine.is_none();
+                let admitted =
+                    others.count() < tolerances.fold(tolerance, u32::min) as usize && !is_forgotten;
+                admitted.then(|| {
+                    mine.map(|mine| self.holds.remove(mine));
+                    self.last += 1 + u64::from(self.chance.below(2));
+                    let (owner, fence, is_forgotten) = (number, self.last, false);
+                    self.holds.push(Hold { owner, fence, deadline, tolerance, is_forgotten });
+                    self.last
+                })
             }
-            (Op::Extend, _, Some((_, fence, _))) => {
-                self.holder = Some((number, fence, deadline));
-                Some(fence)
+            (Op::Extend, Some(mine)) => {
+                self.holds[mine].deadline = deadline;
+                Some(self.holds[mine].fence)
             }
-            (Op::Release, _, Some((_, fence, _))) => {
-                self.holder = None;
-                Some(fence)
-            }
-            (Op::Check, _, Some((_, fence, _))) => Some(fence),
+            (Op::Release, Some(mine)) => Some(self.holds.remove(mine).fence),
+            (Op::Check, mine) => fence_of(mine),
             _ => None,
         };
-        if self.holder != before {
+        if self.holds != before {
             self.former = before;
         }
         let lost = self.loses_replies && self.chance.one_in(4);
@@ -163,6 +197,7 @@ impl Scene<'_> {
             owner: number,
             op,
             outcome,
+            share,
             ..record(asked, told)
         });
         owner.told = told;
@@ -173,7 +208,7 @@ impl Scene<'_> {
     }
 
     fn delete(&mut self) {
-        self.former = self.holder.take();
+        self.former = std::mem::take(&mut self.holds);
         let asked = self.now - i64::from(self.chance.below(6));
         let told = self.now + i64::from(self.chance.below(6));
         let op = Op::Delete;
@@ -191,9 +226,9 @@ impl Scene<'_> {
         self.spans.push(Span { from, to });
         match (fate, self.chance.below(3)) {
             (_, 0) => {}
-            (Fate::Forgotten, _) => self.is_forgotten = true,
-            (Fate::Lost, 1) => self.holder = None,
-            (Fate::Lost, _) => self.holder = self.former,
+            (Fate::Forgotten, _) => self.holds.iter_mut().for_each(|hold| hold.is_forgotten = true),
+            (Fate::Lost, 1) => self.holds.clear(),
+            (Fate::Lost, _) => self.holds.clone_from(&self.former),
         }
     }
 
@@ -213,6 +248,7 @@ pub(super) fn record(asked: i64, told: i64) -> Record {
         op: Op::Try,
         outcome: Outcome::Ok,
         server: 0,
+        share: 1,
     }
 }
 
@@ -220,7 +256,9 @@ pub(super) fn record(asked: i64, told: i64) -> Record {
 fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
     let mut any = || chance.below(u32::try_from(records.len()).unwrap()) as usize;
     let (one, other) = (any(), any());
-    match chance.below(8) {
+    // Where all tolerate the same, there is one way fewer.
+    let kinds = if records.iter().any(|record| record.share != 1) { 9 } else { 8 };
+    match chance.below(kinds) {
         0 => records[one].fence = records[other].fence,
         1 if records[one].outcome == Outcome::Ok && records[one].op != Op::Delete => {
             records[one].outcome = Outcome::Refused;
@@ -244,6 +282,7 @@ fn spoil(records: &mut Vec<Record>, chance: &mut Chance) {
         // An earlier reply, or a later request.
         6 => records[one].told = records[one].asked,
         7 => records[one].asked = records[one].told,
+        8 => records[one].share = records[other].share,
         _ => {}
     }
     for record in &mut *records {
@@ -271,7 +310,7 @@ fn note_what_owners_believe(records: &mut [Record]) {
         match record.outcome {
             Outcome::Ok if record.op == Op::Release => *held = 0,
             Outcome::Ok => *held = record.fence,
-            Outcome::Refused | Outcome::Unknown => {}
+            Outcome::Refused | Outcome::Unknown | Outcome::Failed => {}
         }
     }
 }

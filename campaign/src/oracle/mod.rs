@@ -8,6 +8,7 @@ mod chance;
 mod invent;
 mod scale;
 mod search;
+mod shared_by_hand;
 
 use crate::checker::{History, Rules};
 use crate::record::{Op, Outcome, Record};
@@ -55,19 +56,34 @@ fn kind(records: &[Record], rules: &Rules) -> Kind {
 
 #[test]
 fn it_agrees_with_a_search_of_all_orders_on_random_histories() {
-    compare(invent::history, &[(Kind::Plain, 0), (Kind::Deleted, 20), (Kind::Unheard, 20)]);
+    let kinds = [(Kind::Plain, 0), (Kind::Deleted, 20), (Kind::Unheard, 20)];
+    compare(invent::history, invent::EXCLUSIVE, &kinds);
+}
+
+#[test]
+fn it_agrees_with_that_search_where_several_hold_a_lock() {
+    let kinds = [(Kind::Plain, 0), (Kind::Deleted, 20), (Kind::Unheard, 20)];
+    compare(invent::history, invent::SHARED, &kinds);
 }
 
 #[test]
 fn it_agrees_with_that_search_where_data_was_lost_and_leases_forgotten() {
     // The checker believes everything about data that may have been lost, even where it was not.
-    compare(invent::disturbed, &[(Kind::Forgotten, 20), (Kind::Lost, 200)]);
+    let kinds = [(Kind::Forgotten, 20), (Kind::Lost, 200)];
+    compare(invent::disturbed, invent::EXCLUSIVE, &kinds);
+}
+
+#[test]
+fn it_agrees_with_that_search_where_that_happened_to_several_holders() {
+    let kinds = [(Kind::Forgotten, 20), (Kind::Lost, 200)];
+    compare(invent::disturbed, invent::SHARED, &kinds);
 }
 
 #[test]
 fn what_a_lock_answered_is_right_however_long_it_went_on() {
     for round in 0..20_000 {
-        let (records, rules) = invent::answered(&mut Chance::new(round));
+        let shares = [invent::EXCLUSIVE, invent::SHARED][round as usize % 2];
+        let (records, rules) = invent::answered(&mut Chance::new(round), shares);
         let history = History { records, ..History::default() };
         let violations = history.check(&rules).violations;
         assert!(
@@ -78,8 +94,10 @@ fn what_a_lock_answered_is_right_however_long_it_went_on() {
     }
 }
 
+type Invent = fn(&mut Chance, &'static [u8]) -> (Vec<Record>, Rules);
+
 /// For each kind: at most so many of a thousand wrong histories may be called right.
-fn compare(invent: fn(&mut Chance) -> (Vec<Record>, Rules), kinds: &[(Kind, u64)]) {
+fn compare(invent: Invent, shares: &'static [u8], kinds: &[(Kind, u64)]) {
     let number = |name: &str| env::var(name).ok().map(|number| number.parse::<u64>().unwrap());
     let count = number("LEASEHOLD_TRUST").unwrap_or(50_000);
     let seed = number("LEASEHOLD_SEED").unwrap_or(1);
@@ -87,7 +105,7 @@ fn compare(invent: fn(&mut Chance) -> (Vec<Record>, Rules), kinds: &[(Kind, u64)
     let mut complaints = Vec::new();
     for round in 0..count {
         let mut chance = Chance::new(seed.wrapping_add(round));
-        let (records, rules) = invent(&mut chance);
+        let (records, rules) = invent(&mut chance, shares);
         let right = search::can_be(&records, &rules);
         let kind = kind(&records, &rules);
         let history = History { records, ..History::default() };
@@ -128,9 +146,9 @@ fn compare(invent: fn(&mut Chance) -> (Vec<Record>, Rules), kinds: &[(Kind, u64)
 
 fn shown(records: &[Record]) -> String {
     let line = |record: &Record| {
-        let Record { asked, told, fence, ttl, owner, op, outcome, .. } = record;
+        let Record { asked, told, fence, ttl, owner, op, outcome, share, .. } = record;
         format!(
-            "{:>4} ..{:>4}  {owner:>2} {op:?} {outcome:?} fence {fence} ttl {ttl}\n",
+            "{:>4} ..{:>4}  {owner:>2} {op:?} {outcome:?} fence {fence} ttl {ttl} share {share}\n",
             asked / 1_000,
             told / 1_000
         )

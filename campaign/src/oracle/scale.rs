@@ -69,6 +69,7 @@ fn a_long_history_is_checked_in_little_time_and_what_is_wrong_at_its_end_is_foun
             op: Op::Try,
             outcome: Outcome::Ok,
             server: 0,
+            share: 1,
         });
     }
     let [violation] = &history.check(&rules).violations[..] else { panic!("what is wrong") };
@@ -105,7 +106,8 @@ impl World {
     fn story(&mut self, lock: &mut Lock) {
         lock.now += 1 + self.below(5);
         match self.chance.below(100) {
-            0..40 => self.holds(lock),
+            0..25 => self.holds(lock),
+            25..40 => self.is_shared(lock),
             40..65 => self.lapses(lock),
             65..85 => self.queues(lock),
             85..90 => self.waits_long(lock),
@@ -134,6 +136,43 @@ impl World {
         lock.now += 1;
         self.holder(lock, Op::Release, owner, 0);
         lock.now += 1;
+    }
+
+    /// Three of a pool hold it, one for less long than the others. A fourth waits for a place, and one
+    /// comes to tolerate more.
+    fn is_shared(&mut self, lock: &mut Lock) {
+        let pool: Vec<_> = (0..3).map(|_| self.newcomer()).collect();
+        let mut fences = Vec::new();
+        for (owner, ttl) in pool.iter().zip([1_000, 1_000, 20]) {
+            self.grant(lock, Op::Try, *owner, ttl);
+            self.shares(3);
+            fences.push(lock.fence);
+            lock.now += 1;
+        }
+        let (waiter, asked, latest) = (self.newcomer(), lock.now, lock.fence);
+        lock.now += 19 + self.below(LATE_MILLIS);
+        self.grant(lock, Op::Wait, waiter, 1_000);
+        self.shares(3);
+        self.records.last_mut().unwrap().asked = asked * 1_000;
+        fences[2] = lock.fence;
+        lock.now += 1;
+        let held = lock.fence;
+        for (owner, fence) in [pool[0], pool[1], waiter].into_iter().zip(fences) {
+            lock.fence = fence;
+            if self.chance.one_in(2) {
+                self.holder(lock, Op::Try, owner, 1);
+                self.shares(0);
+            }
+            lock.now += 1;
+            self.holder(lock, Op::Release, owner, 0);
+            lock.now += 1;
+        }
+        lock.fence = held.max(latest);
+    }
+
+    /// The last request tolerates so many.
+    fn shares(&mut self, share: u8) {
+        self.records.last_mut().unwrap().share = share;
     }
 
     /// The lease expires, perhaps late, and its former holder comes back.
@@ -314,5 +353,5 @@ impl World {
 }
 
 fn record(lock: u32, owner: u32, op: Op, outcome: Outcome) -> Record {
-    Record { asked: 0, told: 0, fence: 0, ttl: 0, owner, lock, op, outcome, server: 0 }
+    Record { asked: 0, told: 0, fence: 0, ttl: 0, owner, lock, op, outcome, server: 0, share: 1 }
 }

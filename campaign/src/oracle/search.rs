@@ -9,23 +9,33 @@ use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashSet;
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Holder {
+struct Hold {
     owner: u32,
+    /// What had been done when it was granted. No other hold of its owner has that.
+    since: u32,
     /// 0 until somebody is told.
     fence: u64,
+    /// A fence that nobody was told is between these.
+    above: u64,
+    below: u64,
     deadline: i64,
-    /// The server has forgotten the lease, but grants the lock to nobody else while it would have
-    /// lasted.
+    /// How many holders it tolerates.
+    tolerance: u32,
+    /// The server has forgotten the lease, but grants the lock to nobody whom it does not tolerate
+    /// while it would have lasted.
     is_forgotten: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// In the order in which they were granted.
+type Holds = Vec<Hold>;
+
+#[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     done: u32,
     now: i64,
-    holder: Option<Holder>,
-    /// The holder before the last change, if that can matter.
-    former: Option<Holder>,
+    holds: Holds,
+    /// The holds before the last change, if that can matter.
+    former: Holds,
     last: u64,
 }
 
@@ -37,11 +47,11 @@ struct Search<'r> {
 
 /// Whether one lock can have given these replies. Leases end at their deadline, or up to
 /// `late_millis` later. Where data is lost, the lock is free or as it was before. Where leases are
-/// forgotten, only its holder is.
+/// forgotten, only its holders are.
 pub(super) fn can_be(records: &[Record], rules: &Rules) -> bool {
     assert!(records.len() <= 32);
     let mut search = Search { records, rules, seen: HashSet::new() };
-    search.goes_on(State { done: 0, now: 0, holder: None, former: None, last: 0 })
+    search.goes_on(State { done: 0, now: 0, holds: Vec::new(), former: Vec::new(), last: 0 })
 }
 
 impl Search<'_> {
@@ -53,7 +63,7 @@ impl Search<'_> {
         else {
             return true;
         };
-        if !self.seen.insert(state) {
+        if !self.seen.insert(state.clone()) {
             return false;
         }
         for index in (0..self.records.len()).filter(|index| is_left(*index)) {
@@ -62,11 +72,13 @@ impl Search<'_> {
                 continue;
             }
             for now in state.now.max(record.asked_millis())..=end {
-                for holder in self.who_may_hold(&state, now) {
-                    let here = State { now, holder, done: state.done | 1 << index, ..state };
+                for holds in self.who_may_hold(&state, now) {
+                    let (done, former) = (state.done | 1 << index, state.former.clone());
+                    let here = State { now, holds: holds.clone(), done, former, last: state.last };
                     let Some(mut next) = answer(here, &record) else { continue };
-                    if next.holder != holder && !self.rules.loss.is_empty() {
-                        next.former = holder;
+                    if next.holds != holds && !self.rules.loss.is_empty() {
+                        next.former = holds;
+                        next.knows_of_former(state.last);
                     }
                     if self.goes_on(next) {
                         return true;
@@ -93,82 +105,165 @@ impl Search<'_> {
             })
     }
 
-    fn who_may_hold(&self, state: &State, now: i64) -> Vec<Option<Holder>> {
+    fn who_may_hold(&self, state: &State, now: i64) -> Vec<Holds> {
         let meanwhile = |spans: &[Span]| {
             spans.iter().any(|span| millis(span.from) <= now && millis(span.to) >= state.now)
         };
-        let mut before = vec![state.holder];
+        let mut before = vec![state.holds.clone()];
         if meanwhile(&self.rules.loss) {
-            before.extend([None, state.former]);
+            before.extend([Vec::new(), state.former.clone()]);
         }
         if meanwhile(&self.rules.forgotten) {
-            before.push(state.holder.map(|holder| Holder { is_forgotten: true, ..holder }));
+            let forgotten = |hold: &Hold| Hold { is_forgotten: true, ..*hold };
+            before.push(state.holds.iter().map(forgotten).collect());
         }
-        let mut may = Vec::new();
-        for holder in before {
-            let deadline = holder.map_or(i64::MIN, |holder| holder.deadline);
-            if holder.is_some() && now < deadline + self.rules.late_millis {
-                may.push(holder);
+        before.into_iter().flat_map(|holds| self.who_is_left(&holds, now)).collect()
+    }
+
+    /// Each hold ends at its deadline, or somewhat later.
+    fn who_is_left(&self, holds: &[Hold], now: i64) -> Vec<Holds> {
+        let mut may = vec![Vec::new()];
+        for hold in holds {
+            let with = may.clone().into_iter().map(|left| [left, vec![*hold]].concat());
+            let with = with.filter(|_| now < hold.deadline + self.rules.late_millis);
+            let mut next: Vec<_> = with.collect();
+            if now >= hold.deadline {
+                next.extend(may);
             }
-            if now >= deadline {
-                may.push(None);
-            }
+            may = next;
         }
         may
     }
 }
 
+impl State {
+    /// What was told of fences by now also holds for those that were not told.
+    fn knows_of_former(&mut self, last: u64) {
+        for former in self.former.iter_mut().filter(|former| former.fence == 0) {
+            let is_it = |hold: &&Hold| (hold.owner, hold.since) == (former.owner, former.since);
+            if let Some(it) = self.holds.iter().find(is_it) {
+                (former.fence, former.above, former.below) = (it.fence, it.above, it.below);
+            } else if self.last > last && self.holds.last().is_some_and(|new| new.above == last) {
+                former.below = former.below.min(self.last);
+            }
+        }
+    }
+
+    /// One who is admitted gets a hold in place of the one that it has, if it has one. The fence is
+    /// 0 if nobody is told.
+    fn granted(mut self, record: &Record, fence: u64, mine: Option<usize>) -> Option<Self> {
+        let is_forgotten = |hold: &Hold| hold.is_forgotten && hold.owner == record.owner;
+        let others = || self.holds.iter().enumerate().filter(|(index, _)| Some(*index) != mine);
+        let tolerances = others().map(|(_, hold)| hold.tolerance);
+        let tolerated = tolerances.fold(record.tolerance(), u32::min);
+        let admitted =
+            others().count() < tolerated as usize && !self.holds.iter().any(is_forgotten);
+        if !admitted || fence != 0 && fence <= self.last {
+            return None;
+        }
+        if let Some(mine) = mine {
+            self.holds.remove(mine);
+        }
+        for hold in self.holds.iter_mut().filter(|hold| hold.fence == 0 && fence != 0) {
+            hold.below = hold.below.min(fence);
+        }
+        self.holds.push(Hold {
+            owner: record.owner,
+            since: self.done,
+            fence,
+            above: self.last,
+            below: u64::MAX,
+            deadline: self.now + i64::from(record.ttl),
+            tolerance: record.tolerance(),
+            is_forgotten: false,
+        });
+        self.last = self.last.max(fence);
+        Some(self)
+    }
+
+    /// This hold has this fence, which is told perhaps for the first time.
+    fn known(mut self, mine: usize, fence: u64) -> Self {
+        if self.holds[mine].fence == 0 {
+            self.holds[mine].fence = fence;
+            for (index, hold) in self.holds.iter_mut().enumerate() {
+                if index < mine {
+                    hold.below = hold.below.min(fence);
+                } else {
+                    hold.above = hold.above.max(fence);
+                }
+            }
+        }
+        self.last = self.last.max(fence);
+        self
+    }
+}
+
 /// The lock after this reply, or `None` if it would not have given it.
-fn answer(state: State, record: &Record) -> Option<State> {
-    let State { now, holder, last, .. } = state;
-    let deadline = now + i64::from(record.ttl);
-    let mine = holder.filter(|holder| holder.owner == record.owner && !holder.is_forgotten);
-    // A holder whose fence is not known yet may have this one.
-    let matches = |held: &Holder| match (record.fence, held.fence) {
+fn answer(mut state: State, record: &Record) -> Option<State> {
+    let deadline = state.now + i64::from(record.ttl);
+    let is_mine = |hold: &Hold| hold.owner == record.owner && !hold.is_forgotten;
+    let mine = state.holds.iter().position(is_mine);
+    // A hold whose fence is not known yet may have this one.
+    let matches = |mine: &usize| match (record.fence, state.holds[*mine].fence) {
         (0, _) => true,
-        (fence, 0) => fence > last,
+        (fence, 0) => (state.holds[*mine].above + 1..state.holds[*mine].below).contains(&fence),
         (fence, known) => fence == known,
     };
     let proven = mine.filter(matches);
-    let held = |fence, deadline| {
-        Some(State {
-            holder: Some(Holder { owner: record.owner, fence, deadline, is_forgotten: false }),
-            last: last.max(fence),
-            ..state
-        })
+    let is_known = |mine: &usize| state.holds[*mine].fence != 0;
+    let tolerates_no_more = |mine: &usize| state.holds[*mine].tolerance <= record.tolerance();
+    let fence_of = |mine: usize| match state.holds[mine].fence {
+        0 => record.fence,
+        known => known,
     };
-    let known = |held: Holder| if held.fence == 0 { record.fence } else { held.fence };
     match (record.op, record.outcome) {
-        (Op::Delete, _) => Some(State { holder: None, ..state }),
-        (Op::Seen, _) => Some(state),
-        (Op::Try | Op::Wait, Outcome::Ok) => match (holder, proven) {
-            (None, _) => (record.fence > last).then(|| held(record.fence, deadline)).flatten(),
-            (_, Some(mine)) => held(known(mine), mine.deadline.max(deadline)),
-            _ => None,
-        },
-        // Other operations may come first: a refusal of an owner that does not hold the lock
-        // promises nothing.
-        (Op::Try | Op::Wait, Outcome::Refused) => mine.is_none().then_some(state),
-        (Op::Try | Op::Wait, Outcome::Unknown) => match (holder, mine) {
-            (None, _) => held(0, deadline),
-            (_, Some(mine)) => held(mine.fence, mine.deadline.max(deadline)),
-            _ => None,
-        },
-        (Op::Extend, Outcome::Ok) => proven.and_then(|mine| held(known(mine), deadline)),
-        (Op::Extend, Outcome::Unknown) => {
-            proven.filter(|mine| mine.fence != 0).and_then(|mine| held(mine.fence, deadline))
+        (_, Outcome::Failed) | (Op::Seen, _) => Some(state),
+        (Op::Delete, _) => Some(State { holds: Vec::new(), ..state }),
+        // The same grant again: the later lease, and what it tolerates now.
+        (Op::Try | Op::Wait, Outcome::Ok | Outcome::Unknown)
+            if mine.is_some_and(|mine| tolerates_no_more(&mine)) =>
+        {
+            let again = if record.outcome == Outcome::Ok { proven? } else { mine? };
+            if record.outcome == Outcome::Ok {
+                let fence = fence_of(again);
+                state = state.known(again, fence);
+            }
+            let hold = &mut state.holds[again];
+            hold.deadline = hold.deadline.max(deadline);
+            hold.tolerance = record.tolerance();
+            Some(state)
         }
-        (Op::Release, Outcome::Ok) => {
-            proven.map(|mine| State { holder: None, last: last.max(known(mine)), ..state })
+        (Op::Try | Op::Wait, Outcome::Ok) => state.granted(record, record.fence, mine),
+        (Op::Try | Op::Wait, Outcome::Unknown) => state.granted(record, 0, mine),
+        // Other operations may come first: a refusal of an owner that does not hold the lock, or
+        // that is to tolerate fewer, promises nothing.
+        (Op::Try | Op::Wait, Outcome::Refused) => {
+            mine.is_none_or(|mine| !tolerates_no_more(&mine)).then_some(state)
+        }
+        (Op::Extend | Op::Release | Op::Check, Outcome::Ok) => {
+            let (mine, fence) = (proven?, fence_of(proven?));
+            state = state.known(mine, fence);
+            match record.op {
+                Op::Extend => state.holds[mine].deadline = deadline,
+                Op::Release => drop(state.holds.remove(mine)),
+                _ => {}
+            }
+            Some(state)
+        }
+        (Op::Extend, Outcome::Unknown) => {
+            let mine = proven.filter(is_known)?;
+            state.holds[mine].deadline = deadline;
+            Some(state)
         }
         (Op::Release, Outcome::Unknown) => {
-            proven.filter(|mine| mine.fence != 0).map(|_| State { holder: None, ..state })
+            let mine = proven.filter(is_known)?;
+            state.holds.remove(mine);
+            Some(state)
         }
-        (Op::Check, Outcome::Ok) => proven.and_then(|mine| held(known(mine), mine.deadline)),
         (Op::Check, Outcome::Unknown) => Some(state),
         // A refusal is right unless it is certain that this very grant is in force.
         (_, Outcome::Refused) => match mine {
-            Some(mine) if record.fence == 0 || record.fence == mine.fence => None,
+            Some(mine) if [0, state.holds[mine].fence].contains(&record.fence) => None,
             _ => Some(state),
         },
     }
