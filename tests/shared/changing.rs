@@ -126,3 +126,36 @@ fn each_request_is_about_the_owners_own_hold() {
     assert_eq!(client.check("k", "r1"), None);
     scene.agree();
 }
+
+#[test]
+fn one_that_waits_and_asks_again_to_tolerate_more_is_admitted_in_its_place_at_once() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    share(&mut client, "r1", LONG, 0).unwrap();
+    let mut former = Waiter::of(&scene.primary, "k", "w");
+    let mut behind = waits(&scene.primary, "r2", 0);
+    let reply = scene.client().cmd(format!("LOCK.ACQUIRE k w {LONG} SHARE 0 BLOCK 0"));
+    let Value::Int(fence) = reply else { panic!("{reply:?}") };
+    assert!(behind.fence() > fence.cast_unsigned());
+    assert!(matches!(former.reply(), Value::ServerError(told) if told.code() == "REPLACED"));
+    assert_eq!(holders(&mut client), ["r1", "w", "r2"]);
+    scene.agree();
+}
+
+#[test]
+fn one_that_waits_and_asks_again_to_tolerate_fewer_waits_on_in_its_place() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    client.grant("k", "w", LONG);
+    let mut former = waits(&scene.primary, "r1", 0);
+    let mut behind = waits(&scene.primary, "r2", 0);
+    let mut newer = Waiter::of(&scene.primary, "k", "r1");
+    assert!(matches!(former.reply(), Value::ServerError(told) if told.code() == "REPLACED"));
+    assert!(client.release("k", "w"));
+    newer.fence();
+    behind.assert_waits(&scene.primary);
+    assert_eq!(holders(&mut client), ["r1"]);
+    assert!(client.release("k", "r1"));
+    behind.fence();
+    scene.agree();
+}

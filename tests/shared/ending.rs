@@ -47,6 +47,20 @@ fn when_a_short_lease_ends_among_long_ones_the_next_is_served_within_3_ms_and_ne
 }
 
 #[test]
+fn nobody_is_let_in_during_the_millisecond_in_which_a_hold_ends() {
+    let server = Server::builder().module_args("fence-margin 0").start();
+    let mut client = server.client();
+    share(&mut client, "long", LONG, 2).unwrap();
+    share(&mut client, "0", LONG, 2).unwrap();
+    for round in 0..5 {
+        let end = shorten(&mut client, &round.to_string(), 5);
+        let next = (round + 1).to_string();
+        let fence = std::iter::repeat_with(|| share(&mut client, &next, LONG, 2)).find_map(|it| it);
+        assert!(granted_at(fence.unwrap()) > end, "before {end} was over");
+    }
+}
+
+#[test]
 fn the_same_where_the_server_never_looks_for_expired_keys() {
     let scene = Scene::start();
     scene.client().cmd("DEBUG SET-ACTIVE-EXPIRE 0");

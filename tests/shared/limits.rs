@@ -90,8 +90,9 @@ fn mistakes_are_found_in_the_order_of_the_page() {
         ("LOCK.ACQUIRE list - 0 SHARE x BLOCK x NOW", OWNER_LENGTH),
         ("LOCK.ACQUIRE list a 0 SHARE x BLOCK x NOW", TTL_NOT_POSITIVE),
         ("LOCK.ACQUIRE list a 86400001 SHARE x BLOCK x NOW", TTL_ABOVE_LIMIT),
+        ("LOCK.ACQUIRE list a 1 SHARE x BLOCK x NOW", UNKNOWN_OPTION),
+        ("LOCK.ACQUIRE list a 1 BLOCK x SHARE x", SHARE_OUT_OF_RANGE),
         ("LOCK.ACQUIRE list a 1 SHARE x BLOCK x", SHARE_OUT_OF_RANGE),
-        ("LOCK.ACQUIRE list a 1 BLOCK x SHARE x", PATIENCE_OUT_OF_RANGE),
         ("LOCK.ACQUIRE list a 1 SHARE 0 BLOCK x", PATIENCE_OUT_OF_RANGE),
         ("LOCK.ACQUIRE list a 1 SHARE 0 BLOCK 0", WRONG_TYPE),
     ] {

@@ -60,7 +60,8 @@ fn a_replica_whose_clock_is_late_goes_on_above_those_who_joined_just_before_its_
     promote(&replica);
     let mut client = replica.client();
     assert_eq!(holders(&mut client).len(), 40);
-    for key in ["k", "another"] {
+    // The other lock first: who comes to this one has all its lines read once more.
+    for key in ["another", "k"] {
         let Value::Int(fence) = client.cmd(super::asks(key, "next", LONG, 0)) else {
             panic!("{key}: nobody is let in")
         };
@@ -81,6 +82,23 @@ fn a_replica_whose_clock_is_late_goes_on_above_those_whom_it_received_in_a_file(
     wait_until_in_sync(&primary, &replica);
     promote(&replica);
     let mut client = replica.client();
+    assert_eq!(holders(&mut client).len(), 40);
+    assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
+}
+
+#[test]
+fn a_server_whose_clock_is_late_goes_on_above_those_in_a_value_that_it_was_given() {
+    let server = Server::builder().module_args("fence-margin 0").start();
+    let mut client = server.client();
+    let joined = (0..40).map(|number| share(&mut client, &format!("r{number}"), LONG, 0).unwrap());
+    let last = joined.last().unwrap();
+    let Value::BulkString(value) = client.cmd("GET k") else { panic!("no value") };
+    let mut late = Clock::new();
+    late.step_back(HOUR);
+    let server = Server::builder().module_args("fence-margin 0").clock(&late).start();
+    let mut client = server.client();
+    let words: [&[u8]; 5] = [b"SET", b"k", &value, b"PX", b"60000"];
+    assert_eq!(client.cmd(words), Value::Okay);
     assert_eq!(holders(&mut client).len(), 40);
     assert!(share(&mut client, "next", LONG, 0).unwrap() > last);
 }

@@ -1,6 +1,6 @@
 //! What the log, the events, the figures and the lists say of one of several holders.
 
-use super::{LONG, holders, share, shorten, waits};
+use super::{LONG, Scene, holders, share, shorten, waits};
 use crate::observing::{Figures, Listener};
 use redis::Value;
 use testkit::{Client, Server, Waiter, bulk_text, eventually, field, int};
@@ -101,26 +101,49 @@ fn a_shared_lock_is_replicated_in_its_place() {
 
 #[test]
 fn a_grant_that_nobody_heard_of_ends_that_hold_only() {
-    let server = Server::start();
-    let mut client = server.client();
-    share(&mut client, "r1", LONG, 0).unwrap();
-    let writer = Waiter::of(&server, "k", "w");
-    let unheard = waits(&server, "r2", 0);
-    // In one packet: the reader is granted the lock, and gone before it is told.
-    let replies = client.pipeline(&[
-        "MULTI",
-        &format!("CLIENT KILL ID {}", writer.id),
-        &format!("CLIENT KILL ID {}", unheard.id),
-        "EXEC",
-    ]);
-    assert_eq!(replies.last(), Some(&Value::Array(vec![int(1), int(1)])));
-    eventually("only the first is left", || match holders(&mut client) {
-        owners if owners == ["r1"] => Ok(()),
-        owners => Err(owners),
-    });
-    assert_eq!(client.cmd("EXISTS k"), int(1));
-    assert_eq!(client.cmd("LOCK.RELEASE k r1"), int(1));
+    let scene = Scene::start();
+    let mut client = scene.client();
+    for owner in ["stays", "leaves"] {
+        share(&mut client, owner, LONG, 2).unwrap();
+    }
+    let unheard = waits(&scene.primary, "unheard", 2);
+    let mut next = waits(&scene.primary, "next", 2);
+    // In one packet: the first who waits is granted the lock, and gone before it is told.
+    let kill = format!("CLIENT KILL ID {}", unheard.id);
+    assert_eq!(client.pipeline(&["LOCK.RELEASE k leaves", &kill]), [int(1), int(1)]);
+    next.fence();
+    assert_eq!(client.counter("hand_offs"), 2, "it was granted the lock");
+    assert_eq!(holders(&mut client), ["stays", "next"]);
+    assert!(client.release("k", "stays"));
+    assert!(client.release("k", "next"));
     assert_eq!(client.cmd("EXISTS k"), int(0));
+    scene.agree();
+}
+
+#[test]
+fn who_watches_a_shared_lock_notices_each_who_comes_changes_or_goes_and_nothing_else() {
+    let server = Server::start();
+    let (mut client, mut watching) = (server.client(), server.client());
+    for owner in ["r1", "r2"] {
+        share(&mut client, owner, LONG, 0).unwrap();
+    }
+    for (request, is_noticed) in [
+        ("LOCK.ACQUIRE k r3 60000 SHARE 0", true),
+        ("LOCK.EXTEND k r3 90000", true),
+        ("LOCK.ACQUIRE k r3 95000 SHARE 0", true),
+        ("LOCK.ACQUIRE k r3 1 SHARE 0", false),
+        ("LOCK.ACQUIRE k r3 60000 SHARE 4", true),
+        ("LOCK.RAISE k r3 9", false),
+        ("LOCK.RELEASE k r3", true),
+        ("LOCK.RELEASE k r3", false),
+        ("LOCK.ACQUIRE k w 60000", false),
+        ("LOCK.HOLDERS k", false),
+    ] {
+        assert_eq!(watching.cmd("WATCH k"), Value::Okay);
+        client.cmd(request);
+        let seen = watching.pipeline(&["MULTI", "PING", "EXEC"]).pop();
+        assert_eq!(seen == Some(Value::Nil), is_noticed, "{request}: {seen:?}");
+    }
 }
 
 /// A server that publishes what becomes of locks, a connection to it, and one that listens.

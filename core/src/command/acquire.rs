@@ -53,15 +53,16 @@ impl<'a> Request<'a> {
         for option in options.chunks(2) {
             match *option {
                 [word, number] if share.is_none() && word.eq_ignore_ascii_case(b"SHARE") => {
-                    share = Some(args::share(number)?);
+                    share = Some(number);
                 }
                 [word, millis] if patience.is_none() && word.eq_ignore_ascii_case(b"BLOCK") => {
-                    patience = Some(args::patience(millis)?);
+                    patience = Some(millis);
                 }
                 _ => return Err(Error::UnknownOption),
             }
         }
-        let share = share.unwrap_or(Share::EXCLUSIVE);
+        let share = share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
+        let patience = patience.map(args::patience).transpose()?;
         Ok(Self { owner, ttl, share, max_holders: limits.max_holders, patience })
     }
 
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_found_from_left_to_right() {
+    fn mistakes_are_found_in_the_order_of_the_page() {
         assert_eq!(parse("lock.acquire k a").unwrap_err(), Error::WrongArity);
         assert_eq!(parse("lock.acquire k  x FOO").unwrap_err(), Error::OwnerLength);
         assert_eq!(parse("lock.acquire k a x FOO").unwrap_err(), Error::TtlNotPositive);
@@ -152,6 +153,7 @@ mod tests {
             "5 BLOCK 1 BLOCK 1",
             "5 SHARE",
             "5 SHARE 1 BLOCK 1 SHARE 1",
+            "5 SHARE x BLOCK x FOO",
         ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
@@ -159,10 +161,10 @@ mod tests {
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
-        assert_eq!(
-            parse("lock.acquire k a 5 SHARE x BLOCK x").unwrap_err(),
-            Error::ShareOutOfRange
-        );
+        for line in ["5 SHARE x BLOCK x", "5 BLOCK x SHARE x"] {
+            let refused = parse(&format!("lock.acquire k a {line}")).unwrap_err();
+            assert_eq!(refused, Error::ShareOutOfRange);
+        }
         for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
             let request = parse(line).unwrap();
             assert_eq!(request.share().number(), 5);
