@@ -3,7 +3,8 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored, Write,
+    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored,
+    Write,
 };
 use crate::observe::Given;
 
@@ -27,19 +28,22 @@ impl<C> Engine<C> {
         if stored.may_be_granted(now) {
             lock.about_to_grant();
         }
+        let mut write = Write::Keep;
         let outcome = self.consult(host, |fences| {
             let holders = stored.holders(request.owner()?, now, fences)?;
-            request.decide(&holders, waiters, now, fences)
+            let outcome = request.decide(&holders, waiters, now, fences)?;
+            write = outcome.write(&holders);
+            Ok::<_, Error>(outcome)
         })?;
         if let Some(fence_number) = outcome.confirmed() {
             self.mark_delivered(fence_number);
         }
-        let write = outcome.write();
+        let changed = write.changes();
         key.write(write)?;
         drop(key);
         self.report(lock, &outcome, Given::Asked, now);
-        if waiters > 0 && write != Write::Keep {
-            if write.changes_value() {
+        if waiters > 0 && changed != Changed::Nothing {
+            if changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
             self.settle(host, lock, Initiator::Client, Ownership::Ours);

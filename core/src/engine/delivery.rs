@@ -4,7 +4,8 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Ownership, Proof, Waiter,
+    Write,
 };
 use crate::observe::WaitEnd;
 
@@ -134,10 +135,9 @@ impl<C> Engine<C> {
         }
         let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
-        let released = holders.map(|holders| lock::release(&holders, &proof));
-        if let Some(Released::Released { write, .. }) = released
-            && key.write(write).is_ok()
-        {
+        let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
+        let write = holders.map_or(Write::Keep, release);
+        if write != Write::Keep && key.write(write).is_ok() {
             drop(key);
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));

@@ -10,8 +10,9 @@
 //! they are, without being read: digits sort as their numbers do. Every command reads every line of its lock, so
 //! this is where the time goes.
 
+use super::digits::{self, decimal, eight_digits};
 use super::fence::Fence;
-use super::hold::{Hold, eight_digits};
+use super::hold::{Grant, Hold};
 use super::lease::Deadline;
 use super::owner::Owner;
 use super::share::Share;
@@ -29,6 +30,7 @@ pub(super) const DEADLINE_AT: usize = 17;
 const DEADLINE_DIGITS: usize = 14;
 const SHARE_AT: usize = 32;
 const SHARE_DIGITS: usize = 5;
+const LENGTH_AT: usize = 38;
 
 /// The deadline of a hold that was ended.
 pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
@@ -39,57 +41,11 @@ pub(super) const LEASE_LEN: usize = SHARE_AT + SHARE_DIGITS - DEADLINE_AT;
 /// The latest deadline that can be written: in the year 5138. A lock without an end has it.
 pub(super) const LATEST: u64 = 99_999_999_999_999;
 
-const FIRST_FENCE: Digits = Digits::from_be_bytes(*b"1000000000000000");
 const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
 
-/// What eight bytes of a line must look like: a `0` stands for any digit.
-struct Form {
-    template: u64,
-    /// Added to what a byte differs by from its template, so that whatever is no digit shows in the upper half.
-    six: u64,
-    /// What must then be 0.
-    mask: u64,
-}
-
-impl Form {
-    const fn new(template: [u8; 8]) -> Self {
-        let (mut six, mut mask) = ([0; 8], [0xff; 8]);
-        let (mut bytes, mut sixes, mut masks): (&[u8], &mut [u8], &mut [u8]) =
-            (&template, &mut six, &mut mask);
-        while let (
-            [byte, more_bytes @ ..],
-            [one_six, more_sixes @ ..],
-            [one_mask, more_masks @ ..],
-        ) = (bytes, sixes, masks)
-        {
-            if *byte == b'0' {
-                (*one_six, *one_mask) = (6, 0xf0);
-            }
-            (bytes, sixes, masks) = (more_bytes, more_sixes, more_masks);
-        }
-        Self {
-            template: u64::from_be_bytes(template),
-            six: u64::from_be_bytes(six),
-            mask: u64::from_be_bytes(mask),
-        }
-    }
-
-    /// 0 if the bytes look like that. A sum that carries comes of a byte that is wrong already.
-    const fn differs(&self, bytes: u64) -> u64 {
-        let apart = bytes ^ self.template;
-        (apart | apart.wrapping_add(self.six)) & self.mask
-    }
-}
-
-/// Of every eight bytes of a head; the last two overlap.
-const FORMS: [Form; 6] = [
-    Form::new(*b"00000000"),
-    Form::new(*b"00000000"),
-    Form::new(*b" 0000000"),
-    Form::new(*b"0000000 "),
-    Form::new(*b"00000 00"),
-    Form::new(*b"000 000:"),
-];
+/// The least and the most that each byte of a head may be.
+const LEAST: &[u8; HEAD] = b"1000000000000000 00000000000000 00000 000:";
+const MOST: &[u8; HEAD] = b"9999999999999999 99999999999999 99999 999:";
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'v> {
@@ -105,30 +61,15 @@ impl<'v> Line<'v> {
     #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
-        let [a, b, c, d, e, f] = &FORMS;
-        let (high, low) = (word::<0>(head), word::<8>(head));
-        let (share, length) = (word::<32>(head), word::<34>(head));
-        let wrong = a.differs(high)
-            | b.differs(low)
-            | c.differs(word::<16>(head))
-            | d.differs(word::<24>(head))
-            | e.differs(share)
-            | f.differs(length);
-        let fence = wide(high, low);
-        let length = length ^ f.template;
-        let [_, _, _, _, hundreds, tens, ones, _] = length.to_be_bytes();
-        let length = usize::from(hundreds)
-            .wrapping_mul(100)
-            .wrapping_add(usize::from(tens).wrapping_mul(10))
-            .wrapping_add(usize::from(ones));
-        let is_fence = (FIRST_FENCE..=LAST_FENCE).contains(&fence);
-        if wrong != 0 || !is_fence || length == 0 || length > Owner::LONGEST {
+        let fence = wide(word::<0>(head), word::<8>(head));
+        let length = length(head);
+        if !is_head(head) || fence > LAST_FENCE || length == 0 || length > Owner::LONGEST {
             return None;
         }
         let (owner, behind) = tail.split_at_checked(length)?;
         let (b'\n', behind) = behind.split_first()? else { return None };
         let deadline = wide(word::<DEADLINE_AT>(head), word::<{ DEADLINE_AT + 6 }>(head));
-        let share = (share ^ e.template) >> 24;
+        let share = word::<SHARE_AT>(head) >> 24 & 0x0f_0f0f_0f0f;
         Some((Self { fence, deadline, share, owner }, behind))
     }
 
@@ -174,9 +115,38 @@ impl Tolerance {
     }
 }
 
+/// Whether each byte is one that may be there: sixteen at a time, the last of which overlap.
+#[inline]
+fn is_head(head: &[u8; HEAD]) -> bool {
+    let wrong = misfits::<0>(head) | misfits::<16>(head) | misfits::<{ HEAD - 16 }>(head);
+    wrong == 0
+}
+
+/// By how much each byte is above the most. One below the least counts as the largest there is.
+#[inline]
+fn misfits<const AT: usize>(head: &[u8; HEAD]) -> u128 {
+    let (bytes, least, most) = (part::<AT, 16>(head), part::<AT, 16>(LEAST), part::<AT, 16>(MOST));
+    let mut above = [0; 16];
+    for (((above, byte), least), most) in above.iter_mut().zip(bytes).zip(least).zip(most) {
+        *above = byte.wrapping_sub(least).saturating_sub(most.wrapping_sub(least));
+    }
+    u128::from_ne_bytes(above)
+}
+
+#[inline]
+fn length(head: &[u8; HEAD]) -> usize {
+    let [hundreds, tens, ones] = part::<LENGTH_AT, 3>(head).map(|digit| usize::from(digit & 0x0f));
+    hundreds.wrapping_mul(100).wrapping_add(tens.wrapping_mul(10)).wrapping_add(ones)
+}
+
 #[inline]
 fn word<const AT: usize>(head: &[u8; HEAD]) -> u64 {
-    head.get(AT..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+    u64::from_be_bytes(part::<AT, 8>(head))
+}
+
+#[inline]
+fn part<const AT: usize, const LEN: usize>(head: &[u8; HEAD]) -> [u8; LEN] {
+    head.get(AT..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; LEN])
 }
 
 #[inline]
@@ -186,10 +156,8 @@ fn wide(high: u64, low: u64) -> Digits {
 
 /// The digits of a deadline. Those beyond the latest one are all the same.
 pub(super) fn digits_of(deadline: Deadline) -> Digits {
-    let digits = fourteen(deadline);
-    let (first, last) = (digits.first_chunk(), digits.last_chunk());
-    let word = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    wide(word(first), word(last))
+    let millis = deadline.millis().min(LATEST);
+    wide(digits::word(millis / 1_000_000), digits::word(millis % 100_000_000))
 }
 
 pub(super) fn deadline_of(digits: Digits) -> Deadline {
@@ -218,43 +186,34 @@ fn fourteen(deadline: Deadline) -> [u8; DEADLINE_DIGITS] {
     decimal(deadline.millis().min(LATEST))
 }
 
-/// With leading zeros.
-pub(super) fn decimal<const WIDTH: usize>(mut number: u64) -> [u8; WIDTH] {
-    let mut digits = [b'0'; WIDTH];
-    for digit in digits.iter_mut().rev() {
-        let last = u8::try_from(number.checked_rem(10).unwrap_or(0)).unwrap_or(0);
-        *digit = b'0'.wrapping_add(last);
-        number = number.checked_div(10).unwrap_or(0);
-    }
-    digits
-}
-
 /// What is written at [`DEADLINE_AT`] to give a hold another lease and share.
 pub(super) fn lease(deadline: Deadline, share: Share) -> [u8; LEASE_LEN] {
-    let (deadline, share) = (fourteen(deadline), decimal::<SHARE_DIGITS>(share.number().into()));
     let mut bytes = [b' '; LEASE_LEN];
-    let parts = deadline.iter().chain(b" ").chain(&share);
-    bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = *part);
+    put(&mut bytes, 0, &fourteen(deadline));
+    put(&mut bytes, SHARE_AT - DEADLINE_AT, &decimal::<SHARE_DIGITS>(share.number().into()));
     bytes
 }
 
 /// The parts of a line, one behind the other.
-pub(super) fn write(
-    fence: Fence,
-    deadline: Deadline,
-    share: Share,
-    owner: Owner<'_>,
-    mut append: impl FnMut(&[u8]),
-) {
+pub(super) fn write(grant: &Grant<'_>, mut append: impl FnMut(&[u8])) {
+    let Grant { owner, fence, deadline, share } = *grant;
     let owner = owner.as_bytes();
-    append(&decimal::<{ Fence::DIGITS }>(fence.number()));
-    append(b" ");
-    append(&lease(deadline, share));
-    append(b" ");
-    append(&decimal::<3>(u64::try_from(owner.len()).unwrap_or(0)));
-    append(b":");
+    let length = u64::try_from(owner.len()).unwrap_or(0);
+    let mut head = [b' '; HEAD];
+    put(&mut head, 0, &decimal::<{ Fence::DIGITS }>(fence.number()));
+    put(&mut head, DEADLINE_AT, &lease(deadline, share));
+    put(&mut head, LENGTH_AT, &decimal::<3>(length));
+    put(&mut head, HEAD - 1, b":");
+    append(&head);
     append(owner);
     append(b"\n");
+}
+
+#[inline]
+fn put<const LEN: usize>(bytes: &mut [u8], at: usize, part: &[u8; LEN]) {
+    if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = *part;
+    }
 }
 
 #[cfg(test)]
@@ -326,7 +285,8 @@ mod tests {
             let share = Share::new(share).unwrap();
             let mut bytes = Vec::new();
             let name = Owner::new(&owner).unwrap();
-            write(fence, deadline, share, name, |part| bytes.extend_from_slice(part));
+            let grant = Grant { owner: name, fence, deadline, share };
+            write(&grant, |part| bytes.extend_from_slice(part));
             prop_assert!((HEAD + 2..=LONGEST).contains(&bytes.len()));
             bytes.extend_from_slice(&rest);
             let (line, behind) = Line::first_of(&bytes).unwrap();

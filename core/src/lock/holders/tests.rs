@@ -33,7 +33,7 @@ fn list(holds: &[(&str, i64, u32)]) -> Vec<u8> {
 }
 
 fn holders<'v>(value: &'v [u8], limit: Option<Deadline>, asker: &str) -> Holders<'v> {
-    Holders::read(value, limit, owner(asker), NOW).0
+    Holders::read(value, limit, owner(asker), NOW, &mut FenceClock::new())
 }
 
 /// What the value is after this write.
@@ -43,8 +43,8 @@ fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
         return (rewritten, edit.expiry);
     }
     let mut value = value.to_vec();
-    if let Some((at, bytes)) = edit.over() {
-        value[at..at + bytes.len()].copy_from_slice(bytes);
+    if let Some((at, patch)) = edit.over() {
+        value[at..][..patch.as_bytes().len()].copy_from_slice(patch.as_bytes());
     }
     value.extend_from_slice(edit.appended().as_ref().map_or(&[], Value::as_bytes));
     (value, edit.expiry)
@@ -275,7 +275,7 @@ proptest! {
             prop_assert_eq!(others(&value, limit), others(&after, Some(expiry)));
             let last = Holds::in_force(&after, None, NOW).filter_map(|hold| hold.deadline).max();
             prop_assert!(last.is_some_and(|last| last >= expiry));
-            prop_assert!(Holders::read(&after, Some(expiry), owner("a"), NOW).0.sole().is_none());
+            prop_assert!(holders(&after, Some(expiry), "a").sole().is_none());
         }
     }
 
