@@ -86,7 +86,10 @@ impl<C> Engine<C> {
         let key = lock.open(Mode::Read);
         let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
-        let is_in_force = |hold: &Hold<'_>| !self.is_pending_release(name, hold.fence_number());
+        let pending = self.pending_releases_of(name);
+        let is_in_force = |hold: &Hold<'_>| {
+            pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+        };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
 

@@ -8,6 +8,7 @@ use crate::lock::{
     Write,
 };
 use crate::observe::WaitEnd;
+use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
     /// Tells a client that has left its queue what became of its wait.
@@ -90,6 +91,11 @@ impl<C> Engine<C> {
     /// Whether this grant is about to be taken back.
     pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
         self.pending_releases.borrow().has(name, fence_number)
+    }
+
+    /// The fences of the grants of this lock that are about to be taken back; `None` if there are none.
+    pub(super) fn pending_releases_of(&self, name: Name<'_>) -> Option<BTreeSet<u64>> {
+        self.pending_releases.borrow().fences_of(name).cloned()
     }
 
     /// Takes back every undelivered grant that is due.

@@ -25,7 +25,7 @@ pub(super) fn decimal<const WIDTH: usize>(number: u64) -> [u8; WIDTH] {
 pub(super) const fn word(number: u64) -> u64 {
     // Each is divided into two, one behind the other: all eight into fours, fours into pairs, pairs into digits. Multiplied and
     // shifted, numbers of so few digits are divided exactly, two or four at a time.
-    let fours = (number / 10_000) << 32 | number % 10_000;
+    let fours = ((number / 10_000) << 32) | (number % 10_000);
     let hundreds = fours.wrapping_mul(10_486) >> 20 & 0x0000_007f_0000_007f;
     let pairs = hundreds << 16 | fours.wrapping_sub(hundreds.wrapping_mul(100));
     let tens = pairs.wrapping_mul(103) >> 10 & 0x000f_000f_000f_000f;

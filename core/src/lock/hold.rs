@@ -12,7 +12,7 @@
 
 use super::digits::{decimal, eight_digits};
 use super::fence::{Fence, FenceClock};
-use super::holders::{Holders, Holds};
+use super::holders::{Holders, Holds, newest_fence};
 use super::lease::{Deadline, Moment};
 use super::line;
 use super::owner::Owner;
@@ -114,8 +114,9 @@ impl<'v> Stored<'v> {
             Self::Nothing => Ok(Holds::NONE),
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
-                learn_from(value, now, fences);
-                Ok(Holds::in_force(value, deadline, now))
+                let (holds, newest) = Holds::read(value, deadline, now);
+                learn(value, newest, now, fences);
+                Ok(holds)
             }
         }
     }
@@ -147,11 +148,6 @@ impl<'v> Stored<'v> {
 pub struct Proof<'r> {
     pub owner: Owner<'r>,
     pub fence: Option<u64>,
-}
-
-/// The newest fence in a value, if it is one of ours.
-pub fn newest_fence(value: &[u8]) -> Option<Fence> {
-    Holds::all(value).filter_map(|hold| hold.fence).max()
 }
 
 /// Notes the fences of a value.

@@ -216,8 +216,8 @@ impl Lines {
         let others_end = self.limit.map_or(self.others_end, |limit| limit.min(self.others_end));
         let expiry = own_end.map_or(others_end, |own_end| own_end.max(others_end));
         let would_outlast = others_end < self.others_end && others_end < expiry;
-        let is_mostly_dead = self.dead > self.live.saturating_add(DEAD_BYTES_LEFT);
-        let must_clear = added.is_some() && (self.has_run_out || is_mostly_dead);
+        let is_untidy = self.dead > (self.live / 2).saturating_add(DEAD_BYTES_LEFT);
+        let must_clear = added.is_some() && (self.has_run_out || is_untidy);
         let rewriting =
             (would_outlast || must_clear).then_some(Rewriting { now: self.now, limit: self.limit });
         let line_at = usize::try_from(self.own_at).unwrap_or(usize::MAX);
@@ -260,27 +260,30 @@ impl<'v> Survey<'v> {
             let (line, behind) = Line::first_of(rest)?;
             survey.newest = survey.newest.max(line.fence);
             if line.deadline < now {
-                survey.dead = survey.dead.saturating_add(line.len());
+                survey.dead = survey.dead.wrapping_add(line.len());
                 survey.has_run_out |= line.deadline != ended;
-            } else {
-                survey.live = survey.live.saturating_add(line.len());
+            } else if line.is_of(asker) {
+                let at = value.len().saturating_sub(rest.len());
                 survey.next_end = survey.next_end.min(line.deadline);
                 // A stranger may have written an owner twice: then the earlier of the two holds is another one's.
-                let other = if line.is_of(asker) {
-                    let at = value.len().saturating_sub(rest.len());
-                    survey.own.replace((at, line)).map(|(_, former)| former)
-                } else {
-                    Some(line)
-                };
-                if let Some(other) = other {
-                    survey.others = survey.others.saturating_add(1);
-                    survey.tolerance = survey.tolerance.min(other.tolerance());
-                    survey.others_end = survey.others_end.max(other.deadline);
+                if let Some((_, former)) = survey.own.replace((at, line)) {
+                    survey.count_other(&former);
                 }
+            } else {
+                survey.count_other(&line);
             }
             rest = behind;
         }
+        survey.live = value.len().saturating_sub(survey.dead);
         Some(survey)
+    }
+
+    #[inline(always)]
+    fn count_other(&mut self, line: &Line<'_>) {
+        self.others = self.others.wrapping_add(1);
+        self.next_end = self.next_end.min(line.deadline);
+        self.others_end = self.others_end.max(line.deadline);
+        self.tolerance = self.tolerance.min(line.tolerance());
     }
 
     fn newest(&self) -> Option<Fence> {
@@ -339,17 +342,28 @@ pub struct Holds<'v> {
 impl<'v> Holds<'v> {
     pub const NONE: Self = Self { sole: None, lines: &[], limit: None, over_at: 0 };
 
+    /// Those of a value that are in force at this moment, and the newest fence of all.
+    pub(super) fn read(
+        value: &'v [u8],
+        limit: Option<Deadline>,
+        now: Moment,
+    ) -> (Self, Option<Fence>) {
+        if let Some(newest) = newest_of_lines(value) {
+            let over_at = over_at(limit, now);
+            return (Self { lines: value, limit, over_at, ..Self::NONE }, line::fence_of(newest));
+        }
+        let hold = Hold::read(value, limit);
+        (Self { sole: hold.in_force(now), ..Self::NONE }, hold.fence)
+    }
+
     /// Those of a value that are in force at this moment.
     pub fn in_force(value: &'v [u8], limit: Option<Deadline>, now: Moment) -> Self {
-        if is_list(value) {
-            return Self { lines: value, limit, over_at: over_at(limit, now), ..Self::NONE };
-        }
-        Self { sole: Hold::read(value, limit).in_force(now), ..Self::NONE }
+        Self::read(value, limit, now).0
     }
 
     /// Those of a value, whether they are over or not.
     pub fn all(value: &'v [u8]) -> Self {
-        if is_list(value) {
+        if newest_of_lines(value).is_some() {
             return Self { lines: value, ..Self::NONE };
         }
         Self { sole: Some(Hold::read(value, None)), ..Self::NONE }
@@ -381,13 +395,22 @@ impl<'v> Iterator for Holds<'v> {
     }
 }
 
-/// Whether each line is written as the module writes it.
-fn is_list(value: &[u8]) -> bool {
-    let mut rest = value;
-    while let Some((_, behind)) = Line::first_of(rest) {
-        rest = behind;
+/// The newest fence in a value, if it is one of ours.
+pub fn newest_fence(value: &[u8]) -> Option<Fence> {
+    match newest_of_lines(value) {
+        Some(newest) => line::fence_of(newest),
+        None => Hold::read(value, None).fence,
     }
-    rest.is_empty() && !value.is_empty()
+}
+
+/// `None` if any line is not written as the module writes it, or there is none.
+fn newest_of_lines(value: &[u8]) -> Option<Digits> {
+    let (mut rest, mut newest) = (value, None);
+    while !rest.is_empty() {
+        let (line, behind) = Line::first_of(rest)?;
+        (newest, rest) = (newest.max(Some(line.fence)), behind);
+    }
+    newest
 }
 
 #[cfg(test)]

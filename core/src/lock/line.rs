@@ -43,9 +43,53 @@ pub(super) const LATEST: u64 = 99_999_999_999_999;
 
 const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
 
-/// The least and the most that each byte of a head may be.
-const LEAST: &[u8; HEAD] = b"1000000000000000 00000000000000 00000 000:";
-const MOST: &[u8; HEAD] = b"9999999999999999 99999999999999 99999 999:";
+/// What eight bytes of a line must look like: a `0` stands for any digit.
+struct Form {
+    template: u64,
+    /// Added to what a byte differs by from its template, so that whatever is no digit shows in the upper half.
+    six: u64,
+    /// What must then be 0.
+    mask: u64,
+}
+
+impl Form {
+    const fn new(template: [u8; 8]) -> Self {
+        let (mut six, mut mask) = ([0; 8], [0xff; 8]);
+        let (mut bytes, mut sixes, mut masks): (&[u8], &mut [u8], &mut [u8]) =
+            (&template, &mut six, &mut mask);
+        while let (
+            [byte, more_bytes @ ..],
+            [one_six, more_sixes @ ..],
+            [one_mask, more_masks @ ..],
+        ) = (bytes, sixes, masks)
+        {
+            if *byte == b'0' {
+                (*one_six, *one_mask) = (6, 0xf0);
+            }
+            (bytes, sixes, masks) = (more_bytes, more_sixes, more_masks);
+        }
+        Self {
+            template: u64::from_le_bytes(template),
+            six: u64::from_le_bytes(six),
+            mask: u64::from_le_bytes(mask),
+        }
+    }
+
+    /// 0 if the bytes look like that. A sum that carries comes of a byte that is wrong already.
+    const fn differs(&self, bytes: [u8; 8]) -> u64 {
+        let apart = u64::from_le_bytes(bytes) ^ self.template;
+        (apart | apart.wrapping_add(self.six)) & self.mask
+    }
+}
+
+/// Of a fence and a deadline.
+const DIGITS: &Form = &Form::new(*b"00000000");
+
+/// From in front of the share on.
+const SHARE: &Form = &Form::new(*b" 00000 0");
+
+/// To the end of the head.
+const LENGTH: &Form = &Form::new(*b"000 000:");
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'v> {
@@ -61,15 +105,31 @@ impl<'v> Line<'v> {
     #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
-        let fence = wide(word::<0>(head), word::<8>(head));
-        let length = length(head);
-        if !is_head(head) || fence > LAST_FENCE || length == 0 || length > Owner::LONGEST {
+        let fence = [part::<0, 8>(head), part::<8, 8>(head)];
+        let deadline = [part::<DEADLINE_AT, 8>(head), part::<{ DEADLINE_AT + 6 }, 8>(head)];
+        let (share, length) = (part::<{ SHARE_AT - 1 }, 8>(head), part::<{ HEAD - 8 }, 8>(head));
+        let digits = [fence, deadline].into_iter().flatten();
+        let wrong = digits.fold(0, |wrong, digits| wrong | DIGITS.differs(digits))
+            | SHARE.differs(share)
+            | LENGTH.differs(length);
+        if wrong != 0 || part::<{ Fence::DIGITS }, 1>(head) != *b" " {
+            return None;
+        }
+        let (fence, deadline) = (wide(fence), wide(deadline));
+        // What begins with a zero is below the first fence.
+        if part::<0, 1>(head) == *b"0" || fence > LAST_FENCE {
+            return None;
+        }
+        let [_, _, _, _, digits @ .., _] = length;
+        let [hundreds, tens, ones] = digits.map(|digit| usize::from(digit & 0x0f));
+        let length =
+            hundreds.wrapping_mul(100).wrapping_add(tens.wrapping_mul(10)).wrapping_add(ones);
+        if length == 0 || length > Owner::LONGEST {
             return None;
         }
         let (owner, behind) = tail.split_at_checked(length)?;
         let (b'\n', behind) = behind.split_first()? else { return None };
-        let deadline = wide(word::<DEADLINE_AT>(head), word::<{ DEADLINE_AT + 6 }>(head));
-        let share = word::<SHARE_AT>(head) >> 24 & 0x0f_0f0f_0f0f;
+        let share = u64::from_be_bytes(share) >> 16 & 0x0f_0f0f_0f0f;
         Some((Self { fence, deadline, share, owner }, behind))
     }
 
@@ -107,41 +167,10 @@ impl Tolerance {
     pub(super) const UNLIMITED: Self = Self(u64::MAX);
 
     pub(super) fn share(self) -> Share {
-        let digits = self.0.wrapping_add(1).to_be_bytes();
-        let number = digits
-            .iter()
-            .fold(0_u32, |number, &digit| number.wrapping_mul(10).wrapping_add(u32::from(digit)));
-        Share::new(number).unwrap_or(Share::UNLIMITED)
+        let digits = self.0.wrapping_add(1) | 0x3030_3030_3030_3030;
+        let share = u32::try_from(number(digits.to_be_bytes())).ok().and_then(Share::new);
+        share.unwrap_or(Share::UNLIMITED)
     }
-}
-
-/// Whether each byte is one that may be there: sixteen at a time, the last of which overlap.
-#[inline]
-fn is_head(head: &[u8; HEAD]) -> bool {
-    let wrong = misfits::<0>(head) | misfits::<16>(head) | misfits::<{ HEAD - 16 }>(head);
-    wrong == 0
-}
-
-/// By how much each byte is above the most. One below the least counts as the largest there is.
-#[inline]
-fn misfits<const AT: usize>(head: &[u8; HEAD]) -> u128 {
-    let (bytes, least, most) = (part::<AT, 16>(head), part::<AT, 16>(LEAST), part::<AT, 16>(MOST));
-    let mut above = [0; 16];
-    for (((above, byte), least), most) in above.iter_mut().zip(bytes).zip(least).zip(most) {
-        *above = byte.wrapping_sub(least).saturating_sub(most.wrapping_sub(least));
-    }
-    u128::from_ne_bytes(above)
-}
-
-#[inline]
-fn length(head: &[u8; HEAD]) -> usize {
-    let [hundreds, tens, ones] = part::<LENGTH_AT, 3>(head).map(|digit| usize::from(digit & 0x0f));
-    hundreds.wrapping_mul(100).wrapping_add(tens.wrapping_mul(10)).wrapping_add(ones)
-}
-
-#[inline]
-fn word<const AT: usize>(head: &[u8; HEAD]) -> u64 {
-    u64::from_be_bytes(part::<AT, 8>(head))
 }
 
 #[inline]
@@ -150,14 +179,15 @@ fn part<const AT: usize, const LEN: usize>(head: &[u8; HEAD]) -> [u8; LEN] {
 }
 
 #[inline]
-fn wide(high: u64, low: u64) -> Digits {
-    Digits::from(high) << 64 | Digits::from(low)
+fn wide([high, low]: [[u8; 8]; 2]) -> Digits {
+    let [high, low] = [high, low].map(|half| Digits::from(u64::from_be_bytes(half)));
+    high << 64 | low
 }
 
 /// The digits of a deadline. Those beyond the latest one are all the same.
 pub(super) fn digits_of(deadline: Deadline) -> Digits {
     let millis = deadline.millis().min(LATEST);
-    wide(digits::word(millis / 1_000_000), digits::word(millis % 100_000_000))
+    wide([millis / 1_000_000, millis % 100_000_000].map(|half| digits::word(half).to_be_bytes()))
 }
 
 pub(super) fn deadline_of(digits: Digits) -> Deadline {

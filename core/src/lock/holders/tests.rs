@@ -172,7 +172,7 @@ fn nobody_is_let_in_beside_a_hold_that_is_over_by_this_clock_alone() {
 }
 
 #[test]
-fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
+fn lines_that_are_over_are_left_out_when_they_take_too_much_room() {
     let mut holds = vec![("a", ENDED, 0); 7];
     holds.push(("b", 20, 0));
     let value = list(&holds);
@@ -183,6 +183,13 @@ fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
     let few = list(&holds[3..]);
     let write = holders(&few, Some(in_ms(20)), "c").granted(&grant("c", 8, 30, 0));
     assert_eq!(Holds::all(&written(&few, write).0).count(), 6, "it is not worth it");
+    let is_rewritten = |ended, live| {
+        let lines = [vec![("a", ENDED, 0); ended], vec![("b", 20, 0); live]].concat();
+        let value = list(&lines);
+        let write = holders(&value, Some(in_ms(20)), "c").granted(&grant("c", 99, 30, 0));
+        Holds::all(&written(&value, write).0).count() == live + 1
+    };
+    assert!(!is_rewritten(9, 8) && is_rewritten(10, 8), "half the room of the others, and some");
 }
 
 #[test]
