@@ -5,7 +5,7 @@
 //! executes `TIME`. So start-up, and what one client does between two commands, are in no count.
 //!
 //! Each command is compared with one of the server's own, and that is what the budget is about: both change together
-//! from compiler to compiler.
+//! from compiler to compiler. A shared lock is compared with an exclusive one.
 
 use redis::Value;
 use std::collections::{HashMap, HashSet};
@@ -76,6 +76,16 @@ const HANDED_ON: [(&str, &str, &str, &str, &str); 2] = [
 /// So many clients take it in turn.
 const IN_TURN: usize = 16;
 
+/// A lock that so many hold all the time, while one more takes it and gives it back, again and again.
+const SHARED: [(&str, usize); 4] =
+    [("shared-1", 1), ("shared-10", 10), ("shared-100", 100), ("shared-1000", 1_000)];
+
+/// So often that the value is written anew at least once, however many hold it.
+const SHARED_TIMES: usize = 800;
+
+/// What it is compared with: the same of a lock that nobody else holds.
+const EXCLUSIVE: &str = "exclusive";
+
 const HAND_OFF: &str = "hand-off";
 
 const LIST: &str = "RPUSH, BLPOP";
@@ -108,7 +118,8 @@ fn what_each_command_takes_is_within_the_budget() {
     let mut too_many = Vec::new();
     let named = COUNTED.into_iter().filter(|(name, ..)| !name.is_empty());
     let compared = named.map(|(name, _, unit)| (name, unit));
-    for (name, unit) in compared.chain(HANDED_ON.map(|(name, ..)| (name, LIST))) {
+    let compared = compared.chain(HANDED_ON.map(|(name, ..)| (name, LIST)));
+    for (name, unit) in compared.chain(SHARED.map(|(name, _)| (name, EXCLUSIVE))) {
         let ratio = counts[name] / counts[unit];
         print!("{name:20} {:>7.0}", counts[name]);
         match budget.get(name) {
@@ -123,7 +134,7 @@ fn what_each_command_takes_is_within_the_budget() {
         }
     }
     let all = |names: &[&str]| names.iter().map(|&name| counts[name]).sum::<f64>();
-    let pair = all(&["LOCK.ACQUIRE", "LOCK.RELEASE"]);
+    let pair = counts[EXCLUSIVE];
     println!("{:20} {pair:>7.0}", "acquire and release");
     for (others, commands) in [
         ("SET, DEL", &["SET NX PX", "DEL"][..]),
@@ -136,7 +147,9 @@ fn what_each_command_takes_is_within_the_budget() {
         announce(&format!("skipped: {BUDGET} says nothing of {server}"));
     } else {
         let ours = counts.keys().copied();
-        let ours = ours.filter(|name| name.starts_with("LOCK.") || *name == HAND_OFF);
+        let is_shared = |name| SHARED.iter().any(|(shared, _)| *shared == name);
+        let ours =
+            ours.filter(|name| name.starts_with("LOCK.") || *name == HAND_OFF || is_shared(*name));
         let budgeted = budget.keys().map(String::as_str).collect::<HashSet<_>>();
         assert_eq!(budgeted, ours.collect(), "what {BUDGET} has for {server}");
     }
@@ -158,6 +171,11 @@ fn budget_of(server: &str) -> HashMap<String, f64> {
     ours.map(|(_, command, most)| (command.to_owned(), most.parse().unwrap())).collect()
 }
 
+/// As long as a UUID.
+fn owner(number: usize) -> String {
+    format!("{number:08x}-0000-4000-8000-{number:012x}")
+}
+
 /// A server under callgrind.
 struct Counter {
     dir: TempDir,
@@ -173,7 +191,8 @@ impl Counter {
         let callgrind = ["valgrind", "--quiet", "--tool=callgrind", "--dump-before=timeCommand"];
         let runner = [&callgrind[..], &[&out]].concat();
         // What the server does by the clock is done as rarely as can be.
-        let server = Server::builder().under(&runner).config("hz", "1").start();
+        let server = Server::builder().under(&runner).config("hz", "1");
+        let server = server.module_args("max-holders 2000").start();
         let mut client = server.client();
         // Else the buffer for replies gets smaller now and then, by the clock. Redis 6.2 knows neither that nor this.
         client.cmd("DEBUG REPLYBUFFER RESIZING 0");
@@ -207,8 +226,30 @@ impl Counter {
                 *least = least.min(count);
             }
         }
+        for _ in 0..TIMES {
+            for (name, holders) in SHARED {
+                let count = self.shared(holders);
+                let least = counts.entry(name).or_insert(count);
+                *least = least.min(count);
+            }
+        }
         drop(self.server);
+        counts.insert(EXCLUSIVE, counts["LOCK.ACQUIRE"] + counts["LOCK.RELEASE"]);
         counts
+    }
+
+    /// Instructions of one acquisition with its release, beside so many who hold the lock all the time.
+    fn shared(&mut self, holders: usize) -> f64 {
+        self.client.cmd("DEL shared");
+        let acquire = |owner: &str| format!("LOCK.ACQUIRE shared {owner} 3000000 SHARE 0");
+        let others = (0..holders).map(|number| acquire(&owner(COMMANDS + number)));
+        self.send(&others.collect::<Vec<_>>());
+        let pairs = (0..SHARED_TIMES).map(owner);
+        let pairs = pairs.flat_map(|one| [acquire(&one), format!("LOCK.RELEASE shared {one}")]);
+        let pairs: Vec<_> = pairs.collect();
+        self.dump();
+        self.send(&pairs);
+        self.counted(SHARED_TIMES)
     }
 
     /// Instructions of one turn.
@@ -233,7 +274,7 @@ impl Counter {
             clients[number].receive();
             clients[next].receive();
         }
-        let count = self.counted();
+        let count = self.counted(COMMANDS);
         self.client.cmd("CLIENT KILL TYPE normal");
         self.client.cmd("DEL turn item");
         count
@@ -242,29 +283,32 @@ impl Counter {
     fn instructions(&mut self, pattern: &str) -> f64 {
         let lines: Vec<_> = (0..COMMANDS)
             .map(|number| {
-                let owner = format!("{number:08x}-0000-4000-8000-{number:012x}");
-                pattern.replace("{k}", &format!("lock:{number:06}")).replace("{o}", &owner)
+                pattern.replace("{k}", &format!("lock:{number:06}")).replace("{o}", &owner(number))
             })
             .collect();
-        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         self.dump();
+        self.send(&lines);
+        self.counted(COMMANDS)
+    }
+
+    fn send(&mut self, lines: &[String]) {
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         for batch in lines.chunks(AT_ONCE) {
             for (line, reply) in batch.iter().zip(self.client.pipeline(batch)) {
                 let is_done = !matches!(reply, Value::Nil | Value::Int(0) | Value::ServerError(_));
                 assert!(is_done, "{line}: {reply:?}");
             }
         }
-        self.counted()
     }
 
-    /// What one of all that were sent since the last time took.
-    fn counted(&mut self) -> f64 {
+    /// What was executed since the last time, by so many times that the same was done.
+    fn counted(&mut self, times: usize) -> f64 {
         let file = self.dump();
         let text = fs::read_to_string(&file).unwrap_or_else(|error| {
             panic!("callgrind does not know the server's functions by name: {file:?}: {error}")
         });
         let mut totals = text.lines().filter_map(|line| line.strip_prefix("totals: "));
-        totals.next().unwrap().trim().parse::<f64>().unwrap() / COMMANDS as f64
+        totals.next().unwrap().trim().parse::<f64>().unwrap() / times as f64
     }
 
     /// Where it is written down what was executed since the last time.

@@ -26,18 +26,6 @@ pub(super) struct Call {
     answered: Cell<bool>,
 }
 
-/// The words of a request; on the stack, because no command needs many.
-pub(super) struct Words<'c> {
-    words: [&'c [u8]; MOST_WORDS],
-    len: usize,
-}
-
-impl<'c> Words<'c> {
-    pub(super) fn as_slice(&self) -> &[&'c [u8]] {
-        self.words.get(..self.len).unwrap_or_default()
-    }
-}
-
 /// Executes a command, behind the [guard]. Whatever becomes of `body`, the client gets exactly one reply.
 pub(super) fn execute(
     entry: &'static str,
@@ -65,21 +53,25 @@ impl Call {
         Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
     }
 
-    /// The first, which is the name of the command, stays empty: nobody asks for it.
-    pub(super) fn words(&self) -> Words<'_> {
-        let mut words = Words { words: [&[]; MOST_WORDS], len: self.argc.min(MOST_WORDS) };
-        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words.words, self.strings()) {
+    /// What `parse` makes of the words. They are on the stack, because no command needs many. The first, which is the name of the
+    /// command, stays empty: nobody asks for it.
+    pub(super) fn parse<'c, R>(
+        &'c self,
+        parse: impl FnOnce(&[&'c [u8]]) -> Result<R, Error>,
+    ) -> Result<R, Error> {
+        let mut words: [&[u8]; MOST_WORDS] = [&[]; MOST_WORDS];
+        if let ([_, words @ ..], [_, strings @ ..]) = (&mut words, self.strings()) {
             for (word, &string) in words.iter_mut().zip(strings) {
                 // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
                 *word = unsafe { bytes_of(string) };
             }
         }
-        words
+        parse(words.get(..self.argc).unwrap_or(&words))
     }
 
     /// Every word, however many, and not counting any as a name: the arguments of a loadmodule line.
     pub(super) fn all_words(&self) -> Vec<&[u8]> {
-        // SAFETY: as in `words`.
+        // SAFETY: as in `parse`.
         self.strings().iter().map(|&string| unsafe { bytes_of(string) }).collect()
     }
 

@@ -20,9 +20,9 @@ pub(super) extern "C" fn acquire(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.acquire", ctx, argv, argc, |call| {
-        let words = call.words();
         let limits = config::limits();
-        let request = acquire::Request::parse(words.as_slice(), &limits, random_owner::mint_owner)?;
+        let request =
+            call.parse(|words| acquire::Request::parse(words, &limits, random_owner::mint_owner))?;
         let key = call.key()?;
         let outcome = call.change(&key, &request)?;
         if let Outcome::Wait(patience) = outcome {
@@ -48,7 +48,7 @@ pub(super) extern "C" fn release(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.release", ctx, argv, argc, |call| {
-        let request = release::Request::parse(call.words().as_slice())?;
+        let request = call.parse(release::Request::parse)?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&release::reply(&outcome));
         Ok(())
@@ -61,7 +61,7 @@ pub(super) extern "C" fn extend(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.extend", ctx, argv, argc, |call| {
-        let request = extend::Request::parse(call.words().as_slice(), &config::limits())?;
+        let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&extend::reply(&outcome));
         Ok(())
@@ -74,7 +74,7 @@ pub(super) extern "C" fn raise(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.raise", ctx, argv, argc, |call| {
-        let request = raise::Request::parse(call.words().as_slice())?;
+        let request = call.parse(raise::Request::parse)?;
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&raise::reply(&outcome));
         Ok(())
@@ -87,7 +87,7 @@ pub(super) extern "C" fn check(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.check", ctx, argv, argc, |call| {
-        let request = check::Request::parse(call.words().as_slice())?;
+        let request = call.parse(check::Request::parse)?;
         call.check(request.proof())
     })
 }
@@ -98,7 +98,7 @@ pub(super) extern "C" fn info(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.info", ctx, argv, argc, |call| {
-        let request = info::Request::parse(call.words().as_slice())?;
+        let request = call.parse(info::Request::parse)?;
         call.read(|holds, waiters, now| request.answer(holds, waiters, now))
     })
 }
@@ -109,7 +109,7 @@ pub(super) extern "C" fn holders(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.holders", ctx, argv, argc, |call| {
-        let request = holders::Request::parse(call.words().as_slice())?;
+        let request = call.parse(holders::Request::parse)?;
         call.read(|holds, _, now| request.answer(holds, now))
     })
 }
@@ -120,7 +120,7 @@ pub(super) extern "C" fn waiters(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.waiters", ctx, argv, argc, |call| {
-        let request = waiters::Request::parse(call.words().as_slice())?;
+        let request = call.parse(waiters::Request::parse)?;
         let now = clock::monotonic();
         call.read_queue(|queues, name| request.answer(queues.queue(name), |client| client.id, now))
     })
@@ -132,7 +132,7 @@ pub(super) extern "C" fn top(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.top", ctx, argv, argc, |call| {
-        let request = top::Request::parse(call.words().as_slice())?;
+        let request = call.parse(top::Request::parse)?;
         LOCKS.with_observer(|observer| match request {
             top::Request::Show { count } => {
                 let rows = observer.top(count).into_iter().map(|entry| top::Row {
@@ -161,7 +161,7 @@ pub(super) extern "C" fn log(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.log", ctx, argv, argc, |call| {
-        let request = log::Request::parse(call.words().as_slice())?;
+        let request = call.parse(log::Request::parse)?;
         LOCKS.with_observer(|observer| match request {
             log::Request::Show { count } => {
                 let rows = observer.latest(count).map(|entry| log::Row {
@@ -190,7 +190,7 @@ pub(super) extern "C" fn help(
     argc: c_int,
 ) -> c_int {
     call::execute("lock.help", ctx, argv, argc, |call| {
-        let request = help::Request::parse(call.words().as_slice())?;
+        let request = call.parse(help::Request::parse)?;
         call.reply(&request.answer());
         Ok(())
     })

@@ -162,17 +162,18 @@ impl OpenKey<'_> {
         if let Some(value) = edit.rewritten(self.text()) {
             return self.put(&value, Some(edit.expiry));
         }
-        let appended = edit.appended();
-        if let Some((at, bytes)) = edit.over() {
-            replicate::set_range(self.ctx, self.name, at, &OwnedString::new(self.ctx, bytes))?;
+        let (over, appended) = (edit.over(), edit.appended());
+        if let Some((at, patch)) = &over {
+            let patch = OwnedString::new(self.ctx, patch.as_bytes());
+            replicate::set_range(self.ctx, self.name, *at, &patch)?;
         }
         if let Some(line) = &appended {
             let line = OwnedString::new(self.ctx, line.as_bytes());
             replicate::append(self.ctx, self.name, &line)?;
         }
         replicate::expire_at(self.ctx, self.name, edit.expiry)?;
-        if let Some((at, bytes)) = edit.over() {
-            self.write_at(at, bytes);
+        if let Some((at, patch)) = &over {
+            self.write_at(*at, patch.as_bytes());
         }
         if let Some(line) = &appended {
             let end = self.len();

@@ -24,7 +24,8 @@ pub(crate) fn silent(seed: u64, length: Duration) -> Totals {
     let mut totals = Totals::default();
     let begin = Instant::now();
     let server = Server::builder().tcp().config("repl-ping-replica-period", "3600").start();
-    let replica = Server::builder().replica_of(&server).start();
+    // A replica that hears nothing for this long connects anew, and is told of the fence clock then.
+    let replica = Server::builder().config("repl-timeout", "3600").replica_of(&server).start();
     wait_until_in_sync(&server, &replica);
     let _contended = Contended::hold(&server, "lock:", LOCKS);
     thread::sleep(A_WHILE);

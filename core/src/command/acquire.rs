@@ -136,8 +136,8 @@ mod tests {
 
     #[track_caller]
     fn done<'r>(request: &'r Request<'_>, stored: Stored<'_>) -> Answer<'r> {
-        let outcome = decide(request, stored, 0, &mut FenceClock::new()).unwrap();
-        Answer { write: outcome.write(), reply: request.reply(&outcome).unwrap() }
+        let (outcome, write) = decide(request, stored, 0, &mut FenceClock::new()).unwrap();
+        Answer { write, reply: request.reply(&outcome).unwrap() }
     }
 
     #[test]
@@ -178,9 +178,9 @@ mod tests {
         let wait = Outcome::Wait(Patience::from_millis(70).unwrap());
         let held = Held::by("a", 5_000);
         let outcome = decide(&patient, held.stored(), 0, &mut FenceClock::new());
-        assert_eq!(outcome, Ok(wait));
+        assert_eq!(outcome, Ok((wait, Write::Keep)));
         let outcome = decide(&patient, Stored::Nothing, 1, &mut FenceClock::new());
-        assert!(matches!(outcome, Ok(Outcome::Wait(_))));
+        assert!(matches!(outcome, Ok((Outcome::Wait(_), Write::Keep))));
         assert!(matches!(done(&patient, Stored::Nothing).write, Write::Hold { .. }));
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let request = parse("lock.acquire k b 5000").unwrap();
         let outcome = decide(&request, Stored::Nothing, 1, &mut FenceClock::new());
         let busy = Acquired::Busy(Owner::new(b"b").unwrap());
-        assert_eq!(outcome, Ok(Outcome::Acquire(busy)));
+        assert_eq!(outcome, Ok((Outcome::Acquire(busy), Write::Keep)));
     }
 
     #[test]

@@ -104,15 +104,16 @@ mod testing {
         Stored::Text { value: value.as_bytes(), deadline: None }
     }
 
-    /// What a request that may change a lock comes to, if this is what the key holds.
+    /// What a request that may change a lock comes to, if this is what the key holds, and what is written then.
     pub(super) fn decide<'r>(
         request: &'r impl Decide,
         stored: Stored<'_>,
         waiters: usize,
         fences: &mut FenceClock,
-    ) -> Result<Outcome<'r>, Error> {
+    ) -> Result<(Outcome<'r>, Write<'r>), Error> {
         let holders = stored.holders(request.owner()?, NOW, fences)?;
-        request.decide(&holders, waiters, NOW, fences)
+        let outcome = request.decide(&holders, waiters, NOW, fences)?;
+        Ok((outcome, outcome.write(&holders)))
     }
 
     /// What such a request writes, and what the client is told.

@@ -68,8 +68,8 @@ mod tests {
         fences: &mut FenceClock,
     ) -> Result<Answer<'l>, Error> {
         let request = Request::parse(&words(line))?;
-        let outcome = decide(&request, stored, 0, fences)?;
-        let write = match outcome.write() {
+        let (outcome, write) = decide(&request, stored, 0, fences)?;
+        let write = match write {
             Write::Keep => Write::Keep,
             Write::Hold { fence, deadline, share, .. } => {
                 Write::Hold { owner: request.owner, fence, deadline, share }

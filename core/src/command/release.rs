@@ -57,8 +57,8 @@ mod tests {
 
     fn answer(line: &str, stored: Stored<'_>) -> Result<Answer<'static>, Error> {
         let request = Request::parse(&words(line))?;
-        let outcome = decide(&request, stored, 0, &mut FenceClock::new())?;
-        let write = match outcome.write() {
+        let (outcome, write) = decide(&request, stored, 0, &mut FenceClock::new())?;
+        let write = match write {
             Write::Keep => Write::Keep,
             Write::Expire(deadline) => Write::Expire(deadline),
             Write::Delete => Write::Delete,

@@ -3,7 +3,8 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored, Write,
+    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored,
+    Write,
 };
 use crate::observe::Given;
 
@@ -27,19 +28,22 @@ impl<C> Engine<C> {
         if stored.may_be_granted(now) {
             lock.about_to_grant();
         }
+        let mut write = Write::Keep;
         let outcome = self.consult(host, |fences| {
             let holders = stored.holders(request.owner()?, now, fences)?;
-            request.decide(&holders, waiters, now, fences)
+            let outcome = request.decide(&holders, waiters, now, fences)?;
+            write = outcome.write(&holders);
+            Ok::<_, Error>(outcome)
         })?;
         if let Some(fence_number) = outcome.confirmed() {
             self.mark_delivered(fence_number);
         }
-        let write = outcome.write();
+        let changed = write.changes();
         key.write(write)?;
         drop(key);
         self.report(lock, &outcome, Given::Asked, now);
-        if waiters > 0 && write != Write::Keep {
-            if write.changes_value() {
+        if waiters > 0 && changed != Changed::Nothing {
+            if changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
@@ -82,7 +86,10 @@ impl<C> Engine<C> {
         let key = lock.open(Mode::Read);
         let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
-        let is_in_force = |hold: &Hold<'_>| !self.is_pending_release(name, hold.fence_number());
+        let pending = self.pending_releases_of(name);
+        let is_in_force = |hold: &Hold<'_>| {
+            pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+        };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
 

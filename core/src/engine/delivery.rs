@@ -5,9 +5,11 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Ownership, Proof, Released, Waiter,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Ownership, Proof, Waiter,
+    Write,
 };
 use crate::observe::WaitEnd;
+use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
     /// Tells a client that has left its queue what became of its wait.
@@ -92,6 +94,11 @@ impl<C> Engine<C> {
         self.pending_releases.borrow().has(name, fence_number)
     }
 
+    /// The fences of the grants of this lock that are about to be taken back; `None` if there are none.
+    pub(super) fn pending_releases_of(&self, name: Name<'_>) -> Option<BTreeSet<u64>> {
+        self.pending_releases.borrow().fences_of(name).cloned()
+    }
+
     /// Takes back the undelivered grants that are due, as many as one turn can.
     pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
@@ -143,10 +150,9 @@ impl<C> Engine<C> {
         }
         let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
-        let released = holders.map(|holders| lock::release(&holders, &proof));
-        if let Some(Released::Released { write, .. }) = released
-            && key.write(write).is_ok()
-        {
+        let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
+        let write = holders.map_or(Write::Keep, release);
+        if write != Write::Keep && key.write(write).is_ok() {
             drop(key);
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));

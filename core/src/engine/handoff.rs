@@ -5,8 +5,7 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Outcome, Ownership, Settled,
-    Stored, Write,
+    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Ownership, Settled, Stored, Write,
 };
 use crate::observe::Given;
 
@@ -158,7 +157,8 @@ impl<C> Engine<C> {
             );
             let held_until = holders.own().and_then(|own| own.deadline);
             let outcome = next.outcome(&holders);
-            let written = key.write(outcome.as_ref().map_or(Write::Keep, Outcome::write));
+            let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
+            let written = key.write(write);
             drop(key);
             self.report_lost(lock, &lost, now.wall);
             if let (Some(outcome), Ok(())) = (outcome, written) {

@@ -51,7 +51,7 @@ impl PendingReleases {
         fences.into_iter().filter_map(|number| self.take(number)).collect()
     }
 
-    fn fences_of(&self, name: Name<'_>) -> Option<&BTreeSet<u64>> {
+    pub(super) fn fences_of(&self, name: Name<'_>) -> Option<&BTreeSet<u64>> {
         self.names.get(&name.db)?.get(name.key)
     }
 

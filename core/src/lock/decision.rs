@@ -7,7 +7,6 @@ use super::fence::{Fence, FenceClock, Minted};
 use super::hold::{Grant, Hold, Proof};
 use super::holders::Holders;
 use super::lease::{Deadline, Moment, Ttl};
-use super::outcome::Write;
 use super::owner::Owner;
 use super::share::Share;
 
@@ -24,10 +23,10 @@ pub struct Wanted<'r> {
 pub enum Acquired<'r> {
     /// The owner holds the lock from now on. `former` is the fence of the hold that this one takes the place of, which
     /// tolerated more.
-    Granted { grant: Grant<'r>, former: Option<Fence>, write: Write<'r> },
+    Granted { grant: Grant<'r>, former: Option<Fence>, company: Company },
     /// The owner had it already: a retry, so the grant stays the same one. `longer` is the new end of
-    /// the lease if the retry moved it.
-    Again { fence_number: u64, longer: Option<Deadline>, write: Write<'r> },
+    /// the lease if the retry moved it, `share` what was asked for.
+    Again { owner: Owner<'r>, fence_number: u64, longer: Option<Deadline>, share: Share },
     /// Not for this owner now: others have it, or wait for it already, or nobody is granted anything for a while.
     Busy(Owner<'r>),
     /// The owner holds the lock, but tolerates too many for what it asks. It keeps its hold and does not wait: two of them
@@ -35,6 +34,14 @@ pub enum Acquired<'r> {
     NotUpgraded(Owner<'r>),
     /// To be had, but no fence is left below 2^53.
     NoFenceLeft,
+}
+
+/// Beside whom a lock was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Company {
+    Nobody,
+    /// Others held it, and go on.
+    Others,
 }
 
 /// The lock for an owner, if it is admitted or holds it already.
@@ -54,7 +61,7 @@ pub fn acquire<'r>(
     let former = match holders.own() {
         // A foreign hold tolerates nobody, whatever is asked.
         Some(own) if own.share <= share || own.fence.is_none() => {
-            return again(holders, own, wanted, deadline);
+            return again(own, wanted, deadline);
         }
         Some(_) if !holders.admit(share, max_holders) => return Acquired::NotUpgraded(owner),
         Some(own) => own.fence,
@@ -64,7 +71,7 @@ pub fn acquire<'r>(
     match fences.mint(now) {
         Minted::Fence(fence) => {
             let grant = Grant { owner, fence, deadline, share };
-            Acquired::Granted { grant, former, write: holders.granted(&grant) }
+            Acquired::Granted { grant, former, company: holders.company() }
         }
         Minted::NotBefore(_) if former.is_some() => Acquired::NotUpgraded(owner),
         Minted::NotBefore(_) => Acquired::Busy(owner),
@@ -72,16 +79,11 @@ pub fn acquire<'r>(
     }
 }
 
-fn again<'r>(
-    holders: &Holders<'_>,
-    own: &Hold<'_>,
-    wanted: &Wanted<'r>,
-    asked: Deadline,
-) -> Acquired<'r> {
+fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
+    let Wanted { owner, share, .. } = *wanted;
     // A hold without deadline already outlasts every ttl.
     let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));
-    let write = holders.renewed(wanted.owner, longer, wanted.share);
-    Acquired::Again { fence_number: own.fence_number(), longer, write }
+    Acquired::Again { owner, fence_number: own.fence_number(), longer, share }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,7 +92,6 @@ pub enum Released<'r> {
     /// This grant is over; a foreign lock has no fence.
     Released {
         fence: Option<Fence>,
-        write: Write<'r>,
     },
     NotHolder(NotHolder<'r>),
 }
@@ -111,9 +112,7 @@ impl<'r> NotHolder<'r> {
 
 pub fn release<'r>(holders: &Holders<'_>, proof: &Proof<'r>) -> Released<'r> {
     match holders.own() {
-        Some(hold) if hold.matches(proof) => {
-            Released::Released { fence: hold.fence, write: holders.ended() }
-        }
+        Some(hold) if hold.matches(proof) => Released::Released { fence: hold.fence },
         _ => Released::NotHolder(NotHolder::new(holders, proof)),
     }
 }
@@ -125,7 +124,6 @@ pub enum Extended<'r> {
     Until {
         fence: Option<Fence>,
         deadline: Deadline,
-        write: Write<'r>,
     },
     NotHolder(NotHolder<'r>),
 }
@@ -133,10 +131,7 @@ pub enum Extended<'r> {
 pub fn extend<'r>(holders: &Holders<'_>, proof: &Proof<'r>, ttl: Ttl, now: Moment) -> Extended<'r> {
     let deadline = Deadline::after(now, ttl);
     match holders.own() {
-        Some(hold) if hold.matches(proof) => {
-            let write = holders.extended(deadline);
-            Extended::Until { fence: hold.fence, deadline, write }
-        }
+        Some(hold) if hold.matches(proof) => Extended::Until { fence: hold.fence, deadline },
         _ => Extended::NotHolder(NotHolder::new(holders, proof)),
     }
 }
@@ -161,7 +156,7 @@ pub fn check(holders: &Holders<'_>, proof: &Proof<'_>) -> Checked {
 #[must_use]
 pub enum Raised<'r> {
     /// The hold has this fence from now on.
-    To { former: Fence, fence: Fence, write: Write<'r> },
+    To { owner: Owner<'r>, former: Fence, fence: Fence },
     /// It has this one already, which is no smaller. A foreign lock has none, and keeps none.
     Already { fence_number: u64 },
     /// The owner does not hold the lock; nothing changes (L3).
@@ -186,7 +181,7 @@ pub fn raise<'r>(
     match (holders.own(), fence) {
         (Some(Hold { fence: Some(former), .. }), Some(fence)) if fence > *former => {
             fences.observe(fence, now);
-            Raised::To { former: *former, fence, write: holders.raised(owner, fence) }
+            Raised::To { owner, former: *former, fence }
         }
         (Some(hold), _) => Raised::Already { fence_number: hold.fence_number() },
         (None, _) => Raised::NotHolder,
@@ -215,15 +210,13 @@ mod tests {
     /// The holders as this owner sees them, if this one holds the lock for itself.
     fn held_by(holder: &'static str, deadline: Option<Deadline>, asker: &str) -> Holders<'static> {
         let value = Value::new(Fence::FIRST, owner(holder)).as_bytes().to_vec();
-        Holders::read(value.leak(), deadline, owner(asker), NOW).0
+        Holders::read(value.leak(), deadline, owner(asker), NOW, &mut FenceClock::new())
     }
 
-    const RELEASED: Released<'static> =
-        Released::Released { fence: Some(Fence::FIRST), write: Write::Delete };
+    const RELEASED: Released<'static> = Released::Released { fence: Some(Fence::FIRST) };
 
     fn until(deadline: Deadline) -> Extended<'static> {
-        let write = Write::Expire(deadline);
-        Extended::Until { fence: Some(Fence::FIRST), deadline, write }
+        Extended::Until { fence: Some(Fence::FIRST), deadline }
     }
 
     fn proof(name: &str) -> Proof<'_> {
@@ -285,19 +278,14 @@ mod tests {
             let holders = |asker| held_by("a", deadline, asker);
             ask(&holders("a"), 0, "a", asked, &mut fences)
         };
-        let fence_number = Fence::FIRST.number();
-        let unchanged = Acquired::Again { fence_number, longer: None, write: Write::Keep };
-        assert_eq!(
-            again(Some(in_ms(5)), 6),
-            Acquired::Again {
-                fence_number,
-                longer: Some(in_ms(6)),
-                write: Write::Expire(in_ms(6))
-            }
-        );
-        assert_eq!(again(Some(in_ms(6)), 6), unchanged);
-        assert_eq!(again(Some(in_ms(7)), 6), unchanged);
-        assert_eq!(again(None, 6), unchanged);
+        let told = |longer| {
+            let (fence_number, share) = (Fence::FIRST.number(), Share::EXCLUSIVE);
+            Acquired::Again { owner: owner("a"), fence_number, longer, share }
+        };
+        assert_eq!(again(Some(in_ms(5)), 6), told(Some(in_ms(6))));
+        assert_eq!(again(Some(in_ms(6)), 6), told(None));
+        assert_eq!(again(Some(in_ms(7)), 6), told(None));
+        assert_eq!(again(None, 6), told(None));
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! A change of a value with several holds: in its place, or of all of it at once.
 //!
 //! In its place, it costs as much to write and to replicate with a thousand holders as with two. Lines of holds that were ended stay
-//! until they take more room than those in force, and those of holds that ran out until another hold comes. Then the whole value
+//! until they take more than half the room of those in force, and those of holds that ran out until another hold comes. Then the whole value
 //! is written anew without them.
 
+use super::digits::decimal;
 use super::fence::Fence;
 use super::hold::{Grant, Value};
 use super::lease::{Deadline, Moment};
 use super::line::{self, Line};
 use super::share::Share;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Edit<'r> {
     pub(super) over: Option<Over>,
     /// A hold behind the others.
@@ -20,18 +21,18 @@ pub struct Edit<'r> {
     pub(super) rewriting: Option<Rewriting>,
 }
 
-/// Bytes that are written over those in their place.
+/// A change of one line in its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Over {
-    line_at: usize,
-    change: Change,
+    pub(super) line_at: usize,
+    pub(super) change: Change,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
+pub(super) enum Change {
     End,
-    Lease([u8; line::LEASE_LEN]),
-    Fence([u8; Fence::DIGITS]),
+    Lease(Deadline, Share),
+    Fence(Fence),
 }
 
 /// What all of the value is written anew by: only what is in force at this moment is kept, and nothing for longer than the key
@@ -42,33 +43,49 @@ pub(super) struct Rewriting {
     pub(super) limit: Option<Deadline>,
 }
 
-impl Over {
-    pub(super) const fn end(line_at: usize) -> Self {
-        Self { line_at, change: Change::End }
+/// Bytes to be written over those that are there.
+#[derive(Debug)]
+pub struct Patch {
+    bytes: [u8; line::LEASE_LEN],
+    len: usize,
+}
+
+impl Patch {
+    fn new(part: &[u8]) -> Self {
+        let (mut bytes, len) = ([0; line::LEASE_LEN], part.len());
+        bytes.iter_mut().zip(part).for_each(|(byte, part)| *byte = *part);
+        Self { bytes, len }
     }
 
-    pub(super) fn lease(line_at: usize, deadline: Deadline, share: Share) -> Self {
-        Self { line_at, change: Change::Lease(line::lease(deadline, share)) }
+    pub fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    pub(super) fn fence(line_at: usize, fence: Fence) -> Self {
-        Self { line_at, change: Change::Fence(line::decimal(fence.number())) }
+    fn write(&self, value: &mut [u8], at: usize) {
+        if let Some(place) = value.get_mut(at..at.saturating_add(self.len)) {
+            place.copy_from_slice(self.as_bytes());
+        }
     }
+}
 
-    fn place(&self) -> (usize, &[u8]) {
-        let (at, bytes): (usize, &[u8]) = match &self.change {
-            Change::End => (line::DEADLINE_AT, line::ENDED),
-            Change::Lease(bytes) => (line::DEADLINE_AT, bytes),
-            Change::Fence(bytes) => (0, bytes),
+impl Change {
+    /// What is to be written where, if the line begins here.
+    fn patch(self, line_at: usize) -> (usize, Patch) {
+        let (at, patch) = match self {
+            Self::End => (line::DEADLINE_AT, Patch::new(line::ENDED)),
+            Self::Lease(deadline, share) => {
+                (line::DEADLINE_AT, Patch::new(&line::lease(deadline, share)))
+            }
+            Self::Fence(fence) => (0, Patch::new(&decimal::<{ Fence::DIGITS }>(fence.number()))),
         };
-        (self.line_at.saturating_add(at), bytes)
+        (line_at.saturating_add(at), patch)
     }
 }
 
 impl Edit<'_> {
     /// What is to be written where, over what is there.
-    pub fn over(&self) -> Option<(usize, &[u8])> {
-        self.over.as_ref().map(Over::place)
+    pub fn over(&self) -> Option<(usize, Patch)> {
+        self.over.map(|over| over.change.patch(over.line_at))
     }
 
     /// What is to be written behind the end.
@@ -80,31 +97,22 @@ impl Edit<'_> {
     pub fn rewritten(&self, value: &[u8]) -> Option<Vec<u8>> {
         let Rewriting { now, limit } = self.rewriting?;
         let now = line::digits_of(Deadline::from_millis(now.millis()));
-        let mut kept = Vec::with_capacity(value.len());
+        let mut kept = Vec::with_capacity(value.len().saturating_add(line::LONGEST));
         let (mut rest, mut at) = (value, 0_usize);
         while let Some((line, behind)) = Line::first_of(rest) {
             let len = line.len();
-            let change = self.over.filter(|over| over.line_at == at).map(|over| over.change);
-            let hold = line.hold();
-            let owner = super::owner::Owner::new(hold.owner);
-            let deadline = hold.deadline.map(|own| limit.map_or(own, |limit| own.min(limit)));
-            if line.deadline >= now
-                && change != Some(Change::End)
-                && let (Some(fence), Some(deadline), Some(owner)) = (hold.fence, deadline, owner)
-            {
-                let start = kept.len();
-                line::write(fence, deadline, hold.share, owner, |part| {
-                    kept.extend_from_slice(part)
-                });
-                let over = change.map(|change| Over { line_at: start, change });
-                if let Some((at, bytes)) = over.as_ref().map(Over::place)
-                    && let Some(place) = kept.get_mut(at..at.saturating_add(bytes.len()))
-                {
-                    place.copy_from_slice(bytes);
+            let own = self.over.filter(|over| over.line_at == at).map(|over| over.change);
+            if line.deadline >= now && own != Some(Change::End) {
+                let line_at = kept.len();
+                kept.extend_from_slice(rest.get(..len).unwrap_or_default());
+                let cut = limit.filter(|limit| line::digits_of(*limit) < line.deadline);
+                let cut = cut.map(|limit| Change::Lease(limit, line.hold().share));
+                for change in [cut, own].into_iter().flatten() {
+                    let (at, patch) = change.patch(line_at);
+                    patch.write(&mut kept, at);
                 }
             }
-            at = at.saturating_add(len);
-            rest = behind;
+            (rest, at) = (behind, at.saturating_add(len));
         }
         if let Some(line) = self.appended() {
             kept.extend_from_slice(line.as_bytes());

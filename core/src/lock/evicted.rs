@@ -9,7 +9,8 @@
 //! yet stays here. The server moves slots without what is kept here, so all of it is put back when
 //! that begins: see [`Evicted::hurry`].
 
-use super::hold::{Stored, newest_fence};
+use super::hold::Stored;
+use super::holders::newest_fence;
 use super::lease::{Deadline, Moment};
 use super::name::{KeptName, Name};
 use super::queue::Seen;

@@ -10,8 +10,9 @@
 //! Several holds are a line each: see [`line`](mod@super::line). Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
 //! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
 
+use super::digits::{decimal, eight_digits};
 use super::fence::{Fence, FenceClock};
-use super::holders::{Holders, Holds};
+use super::holders::{Holders, Holds, newest_fence};
 use super::lease::{Deadline, Moment};
 use super::line;
 use super::owner::Owner;
@@ -91,6 +92,7 @@ pub struct NotALock;
 impl<'v> Stored<'v> {
     /// The holders of the lock, as this owner sees them. Whatever fences the value carries are noted, so that nobody looks at a
     /// value without the clock learning from it.
+    #[inline]
     pub fn holders(
         self,
         asker: Owner<'_>,
@@ -101,11 +103,7 @@ impl<'v> Stored<'v> {
             Self::Nothing => Ok(Holders::NOBODY),
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
-                let (holders, newest) = Holders::read(value, deadline, asker, now);
-                if let Some(fence) = newest {
-                    learn(value, fence, now, fences);
-                }
-                Ok(holders)
+                Ok(Holders::read(value, deadline, asker, now, fences))
             }
         }
     }
@@ -116,8 +114,9 @@ impl<'v> Stored<'v> {
             Self::Nothing => Ok(Holds::NONE),
             Self::OtherType => Err(NotALock),
             Self::Text { value, deadline } => {
-                learn_from(value, now, fences);
-                Ok(Holds::in_force(value, deadline, now))
+                let (holds, newest) = Holds::read(value, deadline, now);
+                learn(value, newest, now, fences);
+                Ok(holds)
             }
         }
     }
@@ -151,20 +150,14 @@ pub struct Proof<'r> {
     pub fence: Option<u64>,
 }
 
-/// The newest fence in a value, if it is one of ours.
-pub fn newest_fence(value: &[u8]) -> Option<Fence> {
-    Holds::all(value).filter_map(|hold| hold.fence).max()
-}
-
 /// Notes the fences of a value.
 pub fn learn_from(value: &[u8], now: Moment, fences: &mut FenceClock) {
-    if let Some(fence) = newest_fence(value) {
-        learn(value, fence, now, fences);
-    }
+    learn(value, newest_fence(value), now, fences);
 }
 
 /// A fence that is not credible must not hide those that are.
-fn learn(value: &[u8], newest: Fence, now: Moment, fences: &mut FenceClock) {
+pub(super) fn learn(value: &[u8], newest: Option<Fence>, now: Moment, fences: &mut FenceClock) {
+    let Some(newest) = newest else { return };
     fences.observe(newest, now);
     if !FenceClock::is_credible(newest, now) {
         let others = Holds::all(value).filter_map(|hold| hold.fence);
@@ -189,11 +182,9 @@ impl Value {
     /// Of a hold that tolerates no other.
     pub fn new(fence: Fence, owner: Owner<'_>) -> Self {
         let mut value = Self::EMPTY;
-        // A fence has sixteen digits by its range.
-        let mut digits = itoa::Buffer::new();
-        for part in [digits.format(fence.number()).as_bytes(), b":", owner.as_bytes()] {
-            value.append(part);
-        }
+        value.append(&decimal::<{ Fence::DIGITS }>(fence.number()));
+        value.append(b":");
+        value.append(owner.as_bytes());
         value
     }
 
@@ -213,8 +204,7 @@ impl Value {
 
     pub(super) fn of_line(grant: &Grant<'_>) -> Self {
         let mut value = Self::EMPTY;
-        let Grant { owner, fence, deadline, share } = *grant;
-        line::write(fence, deadline, share, owner, |part| value.append(part));
+        line::write(grant, |part| value.append(part));
         value
     }
 
@@ -238,19 +228,6 @@ fn split(value: &[u8]) -> Option<(Fence, Owner<'_>)> {
         (eight_digits(*digits.first_chunk()?)?, eight_digits(*digits.last_chunk()?)?);
     // A leading zero puts the number below the first fence, so each fence is written in one way only.
     Some((Fence::new(first.wrapping_mul(100_000_000).wrapping_add(last))?, Owner::new(owner)?))
-}
-
-/// What eight digits say, read all at once: every command passes here.
-pub(super) fn eight_digits(digits: [u8; 8]) -> Option<u64> {
-    let ones = u64::from_le_bytes(digits) ^ 0x3030_3030_3030_3030;
-    // The upper half of what was a digit is 0, also with 6 added.
-    if (ones | ones.wrapping_add(0x0606_0606_0606_0606)) & 0xf0f0_f0f0_f0f0_f0f0 != 0 {
-        return None;
-    }
-    // Each joins with the one behind it: digits to pairs, pairs to fours, fours to all eight.
-    let pairs = ones.wrapping_mul(10).wrapping_add(ones >> 8) & 0x00ff_00ff_00ff_00ff;
-    let fours = pairs.wrapping_mul(100).wrapping_add(pairs >> 16) & 0x0000_ffff_0000_ffff;
-    Some(fours.wrapping_mul(10_000).wrapping_add(fours >> 32) & 0xffff_ffff)
 }
 
 #[cfg(test)]

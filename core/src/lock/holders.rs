@@ -4,9 +4,10 @@
 //! A hold ends at its own deadline or with the key, whichever is sooner. A value with a line that is not written as the module
 //! writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a hold that was torn.
 
-use super::edit::{Edit, Over, Rewriting};
-use super::fence::Fence;
-use super::hold::{Grant, Hold};
+use super::decision::Company;
+use super::edit::{Change, Edit, Over, Rewriting};
+use super::fence::{Fence, FenceClock};
+use super::hold::{Grant, Hold, learn};
 use super::lease::{Deadline, Moment};
 use super::line::{self, Digits, Line, Tolerance};
 use super::outcome::Write;
@@ -49,7 +50,7 @@ impl<'v> Holders<'v> {
     pub const NOBODY: Self =
         Self { hold: None, others: 0, tolerance: Share::UNLIMITED, lines: None };
 
-    /// What a key's value and expiry say at this moment, and the newest fence in it.
+    /// What a key's value and expiry say at this moment. The fences are noted.
     ///
     /// Time decides here: a hold whose deadline has passed is none, whatever the key still says. The server removes expired
     /// keys itself, but by a clock it may have read at the start of a transaction or script.
@@ -58,23 +59,26 @@ impl<'v> Holders<'v> {
         limit: Option<Deadline>,
         asker: Owner<'_>,
         now: Moment,
-    ) -> (Self, Option<Fence>) {
+        fences: &mut FenceClock,
+    ) -> Self {
         if Self::may_be_several(value)
             && let Some(survey) = Survey::of(value, limit, asker, now)
         {
-            return survey.result(limit, now);
+            learn(value, survey.newest(), now, fences);
+            return survey.holders(limit, now);
         }
         let hold = Hold::read(value, limit);
-        let fence = hold.fence;
-        let Some(hold) = hold.in_force(now) else { return (Self::NOBODY, fence) };
+        if let Some(fence) = hold.fence {
+            fences.observe(fence, now);
+        }
+        let Some(hold) = hold.in_force(now) else { return Self::NOBODY };
         let is_own = hold.is_held_by(asker);
-        let holders = Self {
+        Self {
             hold: Some(hold),
             others: u32::from(!is_own),
             tolerance: if is_own { Share::UNLIMITED } else { hold.share },
             lines: None,
-        };
-        (holders, fence)
+        }
     }
 
     /// Whether the value may have a line for each hold, as far as can be told at a glance.
@@ -118,12 +122,17 @@ impl<'v> Holders<'v> {
         holders <= max_holders && share.min(self.tolerance).tolerates(holders)
     }
 
+    /// Who else holds the lock when the owner who looks is granted it.
+    pub(super) const fn company(&self) -> Company {
+        if self.others > 0 { Company::Others } else { Company::Nobody }
+    }
+
     /// What gives the lock to the owner who looks, in place of the hold that it has, if it has one.
     pub(super) fn granted<'r>(&self, grant: &Grant<'r>) -> Write<'r> {
         match &self.lines {
             Some(lines) if self.others > 0 => {
-                let over = self.own().map(|_| Over::end(lines.own_at()));
-                lines.edit(over, Some(*grant), Some(grant.deadline))
+                let former = self.own().map(|_| Change::End);
+                lines.edit(former, Some(*grant), Some(grant.deadline))
             }
             _ => {
                 let Grant { owner, fence, deadline, share } = *grant;
@@ -135,9 +144,7 @@ impl<'v> Holders<'v> {
     /// What ends the hold of the owner who looks.
     pub(super) fn ended<'r>(&self) -> Write<'r> {
         match &self.lines {
-            Some(lines) if self.others > 0 => {
-                lines.edit(Some(Over::end(lines.own_at())), None, None)
-            }
+            Some(lines) if self.others > 0 => lines.edit(Some(Change::End), None, None),
             _ => Write::Delete,
         }
     }
@@ -186,19 +193,15 @@ impl<'v> Holders<'v> {
     pub(super) fn raised<'r>(&self, owner: Owner<'r>, fence: Fence) -> Write<'r> {
         let deadline = self.own().and_then(|own| own.deadline);
         match &self.lines {
-            Some(lines) => lines.edit(Some(Over::fence(lines.own_at(), fence)), None, deadline),
+            Some(lines) => lines.edit(Some(Change::Fence(fence)), None, deadline),
             None => Write::Hold { owner, fence, deadline, share: Share::EXCLUSIVE },
         }
     }
 }
 
 impl Lines {
-    fn own_at(&self) -> usize {
-        usize::try_from(self.own_at).unwrap_or(usize::MAX)
-    }
-
     fn lease<'r>(&self, deadline: Deadline, share: Share) -> Write<'r> {
-        self.edit(Some(Over::lease(self.own_at(), deadline, share)), None, Some(deadline))
+        self.edit(Some(Change::Lease(deadline, share)), None, Some(deadline))
     }
 
     /// The key expires with the last hold. If somebody gave the key an earlier end, the others must not outlast that. Nobody is
@@ -206,17 +209,19 @@ impl Lines {
     /// clock behind this one (L1).
     fn edit<'r>(
         &self,
-        over: Option<Over>,
+        change: Option<Change>,
         added: Option<Grant<'r>>,
         own_end: Option<Deadline>,
     ) -> Write<'r> {
         let others_end = self.limit.map_or(self.others_end, |limit| limit.min(self.others_end));
         let expiry = own_end.map_or(others_end, |own_end| own_end.max(others_end));
         let would_outlast = others_end < self.others_end && others_end < expiry;
-        let is_mostly_dead = self.dead > self.live.saturating_add(DEAD_BYTES_LEFT);
-        let must_clear = added.is_some() && (self.has_run_out || is_mostly_dead);
+        let is_untidy = self.dead > (self.live / 2).saturating_add(DEAD_BYTES_LEFT);
+        let must_clear = added.is_some() && (self.has_run_out || is_untidy);
         let rewriting =
             (would_outlast || must_clear).then_some(Rewriting { now: self.now, limit: self.limit });
+        let line_at = usize::try_from(self.own_at).unwrap_or(usize::MAX);
+        let over = change.map(|change| Over { line_at, change });
         Write::Edit(Edit { over, added, expiry, rewriting })
     }
 }
@@ -255,30 +260,37 @@ impl<'v> Survey<'v> {
             let (line, behind) = Line::first_of(rest)?;
             survey.newest = survey.newest.max(line.fence);
             if line.deadline < now {
-                survey.dead = survey.dead.saturating_add(line.len());
+                survey.dead = survey.dead.wrapping_add(line.len());
                 survey.has_run_out |= line.deadline != ended;
-            } else {
-                survey.live = survey.live.saturating_add(line.len());
+            } else if line.is_of(asker) {
+                let at = value.len().saturating_sub(rest.len());
                 survey.next_end = survey.next_end.min(line.deadline);
                 // A stranger may have written an owner twice: then the earlier of the two holds is another one's.
-                let other = if line.is_of(asker) {
-                    let at = value.len().saturating_sub(rest.len());
-                    survey.own.replace((at, line)).map(|(_, former)| former)
-                } else {
-                    Some(line)
-                };
-                if let Some(other) = other {
-                    survey.others = survey.others.saturating_add(1);
-                    survey.tolerance = survey.tolerance.min(other.tolerance());
-                    survey.others_end = survey.others_end.max(other.deadline);
+                if let Some((_, former)) = survey.own.replace((at, line)) {
+                    survey.count_other(&former);
                 }
+            } else {
+                survey.count_other(&line);
             }
             rest = behind;
         }
+        survey.live = value.len().saturating_sub(survey.dead);
         Some(survey)
     }
 
-    fn result(self, limit: Option<Deadline>, now: Moment) -> (Holders<'v>, Option<Fence>) {
+    #[inline(always)]
+    fn count_other(&mut self, line: &Line<'_>) {
+        self.others = self.others.wrapping_add(1);
+        self.next_end = self.next_end.min(line.deadline);
+        self.others_end = self.others_end.max(line.deadline);
+        self.tolerance = self.tolerance.min(line.tolerance());
+    }
+
+    fn newest(&self) -> Option<Fence> {
+        line::fence_of(self.newest)
+    }
+
+    fn holders(self, limit: Option<Deadline>, now: Moment) -> Holders<'v> {
         let next_end = (self.live > 0).then(|| line::deadline_of(self.next_end));
         let lines = Lines {
             own_at: narrow(self.own.map_or(0, |(at, _)| at)),
@@ -290,13 +302,12 @@ impl<'v> Survey<'v> {
             limit,
             now,
         };
-        let holders = Holders {
+        Holders {
             hold: self.own.map(|(_, line)| until(line.hold(), limit)),
             others: narrow(self.others),
             tolerance: self.tolerance.share(),
             lines: Some(lines),
-        };
-        (holders, line::fence_of(self.newest))
+        }
     }
 }
 
@@ -331,17 +342,28 @@ pub struct Holds<'v> {
 impl<'v> Holds<'v> {
     pub const NONE: Self = Self { sole: None, lines: &[], limit: None, over_at: 0 };
 
+    /// Those of a value that are in force at this moment, and the newest fence of all.
+    pub(super) fn read(
+        value: &'v [u8],
+        limit: Option<Deadline>,
+        now: Moment,
+    ) -> (Self, Option<Fence>) {
+        if let Some(newest) = newest_of_lines(value) {
+            let over_at = over_at(limit, now);
+            return (Self { lines: value, limit, over_at, ..Self::NONE }, line::fence_of(newest));
+        }
+        let hold = Hold::read(value, limit);
+        (Self { sole: hold.in_force(now), ..Self::NONE }, hold.fence)
+    }
+
     /// Those of a value that are in force at this moment.
     pub fn in_force(value: &'v [u8], limit: Option<Deadline>, now: Moment) -> Self {
-        if is_list(value) {
-            return Self { lines: value, limit, over_at: over_at(limit, now), ..Self::NONE };
-        }
-        Self { sole: Hold::read(value, limit).in_force(now), ..Self::NONE }
+        Self::read(value, limit, now).0
     }
 
     /// Those of a value, whether they are over or not.
     pub fn all(value: &'v [u8]) -> Self {
-        if is_list(value) {
+        if newest_of_lines(value).is_some() {
             return Self { lines: value, ..Self::NONE };
         }
         Self { sole: Some(Hold::read(value, None)), ..Self::NONE }
@@ -373,13 +395,22 @@ impl<'v> Iterator for Holds<'v> {
     }
 }
 
-/// Whether each line is written as the module writes it.
-fn is_list(value: &[u8]) -> bool {
-    let mut rest = value;
-    while let Some((_, behind)) = Line::first_of(rest) {
-        rest = behind;
+/// The newest fence in a value, if it is one of ours.
+pub fn newest_fence(value: &[u8]) -> Option<Fence> {
+    match newest_of_lines(value) {
+        Some(newest) => line::fence_of(newest),
+        None => Hold::read(value, None).fence,
     }
-    rest.is_empty() && !value.is_empty()
+}
+
+/// `None` if any line is not written as the module writes it, or there is none.
+fn newest_of_lines(value: &[u8]) -> Option<Digits> {
+    let (mut rest, mut newest) = (value, None);
+    while !rest.is_empty() {
+        let (line, behind) = Line::first_of(rest)?;
+        (newest, rest) = (newest.max(Some(line.fence)), behind);
+    }
+    newest
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@
 //! they are, without being read: digits sort as their numbers do. Every command reads every line of its lock, so
 //! this is where the time goes.
 
+use super::digits::{self, decimal, eight_digits};
 use super::fence::Fence;
-use super::hold::{Hold, eight_digits};
+use super::hold::{Grant, Hold};
 use super::lease::Deadline;
 use super::owner::Owner;
 use super::share::Share;
@@ -29,6 +30,7 @@ pub(super) const DEADLINE_AT: usize = 17;
 const DEADLINE_DIGITS: usize = 14;
 const SHARE_AT: usize = 32;
 const SHARE_DIGITS: usize = 5;
+const LENGTH_AT: usize = 38;
 
 /// The deadline of a hold that was ended.
 pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
@@ -39,7 +41,6 @@ pub(super) const LEASE_LEN: usize = SHARE_AT + SHARE_DIGITS - DEADLINE_AT;
 /// The latest deadline that can be written: in the year 5138. A lock without an end has it.
 pub(super) const LATEST: u64 = 99_999_999_999_999;
 
-const FIRST_FENCE: Digits = Digits::from_be_bytes(*b"1000000000000000");
 const LAST_FENCE: Digits = Digits::from_be_bytes(*b"9007199254740991");
 
 /// What eight bytes of a line must look like: a `0` stands for any digit.
@@ -68,28 +69,27 @@ impl Form {
             (bytes, sixes, masks) = (more_bytes, more_sixes, more_masks);
         }
         Self {
-            template: u64::from_be_bytes(template),
-            six: u64::from_be_bytes(six),
-            mask: u64::from_be_bytes(mask),
+            template: u64::from_le_bytes(template),
+            six: u64::from_le_bytes(six),
+            mask: u64::from_le_bytes(mask),
         }
     }
 
     /// 0 if the bytes look like that. A sum that carries comes of a byte that is wrong already.
-    const fn differs(&self, bytes: u64) -> u64 {
-        let apart = bytes ^ self.template;
+    const fn differs(&self, bytes: [u8; 8]) -> u64 {
+        let apart = u64::from_le_bytes(bytes) ^ self.template;
         (apart | apart.wrapping_add(self.six)) & self.mask
     }
 }
 
-/// Of every eight bytes of a head; the last two overlap.
-const FORMS: [Form; 6] = [
-    Form::new(*b"00000000"),
-    Form::new(*b"00000000"),
-    Form::new(*b" 0000000"),
-    Form::new(*b"0000000 "),
-    Form::new(*b"00000 00"),
-    Form::new(*b"000 000:"),
-];
+/// Of a fence and a deadline.
+const DIGITS: &Form = &Form::new(*b"00000000");
+
+/// From in front of the share on.
+const SHARE: &Form = &Form::new(*b" 00000 0");
+
+/// To the end of the head.
+const LENGTH: &Form = &Form::new(*b"000 000:");
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line<'v> {
@@ -105,30 +105,31 @@ impl<'v> Line<'v> {
     #[inline(always)]
     pub(super) fn first_of(bytes: &'v [u8]) -> Option<(Self, &'v [u8])> {
         let (head, tail) = bytes.split_first_chunk::<HEAD>()?;
-        let [a, b, c, d, e, f] = &FORMS;
-        let (high, low) = (word::<0>(head), word::<8>(head));
-        let (share, length) = (word::<32>(head), word::<34>(head));
-        let wrong = a.differs(high)
-            | b.differs(low)
-            | c.differs(word::<16>(head))
-            | d.differs(word::<24>(head))
-            | e.differs(share)
-            | f.differs(length);
-        let fence = wide(high, low);
-        let length = length ^ f.template;
-        let [_, _, _, _, hundreds, tens, ones, _] = length.to_be_bytes();
-        let length = usize::from(hundreds)
-            .wrapping_mul(100)
-            .wrapping_add(usize::from(tens).wrapping_mul(10))
-            .wrapping_add(usize::from(ones));
-        let is_fence = (FIRST_FENCE..=LAST_FENCE).contains(&fence);
-        if wrong != 0 || !is_fence || length == 0 || length > Owner::LONGEST {
+        let fence = [part::<0, 8>(head), part::<8, 8>(head)];
+        let deadline = [part::<DEADLINE_AT, 8>(head), part::<{ DEADLINE_AT + 6 }, 8>(head)];
+        let (share, length) = (part::<{ SHARE_AT - 1 }, 8>(head), part::<{ HEAD - 8 }, 8>(head));
+        let digits = [fence, deadline].into_iter().flatten();
+        let wrong = digits.fold(0, |wrong, digits| wrong | DIGITS.differs(digits))
+            | SHARE.differs(share)
+            | LENGTH.differs(length);
+        if wrong != 0 || part::<{ Fence::DIGITS }, 1>(head) != *b" " {
+            return None;
+        }
+        let (fence, deadline) = (wide(fence), wide(deadline));
+        // What begins with a zero is below the first fence.
+        if part::<0, 1>(head) == *b"0" || fence > LAST_FENCE {
+            return None;
+        }
+        let [_, _, _, _, digits @ .., _] = length;
+        let [hundreds, tens, ones] = digits.map(|digit| usize::from(digit & 0x0f));
+        let length =
+            hundreds.wrapping_mul(100).wrapping_add(tens.wrapping_mul(10)).wrapping_add(ones);
+        if length == 0 || length > Owner::LONGEST {
             return None;
         }
         let (owner, behind) = tail.split_at_checked(length)?;
         let (b'\n', behind) = behind.split_first()? else { return None };
-        let deadline = wide(word::<DEADLINE_AT>(head), word::<{ DEADLINE_AT + 6 }>(head));
-        let share = (share ^ e.template) >> 24;
+        let share = u64::from_be_bytes(share) >> 16 & 0x0f_0f0f_0f0f;
         Some((Self { fence, deadline, share, owner }, behind))
     }
 
@@ -166,30 +167,27 @@ impl Tolerance {
     pub(super) const UNLIMITED: Self = Self(u64::MAX);
 
     pub(super) fn share(self) -> Share {
-        let digits = self.0.wrapping_add(1).to_be_bytes();
-        let number = digits
-            .iter()
-            .fold(0_u32, |number, &digit| number.wrapping_mul(10).wrapping_add(u32::from(digit)));
-        Share::new(number).unwrap_or(Share::UNLIMITED)
+        let digits = self.0.wrapping_add(1) | 0x3030_3030_3030_3030;
+        let share = u32::try_from(number(digits.to_be_bytes())).ok().and_then(Share::new);
+        share.unwrap_or(Share::UNLIMITED)
     }
 }
 
 #[inline]
-fn word<const AT: usize>(head: &[u8; HEAD]) -> u64 {
-    head.get(AT..).and_then(|rest| rest.first_chunk()).map_or(0, |bytes| u64::from_be_bytes(*bytes))
+fn part<const AT: usize, const LEN: usize>(head: &[u8; HEAD]) -> [u8; LEN] {
+    head.get(AT..).and_then(|rest| rest.first_chunk()).copied().unwrap_or([0; LEN])
 }
 
 #[inline]
-fn wide(high: u64, low: u64) -> Digits {
-    Digits::from(high) << 64 | Digits::from(low)
+fn wide([high, low]: [[u8; 8]; 2]) -> Digits {
+    let [high, low] = [high, low].map(|half| Digits::from(u64::from_be_bytes(half)));
+    high << 64 | low
 }
 
 /// The digits of a deadline. Those beyond the latest one are all the same.
 pub(super) fn digits_of(deadline: Deadline) -> Digits {
-    let digits = fourteen(deadline);
-    let (first, last) = (digits.first_chunk(), digits.last_chunk());
-    let word = |bytes: Option<&[u8; 8]>| bytes.map_or(0, |bytes| u64::from_be_bytes(*bytes));
-    wide(word(first), word(last))
+    let millis = deadline.millis().min(LATEST);
+    wide([millis / 1_000_000, millis % 100_000_000].map(|half| digits::word(half).to_be_bytes()))
 }
 
 pub(super) fn deadline_of(digits: Digits) -> Deadline {
@@ -218,43 +216,34 @@ fn fourteen(deadline: Deadline) -> [u8; DEADLINE_DIGITS] {
     decimal(deadline.millis().min(LATEST))
 }
 
-/// With leading zeros.
-pub(super) fn decimal<const WIDTH: usize>(mut number: u64) -> [u8; WIDTH] {
-    let mut digits = [b'0'; WIDTH];
-    for digit in digits.iter_mut().rev() {
-        let last = u8::try_from(number.checked_rem(10).unwrap_or(0)).unwrap_or(0);
-        *digit = b'0'.wrapping_add(last);
-        number = number.checked_div(10).unwrap_or(0);
-    }
-    digits
-}
-
 /// What is written at [`DEADLINE_AT`] to give a hold another lease and share.
 pub(super) fn lease(deadline: Deadline, share: Share) -> [u8; LEASE_LEN] {
-    let (deadline, share) = (fourteen(deadline), decimal::<SHARE_DIGITS>(share.number().into()));
     let mut bytes = [b' '; LEASE_LEN];
-    let parts = deadline.iter().chain(b" ").chain(&share);
-    bytes.iter_mut().zip(parts).for_each(|(byte, part)| *byte = *part);
+    put(&mut bytes, 0, &fourteen(deadline));
+    put(&mut bytes, SHARE_AT - DEADLINE_AT, &decimal::<SHARE_DIGITS>(share.number().into()));
     bytes
 }
 
 /// The parts of a line, one behind the other.
-pub(super) fn write(
-    fence: Fence,
-    deadline: Deadline,
-    share: Share,
-    owner: Owner<'_>,
-    mut append: impl FnMut(&[u8]),
-) {
+pub(super) fn write(grant: &Grant<'_>, mut append: impl FnMut(&[u8])) {
+    let Grant { owner, fence, deadline, share } = *grant;
     let owner = owner.as_bytes();
-    append(&decimal::<{ Fence::DIGITS }>(fence.number()));
-    append(b" ");
-    append(&lease(deadline, share));
-    append(b" ");
-    append(&decimal::<3>(u64::try_from(owner.len()).unwrap_or(0)));
-    append(b":");
+    let length = u64::try_from(owner.len()).unwrap_or(0);
+    let mut head = [b' '; HEAD];
+    put(&mut head, 0, &decimal::<{ Fence::DIGITS }>(fence.number()));
+    put(&mut head, DEADLINE_AT, &lease(deadline, share));
+    put(&mut head, LENGTH_AT, &decimal::<3>(length));
+    put(&mut head, HEAD - 1, b":");
+    append(&head);
     append(owner);
     append(b"\n");
+}
+
+#[inline]
+fn put<const LEN: usize>(bytes: &mut [u8], at: usize, part: &[u8; LEN]) {
+    if let Some(place) = bytes.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+        *place = *part;
+    }
 }
 
 #[cfg(test)]
@@ -326,7 +315,8 @@ mod tests {
             let share = Share::new(share).unwrap();
             let mut bytes = Vec::new();
             let name = Owner::new(&owner).unwrap();
-            write(fence, deadline, share, name, |part| bytes.extend_from_slice(part));
+            let grant = Grant { owner: name, fence, deadline, share };
+            write(&grant, |part| bytes.extend_from_slice(part));
             prop_assert!((HEAD + 2..=LONGEST).contains(&bytes.len()));
             bytes.extend_from_slice(&rest);
             let (line, behind) = Line::first_of(&bytes).unwrap();

@@ -32,6 +32,7 @@
 //! - **L8 honest limits.** What asynchronous replication cannot promise is said, never hidden.
 
 mod decision;
+mod digits;
 mod edit;
 mod evicted;
 mod fence;
@@ -46,17 +47,17 @@ mod owner;
 mod queue;
 mod share;
 
-pub use decision::{Acquired, Checked, Extended, NotHolder, Raised, Released, Wanted};
+pub use decision::{Acquired, Checked, Company, Extended, NotHolder, Raised, Released, Wanted};
 pub use decision::{acquire, check, extend, raise, release};
 pub use edit::Edit;
 pub use evicted::Evicted;
 pub use fence::{Fence, FenceClock};
-pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, learn_from, newest_fence};
-pub use holders::{Holders, Holds};
+pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, learn_from};
+pub use holders::{Holders, Holds, newest_fence};
 pub use lease::{Deadline, Moment, Monotonic, Now, Patience, Ttl};
 pub use limits::Limits;
 pub use name::{KeptName, Name};
-pub use outcome::{Outcome, Write};
+pub use outcome::{Changed, Outcome, Write};
 pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues};
 pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};

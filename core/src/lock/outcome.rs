@@ -3,6 +3,7 @@
 use super::decision::{Acquired, Extended, Raised, Released};
 use super::edit::Edit;
 use super::fence::Fence;
+use super::holders::Holders;
 use super::lease::{Deadline, Patience};
 use super::owner::Owner;
 use super::queue::Seen;
@@ -21,7 +22,7 @@ pub enum Outcome<'r> {
 }
 
 /// What is to be written into the key, and told to replicas and the append-only file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Write<'r> {
     /// Nothing is written.
@@ -42,13 +43,26 @@ pub enum Write<'r> {
     Delete,
 }
 
+/// What is another than before when something is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Changed {
+    Nothing,
+    Lease,
+    /// If there was one.
+    Value,
+}
+
 impl<'r> Outcome<'r> {
-    pub fn write(&self) -> Write<'r> {
+    /// What makes the key say so, if these were the holders that it was decided of.
+    pub fn write(&self, holders: &Holders<'_>) -> Write<'r> {
         match *self {
-            Self::Acquire(Acquired::Granted { write, .. } | Acquired::Again { write, .. })
-            | Self::Release(Released::Released { write, .. })
-            | Self::Extend(Extended::Until { write, .. })
-            | Self::Raise(Raised::To { write, .. }) => write,
+            Self::Acquire(Acquired::Granted { grant, .. }) => holders.granted(&grant),
+            Self::Acquire(Acquired::Again { owner, longer, share, .. }) => {
+                holders.renewed(owner, longer, share)
+            }
+            Self::Release(Released::Released { .. }) => holders.ended(),
+            Self::Extend(Extended::Until { deadline, .. }) => holders.extended(deadline),
+            Self::Raise(Raised::To { owner, fence, .. }) => holders.raised(owner, fence),
             Self::Acquire(Acquired::Busy(_) | Acquired::NotUpgraded(_) | Acquired::NoFenceLeft)
             | Self::Wait(_)
             | Self::Release(Released::NotHolder(_))
@@ -74,16 +88,11 @@ impl<'r> Outcome<'r> {
 }
 
 impl Write<'_> {
-    /// Whether the key has another value then, if it had one.
-    pub const fn changes_value(&self) -> bool {
+    pub const fn changes(&self) -> Changed {
         match self {
-            Self::Keep | Self::Expire(_) => false,
-            Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => true,
+            Self::Keep => Changed::Nothing,
+            Self::Expire(_) => Changed::Lease,
+            Self::Hold { .. } | Self::Edit(_) | Self::Restore(_) | Self::Delete => Changed::Value,
         }
-    }
-
-    /// Whether others hold the lock, too.
-    pub const fn is_beside_others(&self) -> bool {
-        matches!(self, Self::Edit(_))
     }
 }

@@ -13,8 +13,8 @@ use super::log::{self, Log, Noted};
 use super::recent::{Lateness, Recent, Telling, Vanished};
 use super::tries::{Tried, Tries};
 use crate::lock::{
-    Acquired, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name, NotHolder,
-    Outcome, Owner, Raised, Released, Seen,
+    Acquired, Company, Deadline, Extended, Fence, Grant, Holds, Lost, LostBy, Moment, Name,
+    NotHolder, Outcome, Owner, Raised, Released, Seen,
 };
 use std::ffi::CStr;
 
@@ -55,14 +55,6 @@ pub enum Given {
     Asked,
     /// To the oldest waiter.
     HandedOff,
-}
-
-/// Beside whom a lock was granted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Company {
-    Nobody,
-    /// Others held it, and go on.
-    Others,
 }
 
 /// How a wait ended.
@@ -131,7 +123,7 @@ impl Observer {
     ) -> [Option<Event>; 2] {
         let lost = |loss: Option<Loss>| loss.map(|_| Event::Lost);
         match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, former, write }) => {
+            Outcome::Acquire(Acquired::Granted { grant, former, company }) => {
                 let event = match given {
                     Given::Asked => Event::Acquired,
                     Given::HandedOff => Event::HandedOff,
@@ -139,9 +131,7 @@ impl Observer {
                 if let Some(former) = former {
                     self.recent.released(name.hash(), *former);
                 }
-                let company =
-                    if write.is_beside_others() { Company::Others } else { Company::Nobody };
-                [lost(self.granted(name, grant, given, company, now)), Some(event)]
+                [lost(self.granted(name, grant, given, *company, now)), Some(event)]
             }
             Outcome::Acquire(Acquired::Again { fence_number, longer, .. }) => {
                 self.retried(name, Fence::new(*fence_number), *longer);

@@ -17,8 +17,7 @@
 //! another was granted the lock.
 
 use super::identity;
-use super::observer::Company;
-use crate::lock::{Deadline, Fence, Grant, Moment, Proof};
+use crate::lock::{Company, Deadline, Fence, Grant, Moment, Proof};
 
 /// Of the hash, to find the entry.
 const INDEX_BITS: u32 = 13;

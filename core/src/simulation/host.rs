@@ -341,7 +341,8 @@ impl State {
             self.model.compact(name, now.micros());
             self.history.rewritten(name, now);
         }
-        if let Some((at, bytes)) = edit.over() {
+        if let Some((at, patch)) = edit.over() {
+            let bytes = patch.as_bytes();
             let line_at = at - if bytes.len() == Fence::DIGITS { 0 } else { 17 };
             let fence = number(&value[line_at..][..16]);
             value[at..][..bytes.len()].copy_from_slice(bytes);

@@ -33,7 +33,7 @@ fn list(holds: &[(&str, i64, u32)]) -> Vec<u8> {
 }
 
 fn holders<'v>(value: &'v [u8], limit: Option<Deadline>, asker: &str) -> Holders<'v> {
-    Holders::read(value, limit, owner(asker), NOW).0
+    Holders::read(value, limit, owner(asker), NOW, &mut FenceClock::new())
 }
 
 /// What the value is after this write.
@@ -43,8 +43,8 @@ fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
         return (rewritten, edit.expiry);
     }
     let mut value = value.to_vec();
-    if let Some((at, bytes)) = edit.over() {
-        value[at..at + bytes.len()].copy_from_slice(bytes);
+    if let Some((at, patch)) = edit.over() {
+        value[at..][..patch.as_bytes().len()].copy_from_slice(patch.as_bytes());
     }
     value.extend_from_slice(edit.appended().as_ref().map_or(&[], Value::as_bytes));
     (value, edit.expiry)
@@ -172,7 +172,7 @@ fn nobody_is_let_in_beside_a_hold_that_is_over_by_this_clock_alone() {
 }
 
 #[test]
-fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
+fn lines_that_are_over_are_left_out_when_they_take_too_much_room() {
     let mut holds = vec![("a", ENDED, 0); 7];
     holds.push(("b", 20, 0));
     let value = list(&holds);
@@ -183,6 +183,13 @@ fn lines_that_are_over_are_left_out_when_they_take_the_most_room() {
     let few = list(&holds[3..]);
     let write = holders(&few, Some(in_ms(20)), "c").granted(&grant("c", 8, 30, 0));
     assert_eq!(Holds::all(&written(&few, write).0).count(), 6, "it is not worth it");
+    let is_rewritten = |ended, live| {
+        let lines = [vec![("a", ENDED, 0); ended], vec![("b", 20, 0); live]].concat();
+        let value = list(&lines);
+        let write = holders(&value, Some(in_ms(20)), "c").granted(&grant("c", 99, 30, 0));
+        Holds::all(&written(&value, write).0).count() == live + 1
+    };
+    assert!(!is_rewritten(9, 8) && is_rewritten(10, 8), "half the room of the others, and some");
 }
 
 #[test]
@@ -275,7 +282,7 @@ proptest! {
             prop_assert_eq!(others(&value, limit), others(&after, Some(expiry)));
             let last = Holds::in_force(&after, None, NOW).filter_map(|hold| hold.deadline).max();
             prop_assert!(last.is_some_and(|last| last >= expiry));
-            prop_assert!(Holders::read(&after, Some(expiry), owner("a"), NOW).0.sole().is_none());
+            prop_assert!(holders(&after, Some(expiry), "a").sole().is_none());
         }
     }
 

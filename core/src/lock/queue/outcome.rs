@@ -102,11 +102,11 @@ impl<C> Next<C> {
             Self::Grant { ref waiter, fence, deadline, former } => {
                 let (owner, share) = (waiter.owner.as_owner(), waiter.share);
                 let grant = Grant { owner, fence, deadline, share };
-                Acquired::Granted { grant, former, write: holders.granted(&grant) }
+                Acquired::Granted { grant, former, company: holders.company() }
             }
             Self::Again { ref waiter, fence_number, longer } => {
-                let write = holders.renewed(waiter.owner.as_owner(), longer, waiter.share);
-                Acquired::Again { fence_number, longer, write }
+                let (owner, share) = (waiter.owner.as_owner(), waiter.share);
+                Acquired::Again { owner, fence_number, longer, share }
             }
             Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => return None,
         };
