@@ -36,7 +36,7 @@ impl Effort {
     /// A round for a key that holds this.
     fn of_round(stored: Stored<'_>) -> Self {
         match stored {
-            Stored::Text { value, .. } => Self(1 + value.len() / BYTES_IN_A_ROUND),
+            Stored::Text { value, .. } => Self(value.len().div_ceil(BYTES_IN_A_ROUND).max(1)),
             _ => Self::ROUND,
         }
     }
