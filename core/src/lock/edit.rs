@@ -1,8 +1,8 @@
 //! A change of a value with several holds: in its place, or of all of it at once.
 //!
 //! In its place, it costs as much to write and to replicate with a thousand holders as with two. Lines of holds that were ended stay
-//! until they take more than half the room of those in force, and those of holds that ran out until another hold comes. Then the whole value
-//! is written anew without them.
+//! until they take more than half the room of those in force, and those of holds that ran out until another hold comes. Then
+//! the whole value is written anew without them.
 
 use super::digits::decimal;
 use super::fence::Fence;
