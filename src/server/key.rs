@@ -162,40 +162,38 @@ impl OpenKey<'_> {
         if let Some(value) = edit.rewritten(self.text()) {
             return self.put(&value, Some(edit.expiry));
         }
-        let (over, appended) = (edit.over(), edit.appended());
-        if let Some((at, patch)) = &over {
+        for (at, patch) in edit.ends(self.text()).chain(edit.over()) {
             let patch = OwnedString::new(self.ctx, patch.as_bytes());
-            replicate::set_range(self.ctx, self.name, *at, &patch)?;
+            replicate::set_range(self.ctx, self.name, at, &patch)?;
         }
+        let appended = edit.appended();
         if let Some(line) = &appended {
             let line = OwnedString::new(self.ctx, line.as_bytes());
             replicate::append(self.ctx, self.name, &line)?;
         }
         replicate::expire_at(self.ctx, self.name, edit.expiry)?;
-        if let Some((at, patch)) = &over {
-            self.write_at(*at, patch.as_bytes());
-        }
+        edit.patch(self.text_mut());
         if let Some(line) = &appended {
-            let end = self.len();
-            self.resize(end.saturating_add(line.as_bytes().len()));
-            self.write_at(end, line.as_bytes());
+            let (line, begin) = (line.as_bytes(), self.len());
+            let end = begin.saturating_add(line.len());
+            self.resize(end);
+            if let Some(place) = self.text_mut().get_mut(begin..end) {
+                place.copy_from_slice(line);
+            }
         }
         self.expire_at(edit.expiry);
         Ok(())
     }
 
-    /// Writes over what a key that is known to be a string holds.
-    fn write_at(&mut self, at: usize, bytes: &[u8]) {
+    /// What a key that is known to be a string holds, to be written over.
+    fn text_mut(&mut self) -> &mut [u8] {
         let mut len = 0;
         // SAFETY: the handle is open for writing on a string, so the server makes the string this key's own and returns `len`
-        // bytes of it; nothing else runs on this thread until they are let go.
-        let text = unsafe {
+        // bytes of it. They live until the key is changed otherwise, which needs `&mut self` too.
+        unsafe {
             let mode = flag(raw::REDISMODULE_READ | raw::REDISMODULE_WRITE);
             let text = api!(RedisModule_StringDMA)(self.handle, &raw mut len, mode);
-            if text.is_null() { &mut [][..] } else { slice::from_raw_parts_mut(text.cast(), len) }
-        };
-        if let Some(place) = text.get_mut(at..at.saturating_add(bytes.len())) {
-            place.copy_from_slice(bytes);
+            if text.is_null() { &mut [] } else { slice::from_raw_parts_mut(text.cast(), len) }
         }
     }
 

@@ -1,8 +1,8 @@
 //! A change of a value with several holds: in its place, or of all of it at once.
 //!
-//! In its place, it costs as much to write and to replicate with a thousand holders as with two. Lines of holds that were ended stay
-//! until they take more than half the room of those in force, and those of holds that ran out until another hold comes. Then
-//! the whole value is written anew without them.
+//! In its place, it costs as much to write and to replicate with a thousand holders as with two. When another hold comes, the lines of
+//! holds that ran out are ended too, as if they had been released: by a clock that is behind they would be in force once more. Lines
+//! that were ended stay until they take more than half the room of those in force. Then the whole value is written anew without them.
 
 use super::digits::decimal;
 use super::fence::Fence;
@@ -10,6 +10,7 @@ use super::hold::{Grant, Value};
 use super::lease::{Deadline, Moment};
 use super::line::{self, Line};
 use super::share::Share;
+use std::ops::Range;
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Edit<'r> {
@@ -18,7 +19,16 @@ pub struct Edit<'r> {
     pub(super) added: Option<Grant<'r>>,
     /// When the last hold ends, and with it the key.
     pub expiry: Deadline,
-    pub(super) rewriting: Option<Rewriting>,
+    pub(super) clearing: Clearing,
+}
+
+/// What becomes of the lines of holds that are over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Clearing {
+    Nothing,
+    /// Those with an earlier deadline are ended in their place.
+    End(Moment),
+    Rewrite(Rewriting),
 }
 
 /// A change of one line in its place.
@@ -83,9 +93,46 @@ impl Change {
 }
 
 impl Edit<'_> {
-    /// What is to be written where, over what is there.
+    /// What is to be written where, over what is there: this for the hold of the owner who asks.
     pub fn over(&self) -> Option<(usize, Patch)> {
         self.over.map(|over| over.change.patch(over.line_at))
+    }
+
+    /// The same for each hold that ran out.
+    pub fn ends<'v>(&'v self, value: &'v [u8]) -> impl Iterator<Item = (usize, Patch)> + 'v {
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let run_out = self.next_run_out(value, from)?;
+            from = run_out.end;
+            Some(Change::End.patch(run_out.start))
+        })
+    }
+
+    /// Writes all this over what is there.
+    pub fn patch(&self, value: &mut [u8]) {
+        let mut from = 0;
+        while let Some(run_out) = self.next_run_out(value, from) {
+            from = run_out.end;
+            let (at, patch) = Change::End.patch(run_out.start);
+            patch.write(value, at);
+        }
+        if let Some((at, patch)) = self.over() {
+            patch.write(value, at);
+        }
+    }
+
+    /// The first line that is to be ended from this line on.
+    fn next_run_out(&self, value: &[u8], from: usize) -> Option<Range<usize>> {
+        let Clearing::End(now) = self.clearing else { return None };
+        let (now, mut start) = (line::digits_of(Deadline::from_millis(now.millis())), from);
+        loop {
+            let (line, _) = Line::first_of(value.get(start..)?)?;
+            let end = start.saturating_add(line.len());
+            if line.has_run_out(now) {
+                return Some(start..end);
+            }
+            start = end;
+        }
     }
 
     /// What is to be written behind the end.
@@ -95,7 +142,7 @@ impl Edit<'_> {
 
     /// All of the new value, if it is not to be edited in its place.
     pub fn rewritten(&self, value: &[u8]) -> Option<Vec<u8>> {
-        let Rewriting { now, limit } = self.rewriting?;
+        let Clearing::Rewrite(Rewriting { now, limit }) = self.clearing else { return None };
         let now = line::digits_of(Deadline::from_millis(now.millis()));
         let mut kept = Vec::with_capacity(value.len().saturating_add(line::LONGEST));
         let (mut rest, mut at) = (value, 0_usize);

@@ -5,7 +5,7 @@
 //! writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a hold that was torn.
 
 use super::decision::Company;
-use super::edit::{Change, Edit, Over, Rewriting};
+use super::edit::{Change, Clearing, Edit, Over, Rewriting};
 use super::fence::{Fence, FenceClock};
 use super::hold::{Grant, Hold, learn};
 use super::lease::{Deadline, Moment};
@@ -16,6 +16,9 @@ use super::share::Share;
 
 /// How many bytes of holds that are over are left where they are, however few are in force.
 const DEAD_BYTES_LEFT: u32 = 256;
+
+/// How many holds that ran out are ended in their place at once. If there are more, it is quicker to write the value anew.
+const MOST_ENDED: u32 = 64;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Holders<'v> {
@@ -38,8 +41,8 @@ struct Lines {
     dead: u32,
     /// The latest deadline of the others, whatever the key's expiry.
     others_end: Deadline,
-    /// Whether a line is over by its deadline alone: by a clock that is behind it is in force once more.
-    has_run_out: bool,
+    /// How many lines are over by their deadline alone: by a clock that is behind they are in force once more.
+    run_out: u32,
     /// When the first hold ends, if there is one.
     next_end: Option<Deadline>,
     limit: Option<Deadline>,
@@ -217,12 +220,17 @@ impl Lines {
         let expiry = own_end.map_or(others_end, |own_end| own_end.max(others_end));
         let would_outlast = others_end < self.others_end && others_end < expiry;
         let is_untidy = self.dead > (self.live / 2).saturating_add(DEAD_BYTES_LEFT);
-        let must_clear = added.is_some() && (self.has_run_out || is_untidy);
-        let rewriting =
-            (would_outlast || must_clear).then_some(Rewriting { now: self.now, limit: self.limit });
+        let (has_room, is_added) = (self.run_out <= MOST_ENDED, added.is_some());
+        let clearing = if would_outlast || (is_added && (is_untidy || !has_room)) {
+            Clearing::Rewrite(Rewriting { now: self.now, limit: self.limit })
+        } else if is_added && self.run_out > 0 {
+            Clearing::End(self.now)
+        } else {
+            Clearing::Nothing
+        };
         let line_at = usize::try_from(self.own_at).unwrap_or(usize::MAX);
         let over = change.map(|change| Over { line_at, change });
-        Write::Edit(Edit { over, added, expiry, rewriting })
+        Write::Edit(Edit { over, added, expiry, clearing })
     }
 }
 
@@ -236,7 +244,7 @@ struct Survey<'v> {
     others_end: Digits,
     live: usize,
     dead: usize,
-    has_run_out: bool,
+    run_out: usize,
 }
 
 impl<'v> Survey<'v> {
@@ -251,17 +259,16 @@ impl<'v> Survey<'v> {
             others_end: 0,
             live: 0,
             dead: 0,
-            has_run_out: false,
+            run_out: 0,
         };
         let now = over_at(limit, now);
-        let ended = line::digits_of(Deadline::from_millis(0));
         let mut rest = value;
         while !rest.is_empty() {
             let (line, behind) = Line::first_of(rest)?;
             survey.newest = survey.newest.max(line.fence);
             if line.deadline < now {
                 survey.dead = survey.dead.wrapping_add(line.len());
-                survey.has_run_out |= line.deadline != ended;
+                survey.run_out = survey.run_out.wrapping_add(usize::from(line.has_run_out(now)));
             } else if line.is_of(asker) {
                 let at = value.len().saturating_sub(rest.len());
                 survey.next_end = survey.next_end.min(line.deadline);
@@ -297,7 +304,7 @@ impl<'v> Survey<'v> {
             live: narrow(self.live),
             dead: narrow(self.dead),
             others_end: line::deadline_of(self.others_end),
-            has_run_out: self.has_run_out,
+            run_out: narrow(self.run_out),
             next_end: next_end.map(|end| limit.map_or(end, |limit| limit.min(end))),
             limit,
             now,

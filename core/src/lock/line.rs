@@ -35,6 +35,9 @@ const LENGTH_AT: usize = 38;
 /// The deadline of a hold that was ended.
 pub(super) const ENDED: &[u8] = &[b'0'; DEADLINE_DIGITS];
 
+/// What the deadline of such a hold is.
+const ENDED_AT: Digits = 0x3030_3030_3030_3030_3030_3030_3030_3030;
+
 /// From the deadline to the end of the share.
 pub(super) const LEASE_LEN: usize = SHARE_AT + SHARE_DIGITS - DEADLINE_AT;
 
@@ -142,6 +145,11 @@ impl<'v> Line<'v> {
     /// How many bytes it takes, its end included.
     pub(super) fn len(&self) -> usize {
         HEAD.saturating_add(self.owner.len()).saturating_add(1)
+    }
+
+    /// Whether its hold was over at this time, and was not ended before.
+    pub(super) fn has_run_out(&self, now: Digits) -> bool {
+        self.deadline < now && self.deadline != ENDED_AT
     }
 
     /// Smaller shares are smaller, and no limit is the largest.

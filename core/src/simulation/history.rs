@@ -151,12 +151,18 @@ impl History {
         hold.share = tolerated(share);
     }
 
-    /// The value is written anew. What has run out is not there any more, should the clock be set back, and nothing outlasts
-    /// the expiry that the key has now.
-    pub(super) fn rewritten(&mut self, name: LockName, now: Moment) {
-        let limit = self.expiries.get(&name).copied().flatten();
+    /// What has run out is ended, and does not come back should the clock be set back.
+    pub(super) fn run_out_ended(&mut self, name: LockName, now: Moment) {
         for hold in self.holds.get_mut(&name).into_iter().flatten() {
             hold.is_over |= hold.deadline.is_some_and(|end| now.millis() > end);
+        }
+    }
+
+    /// The value is written anew. What has run out is not there any more, and nothing outlasts the expiry that the key has now.
+    pub(super) fn rewritten(&mut self, name: LockName, now: Moment) {
+        self.run_out_ended(name, now);
+        let limit = self.expiries.get(&name).copied().flatten();
+        for hold in self.holds.get_mut(&name).into_iter().flatten() {
             hold.deadline = [hold.deadline, limit].into_iter().flatten().min();
         }
     }

@@ -341,11 +341,14 @@ impl State {
             self.model.compact(name, now.micros());
             self.history.rewritten(name, now);
         }
+        if edit.ends(&value).next().is_some() {
+            self.model.end_run_out(name, now.micros());
+            self.history.run_out_ended(name, now);
+        }
         if let Some((at, patch)) = edit.over() {
             let bytes = patch.as_bytes();
             let line_at = at - if bytes.len() == Fence::DIGITS { 0 } else { 17 };
             let fence = number(&value[line_at..][..16]);
-            value[at..][..bytes.len()].copy_from_slice(bytes);
             match (requested, bytes.len()) {
                 (Some(Requested::Raise(asker)), Fence::DIGITS) => {
                     let fence = Fence::new(number(bytes)).expect("a fence");
@@ -370,6 +373,7 @@ impl State {
                 (other, len) => panic!("{other:?} overwrote {len} bytes"),
             }
         }
+        edit.patch(&mut value);
         if let Some(line) = edit.appended() {
             value.extend_from_slice(line.as_bytes());
             let line = line.as_bytes();

@@ -320,7 +320,17 @@ impl Model {
         }
     }
 
-    /// The server has written the value anew, without the holds that have run out. The model may have seen it already.
+    /// The server has ended the holds that have run out. The model may have seen it already.
+    pub(super) fn end_run_out(&mut self, name: LockName, now: u64) {
+        for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
+            if let Content::Lock(lock) = content {
+                lock.holds
+                    .retain(|held| held.own_end.is_none_or(|end| now / MICROS_PER_MILLI <= end));
+            }
+        }
+    }
+
+    /// The server has written the value anew, without the holds that have run out.
     pub(super) fn compact(&mut self, name: LockName, now: u64) {
         for content in [self.keys.get_mut(&name), self.seen.get_mut(&name)].into_iter().flatten() {
             let Content::Lock(lock) = content else { continue };
@@ -328,8 +338,8 @@ impl Model {
             for held in &mut lock.holds {
                 held.own_end = held.own_end.map(|end| limit.map_or(end, |limit| limit.min(end)));
             }
-            lock.holds.retain(|held| held.own_end.is_none_or(|end| now / MICROS_PER_MILLI <= end));
         }
+        self.end_run_out(name, now);
     }
 
     fn grant(&mut self, client: Client, name: LockName, asked: Asked, now: u64) {

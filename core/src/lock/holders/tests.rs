@@ -3,6 +3,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::*;
+use crate::lock::edit::Patch;
 use crate::lock::{FenceClock, Stored, Value};
 use proptest::prelude::*;
 
@@ -42,10 +43,17 @@ fn written(value: &[u8], write: Write<'_>) -> (Vec<u8>, Deadline) {
     if let Some(rewritten) = edit.rewritten(value) {
         return (rewritten, edit.expiry);
     }
+    let told = |patches: &mut dyn Iterator<Item = (usize, Patch)>| {
+        let mut value = value.to_vec();
+        patches.for_each(|(at, patch)| {
+            value[at..][..patch.as_bytes().len()].copy_from_slice(patch.as_bytes());
+        });
+        value
+    };
+    let replica = told(&mut edit.ends(value).chain(edit.over()));
     let mut value = value.to_vec();
-    if let Some((at, patch)) = edit.over() {
-        value[at..][..patch.as_bytes().len()].copy_from_slice(patch.as_bytes());
-    }
+    edit.patch(&mut value);
+    assert_eq!(value, replica, "a replica is told what is written");
     value.extend_from_slice(edit.appended().as_ref().map_or(&[], Value::as_bytes));
     (value, edit.expiry)
 }
@@ -164,6 +172,14 @@ fn nobody_is_let_in_beside_a_hold_that_is_over_by_this_clock_alone() {
     let seen = holders(&value, Some(in_ms(20)), "c");
     let (joined, _) = written(&value, seen.granted(&grant("c", 2, 30, 2)));
     assert_eq!(holders_of(&joined), 2);
+    assert_eq!(joined[..value.len()], list(&[("a", ENDED, 2), ("b", 20, 2)]), "in their place");
+    let many: Vec<_> = std::iter::repeat_n(("a", -1, 0), 65).chain([("b", 20, 0); 200]).collect();
+    for (run_out, lines) in [(64, 265), (65, 201)] {
+        let value = list(&many[65 - run_out..]);
+        let seen = holders(&value, Some(in_ms(20)), "c");
+        let (joined, _) = written(&value, seen.granted(&grant("c", 266, 30, 0)));
+        assert_eq!((Holds::all(&joined).count(), holders_of(&joined)), (lines, 201));
+    }
     let value = list(&[("a", ENDED, 2), ("b", 20, 2)]);
     let seen = holders(&value, Some(in_ms(20)), "c");
     let (joined, _) = written(&value, seen.granted(&grant("c", 2, 30, 2)));
