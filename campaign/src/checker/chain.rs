@@ -158,31 +158,6 @@ impl<'h> Lock<'h> {
     }
 }
 
-impl Lock<'_> {
-    /// L3: once an owner was told a larger fence, the smaller one is over.
-    pub(super) fn check_stale(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        // The first record of each owner among the grants with larger fences.
-        let mut larger: HashMap<u32, u32> = HashMap::new();
-        for grant in self.grants.iter().rev() {
-            let mut of =
-                grant.of.iter().filter(|index| self.record(**index).outcome == Outcome::Ok);
-            let Some(first) = of.next() else { continue };
-            let owner = self.record(*first).owner;
-            let last = of.next_back().unwrap_or(first);
-            if let Some(next) = larger.insert(owner, *first).filter(|next| next < last) {
-                let stale = self.record(*last);
-                if !rules.is_lossy(grant.asked, stale.told) {
-                    let what = format!(
-                        "{:?} succeeded with fence {} after a larger one",
-                        stale.op, grant.fence
-                    );
-                    wrong.push(self.violation(Law::L3, what, vec![*first, next, *last]));
-                }
-            }
-        }
-    }
-}
-
 impl<'l, 'h> Walk<'l, 'h> {
     fn new(lock: &'l Lock<'h>, rules: &'l Rules, grant: &'l Grant<'h>) -> Self {
         Self {

@@ -25,6 +25,7 @@ mod idle;
 mod order;
 mod queue;
 mod spans;
+mod stale;
 mod unheard;
 
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
