@@ -3,6 +3,7 @@
 
 use super::{LONG, Waiter, exact, granted_at, is_parked, owners};
 use redis::Value;
+use std::collections::BTreeSet;
 use testkit::{
     Client, Server, Snapshot, deadline, eventually, lacks, start_pair, wait_until_in_sync,
 };
@@ -203,12 +204,18 @@ fn many_pauses_with_leases_ending_and_clients_leaving_lose_no_lock() {
         for index in gone.into_iter().rev() {
             drop(queued.remove(index));
         }
-        let mut fences: Vec<_> = queued.iter_mut().map(Waiter::fence).collect();
+        // A lease of 10 ms may be over before a busy server tells of it: then the reply is nil.
+        let told = |waiter: &mut Waiter| match waiter.reply() {
+            Value::Int(fence) => Some(fence),
+            Value::Nil => None,
+            other => panic!("neither a fence nor nil: {other:?}"),
+        };
+        let fences: Vec<_> = queued.iter_mut().map(told).collect();
         for of_one_lock in fences.chunks_exact(3) {
-            assert!(of_one_lock.is_sorted(), "not in order: {of_one_lock:?}");
+            assert!(of_one_lock.iter().flatten().is_sorted(), "not in order: {of_one_lock:?}");
         }
-        fences.dedup();
-        assert_eq!(fences.len(), 9, "a fence was granted twice");
+        let distinct: BTreeSet<_> = fences.iter().flatten().collect();
+        assert_eq!(distinct.len(), fences.iter().flatten().count(), "a fence was granted twice");
         eventually("the last leases end", || match client.cmd("EXISTS a b c") {
             Value::Int(0) => Ok(()),
             left => Err(left),
