@@ -34,7 +34,7 @@ impl Effort {
     }
 
     /// A round for a key that holds this.
-    fn of_round(stored: Stored<'_>) -> Self {
+    pub(super) fn of_round(stored: Stored<'_>) -> Self {
         match stored {
             Stored::Text { value, .. } => Self(value.len().div_ceil(BYTES_IN_A_ROUND).max(1)),
             _ => Self::ROUND,
