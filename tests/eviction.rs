@@ -17,7 +17,8 @@ const LONG: u64 = 60_000;
 
 /// Takes the memory away for as long as one command, which evicts all that the policy allows, and
 /// gives it back.
-const EVICT: [&str; 3] = ["CONFIG SET maxmemory 1", "GET nothing", "CONFIG SET maxmemory 0"];
+pub(crate) const EVICT: [&str; 3] =
+    ["CONFIG SET maxmemory 1", "GET nothing", "CONFIG SET maxmemory 0"];
 
 fn evicting(policy: &str) -> Setup {
     Server::builder().config("maxmemory-policy", policy)

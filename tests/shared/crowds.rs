@@ -53,3 +53,34 @@ fn one_who_waits_for_a_lock_is_not_kept_waiting_until_all_crowds_are_let_in() {
     let before = fences.iter().filter(|reader| **reader < fence).count();
     assert!(before < readers.len(), "all {before} readers were let in before");
 }
+
+#[test]
+fn one_command_lets_in_no_whole_crowd_however_many_grants_it_takes_back() {
+    let scene = Scene::start();
+    let mut client = scene.client();
+    client.grant("k", "writer", LONG);
+    let mut readers: Vec<Waiter> =
+        (0..300).map(|number| waits(&scene.primary, &format!("r{number}"), 0)).collect();
+    // They end in the turn of their grant, before they hear of it.
+    let gone: Vec<_> = readers.drain(..40).collect();
+    let ends: Vec<_> = gone.iter().map(|reader| format!("CLIENT KILL ID {}", reader.id)).collect();
+    let mut commands = vec!["LOCK.RELEASE k writer"];
+    commands.extend(ends.iter().map(String::as_str));
+    commands.extend(["LOCK.INFO k", "LOCK.ACQUIRE k late 1000", "LOCK.INFO k"]);
+    let replies = client.transaction(&commands);
+    let holders_in = |reply: &Value| match field(reply, "holders") {
+        Some(&Value::Int(holders)) => holders,
+        other => panic!("{other:?} in {replies:?}"),
+    };
+    let [before, _, after] = &replies[41..] else { panic!("{replies:?}") };
+    let (let_in, most) = (holders_in(after) - holders_in(before), 100);
+    assert!((1..most).contains(&let_in), "{let_in}");
+    for reader in &mut readers {
+        reader.fence();
+    }
+    eventually("all who live hold the lock", || match holders(&mut client).len() {
+        260 => Ok(()),
+        other => Err(other),
+    });
+    scene.agree();
+}

@@ -1,10 +1,10 @@
 //! The server evicts a lock that several hold: it is put back, with each of them.
 
 use super::{LONG, Scene, holds, share, waits};
-use crate::eviction::{evict_and, is_back, tells_too_late};
+use crate::eviction::{EVICT, evict_and, is_back, tells_too_late};
 use crate::waiting::short_of_memory::evict;
 use redis::Value;
-use testkit::{Waiter, eventually};
+use testkit::{Waiter, eventually, int};
 
 fn evicting() -> Scene {
     let scene = Scene::start();
@@ -67,5 +67,27 @@ fn a_shared_lock_that_is_evicted_is_not_given_to_who_waits_for_it() {
     assert!(client.release("k", "w"));
     reader.fence();
     client.cmd("DEL filler");
+    scene.agree();
+}
+
+#[test]
+fn a_lock_that_is_evicted_while_a_crowd_is_let_in_is_still_held_by_those_who_are_in() {
+    let scene = evicting();
+    let mut client = scene.client();
+    client.grant("k", "writer", LONG);
+    let owners: Vec<_> = (0..120).map(|number| format!("r{number}")).collect();
+    let mut readers: Vec<_> = owners.iter().map(|owner| waits(&scene.primary, owner, 0)).collect();
+    let next = Waiter::of(&scene.primary, "k", "next");
+    let replies = client.pipeline(&[&["LOCK.RELEASE k writer"], &EVICT[..]].concat());
+    assert_eq!(replies[0], int(1));
+    let mut fences: Vec<_> = readers.iter_mut().map(Waiter::fence).collect();
+    fences.sort_unstable();
+    eventually("all of them hold the lock", || {
+        let holding = holds(&mut client, "k").into_iter().map(|hold| hold.fence);
+        let holding: Vec<_> = holding.map(i64::unsigned_abs).collect();
+        if holding == fences { Ok(()) } else { Err(holding.len()) }
+    });
+    next.assert_waits(&scene.primary);
+    assert_ne!(client.counter("evictions_restored"), 0);
     scene.agree();
 }

@@ -5,8 +5,7 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Ownership, Proof, Waiter,
-    Write,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, Waiter, Write,
 };
 use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
@@ -126,28 +125,32 @@ impl<C> Engine<C> {
         }
     }
 
+    /// The lock is only marked for those who wait: it is settled once, however many grants of it are
+    /// taken back.
     fn take_back<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
         grant: &WaiterGrant,
     ) -> Effort {
-        let mut effort = Effort::ROUND;
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
             Authority::NotNow | Authority::Refused => {
                 let due = host.monotonic().plus_millis(PAUSE_MILLIS);
                 self.pending_releases.borrow_mut().add(grant.clone(), due);
-                return effort;
+                return Effort::ROUND;
             }
             // The server that decides now has the grant too, if it got that far. The lease ends it.
-            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => return effort,
+            Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
+                return Effort::ROUND;
+            }
         }
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         if self.put_back(&mut key, lock.name(), now).is_err() {
-            return effort;
+            return Effort::ROUND;
         }
+        let effort = Effort::of_round(key.stored());
         let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
         let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
@@ -157,8 +160,10 @@ impl<C> Engine<C> {
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
             lock.publish(event);
-            self.with_queues(|queues| queues.forget_seen(lock.name()));
-            effort.add(self.settle(host, lock, Initiator::Module, Ownership::Ours));
+            self.with_queues(|queues| {
+                queues.forget_seen(lock.name());
+                queues.mark(lock.name());
+            });
         }
         effort
     }

@@ -34,7 +34,7 @@ impl Effort {
     }
 
     /// A round for a key that holds this.
-    fn of_round(stored: Stored<'_>) -> Self {
+    pub(super) fn of_round(stored: Stored<'_>) -> Self {
         match stored {
             Stored::Text { value, .. } => Self(value.len().div_ceil(BYTES_IN_A_ROUND).max(1)),
             _ => Self::ROUND,
@@ -159,6 +159,11 @@ impl<C> Engine<C> {
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
+            if effort.fills(host.slice()) {
+                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
+                // back as it is now.
+                self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
+            }
             drop(key);
             self.report_lost(lock, &lost, now.wall);
             if let (Some(outcome), Ok(())) = (outcome, written) {

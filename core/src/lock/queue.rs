@@ -190,6 +190,13 @@ impl<C> Queues<C> {
         }
     }
 
+    /// This is what the key holds, although the next waiter may be admitted: others have their turn first.
+    pub fn remember(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) {
+        if let Some(id) = self.id_of(name) {
+            self.with_queue(id, |queue| queue.remember(stored.seen(), now));
+        }
+    }
+
     /// What the key of a lock that somebody waits for held when it was last looked at.
     pub fn seen(&self, name: Name<'_>) -> Option<&Seen> {
         self.queue_named(name)?.1.seen.as_ref()

@@ -82,6 +82,12 @@ impl Model {
                 self.serve(client, name, Asked { owner, ttl, share }, now);
             }
         }
+        // More may be let in, after others have had their turn.
+        if self.anyone_waits_for(name)
+            && let Some(content @ Content::Lock(_)) = self.keys.get(&name)
+        {
+            self.seen.insert(name, content.clone());
+        }
     }
 
     /// The server evicts a key. What it held is put back, if it was this lock, and its lease lasts.
