@@ -77,10 +77,9 @@ fn last_words(primary: &Server, client: &mut Client, seed: &mut Seed) {
             _ => assert!(client.release(&lock, "m")),
         }
     }
-    match seed.below(4) {
+    match seed.below(3) {
         0 => drop(client.cmd("FLUSHALL")),
         1 => drop(client.cmd("SWAPDB 0 1")),
-        2 => {}
         _ => (0..8).for_each(|number| {
             client.release(format!("last{number}"), "m");
         }),
