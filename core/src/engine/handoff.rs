@@ -33,6 +33,14 @@ impl Effort {
         self.0 >= batch
     }
 
+    /// Of a look at a lock that is held as before.
+    fn of_look(stored: Stored<'_>) -> Self {
+        match stored {
+            Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
+            _ => Self::default(),
+        }
+    }
+
     /// A round for a key that holds this.
     pub(super) fn of_round(stored: Stored<'_>) -> Self {
         match stored {
@@ -89,8 +97,10 @@ impl<C> Engine<C> {
             (Authority::Yes, Ownership::InDoubt) => lock.may_read(),
             _ => lock.may_write(initiator),
         };
-        if authority == Authority::Yes && self.is_held(host, lock) {
-            return Effort::default();
+        if authority == Authority::Yes
+            && let Some(effort) = self.find_held(host, lock)
+        {
+            return effort;
         }
         let authority = match authority {
             Authority::Yes => lock.may_write(initiator),
@@ -110,10 +120,11 @@ impl<C> Engine<C> {
         Effort::ROUND
     }
 
-    /// Whether the lock is held, and nothing is to be done. So it is with nearly every lock that a
-    /// command names.
-    fn is_held<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> bool {
+    /// What it took to see that the lock is held, and nothing is to be done. So it is with nearly every
+    /// lock that a command names. `None` if there may be something to do.
+    fn find_held<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Option<Effort> {
         let key = lock.open(Mode::Look);
+        let effort = Effort::of_look(key.stored());
         let now = host.clocks();
         let look = self.with_fences(
             || now.monotonic,
@@ -125,10 +136,10 @@ impl<C> Engine<C> {
         );
         drop(key);
         match look {
-            Look::ToSettle => false,
+            Look::ToSettle => None,
             Look::Held { lost } => {
                 self.report_lost(lock, &lost, now.wall);
-                true
+                Some(effort)
             }
         }
     }
