@@ -137,6 +137,7 @@ pub(crate) struct Faults {
     pub(crate) standstill: Vec<Span>,
     pub(crate) forgotten: Vec<Span>,
     pub(crate) beside: Vec<Span>,
+    pub(crate) set_back: Vec<Span>,
     deletes: Vec<Record>,
     disturbances: Vec<Disturbance>,
 }
@@ -199,6 +200,14 @@ impl Faults {
     /// Runs a fault that loses nothing, but during which nothing is granted.
     pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
         let (done, span) = self.note(what, does);
+        self.stood_still(span);
+        done
+    }
+
+    /// Sets the clock back, during which nothing is granted.
+    pub(crate) fn sets_back<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.set_back.push(span);
         self.stood_still(span);
         done
     }
@@ -331,6 +340,7 @@ pub(crate) fn run_rounds_of(
             standstill: faults.standstill,
             forgotten: faults.forgotten,
             beside: faults.beside,
+            set_back: faults.set_back,
             idle_micros: probing.idle_micros,
             ..rules.clone()
         };

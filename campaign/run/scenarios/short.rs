@@ -24,7 +24,8 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
     let late_millis = i64::try_from(most.as_millis()).unwrap();
     let rules = Rules { late_millis, ..Rules::default() };
     // Before the clock is set back the server is made to look at all locks. A lease that has ended
-    // unnoticed would be in force again.
+    // unnoticed would be in force again. That of one of several is all the same: nobody looks at it
+    // before the next one comes.
     let locks: Vec<_> = (0..10).map(|lock| format!("l{lock}")).collect();
     let look = format!("EXISTS {}", locks.join(" "));
     let at_once = Duration::ZERO;
@@ -44,7 +45,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
                 });
                 thread::sleep(one);
                 let back = Instant::now();
-                faults.still("the clock is set back", || {
+                faults.sets_back("the clock is set back", || {
                     client.cmd(&*look);
                     clock.step_back(step);
                     clock.wait_until_known(&mut client);
@@ -55,7 +56,7 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
             }
             1 => {
                 let back = Instant::now();
-                faults.still("the clock is set back", || {
+                faults.sets_back("the clock is set back", || {
                     client.cmd(&*look);
                     clock.step_back(step);
                     clock.wait_until_known(&mut client);

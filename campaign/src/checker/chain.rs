@@ -207,6 +207,10 @@ impl<'l, 'h> Walk<'l, 'h> {
     }
 
     fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
+        let revives = |refused: &mut u32| {
+            self.rules.may_revive(self.lock.record(*refused).asked, record.told)
+        };
+        let _revived = self.refused.take_if(revives);
         if let Some(earlier) = self.released.or(self.refused) {
             let what =
                 format!("{:?} succeeded with fence {} after its end", record.op, record.fence);

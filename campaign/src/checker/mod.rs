@@ -71,6 +71,9 @@ pub struct Rules {
     /// When a former primary may have granted locks beside its successor. A grant that it was asked
     /// for then may have a smaller fence than one that its successor had given before.
     pub beside: Vec<Span>,
+    /// When the clock was set back. A hold that had ended by the clock is in force again if nothing was
+    /// granted since: its owner may have been refused meanwhile.
+    pub set_back: Vec<Span>,
     /// How many milliseconds late a lease may end.
     pub late_millis: i64,
     /// How long a free lock may have a waiter. 0: any time.
@@ -159,9 +162,13 @@ impl History {
         let mut rules = rules.clone();
         // Where data may be lost, no grant need be made either.
         rules.standstill.extend(&rules.loss);
-        for spans in
-            [&mut rules.loss, &mut rules.standstill, &mut rules.forgotten, &mut rules.beside]
-        {
+        for spans in [
+            &mut rules.loss,
+            &mut rules.standstill,
+            &mut rules.forgotten,
+            &mut rules.beside,
+            &mut rules.set_back,
+        ] {
             *spans = joined(std::mem::take(spans));
         }
         for (number, of_lock) in by_lock {
@@ -251,6 +258,10 @@ impl Rules {
     /// Whether the server may have lost between these moments what was granted before.
     fn is_forgotten(&self, from: u64, to: u64) -> bool {
         overlaps(&self.forgotten, from, to)
+    }
+
+    fn may_revive(&self, from: u64, to: u64) -> bool {
+        overlaps(&self.set_back, from, to)
     }
 
     fn stands_still(&self, from: u64, to: u64) -> bool {

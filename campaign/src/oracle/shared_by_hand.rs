@@ -51,6 +51,23 @@ fn each_lease_ends_by_itself() {
 }
 
 #[test]
+fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
+    let (long, short) = (shared(0, 1, 1, 900, 10), shared(0, 2, 2, 20, 10));
+    let lost = refused(ok(Op::Release, 2, 2, 0, (40, 40)));
+    let again = shared(0, 2, 2, 20, 60);
+    assert_wrong(&[long, short, lost, again], Law::L2);
+    let rules = |from: u64, to: u64| {
+        let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
+        Rules { late_millis: 50, set_back, ..Rules::default() }
+    };
+    assert_right(&[long, short, lost, again], &rules(45, 50));
+    assert_right(&[long, short, lost, again], &rules(30, 41));
+    for elsewhen in [rules(10, 35), rules(65, 70)] {
+        assert_eq!(laws(&[long, short, lost, again], &elsewhen), [Law::L2]);
+    }
+}
+
+#[test]
 fn a_grant_is_made_before_those_with_larger_fences() {
     // Otherwise it would be in force when it is checked.
     let slow = Record { share: 0, ..ok(Op::Try, 1, 1, 5, (10, 50)) };
