@@ -3,7 +3,7 @@
 
 use super::eventually::eventually;
 use super::reply::{field, int, micros};
-use super::request::{Words, encoded};
+use super::request::{Words, all_encoded, encoded};
 use super::transport::{Transport, Uninterrupted, has_arrived};
 use redis::{Parser, RedisResult, Value};
 use std::collections::BTreeMap;
@@ -96,8 +96,7 @@ impl Client {
 
     /// Sends all commands in one write, without waiting for their replies: see `receive`.
     pub fn send_all(&mut self, commands: &[&str]) {
-        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
-        self.send_bytes(&bytes);
+        self.send_bytes(&all_encoded(commands));
     }
 
     /// Waits for the next reply or push message.

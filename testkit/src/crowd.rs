@@ -5,8 +5,9 @@
 //!
 //! Linux only, as is the clock.
 
+use super::Server;
 use super::eventually::PATIENCE;
-use super::{Server, Words, encoded};
+use super::request::{Words, all_encoded, encoded};
 use redis::{Parser, Value};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -74,9 +75,8 @@ impl Crowd {
 
     /// Sends all commands in one write.
     pub fn send_all(&mut self, index: usize, commands: &[&str]) {
-        let bytes: Vec<u8> = commands.iter().flat_map(|command| encoded(*command)).collect();
         let member = self.members[index].as_mut().expect("it left");
-        member.stream.write_all(&bytes).unwrap();
+        member.stream.write_all(&all_encoded(commands)).unwrap();
     }
 
     /// Closes one member's connection.

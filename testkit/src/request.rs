@@ -49,3 +49,8 @@ pub fn encoded(words: impl Words) -> Vec<u8> {
     }
     bytes
 }
+
+/// Commands one behind the other, to be sent in one write.
+pub(crate) fn all_encoded<T: AsRef<str>>(commands: &[T]) -> Vec<u8> {
+    commands.iter().flat_map(|command| encoded(command.as_ref())).collect()
+}

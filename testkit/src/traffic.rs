@@ -4,7 +4,8 @@
 //! One thread drives all connections. While it reads the replies of one, all others have a batch
 //! under way, so the server is never idle, as under `redis-benchmark -c 50 -P 16`.
 
-use super::{LineClient, Server, encoded};
+use super::request::all_encoded;
+use super::{LineClient, Server};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -20,8 +21,7 @@ pub struct Batch {
 impl Batch {
     /// A batch of these commands.
     pub fn of(commands: &[String]) -> Self {
-        let bytes = commands.iter().flat_map(|command| encoded(&**command)).collect();
-        Self { bytes, replies: commands.len() }
+        Self { bytes: all_encoded(commands), replies: commands.len() }
     }
 }
 
