@@ -37,8 +37,8 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
-/// No server moves a longer string that is read in place: they store up to 44 bytes more compactly, or up to 128 together with
-/// the key.
+/// No longer string is moved when it is read in place. Servers move strings that they store more compactly, which are much
+/// shorter: 44 bytes at most in the sources that were read.
 const LONGEST_MOVED: usize = 256;
 
 /// What is being loaded, if anything is.
@@ -111,10 +111,8 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     let key = OpenKey::peek(ctx, name.string());
     // Reading a short string makes the server store it less compactly, so others' keys are left alone as far
     // as can be told from outside.
-    if may_be_a_grant(&key)
-        && let Stored::Text { value, .. } = key.stored()
-    {
-        take_note_of(value);
+    if may_be_a_grant(&key) {
+        read_in_place(&key);
     }
 }
 
@@ -126,10 +124,7 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
         return;
     }
     if opened.len() > LONGEST_MOVED {
-        if let Stored::Text { value, .. } = opened.stored() {
-            take_note_of(value);
-        }
-        return;
+        return read_in_place(&opened);
     }
     drop(opened);
     // SAFETY: the format takes one string; the reply goes nowhere else.
@@ -137,6 +132,12 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
         CallReply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key))
     };
     if let Some(value) = reply.as_ref().and_then(CallReply::text) {
+        take_note_of(value);
+    }
+}
+
+fn read_in_place(key: &OpenKey<'_>) {
+    if let Stored::Text { value, .. } = key.stored() {
         take_note_of(value);
     }
 }

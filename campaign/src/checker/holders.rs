@@ -143,7 +143,7 @@ impl Holders {
 /// seen after `gone`.
 fn fits(live: &[&Held], asker: &Asker, at: i64, gone: i64) -> bool {
     let (mut holders, mut tolerance) = (1, asker.loosest);
-    for held in live.iter().filter(|held| held.free > at && (held.last > gone || gone == NEVER)) {
+    for held in live.iter().filter(|held| held.free > at && held.last > gone) {
         if held.owner != asker.owner {
             holders += 1;
             tolerance = tolerance.min(held.tolerates(at));

@@ -43,10 +43,9 @@ impl Effort {
 
     /// A round for a key that holds this.
     pub(super) fn of_round(stored: Stored<'_>) -> Self {
-        match stored {
-            Stored::Text { value, .. } => Self(value.len().div_ceil(BYTES_IN_A_ROUND).max(1)),
-            _ => Self::ROUND,
-        }
+        let mut effort = Self::of_look(stored);
+        effort.add(Self::ROUND);
+        effort
     }
 }
 
