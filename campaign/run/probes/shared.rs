@@ -231,6 +231,8 @@ pub(super) fn other_shares(probe: &mut Probe<'_>) -> Result<(), Lost> {
         return Err(Lost);
     }
     let other = probe.joins(&lock, "n", LONG, 0)?;
+    // If all keys were deleted before the other came, it is alone, and the first would wait for it.
+    probe.holds(&lock, "m", writes)?;
     // Two that want to write would wait for each other.
     for (owner, fence) in [("m", writes), ("n", other)] {
         let asked = format!("LOCK.ACQUIRE {lock} {owner} {LONG} BLOCK {EVER}");
