@@ -85,6 +85,13 @@ pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
 }
 
+/// Whether nobody sent the command being executed: it is repeated for a primary, or read from a file. The server has no user
+/// for it, and everything is allowed.
+pub(super) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
+    let unsent = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
+    flags(ctx) & unsent != 0
+}
+
 pub(super) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER != 0
 }

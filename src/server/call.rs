@@ -6,18 +6,19 @@ use super::ffi::string::bytes_of;
 use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::respond::respond;
-use super::wait::{self, Wait};
-use super::{authority, guard};
+use super::ticket::{self, Taken};
+use super::wait::{self, Asker};
+use super::{authority, channel, guard};
 use leasehold_core::command::{Decide, Error, Reply, check};
 use leasehold_core::engine::{Key, Lock, Mode};
-use leasehold_core::lock::{Hold, Moment, Name, Outcome, Proof, Queues, Stored};
+use leasehold_core::lock::{Hold, Moment, Name, Outcome, Patience, Proof, Queues, Stored, Ticket};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
 
 /// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 9;
+const MOST_WORDS: usize = 11;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,
@@ -119,13 +120,33 @@ impl Call {
     }
 
     /// Blocks the client until it is its turn; nil where nothing ever waits.
-    pub(super) fn wait(&self, key: &LockKey<'_>, wait: &Wait<'_>) -> Result<(), Error> {
-        if wait::wait(self.ctx, key, wait)? {
+    pub(super) fn wait(
+        &self,
+        key: &LockKey<'_>,
+        asker: &Asker<'_>,
+        patience: Patience,
+    ) -> Result<(), Error> {
+        if wait::wait(self.ctx, key, asker, patience)? {
             self.answered.set(true);
         } else {
             self.reply(&Reply::Nil);
         }
         Ok(())
+    }
+
+    /// Queues the owner, or renews its place.
+    pub(super) fn take_ticket(
+        &self,
+        key: &LockKey<'_>,
+        asker: &Asker<'_>,
+        ticket: Ticket<'_>,
+    ) -> Result<Taken, Error> {
+        ticket::take(self.ctx, key, asker, ticket)
+    }
+
+    /// Whether the client may publish there.
+    pub(super) fn check_channel(&self, channel: &[u8]) -> Result<(), Error> {
+        channel::check(self.ctx, channel)
     }
 
     pub(super) fn reply(&self, reply: &Reply<'_>) {

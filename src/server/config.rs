@@ -37,6 +37,8 @@ static QUARANTINE: Setting =
 /// What 80 % of the usual `maxclients` is.
 static MAX_WAITERS: Setting = Setting::new(c"max-waiters", 0..=1_000_000, 8_000);
 static MAX_WAITERS_PER_LOCK: Setting = Setting::new(c"max-waiters-per-lock", 0..=1_000_000, 8_000);
+/// Those of a lock have no other limit: a ticket keeps no connection.
+static MAX_TICKETS: Setting = Setting::new(c"max-tickets", 0..=1_000_000, 100_000);
 /// Of `maxclients`. The rest is for those who hold the locks, and for everybody else.
 static MAX_WAITERS_PERCENT: Setting = Setting::new(c"max-waiters-percent", 1..=100, 80);
 static LOG_MAX_LEN: Setting = Setting::new(c"log-max-len", 0..=10_000, 128);
@@ -46,7 +48,7 @@ static LOG_LONG_WAIT: Setting = Setting::new(
     USUAL_LONG_WAIT_MILLIS.cast_signed(),
 );
 
-static SETTINGS: [&Setting; 9] = [
+static SETTINGS: [&Setting; 10] = [
     &MAX_TTL,
     &MAX_HOLDERS,
     &FENCE_MARGIN,
@@ -54,6 +56,7 @@ static SETTINGS: [&Setting; 9] = [
     &MAX_WAITERS,
     &MAX_WAITERS_PER_LOCK,
     &MAX_WAITERS_PERCENT,
+    &MAX_TICKETS,
     &LOG_MAX_LEN,
     &LOG_LONG_WAIT,
 ];
@@ -95,6 +98,10 @@ pub(super) fn max_waiters() -> u64 {
 
 pub(super) fn max_waiters_per_lock() -> u64 {
     MAX_WAITERS_PER_LOCK.get()
+}
+
+pub(super) fn max_tickets() -> u64 {
+    MAX_TICKETS.get()
 }
 
 /// How much of `maxclients` those who wait may take.

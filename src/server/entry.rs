@@ -1,12 +1,13 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
 use super::locks::LOCKS;
-use super::wait::Wait;
+use super::ticket::Taken;
+use super::wait::Asker;
 use super::{call, clock, config, random_owner};
 use leasehold_core::command::{
     Decide, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
 };
-use leasehold_core::lock::Outcome;
+use leasehold_core::lock::{Outcome, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
 
@@ -23,20 +24,29 @@ pub(super) extern "C" fn acquire(
         let limits = config::limits();
         let request =
             call.parse(|words| acquire::Request::parse(words, &limits, random_owner::mint_owner))?;
+        if let Some(channel) = request.channel() {
+            call.check_channel(channel)?;
+        }
         let key = call.key()?;
         let outcome = call.change(&key, &request)?;
-        if let Outcome::Wait(patience) = outcome {
-            return call.wait(
-                &key,
-                &Wait {
-                    owner: request.owner()?,
-                    minted: request.is_minted(),
-                    ttl: request.ttl(),
-                    share: request.share(),
-                    patience,
-                },
-            );
-        }
+        let Outcome::Wait(wait) = outcome else {
+            call.reply(&request.reply(&outcome)?);
+            return Ok(());
+        };
+        let asker = Asker {
+            owner: request.owner()?,
+            minted: request.is_minted(),
+            ttl: request.ttl(),
+            share: request.share(),
+        };
+        let ticket = match wait {
+            Wait::Block(patience) => return call.wait(&key, &asker, patience),
+            Wait::Ticket(ticket) => ticket,
+        };
+        let outcome = match call.take_ticket(&key, &asker, ticket)? {
+            Taken::Kept => outcome,
+            Taken::Over => call.change(&key, &request)?,
+        };
         call.reply(&request.reply(&outcome)?);
         Ok(())
     })

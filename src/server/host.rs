@@ -5,10 +5,10 @@ use super::ffi::api::{api, status};
 use super::ffi::log;
 use super::ffi::string::{OwnedString, bytes_of};
 use super::key::OpenKey;
-use super::{authority, clock, config, slots};
-use leasehold_core::command::Error;
+use super::{authority, channel, clock, config, slots};
+use leasehold_core::command::{Error, acquire};
 use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name};
+use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name, Told};
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -51,8 +51,17 @@ impl Host for Server {
         })
     }
 
-    fn answer(&self, client: Self::Client, owner: KeptOwner, answer: Answer) {
-        client.unblock(owner, answer);
+    fn answer(&self, name: Name<'_>, told: Told<Self::Client>, owner: KeptOwner, answer: Answer) {
+        match told {
+            Told::Blocked(client) => client.unblock(owner, answer),
+            Told::Ticket(ticket) => {
+                if let (Some(fence_number), Some(channel)) = (answer.fence_number(), ticket.channel)
+                {
+                    let message = acquire::notice(fence_number, owner.as_owner(), name.key);
+                    channel::publish(self.ctx, &channel, &message);
+                }
+            }
+        }
     }
 
     /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.

@@ -4,7 +4,7 @@ use super::ffi::api::{api, status};
 use super::ffi::main_thread;
 use super::locks::{LOCKS, fences};
 use super::{clock, guard, room, version};
-use leasehold_core::lock::Now;
+use leasehold_core::lock::{Now, WaitKind};
 use leasehold_core::observe::ServerGauges;
 use redis_module::raw::{RedisModuleCtx, RedisModuleInfoCtx};
 use std::ffi::c_int;
@@ -34,10 +34,11 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
                 version: version::NUMBER.unsigned_abs().into(),
-                waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
+                waiters: number(queues.waiting(WaitKind::Blocked)),
+                tickets: number(queues.waiting(WaitKind::Ticket)),
                 effective_max_waiters: room::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
-                evictions_pending: evicted.len().try_into().unwrap_or(u64::MAX),
+                evictions_pending: number(evicted.len()),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: guard::panics_caught(),
                 fences_refused: fences.refused(),
@@ -49,4 +50,8 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
             }
         });
     });
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
 }

@@ -82,10 +82,8 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
         return;
     };
     let mut history: Vec<_> = spec.history.iter().map(change).chain([NO_MORE_CHANGES]).collect();
-    let mut choices: Vec<_> = spec.args.iter().map(choices).collect();
-    let args = spec.args.iter().zip(&mut choices);
-    let mut args: Vec<_> =
-        args.map(|(arg, choices)| argument(arg, choices)).chain([NO_MORE_ARGS]).collect();
+    let mut kept = Vec::new();
+    let args = arguments(spec.args, &mut kept);
     let mut keys = [key_spec(spec.access), NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
@@ -96,7 +94,7 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
         tips: spec.tips.map_or(ptr::null(), CStr::as_ptr),
         arity: spec.arity,
         key_specs: if spec.access.has_key() { keys.as_mut_ptr() } else { ptr::null_mut() },
-        args: if spec.args.is_empty() { ptr::null_mut() } else { args.as_mut_ptr() },
+        args,
     };
     // SAFETY: the command was registered just now; `info` is laid out as its version says, each list
     // ends with an empty entry, and the server copies all of it.
@@ -204,18 +202,26 @@ const NO_MORE_ARGS: raw::RedisModuleCommandArg = raw::RedisModuleCommandArg {
 
 const NO_KEY_SPEC: c_int = -1;
 
-/// What an argument is one of, described; empty for any other.
-fn choices(arg: &Arg) -> Vec<raw::RedisModuleCommandArg> {
-    match arg.kind {
-        ArgKind::OneOf(args) => {
-            args.iter().map(|arg| argument(arg, &mut [])).chain([NO_MORE_ARGS]).collect()
-        }
-        ArgKind::Key | ArgKind::Text | ArgKind::Integer | ArgKind::Word => Vec::new(),
+/// Lists of arguments, which point to those of arguments that have parts.
+type Lists = Vec<Vec<raw::RedisModuleCommandArg>>;
+
+/// The list of these, which stays where it is as long as it is kept; null for none.
+fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg {
+    if args.is_empty() {
+        return ptr::null_mut();
     }
+    let mut list: Vec<_> = args.iter().map(|arg| argument(arg, kept)).collect();
+    list.push(NO_MORE_ARGS);
+    let start = list.as_mut_ptr();
+    kept.push(list);
+    start
 }
 
-/// Points to its choices, which must stay where they are for as long as it is used.
-fn argument(arg: &Arg, choices: &mut [raw::RedisModuleCommandArg]) -> raw::RedisModuleCommandArg {
+fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
+    let parts = match arg.kind {
+        ArgKind::OneOf(parts) | ArgKind::Block(parts) => parts,
+        ArgKind::Key | ArgKind::Text | ArgKind::Integer | ArgKind::Word => &[],
+    };
     let (type_, key_spec_index) = match arg.kind {
         ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
         ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
@@ -228,6 +234,9 @@ fn argument(arg: &Arg, choices: &mut [raw::RedisModuleCommandArg]) -> raw::Redis
         ArgKind::OneOf(_) => {
             (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_ONEOF, NO_KEY_SPEC)
         }
+        ArgKind::Block(_) => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_BLOCK, NO_KEY_SPEC)
+        }
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
     raw::RedisModuleCommandArg {
@@ -236,7 +245,7 @@ fn argument(arg: &Arg, choices: &mut [raw::RedisModuleCommandArg]) -> raw::Redis
         key_spec_index,
         token: arg.keyword.map_or(ptr::null(), CStr::as_ptr),
         flags: optional.cast_signed(),
-        subargs: if choices.is_empty() { ptr::null_mut() } else { choices.as_mut_ptr() },
+        subargs: arguments(parts, kept),
         ..NO_MORE_ARGS
     }
 }

@@ -105,7 +105,16 @@ pub(super) fn most_waiters() -> (u64, Limit) {
 }
 
 pub(super) fn room() -> Room {
-    let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (most, _) = most_waiters();
     Room { for_all: count(most), per_lock: count(config::max_waiters_per_lock()) }
+}
+
+/// A ticket keeps no connection, so as many as there may be at all may be of one lock.
+pub(super) fn room_for_tickets() -> Room {
+    let most = count(config::max_tickets());
+    Room { for_all: most, per_lock: most }
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }

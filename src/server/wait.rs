@@ -23,17 +23,16 @@ use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Ttl, Waiter};
+use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Told, Ttl, WaitKind, Waiter};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
 
-/// What a request needs to wait.
-pub(super) struct Wait<'r> {
+/// Who waits, and for what.
+pub(super) struct Asker<'r> {
     pub(super) owner: Owner<'r>,
     pub(super) minted: bool,
     pub(super) ttl: Ttl,
     pub(super) share: Share,
-    pub(super) patience: Patience,
 }
 
 /// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
@@ -42,7 +41,8 @@ pub(super) struct Wait<'r> {
 pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
     key: &LockKey<'_>,
-    wait: &Wait<'_>,
+    asker: &Asker<'_>,
+    patience: Patience,
 ) -> Result<bool, Error> {
     let (server, name) = (Server { ctx }, key.name());
     if authority::denies_blocking(ctx) {
@@ -54,13 +54,13 @@ pub(super) fn wait(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     room::look_again(ctx);
-    LOCKS.has_room(&server, name, wait.owner, room::room()).map_err(|no_room| {
-        match (no_room, room::most_waiters()) {
+    LOCKS.has_room(&server, name, asker.owner, WaitKind::Blocked, room::room()).map_err(
+        |no_room| match (no_room, room::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
             (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
             (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) => Error::ShareFull,
-        }
-    })?;
+        },
+    )?;
     let id = client::id(ctx);
     let Some(handle) = Handle::block(ctx, callbacks()) else {
         LOCKS.cannot_wait(name);
@@ -68,12 +68,17 @@ pub(super) fn wait(
     };
     let (address, now) = (handle.address(), clock::monotonic());
     let waiter = Waiter {
-        owner: KeptOwner::from(wait.owner),
-        ttl: wait.ttl,
-        share: wait.share,
+        owner: KeptOwner::from(asker.owner),
+        ttl: asker.ttl,
+        share: asker.share,
         since: now,
-        gives_up: wait.patience.ends(now),
-        client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
+        gives_up: patience.ends(now),
+        told: Told::Blocked(BlockedClient {
+            handle,
+            id,
+            user: User::of(ctx, id),
+            minted: asker.minted,
+        }),
     };
     blocked_client::remember(address, LOCKS.join(&server, name, waiter));
     command_filter::install(ctx);
@@ -190,14 +195,14 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
             }
             let granted = WaiterGrant { name, owner: pending.owner.clone(), fence };
             delivery::sent(ctx, granted, pending.user);
-            acquire::reply(owner, pending.minted, number)
+            acquire::reply(owner, pending.minted, Some(number))
         }
         Answer::Again { name, fence_number, deadline } => {
             let key = || LockKey::selected(ctx, name.as_name());
             if LOCKS.lease_is_over(&server, &pending.owner, fence_number, deadline, key) {
                 return Reply::Nil;
             }
-            acquire::reply(owner, pending.minted, fence_number)
+            acquire::reply(owner, pending.minted, Some(fence_number))
         }
         Answer::GaveUp => Reply::Nil,
         Answer::Refused(error) => Reply::Error(error),

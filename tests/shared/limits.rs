@@ -180,6 +180,6 @@ fn a_replica_lets_nobody_in_and_shows_who_holds_the_lock() {
     assert_eq!(client.cmd("CONFIG SET replica-read-only no"), Value::Okay);
     assert_eq!(
         client.cmd("LOCK.ACQUIRE k w 60000 BLOCK 0"),
-        error("ERR BLOCK is not possible on a replica, wait at its primary")
+        error("ERR BLOCK and TICKET are not possible on a replica, wait at its primary")
     );
 }

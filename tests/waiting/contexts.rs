@@ -174,7 +174,7 @@ fn on_a_replica_that_can_be_written_a_wait_is_refused() {
     assert_wait_is_refused(
         &replica,
         &mut bob,
-        "ERR BLOCK is not possible on a replica, wait at its primary",
+        "ERR BLOCK and TICKET are not possible on a replica, wait at its primary",
     );
     assert_eq!(bob.transaction(&[WAIT]), [Value::Nil], "in a transaction nobody waits anyway");
     drop(primary);

@@ -1,8 +1,8 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms]`: the lock, now or as soon as it can be had.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]]`: the lock, now or as soon as it can be had.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, FenceClock, Holders, Limits, Moment, Outcome, Owner, Patience, Share, Ttl,
+    self, Acquired, FenceClock, Holders, Limits, Moment, Outcome, Owner, Share, Ticket, Ttl, Wait,
     Wanted,
 };
 
@@ -15,7 +15,7 @@ pub static SPEC: Spec = Spec {
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK],
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK_OR_TICKET],
 };
 
 /// The owner that asks for an owner of its own to be made up.
@@ -30,7 +30,51 @@ pub struct Request<'a> {
     ttl: Ttl,
     share: Share,
     max_holders: usize,
-    patience: Option<Patience>,
+    wait: Option<Wait<'a>>,
+}
+
+/// What follows the ttl, as the client sent it.
+#[derive(Default)]
+struct Options<'a> {
+    share: Option<&'a [u8]>,
+    patience: Option<&'a [u8]>,
+    ticket: Option<&'a [u8]>,
+    channel: Option<&'a [u8]>,
+}
+
+impl<'a> Options<'a> {
+    fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
+        let mut options = Self::default();
+        for option in words.chunks(2) {
+            let &[word, value] = option else { return Err(Error::UnknownOption) };
+            let known = [
+                (&b"SHARE"[..], &mut options.share),
+                (b"BLOCK", &mut options.patience),
+                (b"TICKET", &mut options.ticket),
+                (b"NOTIFY", &mut options.channel),
+            ];
+            let named = known.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
+            match named {
+                Some((_, place @ None)) => *place = Some(value),
+                Some((_, Some(_))) | None => return Err(Error::UnknownOption),
+            }
+        }
+        Ok(options)
+    }
+
+    fn wait(&self, limits: &Limits) -> Result<Option<Wait<'a>>, Error> {
+        let channel = self.channel.map(args::channel).transpose();
+        match (self.patience, self.ticket) {
+            (Some(_), Some(_)) => Err(Error::BlockWithTicket),
+            (_, None) if self.channel.is_some() => Err(Error::NotifyWithoutTicket),
+            (None, None) => Ok(None),
+            (Some(patience), None) => Ok(Some(Wait::Block(args::patience(patience)?))),
+            (None, Some(lasts)) => {
+                let lasts = args::ticket(lasts, limits)?;
+                Ok(Some(Wait::Ticket(Ticket { lasts, channel: channel? })))
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -49,21 +93,10 @@ impl<'a> Request<'a> {
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
-        let (mut share, mut patience) = (None, None);
-        for option in options.chunks(2) {
-            match *option {
-                [word, number] if share.is_none() && word.eq_ignore_ascii_case(b"SHARE") => {
-                    share = Some(number);
-                }
-                [word, millis] if patience.is_none() && word.eq_ignore_ascii_case(b"BLOCK") => {
-                    patience = Some(millis);
-                }
-                _ => return Err(Error::UnknownOption),
-            }
-        }
-        let share = share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
-        let patience = patience.map(args::patience).transpose()?;
-        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, patience })
+        let options = Options::parse(options)?;
+        let share = options.share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
+        let wait = options.wait(limits)?;
+        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, wait })
     }
 
     pub fn ttl(&self) -> Ttl {
@@ -74,16 +107,26 @@ impl<'a> Request<'a> {
         self.share
     }
 
+    /// Where the grant is to be published.
+    pub fn channel(&self) -> Option<&'a [u8]> {
+        match self.wait {
+            Some(Wait::Ticket(ticket)) => ticket.channel,
+            Some(Wait::Block(_)) | None => None,
+        }
+    }
+
     /// Whether the client does not know its owner yet.
     pub fn is_minted(&self) -> bool {
         matches!(self.owner, Asked::Minted(_))
     }
 
-    /// What the client is told, unless it waits.
+    /// What the client is told, unless its connection waits.
     pub fn reply(&self, outcome: &Outcome<'_>) -> Result<Reply<'_>, Error> {
         let fence_number = match outcome {
-            Outcome::Acquire(Acquired::Granted { grant, .. }) => grant.fence.number(),
-            Outcome::Acquire(Acquired::Again { fence_number, .. }) => *fence_number,
+            Outcome::Acquire(Acquired::Granted { grant, .. }) => Some(grant.fence.number()),
+            Outcome::Acquire(Acquired::Again { fence_number, .. }) => Some(*fence_number),
+            // Whoever does not know its owner could not ask again.
+            Outcome::Wait(Wait::Ticket(_)) if self.is_minted() => None,
             _ => return Ok(Reply::Nil),
         };
         Ok(reply(self.owner()?, self.is_minted(), fence_number))
@@ -109,24 +152,31 @@ impl Decide for Request<'_> {
         match lock::acquire(holders, waiters, &wanted, self.max_holders, now, fences) {
             Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
             acquired @ Acquired::Busy(_) => {
-                Ok(self.patience.map_or(Outcome::Acquire(acquired), Outcome::Wait))
+                Ok(self.wait.map_or(Outcome::Acquire(acquired), Outcome::Wait))
             }
             acquired => Ok(Outcome::Acquire(acquired)),
         }
     }
 }
 
-/// The fence; with the owner in front of it when the client does not know that yet.
-pub fn reply(owner: Owner<'_>, minted: bool, fence_number: u64) -> Reply<'_> {
-    let fence = Reply::number(fence_number);
+/// The fence, or nil; with the owner in front of it when the client does not know that yet.
+pub fn reply(owner: Owner<'_>, minted: bool, fence_number: Option<u64>) -> Reply<'_> {
+    let fence = fence_number.map_or(Reply::Nil, Reply::number);
     if minted { Reply::Array(vec![Reply::Bytes(owner.as_bytes()), fence]) } else { fence }
+}
+
+/// What is published at the grant to a ticket. The length comes before the owner because owners and keys may contain spaces.
+pub fn notice(fence_number: u64, owner: Owner<'_>, key: &[u8]) -> Vec<u8> {
+    let owner = owner.as_bytes();
+    let head = format!("{fence_number} {} ", owner.len());
+    [head.as_bytes(), owner, b" ", key].concat()
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{Deadline, Stored, Write};
+    use crate::lock::{Deadline, Patience, Stored, Write};
 
     const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
 
@@ -157,7 +207,8 @@ mod tests {
         ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
-                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once",
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, \
+                 TICKET milliseconds or NOTIFY channel, each at most once",
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
@@ -168,14 +219,14 @@ mod tests {
         for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
             let request = parse(line).unwrap();
             assert_eq!(request.share().number(), 5);
-            assert_eq!(request.patience, Patience::from_millis(1));
+            assert_eq!(request.wait, Some(Wait::Block(Patience::from_millis(1).unwrap())));
         }
     }
 
     #[test]
     fn who_is_ready_to_wait_waits_for_a_lock_that_is_not_to_be_had() {
         let patient = parse("lock.acquire k b 5000 block 70").unwrap();
-        let wait = Outcome::Wait(Patience::from_millis(70).unwrap());
+        let wait = Outcome::Wait(Wait::Block(Patience::from_millis(70).unwrap()));
         let held = Held::by("a", 5_000);
         let outcome = decide(&patient, held.stored(), 0, &mut FenceClock::new());
         assert_eq!(outcome, Ok((wait, Write::Keep)));

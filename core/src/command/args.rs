@@ -3,6 +3,9 @@
 use super::Error;
 use crate::lock::{Fence, Limits, Owner, Patience, Proof, Share, Ttl};
 
+/// Each ticket keeps the name of its channel.
+pub(super) const LONGEST_CHANNEL: usize = 255;
+
 pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
     Owner::new(bytes).ok_or(Error::OwnerLength)
 }
@@ -26,6 +29,19 @@ pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
 
 pub(super) fn patience(bytes: &[u8]) -> Result<Patience, Error> {
     parse_integer(bytes).and_then(Patience::from_millis).ok_or(Error::PatienceOutOfRange)
+}
+
+/// How long a ticket lasts: no longer than a lease may, because the lock is kept for its owner as long.
+pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
+    let lasts = parse_integer(bytes).and_then(Ttl::from_millis);
+    lasts
+        .filter(|&lasts| lasts <= limits.max_ttl)
+        .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
+}
+
+pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
+    let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
+    has_length.then_some(bytes).ok_or(Error::ChannelLength)
 }
 
 pub(super) fn share(bytes: &[u8]) -> Result<Share, Error> {

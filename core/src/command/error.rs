@@ -16,12 +16,23 @@ pub enum Error {
     FenceTooFarAhead,
     UnknownOption,
     ShareOutOfRange,
+    BlockWithTicket,
+    NotifyWithoutTicket,
     PatienceOutOfRange,
+    TicketOutOfRange {
+        limit: Ttl,
+    },
+    ChannelLength,
+    /// The user may not publish there.
+    ChannelDenied,
+    /// Redis 6.2 does not tell a module what a user may do.
+    NotifyNotPossible,
     CountNotPositive,
     NeitherCountNorReset,
     QueueFull,
     ShareFull,
     LockQueueFull,
+    TicketsFull,
     /// Nobody would hand the lock on there.
     NobodyWaitsOnReplicas,
     /// Some servers let no client wait that has a subscription.
@@ -63,7 +74,25 @@ impl fmt::Display for Error {
             }
             Self::UnknownOption => write!(
                 f,
-                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once"
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds or NOTIFY channel, each at most once"
+            ),
+            Self::BlockWithTicket => write!(f, "ERR BLOCK and TICKET cannot be combined"),
+            Self::NotifyWithoutTicket => write!(f, "ERR NOTIFY needs TICKET"),
+            Self::TicketOutOfRange { limit } => write!(
+                f,
+                "ERR TICKET must be an integer from 1 to {} (milliseconds, config leasehold.max-ttl)",
+                limit.millis()
+            ),
+            Self::ChannelLength => {
+                write!(f, "ERR channel must be 1 to {} bytes long", super::args::LONGEST_CHANNEL)
+            }
+            Self::ChannelDenied => write!(
+                f,
+                "NOPERM this user has no permissions to access the channel given to NOTIFY"
+            ),
+            Self::NotifyNotPossible => write!(
+                f,
+                "ERR NOTIFY is not possible on this server, which does not tell modules what a user may do"
             ),
             Self::ShareOutOfRange => write!(
                 f,
@@ -94,8 +123,11 @@ impl fmt::Display for Error {
                 f,
                 "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
             ),
+            Self::TicketsFull => {
+                write!(f, "QUEUEFULL too many tickets (config leasehold.max-tickets)")
+            }
             Self::NobodyWaitsOnReplicas => {
-                write!(f, "ERR BLOCK is not possible on a replica, wait at its primary")
+                write!(f, "ERR BLOCK and TICKET are not possible on a replica, wait at its primary")
             }
             Self::SubscribersCannotBeBlocked => write!(
                 f,

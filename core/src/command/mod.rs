@@ -47,6 +47,11 @@ pub static ALL: [&Spec; 11] = [
 
 /// A request that may change a lock.
 pub trait Decide {
+    /// Whether who asks gives up the place that a ticket keeps for it.
+    fn gives_up_ticket(&self) -> bool {
+        false
+    }
+
     /// Who asks.
     fn owner(&self) -> Result<Owner<'_>, Error>;
 

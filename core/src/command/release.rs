@@ -27,6 +27,11 @@ impl<'a> Request<'a> {
 }
 
 impl Decide for Request<'_> {
+    /// A release by fence is of a former grant, perhaps a late one.
+    fn gives_up_ticket(&self) -> bool {
+        self.proof.fence.is_none()
+    }
+
     fn owner(&self) -> Result<Owner<'_>, Error> {
         Ok(self.proof.owner)
     }

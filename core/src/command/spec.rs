@@ -66,6 +66,8 @@ pub enum ArgKind {
     Word,
     /// One of these.
     OneOf(&'static [Arg]),
+    /// All of these, one after the other.
+    Block(&'static [Arg]),
 }
 
 impl Arg {
@@ -75,7 +77,6 @@ impl Arg {
     pub(super) const FENCE: Self = Self::optional(c"fence", None);
     pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
     pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
-    pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
     pub(super) const COUNT_OR_RESET: Self = Self {
@@ -83,6 +84,32 @@ impl Arg {
         kind: ArgKind::OneOf(&[
             Self::needed(c"count", ArgKind::Integer),
             Self { keyword: Some(c"RESET"), ..Self::needed(c"reset", ArgKind::Word) },
+        ]),
+        optional: true,
+        keyword: None,
+    };
+
+    /// `BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]`.
+    pub(super) const BLOCK_OR_TICKET: Self = Self {
+        name: c"wait",
+        kind: ArgKind::OneOf(&[
+            Self { keyword: Some(c"BLOCK"), ..Self::needed(c"milliseconds", ArgKind::Integer) },
+            Self {
+                name: c"ticket",
+                kind: ArgKind::Block(&[
+                    Self {
+                        keyword: Some(c"TICKET"),
+                        ..Self::needed(c"milliseconds", ArgKind::Integer)
+                    },
+                    Self {
+                        keyword: Some(c"NOTIFY"),
+                        optional: true,
+                        ..Self::needed(c"channel", ArgKind::Text)
+                    },
+                ]),
+                optional: false,
+                keyword: None,
+            },
         ]),
         optional: true,
         keyword: None,
@@ -96,10 +123,17 @@ impl Arg {
         Self { name, kind: ArgKind::Integer, optional: true, keyword }
     }
 
+    /// As a person writes it.
+    fn shown(&self) -> String {
+        let usage = self.usage();
+        if self.optional { format!("[{usage}]") } else { usage }
+    }
+
     /// As a person writes it, without saying whether it may be left out.
     fn usage(&self) -> String {
         let name = match self.kind {
             ArgKind::OneOf(args) => args.iter().map(Self::usage).collect::<Vec<_>>().join(" | "),
+            ArgKind::Block(args) => args.iter().map(Self::shown).collect::<Vec<_>>().join(" "),
             ArgKind::Word => String::new(),
             ArgKind::Key | ArgKind::Text | ArgKind::Integer => text(self.name),
         };
@@ -130,8 +164,8 @@ impl Spec {
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
         for arg in self.args {
-            let words = arg.usage();
-            usage.push_str(&if arg.optional { format!(" [{words}]") } else { format!(" {words}") });
+            usage.push(' ');
+            usage.push_str(&arg.shown());
         }
         usage
     }
@@ -163,8 +197,12 @@ mod tests {
     fn usage_shows_what_may_be_left_out() {
         let usages = ALL.map(Spec::usage);
         assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
-        assert!(usages.contains(
-            &"LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]".to_owned()
-        ));
+        assert!(
+            usages.contains(
+                &"LOCK.ACQUIRE key owner ttl [SHARE holders] \
+              [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]]"
+                    .to_owned()
+            )
+        );
     }
 }

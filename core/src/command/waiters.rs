@@ -2,7 +2,7 @@
 //! by no queue, however long; how long it is tells `LOCK.INFO`.
 
 use super::{Access, Arg, Error, Reply, Spec, args};
-use crate::lock::{Monotonic, Waiter};
+use crate::lock::{Monotonic, Told, Waiter};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.waiters",
@@ -26,7 +26,7 @@ impl Request {
         Ok(Self { count: args::count_of_rows(words)? })
     }
 
-    /// `client` tells the id of a waiter's connection.
+    /// `client` tells the id of a connection that waits.
     pub fn answer<'q, C: 'q>(
         &self,
         queue: impl Iterator<Item = &'q Waiter<C>>,
@@ -35,12 +35,17 @@ impl Request {
     ) -> Reply<'q> {
         let row = |waiter: &'q Waiter<C>| {
             let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
+            let (client, kind) = match &waiter.told {
+                Told::Blocked(blocked) => (client(blocked), "block"),
+                Told::Ticket(ticket) => (ticket.client, "ticket"),
+            };
             Reply::Map(vec![
                 ("owner", Reply::Bytes(waiter.owner.as_owner().as_bytes())),
-                ("client", Reply::number(client(&waiter.client))),
+                ("client", Reply::number(client)),
                 ("waited", Reply::number(now.millis_since(waiter.since))),
                 ("patience", patience.unwrap_or(Reply::FOREVER)),
                 ("share", Reply::share(waiter.share)),
+                ("kind", Reply::Bytes(kind.as_bytes())),
             ])
         };
         Reply::Array(queue.take(self.count).map(row).collect())
@@ -62,7 +67,7 @@ mod tests {
             share: Share::UNLIMITED,
             since: START,
             gives_up,
-            client: 7,
+            told: Told::Blocked(7),
         }
     }
 
@@ -101,6 +106,7 @@ mod tests {
                 ("waited", Reply::Integer(20)),
                 ("patience", Reply::Integer(70)),
                 ("share", Reply::Integer(0)),
+                ("kind", Reply::Bytes(b"block")),
             ])
         );
         assert_eq!(all.len(), 2);

@@ -42,6 +42,9 @@ impl<C> Engine<C> {
         key.write(write)?;
         drop(key);
         self.report(lock, &outcome, Given::Asked, now);
+        if waiters > 0 && request.gives_up_ticket() {
+            self.give_up_ticket(host, lock.name(), request.owner()?);
+        }
         if waiters > 0 && changed != Changed::Nothing {
             if changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));

@@ -5,7 +5,8 @@ use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, Waiter, Write,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, WaitKind, Waiter,
+    Write,
 };
 use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
@@ -19,17 +20,18 @@ impl<C> Engine<C> {
         waiter: Waiter<C>,
         answer: Answer,
     ) {
-        let Waiter { owner, since, client, .. } = waiter;
-        let end = match &answer {
-            Answer::Granted { .. } | Answer::Again { .. } => WaitEnd::Granted,
-            Answer::GaveUp => WaitEnd::TimedOut,
-            Answer::Refused(_) => WaitEnd::Refused,
+        let Waiter { owner, since, told, .. } = waiter;
+        let end = match (&answer, told.kind()) {
+            (Answer::Granted { .. } | Answer::Again { .. }, _) => WaitEnd::Granted,
+            (Answer::GaveUp, WaitKind::Blocked) => WaitEnd::TimedOut,
+            (Answer::GaveUp, WaitKind::Ticket) => WaitEnd::Abandoned,
+            (Answer::Refused(_), _) => WaitEnd::Refused,
         };
         self.wait_ended(host, name, &owner, since, end);
-        if let Answer::Granted { fence, .. } = &answer {
+        if let (Answer::Granted { fence, .. }, WaitKind::Blocked) = (&answer, told.kind()) {
             self.undelivered.borrow_mut().insert(fence.number());
         }
-        host.answer(client, owner, answer);
+        host.answer(name, told, owner, answer);
     }
 
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if

@@ -6,7 +6,8 @@
 
 use crate::command::Error;
 use crate::lock::{
-    Deadline, Fence, KeptName, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored, Write,
+    Deadline, Fence, KeptName, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored, Told,
+    Write,
 };
 use crate::observe::Event;
 
@@ -49,8 +50,10 @@ pub trait Host {
     /// such database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
 
-    /// Tells a client what became of its wait. It does not wait any more.
-    fn answer(&self, client: Self::Client, owner: KeptOwner, answer: Answer);
+    /// Tells an owner what became of its wait for a lock. It does not wait any more. No key is open.
+    ///
+    /// One that waits by a ticket asks again, so it need not be told. Its grant is published if it asked for that.
+    fn answer(&self, name: Name<'_>, told: Told<Self::Client>, owner: KeptOwner, answer: Answer);
 
     /// Why nobody waits on a server that has become a replica.
     fn demoted(&self) -> Error;
@@ -152,6 +155,17 @@ pub enum Answer {
     /// Its patience ended.
     GaveUp,
     Refused(Error),
+}
+
+impl Answer {
+    /// The fence of the hold that whoever waited has now.
+    pub const fn fence_number(&self) -> Option<u64> {
+        match self {
+            Self::Granted { fence, .. } => Some(fence.number()),
+            Self::Again { fence_number, .. } => Some(*fence_number),
+            Self::GaveUp | Self::Refused(_) => None,
+        }
+    }
 }
 
 /// What an operator should know.

@@ -2,7 +2,9 @@
 
 use super::{Answer, Engine, Host};
 use crate::command::Error;
-use crate::lock::{Departed, Joined, KeptOwner, Monotonic, Name, Owner, Room, Waiter, WaiterId};
+use crate::lock::{
+    Departed, Joined, KeptOwner, Monotonic, Name, Owner, Room, Told, WaitKind, Waiter, WaiterId,
+};
 use crate::observe::WaitEnd;
 
 /// Why there is no room for another waiter.
@@ -20,10 +22,12 @@ impl<C> Engine<C> {
         host: &H,
         name: Name<'_>,
         owner: Owner<'_>,
+        kind: WaitKind,
         room: Room,
     ) -> Result<(), NoRoom> {
-        let (has_room, waiters) = self
-            .with_queues(|queues| (queues.has_room(name, owner, room), queues.waiters_for(name)));
+        let (has_room, waiters) = self.with_queues(|queues| {
+            (queues.has_room(name, owner, kind, room), queues.waiting_for(name, kind))
+        });
         if has_room {
             return Ok(());
         }
@@ -32,7 +36,7 @@ impl<C> Engine<C> {
         Err(if waiters >= room.per_lock { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
     }
 
-    /// Queues a client that has been blocked. [`Engine::settle_joined`] is to be called next.
+    /// Queues a client that has been blocked, or an owner with its ticket. [`Engine::settle_joined`] is to be called next.
     pub fn join<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -41,13 +45,16 @@ impl<C> Engine<C> {
     ) -> WaiterId {
         self.changes_due();
         let (owner, since) = (waiter.owner.clone(), waiter.since);
-        let (joined, waiters) =
-            self.with_queues(|queues| (queues.join(name, waiter), queues.waiters()));
+        let (joined, waiters) = self
+            .with_queues(|queues| (queues.join(name, waiter), queues.waiting(WaitKind::Blocked)));
         let id = match joined {
             Joined::Queued(id) => id,
-            Joined::InPlaceOf(id, former) => {
+            // It is still the same wait.
+            Joined::InPlaceOf(id, Told::Ticket(_)) => return id,
+            Joined::InPlaceOf(id, Told::Blocked(former)) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(former, owner.clone(), Answer::Refused(Error::Replaced));
+                let former = Told::Blocked(former);
+                host.answer(name, former, owner.clone(), Answer::Refused(Error::Replaced));
                 id
             }
         };
@@ -62,14 +69,37 @@ impl<C> Engine<C> {
         self.settle_if_suspect(host, lock);
     }
 
+    /// Whether the one who joined a moment ago waits yet.
+    pub fn still_waits(&self, id: WaiterId) -> bool {
+        self.with_queues(|queues| queues.has(id))
+    }
+
     /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.
     #[must_use]
     pub fn leave<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<C> {
         let Departed { name, waiter } = self.with_queues(|queues| queues.leave(id))?;
         self.changes_due();
-        let Waiter { owner, since, client, .. } = waiter;
+        let Waiter { owner, since, told, .. } = waiter;
         self.wait_ended(host, name.as_name(), &owner, since, WaitEnd::Abandoned);
-        Some(client)
+        match told {
+            Told::Blocked(client) => Some(client),
+            Told::Ticket(_) => None,
+        }
+    }
+
+    /// The owner of a ticket does not want the lock any more. Nothing changes if it has none.
+    pub(super) fn give_up_ticket<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        owner: Owner<'_>,
+    ) {
+        let Some(left) = self.with_queues(|queues| queues.leave_by_ticket(name, owner)) else {
+            return;
+        };
+        self.changes_due();
+        let Waiter { owner, since, .. } = left.waiter;
+        self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned);
     }
 
     /// A request found the lock held, and its client cannot wait.

@@ -46,6 +46,7 @@ mod outcome;
 mod owner;
 mod queue;
 mod share;
+mod wait;
 
 pub use decision::{Acquired, Checked, Company, Extended, NotHolder, Raised, Released, Wanted};
 pub use decision::{acquire, check, extend, raise, release};
@@ -62,3 +63,4 @@ pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues};
 pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
 pub use share::Share;
+pub use wait::{KeptTicket, Ticket, Told, Wait, WaitKind};

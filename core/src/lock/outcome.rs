@@ -4,18 +4,19 @@ use super::decision::{Acquired, Extended, Raised, Released};
 use super::edit::Edit;
 use super::fence::Fence;
 use super::holders::Holders;
-use super::lease::{Deadline, Patience};
+use super::lease::Deadline;
 use super::owner::Owner;
 use super::queue::Seen;
 use super::share::Share;
+use super::wait::Wait;
 
 /// What a command that may change a lock came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Outcome<'r> {
     Acquire(Acquired<'r>),
-    /// The lock is not to be had now, and the client is ready to wait this long.
-    Wait(Patience),
+    /// The lock is not to be had now, and the client is ready to wait.
+    Wait(Wait<'r>),
     Release(Released<'r>),
     Extend(Extended<'r>),
     Raise(Raised<'r>),

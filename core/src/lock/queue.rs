@@ -33,6 +33,7 @@ mod looks;
 mod marking;
 mod names;
 mod outcome;
+mod room;
 mod turn;
 
 use super::fence::FenceClock;
@@ -41,8 +42,9 @@ use super::holders::Holders;
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::limits::Limits;
 use super::name::{KeptName, Name};
-use super::owner::{KeptOwner, Owner};
+use super::owner::KeptOwner;
 use super::share::Share;
+use super::wait::Told;
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -54,6 +56,7 @@ use turn::Turn;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
 pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Seen, Settled};
+pub use room::Room;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaiterId(usize);
@@ -70,8 +73,7 @@ pub struct Waiter<C> {
     pub since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
     pub gives_up: Option<Monotonic>,
-    /// The connection, as the caller knows it.
-    pub client: C,
+    pub told: Told<C>,
 }
 
 #[derive(Debug)]
@@ -82,13 +84,9 @@ struct Place<C> {
     before: Option<WaiterId>,
     /// Towards the tail.
     behind: Option<WaiterId>,
-}
-
-/// How many may wait.
-#[derive(Clone, Copy, Debug)]
-pub struct Room {
-    pub for_all: usize,
-    pub per_lock: usize,
+    /// When to see whether its patience has ended; also in `patience`. It may be earlier than that: who asks again all
+    /// the time only puts it off.
+    asked_at: Option<Monotonic>,
 }
 
 #[derive(Debug)]
@@ -96,7 +94,8 @@ pub struct Queues<C> {
     queues: Slab<Queue>,
     waiters: Slab<Place<C>>,
     names: Names,
-    /// Whose patience ends when.
+    tickets: usize,
+    /// Whose patience may end when.
     patience: BTreeSet<(Monotonic, WaiterId)>,
     looks: Looks,
     marks: Marks,
@@ -114,6 +113,7 @@ impl<C> Queues<C> {
         Self {
             queues: Slab::new(),
             waiters: Slab::new(),
+            tickets: 0,
             names: Names::default(),
             patience: BTreeSet::new(),
             looks: Looks::default(),
@@ -123,13 +123,12 @@ impl<C> Queues<C> {
         }
     }
 
-    /// How many wait, for whatever lock.
-    pub fn waiters(&self) -> usize {
-        self.waiters.len()
-    }
-
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
+    }
+
+    pub fn has(&self, id: WaiterId) -> bool {
+        self.waiters.contains(id.0)
     }
 
     /// How many wait for this lock.
@@ -145,17 +144,6 @@ impl<C> Queues<C> {
             .map(|place| &place.waiter)
     }
 
-    /// Whether `owner` may join without exceeding a limit. One that waits already takes its own place.
-    pub fn has_room(&self, name: Name<'_>, owner: Owner<'_>, room: Room) -> bool {
-        match self.queue_named(name) {
-            Some((_, queue)) if queue.owners.contains_key(owner.as_bytes()) => true,
-            Some((_, queue)) => {
-                queue.owners.len() < room.per_lock && self.waiters.len() < room.for_all
-            }
-            None => room.per_lock > 0 && self.waiters.len() < room.for_all,
-        }
-    }
-
     /// Queues a waiter.
     ///
     /// An owner waits once: a second request takes over the place of the first. Whoever lost its connection
@@ -166,13 +154,17 @@ impl<C> Queues<C> {
             && let Some(place) = self.waiters.get_mut(former.0)
         {
             let since = place.waiter.since;
+            let kind = waiter.told.kind();
             let left = std::mem::replace(&mut place.waiter, Waiter { since, ..waiter });
-            let gives_up = place.waiter.gives_up;
-            self.forget_patience(left.gives_up, former);
-            self.patience.extend(gives_up.map(|end| (end, former)));
-            // It may be admitted with the share that it asks for now.
-            self.mark_queue(id, Cause::Due);
-            return Joined::InPlaceOf(former, left.client);
+            let share = place.waiter.share;
+            self.expect_patience(former);
+            self.count(id, left.told.kind(), usize::saturating_sub);
+            self.count(id, kind, usize::saturating_add);
+            if share != left.share {
+                // It may be admitted with the share that it asks for now.
+                self.mark_queue(id, Cause::Due);
+            }
+            return Joined::InPlaceOf(former, left.told);
         }
         Joined::Queued(self.append(id, waiter))
     }
@@ -219,8 +211,8 @@ impl<C> Queues<C> {
         [self.looks.first(), patience].into_iter().flatten().min()
     }
 
-    /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended,
-    /// `at_most` of them. Call again while [`Queues::next_due`] is not in the future.
+    /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended.
+    /// `at_most` of those who wait are asked for that. Call again while [`Queues::next_due`] is not in the future.
     pub fn wake(&mut self, now: Now, at_most: usize) -> Vec<Departed<C>> {
         if now.wall < self.latest {
             // The clock was set back, and a look that was a second away may now be an hour away.
@@ -232,12 +224,17 @@ impl<C> Queues<C> {
             self.mark_queue(id, Cause::Due);
         }
         let mut ended = Vec::new();
-        while ended.len() < at_most
-            && let Some(&(end, id)) = self.patience.first()
-            && end <= now.monotonic
-        {
-            self.patience.pop_first();
-            ended.extend(self.leave(id));
+        for _ in 0..at_most {
+            let Some((asked_at, id)) = self.take_impatient(now.monotonic) else { break };
+            let gives_up = self.waiters.get_mut(id.0).and_then(|place| {
+                place.asked_at = None;
+                place.waiter.gives_up
+            });
+            if gives_up == Some(asked_at) {
+                ended.extend(self.leave(id));
+            } else {
+                self.expect_patience(id);
+            }
         }
         ended
     }
@@ -353,8 +350,8 @@ impl<C> Queues<C> {
 
     fn append(&mut self, id: QueueId, waiter: Waiter<C>) -> WaiterId {
         let tail = self.queues.get(id.0).and_then(|queue| queue.tail);
-        let (owner, gives_up) = (waiter.owner.clone(), waiter.gives_up);
-        let place = Place { waiter, queue: id, before: tail, behind: None };
+        let (owner, kind) = (waiter.owner.clone(), waiter.told.kind());
+        let place = Place { waiter, queue: id, before: tail, behind: None, asked_at: None };
         let waiter = WaiterId(self.waiters.insert(place));
         match tail.and_then(|tail| self.waiters.get_mut(tail.0)) {
             Some(last) => last.behind = Some(waiter),
@@ -364,7 +361,8 @@ impl<C> Queues<C> {
             queue.tail = Some(waiter);
             queue.owners.insert(owner, waiter);
         });
-        self.patience.extend(gives_up.map(|end| (end, waiter)));
+        self.count(id, kind, usize::saturating_add);
+        self.expect_patience(waiter);
         waiter
     }
 
@@ -407,10 +405,25 @@ impl<C> Queues<C> {
         }
     }
 
-    fn forget_patience(&mut self, end: Option<Monotonic>, id: WaiterId) {
-        if let Some(end) = end {
-            self.patience.remove(&(end, id));
+    /// The first whose patience may have ended by now.
+    fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
+        self.patience.first().filter(|(end, _)| *end <= now)?;
+        self.patience.pop_first()
+    }
+
+    /// Sees to it that somebody asks whether the patience of this one has ended, no later than it ends.
+    fn expect_patience(&mut self, id: WaiterId) {
+        let Some(place) = self.waiters.get_mut(id.0) else { return };
+        let end = place.waiter.gives_up;
+        if let (Some(asked_at), Some(end)) = (place.asked_at, end)
+            && asked_at <= end
+        {
+            return;
         }
+        if let Some(former) = std::mem::replace(&mut place.asked_at, end) {
+            self.patience.remove(&(former, id));
+        }
+        self.patience.extend(end.map(|end| (end, id)));
     }
 
     fn id_of(&self, name: Name<'_>) -> Option<QueueId> {

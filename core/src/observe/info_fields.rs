@@ -9,8 +9,10 @@ use std::ffi::CStr;
 pub struct ServerGauges {
     /// Of the module, as the server shows it in MODULE LIST.
     pub version: u64,
-    /// How many wait now.
+    /// How many wait now, each on its connection.
     pub waiters: u64,
+    /// How many wait by a ticket.
+    pub tickets: u64,
     /// How many may wait at once.
     pub effective_max_waiters: u64,
     /// For how long the one of them has waited that has waited longest.
@@ -37,13 +39,14 @@ pub(super) struct InfoView<'o> {
 type Row = (&'static CStr, fn(&InfoView<'_>) -> u64);
 
 /// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 40] = [
+static ROWS: [Row; 41] = [
     (c"version", |view| view.gauges.version),
     (c"held", |view| view.observer.held(view.now)),
     (c"grants", |view| view.observer.counters.grants),
     (c"retries", |view| view.observer.counters.retries),
     (c"tries_refused", |view| view.observer.counters.tries_refused),
     (c"waiters", |view| view.gauges.waiters),
+    (c"tickets", |view| view.gauges.tickets),
     (c"effective_max_waiters", |view| view.gauges.effective_max_waiters),
     (c"waiters_most", |view| view.observer.counters.waiters_most),
     (c"longest_wait_us", |view| view.gauges.longest_wait_us),

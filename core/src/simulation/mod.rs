@@ -26,9 +26,10 @@ mod requests;
 mod schedule;
 mod settling;
 mod strangers;
+mod waiting;
 mod world;
 
-use crate::lock::{Monotonic, Stored};
+use crate::lock::{Monotonic, Stored, Told};
 use content::{Content, Held};
 use model::{Client, LockName, Model, Reply};
 use requests::Request;
@@ -187,7 +188,7 @@ fn happen(server: &Server, client: Client, op: Op) {
         Op::Touch(name, suspicion) => server.touched(name, suspicion),
         Op::Become(role) => server.becomes(role),
         Op::SendAway(name) => server.slot_goes(name),
-        Op::Room(for_all, per_lock) => server.makes_room(for_all, per_lock),
+        Op::Room(for_all, per_lock, tickets) => server.makes_room(for_all, per_lock, tickets),
     }
 }
 
@@ -238,9 +239,14 @@ fn assert_same(server: &Server) {
             let mut queue = queues.queue(lock(name));
             for waiting in model.waiters_for(name) {
                 let waiter = queue.next().expect("as many wait as in the model");
-                assert_eq!(waiter.client, waiting.client, "{name:?}: who waits, and the model's");
+                let (client, lease) = match &waiter.told {
+                    Told::Blocked(client) => ((*client).into(), waiter.ttl),
+                    Told::Ticket(ticket) => (ticket.client, waiter.ttl.min(ticket.lasts)),
+                };
+                assert_eq!(client, waiting.client.into(), "{name:?}: who waits, and the model's");
+                assert_eq!(waiter.told.kind(), waiting.kind);
                 assert_eq!(waiter.owner.as_owner().as_bytes(), waiting.owner.as_bytes());
-                assert_eq!(waiter.ttl.millis(), waiting.ttl);
+                assert_eq!(lease.millis(), waiting.ttl);
                 assert_eq!(waiter.share.number(), waiting.share);
                 assert_eq!(waiter.since, Monotonic::from_micros(waiting.since));
                 assert_eq!(waiter.gives_up, waiting.gives_up.map(Monotonic::from_micros));

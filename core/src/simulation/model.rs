@@ -9,6 +9,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
+use crate::lock::WaitKind;
 use std::collections::BTreeMap;
 
 /// The number of a connection.
@@ -24,6 +25,8 @@ const HORIZON_MICROS: u64 = 24 * 60 * 60 * 1_000 * MICROS_PER_MILLI;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Fence(u64),
+    /// The fence of a grant, on the channel of the ticket that it was made to.
+    Published(u64),
     Nil,
     Done,
     NotHolder,
@@ -42,9 +45,19 @@ pub(super) struct Waiting {
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
+    pub(super) kind: WaitKind,
     /// In microseconds, as is what follows.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
+}
+
+/// How a request is ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waits {
+    /// On its connection, so many milliseconds; 0 stands for ever.
+    Block(u64),
+    /// By a ticket that lasts so long.
+    Ticket(u64),
 }
 
 /// The holds in force at some moment, or none because the key holds something else.
@@ -71,6 +84,9 @@ pub(super) struct Model {
     pub(super) answers: Vec<(Client, Reply)>,
     pub(super) most_waiters: usize,
     pub(super) most_waiters_per_lock: usize,
+    pub(super) most_tickets: usize,
+    /// Whose ticket was given up by the last request.
+    pub(super) gave_up: Option<Client>,
     /// How much time has passed, whatever the wall clock says: patience goes by it.
     pub(super) elapsed: u64,
     /// Until so much time has passed nothing is granted.
@@ -90,6 +106,8 @@ impl Model {
             answers: Vec::new(),
             most_waiters: usize::MAX,
             most_waiters_per_lock: usize::MAX,
+            most_tickets: usize::MAX,
+            gave_up: None,
             elapsed: 0,
             quarantine_ends: 0,
             last_fence: 0,
@@ -98,13 +116,13 @@ impl Model {
         }
     }
 
-    /// `block` is how many milliseconds the client is ready to wait, if it is; 0 stands for ever.
+    /// Who takes a ticket is told so when it is found to have kept its place.
     pub(super) fn acquire(
         &mut self,
         client: Client,
         name: LockName,
         asked: Asked,
-        block: Option<u64>,
+        waits: Option<Waits>,
         now: u64,
     ) {
         let State::Holds(live) = self.look(name, now) else {
@@ -118,14 +136,17 @@ impl Model {
         {
             return self.serve(client, name, asked, now);
         }
-        match block {
-            None => self.answer(client, Reply::Nil),
-            Some(millis) => {
-                let since = self.elapsed;
-                let gives_up = if millis == 0 { None } else { Some(in_millis(since, millis)) };
-                self.wait(Waiting { client, name, owner, ttl, share, since, gives_up });
+        let since = self.elapsed;
+        let (kind, ttl, gives_up) = match waits {
+            None => return self.answer(client, Reply::Nil),
+            Some(Waits::Block(0)) => (WaitKind::Blocked, ttl, None),
+            Some(Waits::Block(millis)) => (WaitKind::Blocked, ttl, Some(in_millis(since, millis))),
+            // Nobody may come for the lock, and then it is not held longer than the place was kept.
+            Some(Waits::Ticket(lasts)) => {
+                (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
             }
-        }
+        };
+        self.wait(Waiting { client, name, owner, ttl, share, kind, since, gives_up });
     }
 
     /// Its turn has come, or it holds the lock already.
@@ -144,23 +165,6 @@ impl Model {
         }
     }
 
-    fn wait(&mut self, new: Waiting) {
-        for old in &mut self.waiters {
-            if old.name == new.name && old.owner == new.owner {
-                self.answers.push((old.client, Reply::Replaced));
-                *old = Waiting { since: old.since, ..new };
-                return;
-            }
-        }
-        if self.waiters.len() >= self.most_waiters
-            || self.waiters_for(new.name).count() >= self.most_waiters_per_lock
-        {
-            self.answer(new.client, Reply::QueueFull);
-        } else {
-            self.waiters.push(new);
-        }
-    }
-
     pub(super) fn release(
         &mut self,
         client: Client,
@@ -169,7 +173,11 @@ impl Model {
         proof: Option<u64>,
         now: u64,
     ) {
-        match self.own_hold(name, owner, proof, now) {
+        let own = self.own_hold(name, owner, proof, now);
+        if proof.is_none() && !matches!(own, Err(Some(_))) {
+            self.gives_up_ticket(name, owner);
+        }
+        match own {
             Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
             Ok(own) => {
                 self.end(name, own, now);
@@ -369,33 +377,6 @@ impl Model {
         self.answer(client, Reply::Fence(fence));
     }
 
-    /// A client is gone from its queue. What it was told, if anything, is told elsewhere.
-    pub(super) fn leave(&mut self, client: Client) -> Option<Waiting> {
-        let at = self.waiters.iter().position(|waiting| waiting.client == client)?;
-        let gone = self.waiters.remove(at);
-        if !self.anyone_waits_for(gone.name) {
-            self.seen.remove(&gone.name);
-        }
-        Some(gone)
-    }
-
-    pub(super) fn is_waiting(&self, client: Client) -> bool {
-        self.waiters.iter().any(|waiting| waiting.client == client)
-    }
-
-    /// Whether this one, who is gone, came after another who waits for the same lock.
-    pub(super) fn waits_behind(&self, gone: &Waiting) -> bool {
-        self.waiters_for(gone.name).any(|waiting| waiting.since < gone.since)
-    }
-
-    /// Whether this one may give up now: its patience has ended, and nobody's ended before.
-    pub(super) fn is_first_to_give_up(&self, client: Client) -> bool {
-        let ends = |waiting: &Waiting| waiting.gives_up.unwrap_or(u64::MAX);
-        let first = self.waiters.iter().map(ends).min();
-        let own = self.waiters.iter().find(|waiting| waiting.client == client).map(ends);
-        own.is_some_and(|own| own <= self.elapsed) && own == first
-    }
-
     /// Every later fence is larger than this.
     pub(super) fn raise(&mut self, floor: u64) {
         if floor < LAST_FENCE {
@@ -421,22 +402,6 @@ impl Model {
             }
             _ => Vec::new(),
         }
-    }
-
-    pub(super) fn waiters_for(&self, name: LockName) -> impl Iterator<Item = &Waiting> {
-        self.waiters.iter().filter(move |waiting| waiting.name == name)
-    }
-
-    pub(super) fn first_for(&self, name: LockName) -> Option<Waiting> {
-        self.waiters_for(name).next().copied()
-    }
-
-    pub(super) fn waits(&self, name: LockName, owner: &str) -> Option<Waiting> {
-        self.waiters_for(name).find(|waiting| waiting.owner == owner).copied()
-    }
-
-    pub(super) fn anyone_waits_for(&self, name: LockName) -> bool {
-        self.waiters_for(name).next().is_some()
     }
 
     /// Also of an evicted lock that is to be put back.

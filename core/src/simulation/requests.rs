@@ -1,23 +1,24 @@
 //! What clients ask for, by the pages of the commands, and how clients go.
 
 use super::host::LIMITS;
-use super::model::{Asked, Client, LockName, Model, Reply};
+use super::model::{Asked, Client, LockName, Model, Reply, Waits};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Lock, NoRoom, WaiterGrant};
 use crate::lock::{
-    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Patience, Share, Ttl, Waiter,
+    FenceClock, Holders, KeptOwner, KeptTicket, Moment, Outcome, Owner, Room, Share, Ticket, Told,
+    Ttl, Wait, WaitKind, Waiter,
 };
 use std::cell::RefMut;
 
-/// A request of `LOCK.ACQUIRE`. `block` is how many milliseconds the client is ready to wait, if it is.
+/// A request of `LOCK.ACQUIRE`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) name: LockName,
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
-    pub(super) block: Option<u64>,
+    pub(super) waits: Option<Waits>,
 }
 
 /// Who says to hold which lock.
@@ -37,6 +38,16 @@ pub(super) enum Requested {
     Raise(&'static str),
 }
 
+/// What has become of a request that was ready to wait.
+enum Begun {
+    Blocked,
+    /// It has a ticket.
+    Queued,
+    /// It had one, and its turn came at once, or it was sent away.
+    Over,
+    Refused,
+}
+
 /// A request, with the model looking on: it decides at the same moment.
 struct Watched<'s, R, M> {
     request: &'s R,
@@ -46,6 +57,10 @@ struct Watched<'s, R, M> {
 }
 
 impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
+    fn gives_up_ticket(&self) -> bool {
+        self.request.gives_up_ticket()
+    }
+
     fn owner(&self) -> Result<Owner<'_>, Error> {
         self.request.owner()
     }
@@ -59,6 +74,9 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
     ) -> Result<Outcome<'_>, Error> {
         let mut state = self.server.state.borrow_mut();
         (self.model)(&mut state.model, now.micros());
+        if let Some(client) = state.model.gave_up.take() {
+            state.history.left(client);
+        }
         state.requested = Some(self.requested);
         drop(state);
         let outcome = self.request.decide(holders, waiters, now, fences);
@@ -71,14 +89,21 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
 impl Server {
     pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { name, owner: asker, ttl, share, block } = request;
+        let Request { name, owner: asker, ttl, share, waits } = request;
         let (ttl_word, share_word) = (ttl.to_string(), share.to_string());
-        let block_word = block.map(|millis| millis.to_string());
+        let (option, millis) = match waits {
+            None => (&b""[..], 0),
+            Some(Waits::Block(millis)) => (&b"BLOCK"[..], millis),
+            Some(Waits::Ticket(lasts)) => (&b"TICKET"[..], lasts),
+        };
+        let millis = millis.to_string();
         let mut words = vec![b"", name.1.as_bytes(), asker.as_bytes(), ttl_word.as_bytes()];
         if share != 1 {
             words.extend([b"SHARE", share_word.as_bytes()]);
         }
-        words.extend(block_word.iter().flat_map(|millis| [&b"BLOCK"[..], millis.as_bytes()]));
+        if waits.is_some() {
+            words.extend([option, millis.as_bytes()]);
+        }
         let asked = Asked { owner: asker, ttl, share };
         let page =
             acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
@@ -87,11 +112,18 @@ impl Server {
             request: &page,
             requested: Requested::Acquire(asker),
             server: self,
-            model: |model: &mut Model, now| model.acquire(client, name, asked, block, now),
+            model: |model: &mut Model, now| model.acquire(client, name, asked, waits, now),
         };
         let outcome = self.engine.change(self, &self.at(name), &watched);
         match outcome {
-            Ok(Outcome::Wait(patience)) => self.wait(client, request, patience),
+            Ok(outcome @ Outcome::Wait(wait)) => match self.wait(client, request, wait) {
+                Begun::Blocked | Begun::Refused => {}
+                Begun::Queued => {
+                    self.hears(client, name, page.reply(&outcome).expect("a reply"));
+                    self.state.borrow_mut().model.answer(client, Reply::Nil);
+                }
+                Begun::Over => self.acquire(client, Request { waits: None, ..request }),
+            },
             Ok(outcome) => {
                 let reply = page.reply(&outcome).expect("a reply");
                 self.hears(client, name, reply);
@@ -100,37 +132,63 @@ impl Server {
         }
     }
 
-    fn wait(&self, client: Client, request: Request, patience: Patience) {
+    fn wait(&self, client: Client, request: Request, wait: Wait<'_>) -> Begun {
         let Request { name, owner: asker, ttl, share, .. } = request;
-        let (place, room) = (self.at(name), self.state.borrow().room);
-        match self.engine.has_room(self, place.name(), owner(asker), room) {
+        let place = self.at(name);
+        let (since, room) = {
+            let state = self.state.borrow();
+            (state.monotonic(), state.room)
+        };
+        let (told, gives_up, room) = match wait {
+            Wait::Block(patience) => (Told::Blocked(client), patience.ends(since), room),
+            Wait::Ticket(Ticket { lasts, .. }) => {
+                let ticket = KeptTicket { lasts, channel: None, client: client.into() };
+                let most = self.state.borrow().model.most_tickets;
+                let room = Room { for_all: most, per_lock: most };
+                (Told::Ticket(ticket), Some(since.plus_millis(lasts.millis())), room)
+            }
+        };
+        let kind = told.kind();
+        match self.engine.has_room(self, place.name(), owner(asker), kind, room) {
             Ok(()) => {}
             Err(NoRoom::ForThisLock | NoRoom::OnTheServer) => {
-                return self.answers(client, Reply::QueueFull);
+                self.answers(client, Reply::QueueFull);
+                return Begun::Refused;
             }
         }
-        let since = self.state.borrow().monotonic();
         let waiter = Waiter {
             owner: KeptOwner::from(owner(asker)),
             ttl: Ttl::from_millis(ttl).expect("a short lease"),
             share: Share::new(share).expect("a small share"),
             since,
-            gives_up: patience.ends(since),
-            client,
+            gives_up,
+            told,
         };
         let mut state = self.state.borrow_mut();
         state.joining = Some(client);
-        let already_waits = state.history.waits(name, asker);
-        if !already_waits {
+        if state.history.waits(name, asker) {
+            let former = state.history.client_of(name, asker.as_bytes());
+            // Of its own ticket nobody is told that it was replaced.
+            if !state.parked.contains_key(&former) {
+                state.history.took_over(client, former);
+            }
+        } else {
             state.history.joined(client, name, asker);
         }
         drop(state);
         let id = self.engine.join(self, place.name(), waiter);
         let mut state = self.state.borrow_mut();
         state.joining = None;
-        state.parked.insert(client, id);
+        if kind == WaitKind::Blocked {
+            state.parked.insert(client, id);
+        }
         drop(state);
         self.engine.settle_joined(self, &place);
+        match kind {
+            WaitKind::Blocked => Begun::Blocked,
+            WaitKind::Ticket if self.engine.still_waits(id) => Begun::Queued,
+            WaitKind::Ticket => Begun::Over,
+        }
     }
 
     pub(super) fn release(&self, client: Client, claim: Claim) {
@@ -144,7 +202,8 @@ impl Server {
             server: self,
             model: |model: &mut Model, now| model.release(client, name, asker, fence, now),
         };
-        match self.engine.change(self, &self.at(name), &watched) {
+        let outcome = self.engine.change(self, &self.at(name), &watched);
+        match outcome {
             Ok(outcome) => self.hears_whether(client, release::reply(&outcome)),
             Err(error) => self.is_refused(client, error, &watched.model),
         }

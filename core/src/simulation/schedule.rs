@@ -5,10 +5,10 @@
 //! never gets anywhere. Names are few and times short, so that everything meets everything.
 
 use super::content::Content;
-use super::model::{Client, LockName};
+use super::model::{Client, LockName, Waits};
 use super::requests::{Claim, Request};
 use super::world::{KEYS, Role, Server, State};
-use crate::lock::{Fence, Suspicion};
+use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use std::sync::LazyLock;
@@ -58,7 +58,7 @@ pub(super) enum Op {
     Touch(LockName, Suspicion),
     Become(Role),
     SendAway(LockName),
-    Room(usize, usize),
+    Room(usize, usize, usize),
 }
 
 #[derive(Clone, Debug)]
@@ -82,6 +82,7 @@ enum Kind {
     Step,
     WaitWhileSet,
     Wait,
+    Ticket,
     Try,
     TryInTransaction,
     Release,
@@ -106,12 +107,13 @@ enum Kind {
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 26] = [
+const USUAL: [(Kind, u32, bool); 27] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
     (Kind::WaitWhileSet, 40, false),
     (Kind::Wait, 340, true),
+    (Kind::Ticket, 240, false),
     (Kind::Try, 60, true),
     (Kind::TryInTransaction, 20, false),
     (Kind::Release, 110, true),
@@ -139,6 +141,7 @@ pub(super) struct Schedule {
     rng: SmallRng,
     weights: Vec<(Kind, u32)>,
     all_weights: u32,
+    has_tickets: bool,
     dbs: i32,
     keys: usize,
     owners: usize,
@@ -167,7 +170,9 @@ impl Schedule {
         if is_crowd {
             weights.push((Kind::Wait, 1_500));
         }
+        let has_tickets = weights.iter().any(|(kind, _)| matches!(kind, Kind::Ticket));
         Self {
+            has_tickets,
             all_weights: weights.iter().map(|&(_, weight)| weight).sum(),
             weights,
             dbs: rng.random_range(1..=2),
@@ -220,13 +225,14 @@ impl Schedule {
             Kind::Step => Op::Step(self.clock_step()),
             Kind::Leave => {
                 let at = self.one_of(server.model.waiters.len())?;
-                Op::Leave(server.model.waiters[at].client)
+                let waiting = &server.model.waiters[at];
+                (waiting.kind == WaitKind::Blocked).then_some(Op::Leave(waiting.client))?
             }
             Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
             Kind::Touch => Op::Touch(self.name(), self.suspicion()),
             Kind::Role => Op::Become(self.role(server.role)),
             Kind::SendAway => Op::SendAway(self.name()),
-            Kind::Room => Op::Room(self.limit(), self.limit()),
+            Kind::Room => Op::Room(self.limit(), self.limit(), self.limit()),
             // A replica does what its primary tells it.
             Kind::Put if server.role == Role::Replica => {
                 let holder = self.owner();
@@ -241,9 +247,13 @@ impl Schedule {
                 Op::AcquireWhileSet(self.request(server, true), self.clock_step())
             }
             Kind::Wait => Op::Acquire(self.request(server, true)),
+            Kind::Ticket => Op::Acquire(self.by_ticket(server)),
             Kind::Try => Op::Acquire(self.request(server, false)),
             Kind::TryInTransaction => {
-                Op::TryInTransaction(self.request(server, false), self.millis(3))
+                let by_ticket = self.has_tickets && self.rng.random_ratio(1, 3);
+                let request =
+                    if by_ticket { self.by_ticket(server) } else { self.request(server, false) };
+                Op::TryInTransaction(request, self.millis(3))
             }
             Kind::Release => Op::Release(self.claim(server)),
             Kind::Extend => Op::Extend(self.claim(server), self.millis(self.longest_lease)),
@@ -278,7 +288,19 @@ impl Schedule {
         let patience =
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
         let share = *pick(&mut self.rng, self.shares);
-        Request { name, owner, ttl, share, block: waits.then_some(patience) }
+        Request { name, owner, ttl, share, waits: waits.then_some(Waits::Block(patience)) }
+    }
+
+    /// Half of them are of somebody who waits already.
+    fn by_ticket(&mut self, server: &State) -> Request {
+        let mut request = self.request(server, false);
+        if self.rng.random_bool(0.5)
+            && let Some(at) = self.one_of(server.model.waiters.len())
+        {
+            let waiting = server.model.waiters[at];
+            (request.name, request.owner) = (waiting.name, waiting.owner);
+        }
+        Request { waits: Some(Waits::Ticket(self.millis(self.longest_patience))), ..request }
     }
 
     fn holder(&mut self, server: &State, name: LockName) -> Option<(&'static str, u64)> {

@@ -1,7 +1,16 @@
 //! The model, continued: whose turn it is, what it comes to when a lock is settled, and what was evicted.
 
 use super::content::{Content, Held, admit, has_expired, has_run_out, own};
-use super::model::{Asked, LockName, Model, Reply, State, Waiting};
+use super::model::{Asked, Client, LockName, Model, Reply, State, Waiting};
+use crate::lock::WaitKind;
+
+/// What becomes of a ticket is not told, but for its grant.
+fn by_ticket((client, reply): (Client, Reply)) -> Option<(Client, Reply)> {
+    match reply {
+        Reply::Fence(fence) => Some((client, Reply::Published(fence))),
+        _ => None,
+    }
+}
 
 impl Model {
     /// Whether anything is to be written, if this lock is settled now.
@@ -75,11 +84,16 @@ impl Model {
             };
             self.seen.remove(&name);
             self.leave(next.client);
-            let Waiting { client, owner, ttl, share, gives_up, .. } = next;
+            let Waiting { client, owner, ttl, share, kind, gives_up, .. } = next;
+            let answered = self.answers.len();
             if gives_up.is_some_and(|end| end <= self.elapsed) && own(&live, owner).is_none() {
                 self.answer(client, Reply::Nil);
             } else {
                 self.serve(client, name, Asked { owner, ttl, share }, now);
+            }
+            if kind == WaitKind::Ticket {
+                let told = self.answers.split_off(answered);
+                self.answers.extend(told.into_iter().filter_map(by_ticket));
             }
         }
         // More may be let in, after others have had their turn.

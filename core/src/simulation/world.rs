@@ -284,11 +284,12 @@ impl Server {
         }
     }
 
-    pub(super) fn makes_room(&self, for_all: usize, per_lock: usize) {
+    pub(super) fn makes_room(&self, for_all: usize, per_lock: usize, tickets: usize) {
         let state = &mut *self.state.borrow_mut();
         state.room = Room { for_all, per_lock };
         state.model.most_waiters = for_all;
         state.model.most_waiters_per_lock = per_lock;
+        state.model.most_tickets = tickets;
     }
 
     // Events.

@@ -3,13 +3,19 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::{QueueId, Queues};
+use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
+    /// How many wait, for whatever lock.
+    pub(crate) fn waiters(&self) -> usize {
+        self.waiters.len()
+    }
+
     /// Whether everything points at what it should.
     #[track_caller]
     pub(crate) fn check(&self) {
         let mut waiters = 0;
-        let (mut looks, mut marks, mut patience) = (0, 0, 0);
+        let (mut looks, mut marks, mut patience, mut tickets) = (0, 0, 0, 0);
         for (index, queue) in &self.queues {
             let id = QueueId(index);
             assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
@@ -21,13 +27,17 @@ impl<C> Queues<C> {
             let mut before = None;
             let mut next = queue.head;
             let mut length = 0;
+            let mut of_queue = 0;
             while let Some(at) = next {
                 let place = &self.waiters[at.0];
                 assert_eq!((place.queue, place.before), (id, before), "linked both ways");
                 assert_eq!(queue.owners.get(&place.waiter.owner), Some(&at), "found by its owner");
-                let gives_up = place.waiter.gives_up;
-                patience += gives_up.into_iter().count();
-                assert!(gives_up.is_none_or(|end| self.patience.contains(&(end, at))));
+                let (gives_up, asked_at) = (place.waiter.gives_up, place.asked_at);
+                patience += asked_at.into_iter().count();
+                assert!(asked_at.is_none_or(|end| self.patience.contains(&(end, at))));
+                let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
+                assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
+                of_queue += usize::from(place.waiter.told.kind() == WaitKind::Ticket);
                 length += 1;
                 before = next;
                 next = place.behind;
@@ -36,8 +46,11 @@ impl<C> Queues<C> {
             assert_eq!(queue.tail, before);
             assert_eq!(queue.owners.len(), length, "every owner waits once");
             waiters += length;
+            assert_eq!(queue.tickets, of_queue, "tickets are counted");
+            tickets += of_queue;
         }
         assert_eq!(self.waiters.len(), waiters, "whoever waits is in a queue");
+        assert_eq!(self.tickets, tickets, "tickets are counted");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
         assert_eq!(self.looks.len(), looks, "every look is at a queue that there is");
         assert_eq!(self.marks.len(), marks, "every mark is of a queue that there is");

@@ -16,6 +16,8 @@ pub(super) struct Queue {
     pub(super) tail: Option<WaiterId>,
     /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
     pub(super) owners: HashMap<KeptOwner, WaiterId>,
+    /// How many of them wait by a ticket.
+    pub(super) tickets: usize,
     /// When to look at the key again; also in `looks`.
     pub(super) look: Option<Moment>,
     /// When the key was last looked at because of a touch, and the lock found to be held.
@@ -49,6 +51,7 @@ impl Queue {
             head: None,
             tail: None,
             owners: HashMap::new(),
+            tickets: 0,
             look: None,
             looked: None,
             mark: None,

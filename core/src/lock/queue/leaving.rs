@@ -2,13 +2,19 @@
 
 use super::{Cause, Departed, Place, QueueId, Queues, WaiterId};
 use crate::lock::name::Name;
+use crate::lock::owner::Owner;
 use crate::lock::share::Share;
+use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
     /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
     pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
-        let Place { waiter, queue: queue_id, before, behind } = self.waiters.try_remove(id.0)?;
-        self.forget_patience(waiter.gives_up, id);
+        let Place { waiter, queue: queue_id, before, behind, asked_at } =
+            self.waiters.try_remove(id.0)?;
+        if let Some(asked_at) = asked_at {
+            self.patience.remove(&(asked_at, id));
+        }
+        self.count(queue_id, waiter.told.kind(), usize::saturating_sub);
         match before.and_then(|before| self.waiters.get_mut(before.0)) {
             Some(neighbour) => neighbour.behind = behind,
             None => self.with_queue(queue_id, |queue| queue.head = behind),
@@ -36,6 +42,16 @@ impl<C> Queues<C> {
         if head.is_some_and(|head| head.waiter.share != Share::EXCLUSIVE) {
             self.mark_queue(id, Cause::Due);
         }
+    }
+
+    /// Takes out the owner of a ticket, who does not want the lock any more.
+    pub fn leave_by_ticket(&mut self, name: Name<'_>, owner: Owner<'_>) -> Option<Departed<C>> {
+        let waiter = self.waiting_as(self.id_of(name)?, owner.as_bytes())?;
+        let place = self.waiters.get(waiter.0)?;
+        if place.waiter.told.kind() != WaitKind::Ticket {
+            return None;
+        }
+        self.leave(waiter)
     }
 
     /// Takes everybody out.

@@ -8,14 +8,15 @@ use crate::lock::holders::Holders;
 use crate::lock::lease::Deadline;
 use crate::lock::name::KeptName;
 use crate::lock::outcome::Outcome;
+use crate::lock::wait::Told;
 
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
-    /// In the place of a former request of the same owner, which is to be sent away.
-    InPlaceOf(WaiterId, C),
+    /// In the place of a former request of the same owner, which is not told any more.
+    InPlaceOf(WaiterId, Told<C>),
 }
 
 /// One who waits no more.

@@ -1,8 +1,11 @@
 mod losing;
 mod marking;
+mod room;
 mod sharing;
+mod tickets;
 
 use super::super::fence::Fence;
+use super::super::owner::Owner;
 use super::*;
 use crate::lock::Value;
 
@@ -57,7 +60,15 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
         share: Share::EXCLUSIVE,
         since: START,
         gives_up: None,
-        client: connection,
+        told: Told::Blocked(connection),
+    }
+}
+
+/// Of a ticket, the one that asked for it.
+fn connection_of(waiter: &Waiter<Connection>) -> Connection {
+    match &waiter.told {
+        Told::Blocked(connection) => *connection,
+        Told::Ticket(ticket) => u32::try_from(ticket.client).unwrap(),
     }
 }
 
@@ -85,7 +96,7 @@ fn queue_of(owners: &[&str]) -> (Queues<Connection>, Vec<WaiterId>) {
 #[track_caller]
 fn assert_queue(queues: &Queues<Connection>, connections: &[Connection]) {
     queues.check();
-    let waiting: Vec<_> = queues.queue(Name::new(0, KEY)).map(|waiter| waiter.client).collect();
+    let waiting: Vec<_> = queues.queue(Name::new(0, KEY)).map(connection_of).collect();
     assert_eq!(waiting, connections);
     assert_eq!(queues.waiters_for(Name::new(0, KEY)), connections.len());
 }
@@ -113,7 +124,7 @@ fn assert_held(queues: &mut Queues<Connection>, stored: Stored<'_>) {
 #[track_caller]
 fn assert_granted(next: Next<Connection>, connection: Connection) {
     match next {
-        Next::Grant { waiter, .. } => assert_eq!(waiter.client, connection),
+        Next::Grant { waiter, .. } => assert_eq!(connection_of(&waiter), connection),
         other => panic!("{connection} was not granted the lock: {other:?}"),
     }
 }
@@ -176,8 +187,8 @@ fn whoever_leaves_from_wherever_leaves_no_gap() {
 #[test]
 fn sent_away_they_leave_from_the_head_on() {
     let (mut queues, _) = queue_of(&["a", "b"]);
-    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.client, 1);
-    assert_eq!(queues.leave_first(Name::new(0, KEY)).unwrap().waiter.client, 2);
+    assert_eq!(connection_of(&queues.leave_first(Name::new(0, KEY)).unwrap().waiter), 1);
+    assert_eq!(connection_of(&queues.leave_first(Name::new(0, KEY)).unwrap().waiter), 2);
     assert!(queues.leave_first(Name::new(0, KEY)).is_none());
 }
 
@@ -186,7 +197,7 @@ fn all_leave_one_by_one_from_all_queues() {
     let (mut queues, _) = queue_of(&["a", "b"]);
     let _ = queues.join(Name::new(1, KEY), waiter("a", 3));
     let mut gone: Vec<_> =
-        queues.leave_all().into_iter().map(|waiter| waiter.waiter.client).collect();
+        queues.leave_all().into_iter().map(|left| connection_of(&left.waiter)).collect();
     gone.sort_unstable();
     assert_eq!(gone, [1, 2, 3]);
     queues.check();
@@ -200,7 +211,7 @@ fn an_owner_that_asks_again_takes_over_its_place_and_has_waited_as_long() {
     join(&mut queues, waiter("b", 2));
     let ttl = Ttl::from_millis(99).unwrap();
     let again = Waiter { ttl, since: after_ms(5), ..with_patience(20, waiter("a", 3)) };
-    assert_eq!(queues.join(Name::new(0, KEY), again), Joined::InPlaceOf(former, 1));
+    assert_eq!(queues.join(Name::new(0, KEY), again), Joined::InPlaceOf(former, Told::Blocked(1)));
     assert_queue(&queues, &[3, 2]);
     let first = queues.queue(Name::new(0, KEY)).next().unwrap();
     assert_eq!((first.ttl, first.since, first.gives_up), (ttl, START, Some(after_ms(20))));
@@ -219,30 +230,6 @@ fn the_same_owner_may_wait_for_several_locks() {
     }
     assert_queue(&queues, &[1]);
     assert_eq!(queues.waiters(), 3);
-}
-
-#[test]
-fn there_is_room_up_to_either_limit() {
-    let (queues, _) = queue_of(&["a", "b"]);
-    let has_room = |key, for_all, per_lock| {
-        let owner = Owner::new(b"c").unwrap();
-        queues.has_room(Name::new(0, key), owner, Room { for_all, per_lock })
-    };
-    assert!(has_room(KEY, 3, 3));
-    assert!(!has_room(KEY, 2, 3));
-    assert!(!has_room(KEY, 3, 2));
-    assert!(has_room(b"another", 3, 1));
-    assert!(!has_room(b"another", 2, 1));
-    assert!(!has_room(b"another", 3, 0));
-}
-
-#[test]
-fn who_waits_already_needs_no_room() {
-    let (queues, _) = queue_of(&["a", "b"]);
-    let none = Room { for_all: 0, per_lock: 0 };
-    assert!(queues.has_room(Name::new(0, KEY), Owner::new(b"a").unwrap(), none));
-    assert!(!queues.has_room(Name::new(1, KEY), Owner::new(b"a").unwrap(), none));
-    assert!(queues.has_room(Name::new(1, KEY), Owner::new(b"a").unwrap(), ROOMY));
 }
 
 #[test]
@@ -362,7 +349,7 @@ fn patience_ends_on_time_and_in_batches_the_soonest_first() {
     let mut wake = |millis, at_most| {
         let ended = queues.wake(at(in_ms(millis)), at_most);
         queues.check();
-        ended.into_iter().map(|waiter| waiter.waiter.client).collect::<Vec<_>>()
+        ended.into_iter().map(|left| connection_of(&left.waiter)).collect::<Vec<_>>()
     };
     assert_eq!(wake(9, 10), []);
     assert_eq!(wake(10, 10), [2]);
@@ -431,7 +418,7 @@ fn the_holder_itself_waits_no_longer_and_is_told_its_fence() {
     let stored = Stored::Text { value: value.as_bytes(), deadline };
     match settle(&mut queues, stored) {
         Next::Again { waiter, fence_number, longer } => {
-            assert_eq!((waiter.client, fence_number), (2, Fence::FIRST.number()));
+            assert_eq!((connection_of(&waiter), fence_number), (2, Fence::FIRST.number()));
             assert_eq!(longer, Some(Deadline::from_millis(in_ms(30).millis())));
         }
         other => panic!("not told: {other:?}"),
@@ -458,7 +445,7 @@ fn whose_patience_ended_before_its_turn_is_not_granted_the_lock() {
     join(&mut queues, with_patience(10, waiter("a", 1)));
     join(&mut queues, with_patience(11, waiter("b", 2)));
     match settle_at(&mut queues, Stored::Nothing, in_ms(10)) {
-        Next::GaveUp(waiter) => assert_eq!(waiter.client, 1),
+        Next::GaveUp(waiter) => assert_eq!(connection_of(&waiter), 1),
         other => panic!("it gave up: {other:?}"),
     }
     assert_granted(settle_at(&mut queues, Stored::Nothing, in_ms(10)), 2);

@@ -42,7 +42,8 @@ impl<C> Queues<C> {
             return Next::GaveUp(waiter);
         }
         let owner = waiter.owner.as_owner();
-        let wanted = Wanted { owner, ttl: waiter.ttl.min(limits.max_ttl), share: waiter.share };
+        let ttl = waiter.told.lease(waiter.ttl).min(limits.max_ttl);
+        let wanted = Wanted { owner, ttl, share: waiter.share };
         match decision::acquire(holders, 0, &wanted, limits.max_holders, now.wall, fences) {
             Acquired::Granted { grant, former, .. } => {
                 let (fence, deadline) = (grant.fence, grant.deadline);

@@ -368,6 +368,7 @@ fn what_others_count_is_shown_as_they_say() {
         evictions_pending: 7,
         quarantine_left_us: 6,
         waiters: 1,
+        tickets: 10,
         longest_wait_us: 2,
         panics_caught: 3,
         fences_refused: 4,
@@ -379,6 +380,7 @@ fn what_others_count_is_shown_as_they_say() {
         [
             (c"version", 8),
             (c"waiters", 1),
+            (c"tickets", 10),
             (c"effective_max_waiters", 9),
             (c"longest_wait_us", 2),
             (c"evictions_pending", 7),

@@ -57,7 +57,7 @@ fn when_a_head_asks_anew_with_a_looser_share_it_is_looked_at() {
     let held = held_by_all(&[("x", 50, 0)]);
     assert_held(&mut queues, held);
     let again = queues.join(Name::new(0, KEY), tolerating(0, waiter("a", 2)));
-    assert!(matches!(again, Joined::InPlaceOf(_, 1)));
+    assert!(matches!(again, Joined::InPlaceOf(_, Told::Blocked(1))));
     assert!(take_marked(&mut queues).is_some());
     assert_granted(settle(&mut queues, held), 2);
 }
@@ -108,7 +108,7 @@ fn without_a_fence_left_each_is_told_so() {
     let late = Moment::from_micros(Fence::LAST.number() + 1);
     for connection in [1, 2] {
         match settle_at(&mut queues, Stored::Nothing, late) {
-            Next::NoFenceLeft(waiter) => assert_eq!(waiter.client, connection),
+            Next::NoFenceLeft(waiter) => assert_eq!(connection_of(&waiter), connection),
             other => panic!("there is no fence: {other:?}"),
         }
     }

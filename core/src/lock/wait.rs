@@ -1,0 +1,63 @@
+//! How one waits whose turn has not come: with a connection that is parked for it, or by a ticket.
+
+use super::lease::{Patience, Ttl};
+
+/// How a client that asks is ready to wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait<'r> {
+    /// Its connection waits for the reply, this long.
+    Block(Patience),
+    /// It has its answer at once, and asks again.
+    Ticket(Ticket<'r>),
+}
+
+/// A place in a queue that no connection is parked for. The owner is all that one shows to claim it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket<'r> {
+    /// How long the place is kept for an owner that does not ask again, and how long the lock is then.
+    pub lasts: Ttl,
+    /// Where its grant is published.
+    pub channel: Option<&'r [u8]>,
+}
+
+/// The same, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTicket {
+    pub lasts: Ttl,
+    pub channel: Option<Box<[u8]>>,
+    /// The connection that asked last.
+    pub client: u64,
+}
+
+/// How one who waits is told that its turn has come.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Told<C> {
+    /// On its connection, as the caller knows it.
+    Blocked(C),
+    /// When it asks again.
+    Ticket(KeptTicket),
+}
+
+/// Those who wait either way have limits of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WaitKind {
+    Blocked,
+    Ticket,
+}
+
+impl<C> Told<C> {
+    pub const fn kind(&self) -> WaitKind {
+        match self {
+            Self::Blocked(_) => WaitKind::Blocked,
+            Self::Ticket(_) => WaitKind::Ticket,
+        }
+    }
+
+    /// The lease of a grant to one who asked for this ttl: nobody may come to claim that of a ticket.
+    pub fn lease(&self, ttl: Ttl) -> Ttl {
+        match self {
+            Self::Blocked(_) => ttl,
+            Self::Ticket(ticket) => ttl.min(ticket.lasts),
+        }
+    }
+}
