@@ -32,9 +32,10 @@ const COMMANDS: [Expected; 11] = [
             "owner: string",
             "ttl: integer",
             "[SHARE holders: integer]",
-            "[BLOCK milliseconds: integer]",
+            "[wait: oneof]",
         ],
-        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]",
+        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] \
+            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]]",
         example: "LOCK.ACQUIRE the-key alice 5000",
     },
     Expected {
@@ -409,6 +410,7 @@ fn shown(arg: &Value) -> String {
     let choices = arguments(arg);
     let name = match &*kind {
         "oneof" => choices.iter().map(shown).collect::<Vec<_>>().join("|"),
+        "block" => choices.iter().map(shown).collect::<Vec<_>>().join(" "),
         // Just its keyword.
         kind if kind.starts_with("pure") => String::new(),
         // Redis 7.0 has no text for display beside the name.

@@ -86,6 +86,10 @@ const SHARED_TIMES: usize = 800;
 /// What it is compared with: the same of a lock that nobody else holds.
 const EXCLUSIVE: &str = "exclusive";
 
+/// The owner of a ticket asks again, and what that is compared with: one who is refused, of the same lock.
+const TICKET: &str = "TICKET again";
+const REFUSED: &str = "refused try";
+
 const HAND_OFF: &str = "hand-off";
 
 const LIST: &str = "RPUSH, BLPOP";
@@ -119,7 +123,8 @@ fn what_each_command_takes_is_within_the_budget() {
     let named = COUNTED.into_iter().filter(|(name, ..)| !name.is_empty());
     let compared = named.map(|(name, _, unit)| (name, unit));
     let compared = compared.chain(HANDED_ON.map(|(name, ..)| (name, LIST)));
-    for (name, unit) in compared.chain(SHARED.map(|(name, _)| (name, EXCLUSIVE))) {
+    let compared = compared.chain(SHARED.map(|(name, _)| (name, EXCLUSIVE)));
+    for (name, unit) in compared.chain([(TICKET, REFUSED), (REFUSED, REFUSED)]) {
         let ratio = counts[name] / counts[unit];
         print!("{name:20} {:>7.0}", counts[name]);
         match budget.get(name) {
@@ -233,6 +238,12 @@ impl Counter {
                 *least = least.min(count);
             }
         }
+        for _ in 0..TIMES {
+            for (name, count) in self.refused() {
+                let least = counts.entry(name).or_insert(count);
+                *least = least.min(count);
+            }
+        }
         drop(self.server);
         counts.insert(EXCLUSIVE, counts["LOCK.ACQUIRE"] + counts["LOCK.RELEASE"]);
         counts
@@ -250,6 +261,27 @@ impl Counter {
         self.dump();
         self.send(&pairs);
         self.counted(SHARED_TIMES)
+    }
+
+    /// Instructions of one who asks again for its ticket, and of one without, while another holds the lock.
+    fn refused(&mut self) -> [(&'static str, f64); 2] {
+        self.client.cmd("DEL turn");
+        self.client.cmd("LOCK.ACQUIRE turn somebody 3000000");
+        let ask = |pattern: &str| {
+            let ask = |number| pattern.replace("{o}", &owner(number));
+            (0..COMMANDS).map(ask).collect::<Vec<_>>()
+        };
+        let by_ticket = ask("LOCK.ACQUIRE turn {o} 30000 TICKET 3000000");
+        let refused = ask("LOCK.ACQUIRE turn other-{o} 30000");
+        self.send_in_vain(&by_ticket);
+        let counts = [(TICKET, by_ticket), (REFUSED, refused)].map(|(name, lines)| {
+            self.dump();
+            self.send_in_vain(&lines);
+            (name, self.counted(COMMANDS))
+        });
+        self.send_in_vain(&ask("LOCK.RELEASE turn {o}"));
+        self.client.cmd("DEL turn");
+        counts
     }
 
     /// Instructions of one turn.
@@ -292,11 +324,20 @@ impl Counter {
     }
 
     fn send(&mut self, lines: &[String]) {
+        self.pipelined(lines, |reply| {
+            !matches!(reply, Value::Nil | Value::Int(0) | Value::ServerError(_))
+        });
+    }
+
+    fn send_in_vain(&mut self, lines: &[String]) {
+        self.pipelined(lines, |reply| matches!(reply, Value::Nil | Value::Int(0)));
+    }
+
+    fn pipelined(&mut self, lines: &[String], is_expected: impl Fn(&Value) -> bool) {
         let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
         for batch in lines.chunks(AT_ONCE) {
             for (line, reply) in batch.iter().zip(self.client.pipeline(batch)) {
-                let is_done = !matches!(reply, Value::Nil | Value::Int(0) | Value::ServerError(_));
-                assert!(is_done, "{line}: {reply:?}");
+                assert!(is_expected(&reply), "{line}: {reply:?}");
             }
         }
     }

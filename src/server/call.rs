@@ -6,12 +6,12 @@ use super::ffi::string::bytes_of;
 use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::respond::respond;
-use super::ticket::{self, Taken};
-use super::wait::{self, Asker};
-use super::{authority, channel, guard};
+use super::{authority, channel, guard, ticket, wait};
 use leasehold_core::command::{Decide, Error, Reply, check};
-use leasehold_core::engine::{Key, Lock, Mode};
-use leasehold_core::lock::{Hold, Moment, Name, Outcome, Patience, Proof, Queues, Stored, Ticket};
+use leasehold_core::engine::{Key, Lock, Mode, Taken};
+use leasehold_core::lock::{
+    Hold, Moment, Name, Outcome, Patience, Proof, Queues, Stored, Ticket, Wanted,
+};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -123,10 +123,11 @@ impl Call {
     pub(super) fn wait(
         &self,
         key: &LockKey<'_>,
-        asker: &Asker<'_>,
+        wanted: &Wanted<'_>,
+        minted: bool,
         patience: Patience,
     ) -> Result<(), Error> {
-        if wait::wait(self.ctx, key, asker, patience)? {
+        if wait::wait(self.ctx, key, wanted, minted, patience)? {
             self.answered.set(true);
         } else {
             self.reply(&Reply::Nil);
@@ -138,10 +139,10 @@ impl Call {
     pub(super) fn take_ticket(
         &self,
         key: &LockKey<'_>,
-        asker: &Asker<'_>,
+        wanted: &Wanted<'_>,
         ticket: Ticket<'_>,
     ) -> Result<Taken, Error> {
-        ticket::take(self.ctx, key, asker, ticket)
+        ticket::take(self.ctx, key, wanted, ticket)
     }
 
     /// Whether the client may publish there.

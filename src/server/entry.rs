@@ -1,12 +1,13 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
+use super::call::Call;
+use super::host::LockKey;
 use super::locks::LOCKS;
-use super::ticket::Taken;
-use super::wait::Asker;
 use super::{call, clock, config, random_owner};
 use leasehold_core::command::{
-    Decide, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
+    Error, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
 };
+use leasehold_core::engine::Taken;
 use leasehold_core::lock::{Outcome, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
@@ -29,27 +30,32 @@ pub(super) extern "C" fn acquire(
         }
         let key = call.key()?;
         let outcome = call.change(&key, &request)?;
-        let Outcome::Wait(wait) = outcome else {
-            call.reply(&request.reply(&outcome)?);
-            return Ok(());
-        };
-        let asker = Asker {
-            owner: request.owner()?,
-            minted: request.is_minted(),
-            ttl: request.ttl(),
-            share: request.share(),
-        };
-        let ticket = match wait {
-            Wait::Block(patience) => return call.wait(&key, &asker, patience),
-            Wait::Ticket(ticket) => ticket,
-        };
-        let outcome = match call.take_ticket(&key, &asker, ticket)? {
-            Taken::Kept => outcome,
-            Taken::Over => call.change(&key, &request)?,
-        };
+        if let Outcome::Wait(wait) = outcome {
+            return begin_to_wait(call, &key, &request, wait);
+        }
         call.reply(&request.reply(&outcome)?);
         Ok(())
     })
+}
+
+/// The lock is not to be had now. Out of the way of those who get it at once.
+#[inline(never)]
+fn begin_to_wait(
+    call: &Call,
+    key: &LockKey<'_>,
+    request: &acquire::Request<'_>,
+    wait: Wait<'_>,
+) -> Result<(), Error> {
+    let wanted = request.wanted()?;
+    let outcome = match wait {
+        Wait::Block(patience) => return call.wait(key, &wanted, request.is_minted(), patience),
+        Wait::Ticket(ticket) => match call.take_ticket(key, &wanted, ticket)? {
+            Taken::Renewed | Taken::Queued => Outcome::Wait(wait),
+            Taken::Over => call.change(key, request)?,
+        },
+    };
+    call.reply(&request.reply(&outcome)?);
+    Ok(())
 }
 
 pub(super) extern "C" fn release(

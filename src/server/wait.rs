@@ -23,17 +23,9 @@ use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Told, Ttl, WaitKind, Waiter};
+use leasehold_core::lock::{KeptOwner, Patience, Told, WaitKind, Waiter, Wanted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
-
-/// Who waits, and for what.
-pub(super) struct Asker<'r> {
-    pub(super) owner: Owner<'r>,
-    pub(super) minted: bool,
-    pub(super) ttl: Ttl,
-    pub(super) share: Share,
-}
 
 /// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
 /// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
@@ -41,7 +33,8 @@ pub(super) struct Asker<'r> {
 pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
     key: &LockKey<'_>,
-    asker: &Asker<'_>,
+    wanted: &Wanted<'_>,
+    minted: bool,
     patience: Patience,
 ) -> Result<bool, Error> {
     let (server, name) = (Server { ctx }, key.name());
@@ -54,7 +47,7 @@ pub(super) fn wait(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     room::look_again(ctx);
-    LOCKS.has_room(&server, name, asker.owner, WaitKind::Blocked, room::room()).map_err(
+    LOCKS.has_room(&server, name, wanted.owner, WaitKind::Blocked, room::room()).map_err(
         |no_room| match (no_room, room::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
             (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
@@ -68,17 +61,12 @@ pub(super) fn wait(
     };
     let (address, now) = (handle.address(), clock::monotonic());
     let waiter = Waiter {
-        owner: KeptOwner::from(asker.owner),
-        ttl: asker.ttl,
-        share: asker.share,
+        owner: KeptOwner::from(wanted.owner),
+        ttl: wanted.ttl,
+        share: wanted.share,
         since: now,
         gives_up: patience.ends(now),
-        told: Told::Blocked(BlockedClient {
-            handle,
-            id,
-            user: User::of(ctx, id),
-            minted: asker.minted,
-        }),
+        told: Told::Blocked(BlockedClient { handle, id, user: User::of(ctx, id), minted }),
     };
     blocked_client::remember(address, LOCKS.join(&server, name, waiter));
     command_filter::install(ctx);

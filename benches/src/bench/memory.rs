@@ -66,7 +66,7 @@ fn value_of_a_lock() -> u64 {
     1_795_233_601_234_567
 }
 
-fn settled(effort: Effort, client: &mut Client) -> f64 {
+pub(super) fn settled(effort: Effort, client: &mut Client) -> f64 {
     fewest(effort.pick(3, 100, 150), client)
 }
 

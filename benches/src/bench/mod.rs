@@ -4,6 +4,7 @@
 //!   same_work   one lock after another, acquired and released: against scripts and native commands
 //!   contended   many workers, one lock: against other ways to wait
 //!   shared      a lock with several holders: one joins and one leaves, against scripts
+//!   tickets     places in a queue without a connection: their memory, and how soon one hears of a grant
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
@@ -35,6 +36,7 @@ mod same_work;
 mod shared;
 pub(crate) mod statistics;
 pub(crate) mod table;
+mod tickets;
 mod ways;
 
 use report::Report;
@@ -62,10 +64,11 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 9] = [
+pub(crate) const SECTIONS: [Section; 10] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
+    ("tickets", tickets::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),

@@ -46,6 +46,7 @@ struct Scripts {
 #[derive(Clone, Copy)]
 enum Worker {
     Queueing,
+    ByTicket,
     Passing,
     Polling { pause: Pause },
     Listening,
@@ -74,6 +75,7 @@ impl Way {
         let [redis_py, node_redlock] = POLLING;
         let ways = [
             (QUEUE, Worker::Queueing),
+            ("Leasehold, TICKET", Worker::ByTicket),
             (BATON, Worker::Passing),
             ("PUBLISH as Redisson", Worker::Listening),
             ("polling, 5 ms", polling(5, 5)),
@@ -108,6 +110,19 @@ impl Way {
                 acquire: encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} BLOCK 0")),
                 release: encoded(format!("LOCK.RELEASE {KEY} {owner}")),
             }),
+            Worker::ByTicket => {
+                let mut ear = LineClient::over_unix(&self.socket).unwrap();
+                ear.send(&encoded(format!("SUBSCRIBE grants:{number}")));
+                // Three elements, the last of them a number.
+                (0..6).for_each(|_| drop(ear.line().to_vec()));
+                let ticket = format!("TICKET {TTL} NOTIFY grants:{number}");
+                Box::new(ByTicket {
+                    line,
+                    ear,
+                    acquire: encoded(format!("LOCK.ACQUIRE {KEY} {owner} {TTL} {ticket}")),
+                    release: encoded(format!("LOCK.RELEASE {KEY} {owner}")),
+                })
+            }
             Worker::Passing => Box::new(Passing {
                 line,
                 receive: encoded(format!("BLPOP {KEY} 0")),
@@ -141,6 +156,31 @@ impl Waiting for Queueing {
         self.line.send(&self.acquire);
         let sent = Instant::now();
         Reply::Number.check(self.line.line());
+        sent
+    }
+
+    fn release(&mut self) {
+        ONE.check(self.line.ask(&self.release));
+    }
+}
+
+/// Keeps a place in the server's queue, and hears of its grant.
+struct ByTicket {
+    line: LineClient,
+    /// The connection on which messages arrive.
+    ear: LineClient,
+    acquire: Vec<u8>,
+    release: Vec<u8>,
+}
+
+impl Waiting for ByTicket {
+    fn acquire(&mut self) -> Instant {
+        self.line.send(&self.acquire);
+        let sent = Instant::now();
+        if self.line.line() == b"$-1" {
+            // A message is three elements, in seven lines.
+            (0..7).for_each(|_| drop(self.ear.line().to_vec()));
+        }
         sent
     }
 

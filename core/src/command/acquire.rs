@@ -62,6 +62,11 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
+    fn read(&self, limits: &Limits) -> Result<(Share, Option<Wait<'a>>), Error> {
+        let share = self.share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
+        Ok((share, self.wait(limits)?))
+    }
+
     fn wait(&self, limits: &Limits) -> Result<Option<Wait<'a>>, Error> {
         let channel = self.channel.map(args::channel).transpose();
         match (self.patience, self.ticket) {
@@ -93,18 +98,15 @@ impl<'a> Request<'a> {
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
-        let options = Options::parse(options)?;
-        let share = options.share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
-        let wait = options.wait(limits)?;
+        let (share, wait) = match options {
+            [] => (Share::EXCLUSIVE, None),
+            options => Options::parse(options)?.read(limits)?,
+        };
         Ok(Self { owner, ttl, share, max_holders: limits.max_holders, wait })
     }
 
-    pub fn ttl(&self) -> Ttl {
-        self.ttl
-    }
-
-    pub fn share(&self) -> Share {
-        self.share
+    pub fn wanted(&self) -> Result<Wanted<'_>, Error> {
+        Ok(Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share })
     }
 
     /// Where the grant is to be published.
@@ -148,8 +150,7 @@ impl Decide for Request<'_> {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
-        let wanted = Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share };
-        match lock::acquire(holders, waiters, &wanted, self.max_holders, now, fences) {
+        match lock::acquire(holders, waiters, &self.wanted()?, self.max_holders, now, fences) {
             Acquired::NoFenceLeft => Err(Error::NoFenceLeft),
             acquired @ Acquired::Busy(_) => {
                 Ok(self.wait.map_or(Outcome::Acquire(acquired), Outcome::Wait))
@@ -218,7 +219,7 @@ mod tests {
         }
         for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
             let request = parse(line).unwrap();
-            assert_eq!(request.share().number(), 5);
+            assert_eq!(request.share.number(), 5);
             assert_eq!(request.wait, Some(Wait::Block(Patience::from_millis(1).unwrap())));
         }
     }

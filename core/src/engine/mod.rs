@@ -39,7 +39,7 @@ mod pending;
 mod waiting;
 
 pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
-pub use waiting::NoRoom;
+pub use waiting::{NoRoom, Taken};
 
 use crate::lock::{
     Evicted, Fence, FenceClock, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Queues,

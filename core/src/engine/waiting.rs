@@ -1,11 +1,24 @@
 //! Clients that begin to wait, and clients that leave.
 
-use super::{Answer, Engine, Host};
+use super::{Answer, Engine, Host, Lock};
 use crate::command::Error;
 use crate::lock::{
-    Departed, Joined, KeptOwner, Monotonic, Name, Owner, Room, Told, WaitKind, Waiter, WaiterId,
+    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Owner, Renewed, Room, Ticket, Told,
+    WaitKind, Waiter, WaiterId, Wanted,
 };
 use crate::observe::WaitEnd;
+
+/// What has become of a ticket when the command that asked for it is about to return.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Taken {
+    /// It had a place, and keeps it.
+    Renewed,
+    /// It has a place from now on.
+    Queued,
+    /// Its turn has come already, or the server does not decide any more.
+    Over,
+}
 
 /// Why there is no room for another waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +49,7 @@ impl<C> Engine<C> {
         Err(if waiters >= room.per_lock { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
     }
 
-    /// Queues a client that has been blocked, or an owner with its ticket. [`Engine::settle_joined`] is to be called next.
+    /// Queues a client that has been blocked, or an owner with a ticket. [`Engine::settle_joined`] is to be called next.
     pub fn join<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -69,9 +82,39 @@ impl<C> Engine<C> {
         self.settle_if_suspect(host, lock);
     }
 
-    /// Whether the one who joined a moment ago waits yet.
-    pub fn still_waits(&self, id: WaiterId) -> bool {
-        self.with_queues(|queues| queues.has(id))
+    /// Queues an owner with a ticket, or renews its place.
+    pub fn take_ticket<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        wanted: &Wanted<'_>,
+        (ticket, client): (Ticket<'_>, u64),
+        room: Room,
+    ) -> Result<Taken, NoRoom> {
+        let (name, now) = (lock.name(), host.monotonic());
+        let renewed = self.with_queues(|queues| queues.renew(name, wanted, ticket, client, now));
+        match renewed {
+            Renewed::Yes => return Ok(Taken::Renewed),
+            Renewed::Sooner => {
+                self.changes_due();
+                return Ok(Taken::Renewed);
+            }
+            Renewed::No => {}
+        }
+        let Wanted { owner, ttl, share } = *wanted;
+        self.has_room(host, name, owner, WaitKind::Ticket, room)?;
+        let waiter = Waiter {
+            owner: owner.into(),
+            ttl,
+            share,
+            since: now,
+            gives_up: Some(ticket.ends(now)),
+            told: Told::Ticket(KeptTicket::new(ticket, client)),
+        };
+        let id = self.join(host, name, waiter);
+        self.settle_joined(host, lock);
+        let is_queued = self.with_queues(|queues| queues.has(id));
+        Ok(if is_queued { Taken::Queued } else { Taken::Over })
     }
 
     /// Takes a client that waits out of its queue, without an answer. `None` if it does not wait.

@@ -36,6 +36,7 @@ mod outcome;
 mod room;
 mod turn;
 
+use super::decision::Wanted;
 use super::fence::FenceClock;
 use super::hold::Stored;
 use super::holders::Holders;
@@ -44,7 +45,7 @@ use super::limits::Limits;
 use super::name::{KeptName, Name};
 use super::owner::KeptOwner;
 use super::share::Share;
-use super::wait::Told;
+use super::wait::{Ticket, Told};
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -55,7 +56,7 @@ use std::rc::Rc;
 use turn::Turn;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
-pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Seen, Settled};
+pub use outcome::{Departed, Joined, Look, Lost, LostBy, Next, Renewed, Seen, Settled};
 pub use room::Room;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -167,6 +168,36 @@ impl<C> Queues<C> {
             return Joined::InPlaceOf(former, left.told);
         }
         Joined::Queued(self.append(id, waiter))
+    }
+
+    /// Keeps the place of an owner that asks again for its ticket, and for the same share, until the ticket would end. So it
+    /// is with nearly every request for a ticket, and nothing but the place changes.
+    pub fn renew(
+        &mut self,
+        name: Name<'_>,
+        wanted: &Wanted<'_>,
+        ticket: Ticket<'_>,
+        client: u64,
+        now: Monotonic,
+    ) -> Renewed {
+        let id = self.id_of(name).and_then(|id| self.waiting_as(id, wanted.owner.as_bytes()));
+        let Some((id, place)) = id.and_then(|id| Some((id, self.waiters.get_mut(id.0)?))) else {
+            return Renewed::No;
+        };
+        match &mut place.waiter {
+            waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
+                waiter.ttl = wanted.ttl;
+                waiter.gives_up = Some(ticket.ends(now));
+                if let Told::Ticket(kept) = &mut waiter.told {
+                    kept.renew(ticket, client);
+                }
+            }
+            _ => return Renewed::No,
+        }
+        let asked_at = place.asked_at;
+        self.expect_patience(id);
+        let is_as_before = self.waiters.get(id.0).is_some_and(|place| place.asked_at == asked_at);
+        if is_as_before { Renewed::Yes } else { Renewed::Sooner }
     }
 
     /// Since when the one has waited that has waited longest.

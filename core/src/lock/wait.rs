@@ -1,6 +1,6 @@
 //! How one waits whose turn has not come: with a connection that is parked for it, or by a ticket.
 
-use super::lease::{Patience, Ttl};
+use super::lease::{Monotonic, Patience, Ttl};
 
 /// How a client that asks is ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +20,13 @@ pub struct Ticket<'r> {
     pub channel: Option<&'r [u8]>,
 }
 
+impl Ticket<'_> {
+    /// When the place is given up, if it is asked for now.
+    pub const fn ends(&self, now: Monotonic) -> Monotonic {
+        now.plus_millis(self.lasts.millis())
+    }
+}
+
 /// The same, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTicket {
@@ -27,6 +34,22 @@ pub struct KeptTicket {
     pub channel: Option<Box<[u8]>>,
     /// The connection that asked last.
     pub client: u64,
+}
+
+impl KeptTicket {
+    pub fn new(ticket: Ticket<'_>, client: u64) -> Self {
+        let Ticket { lasts, channel } = ticket;
+        Self { lasts, channel: channel.map(Box::from), client }
+    }
+
+    /// It was asked for again.
+    pub(super) fn renew(&mut self, ticket: Ticket<'_>, client: u64) {
+        let Ticket { lasts, channel } = ticket;
+        (self.lasts, self.client) = (lasts, client);
+        if self.channel.as_deref() != channel {
+            self.channel = channel.map(Box::from);
+        }
+    }
 }
 
 /// How one who waits is told that its turn has come.

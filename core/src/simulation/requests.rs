@@ -1,13 +1,13 @@
 //! What clients ask for, by the pages of the commands, and how clients go.
 
-use super::host::LIMITS;
+use super::host::{At, LIMITS};
 use super::model::{Asked, Client, LockName, Model, Reply, Waits};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
-use crate::engine::{Lock, NoRoom, WaiterGrant};
+use crate::engine::{Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    FenceClock, Holders, KeptOwner, KeptTicket, Moment, Outcome, Owner, Room, Share, Ticket, Told,
-    Ttl, Wait, WaitKind, Waiter,
+    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Room, Share, Ticket, Told, Ttl, Wait,
+    WaitKind, Waiter, Wanted,
 };
 use std::cell::RefMut;
 
@@ -139,55 +139,79 @@ impl Server {
             let state = self.state.borrow();
             (state.monotonic(), state.room)
         };
-        let (told, gives_up, room) = match wait {
-            Wait::Block(patience) => (Told::Blocked(client), patience.ends(since), room),
-            Wait::Ticket(Ticket { lasts, .. }) => {
-                let ticket = KeptTicket { lasts, channel: None, client: client.into() };
-                let most = self.state.borrow().model.most_tickets;
-                let room = Room { for_all: most, per_lock: most };
-                (Told::Ticket(ticket), Some(since.plus_millis(lasts.millis())), room)
+        let (ttl, share) = (Ttl::from_millis(ttl).expect("a short lease"), Share::new(share));
+        let share = share.expect("a small share");
+        let patience = match wait {
+            Wait::Block(patience) => patience,
+            Wait::Ticket(ticket) => {
+                let wanted = Wanted { owner: owner(asker), ttl, share };
+                return self.take_ticket(client, &place, &wanted, ticket);
             }
         };
-        let kind = told.kind();
-        match self.engine.has_room(self, place.name(), owner(asker), kind, room) {
+        match self.engine.has_room(self, place.name(), owner(asker), WaitKind::Blocked, room) {
             Ok(()) => {}
-            Err(NoRoom::ForThisLock | NoRoom::OnTheServer) => {
-                self.answers(client, Reply::QueueFull);
-                return Begun::Refused;
-            }
+            Err(no_room) => return self.has_no_room(client, no_room),
         }
         let waiter = Waiter {
             owner: KeptOwner::from(owner(asker)),
-            ttl: Ttl::from_millis(ttl).expect("a short lease"),
-            share: Share::new(share).expect("a small share"),
+            ttl,
+            share,
             since,
-            gives_up,
-            told,
+            gives_up: patience.ends(since),
+            told: Told::Blocked(client),
         };
-        let mut state = self.state.borrow_mut();
-        state.joining = Some(client);
-        if state.history.waits(name, asker) {
-            let former = state.history.client_of(name, asker.as_bytes());
-            // Of its own ticket nobody is told that it was replaced.
-            if !state.parked.contains_key(&former) {
-                state.history.took_over(client, former);
-            }
-        } else {
-            state.history.joined(client, name, asker);
-        }
-        drop(state);
+        self.joins(client, name, asker);
         let id = self.engine.join(self, place.name(), waiter);
         let mut state = self.state.borrow_mut();
         state.joining = None;
-        if kind == WaitKind::Blocked {
-            state.parked.insert(client, id);
-        }
+        state.parked.insert(client, id);
         drop(state);
         self.engine.settle_joined(self, &place);
-        match kind {
-            WaitKind::Blocked => Begun::Blocked,
-            WaitKind::Ticket if self.engine.still_waits(id) => Begun::Queued,
-            WaitKind::Ticket => Begun::Over,
+        Begun::Blocked
+    }
+
+    fn take_ticket(
+        &self,
+        client: Client,
+        place: &At<'_>,
+        wanted: &Wanted<'_>,
+        ticket: Ticket<'_>,
+    ) -> Begun {
+        let most = self.state.borrow().model.most_tickets;
+        let room = Room { for_all: most, per_lock: most };
+        // The model has decided already.
+        let waiting = self.state.borrow().model.waiter_of(client);
+        if let Some(waiting) = waiting {
+            self.joins(client, place.name, waiting.owner);
+        }
+        let ticket = (ticket, client.into());
+        let taken = self.engine.take_ticket(self, place, wanted, ticket, room);
+        self.state.borrow_mut().joining = None;
+        match taken {
+            Ok(Taken::Renewed | Taken::Queued) => Begun::Queued,
+            Ok(Taken::Over) => Begun::Over,
+            Err(no_room) => self.has_no_room(client, no_room),
+        }
+    }
+
+    fn has_no_room(&self, client: Client, no_room: NoRoom) -> Begun {
+        match no_room {
+            NoRoom::ForThisLock | NoRoom::OnTheServer => self.answers(client, Reply::QueueFull),
+        }
+        Begun::Refused
+    }
+
+    /// The history hears of one who is about to join, perhaps in its own place.
+    fn joins(&self, client: Client, name: LockName, asker: &'static str) {
+        let mut state = self.state.borrow_mut();
+        state.joining = Some(client);
+        if !state.history.waits(name, asker) {
+            return state.history.joined(client, name, asker);
+        }
+        let former = state.history.client_of(name, asker.as_bytes());
+        // Nobody is told that its own ticket was replaced.
+        if !state.parked.contains_key(&former) {
+            state.history.took_over(client, former);
         }
     }
 

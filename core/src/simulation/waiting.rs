@@ -46,6 +46,10 @@ impl Model {
         Some(gone)
     }
 
+    pub(super) fn waiter_of(&self, client: Client) -> Option<Waiting> {
+        self.waiters.iter().find(|waiting| waiting.client == client).copied()
+    }
+
     pub(super) fn is_waiting(&self, client: Client) -> bool {
         self.waiters.iter().any(|waiting| waiting.client == client)
     }

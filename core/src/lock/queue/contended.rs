@@ -7,6 +7,7 @@ use crate::lock::holders::Holds;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::name::KeptName;
 use crate::lock::owner::KeptOwner;
+use foldhash::fast::RandomState;
 use std::collections::HashMap;
 
 #[derive(Debug)]
@@ -15,7 +16,7 @@ pub(super) struct Queue {
     pub(super) head: Option<WaiterId>,
     pub(super) tail: Option<WaiterId>,
     /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
-    pub(super) owners: HashMap<KeptOwner, WaiterId>,
+    pub(super) owners: HashMap<KeptOwner, WaiterId, RandomState>,
     /// How many of them wait by a ticket.
     pub(super) tickets: usize,
     /// When to look at the key again; also in `looks`.
@@ -50,7 +51,7 @@ impl Queue {
             name,
             head: None,
             tail: None,
-            owners: HashMap::new(),
+            owners: HashMap::default(),
             tickets: 0,
             look: None,
             looked: None,

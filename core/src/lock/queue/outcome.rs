@@ -19,6 +19,17 @@ pub enum Joined<C> {
     InPlaceOf(WaiterId, Told<C>),
 }
 
+/// Whether an owner that asks for a ticket had one, which is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Renewed {
+    Yes,
+    /// And it ends sooner than it would have.
+    Sooner,
+    /// It has no place, or is to be asked anew whether it is admitted.
+    No,
+}
+
 /// One who waits no more.
 #[derive(Debug)]
 pub struct Departed<C> {
