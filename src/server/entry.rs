@@ -50,7 +50,7 @@ fn begin_to_wait(
     let outcome = match wait {
         Wait::Block(patience) => return call.wait(key, &wanted, request.is_minted(), patience),
         Wait::Ticket(ticket) => match call.take_ticket(key, &wanted, ticket)? {
-            Taken::Renewed | Taken::Queued => Outcome::Wait(wait),
+            Taken::Queued => Outcome::Wait(wait),
             Taken::Over => call.change(key, request)?,
         },
     };

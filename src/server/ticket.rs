@@ -8,7 +8,7 @@ use super::locks::LOCKS;
 use super::{authority, command_filter, eviction, room};
 use leasehold_core::command::Error;
 use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Ticket, Wanted};
+use leasehold_core::lock::{Renewed, Ticket, Wanted};
 use redis_module::raw::RedisModuleCtx;
 
 /// Queues the owner for the lock, or renews its place.
@@ -19,11 +19,15 @@ pub(super) fn take(
     ticket: Ticket<'_>,
 ) -> Result<Taken, Error> {
     let server = Server { ctx };
+    let ticket = (ticket, client::id(ctx));
+    match LOCKS.renew_ticket(&server, key.name(), wanted, ticket) {
+        Renewed::Yes | Renewed::Sooner => return Ok(Taken::Queued),
+        Renewed::No => {}
+    }
     if authority::is_replica(ctx) {
         LOCKS.cannot_wait(key.name());
         return Err(Error::NobodyWaitsOnReplicas);
     }
-    let ticket = (ticket, client::id(ctx));
     let taken = LOCKS
         .take_ticket(&server, key, wanted, ticket, room::room_for_tickets())
         .map_err(|_no_room| Error::TicketsFull)?;

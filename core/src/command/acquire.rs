@@ -47,16 +47,16 @@ impl<'a> Options<'a> {
         let mut options = Self::default();
         for option in words.chunks(2) {
             let &[word, value] = option else { return Err(Error::UnknownOption) };
-            let known = [
-                (&b"SHARE"[..], &mut options.share),
-                (b"BLOCK", &mut options.patience),
-                (b"TICKET", &mut options.ticket),
-                (b"NOTIFY", &mut options.channel),
-            ];
-            let named = known.into_iter().find(|(name, _)| word.eq_ignore_ascii_case(name));
-            match named {
-                Some((_, place @ None)) => *place = Some(value),
-                Some((_, Some(_))) | None => return Err(Error::UnknownOption),
+            let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
+            let place = match word.first() {
+                Some(b'S' | b's') if is(b"SHARE") => &mut options.share,
+                Some(b'B' | b'b') if is(b"BLOCK") => &mut options.patience,
+                Some(b'T' | b't') if is(b"TICKET") => &mut options.ticket,
+                Some(b'N' | b'n') if is(b"NOTIFY") => &mut options.channel,
+                _ => return Err(Error::UnknownOption),
+            };
+            if place.replace(value).is_some() {
+                return Err(Error::UnknownOption);
             }
         }
         Ok(options)

@@ -109,17 +109,17 @@ impl<C> Engine<C> {
     ) -> usize {
         self.take_back_pending(host, lock);
         let name = lock.name();
-        let is_suspect = {
+        let waiters = {
             let queues = self.queues.borrow();
             if queues.is_empty() {
                 return 0;
             }
-            queues.may_have_changed(name)
+            queues.waiters_if_settled(name)
         };
-        if is_suspect {
+        waiters.unwrap_or_else(|| {
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
-        }
-        self.waiters_for(name)
+            self.waiters_for(name)
+        })
     }
 
     /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock will not

@@ -12,9 +12,6 @@ use crate::observe::WaitEnd;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Taken {
-    /// It had a place, and keeps it.
-    Renewed,
-    /// It has a place from now on.
     Queued,
     /// Its turn has come already, or the server does not decide any more.
     Over,
@@ -82,7 +79,23 @@ impl<C> Engine<C> {
         self.settle_if_suspect(host, lock);
     }
 
-    /// Queues an owner with a ticket, or renews its place.
+    /// Keeps the place of an owner that has a ticket already. If it has none, [`Engine::take_ticket`] is to be called next.
+    pub fn renew_ticket<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        wanted: &Wanted<'_>,
+        (ticket, client): (Ticket<'_>, u64),
+    ) -> Renewed {
+        let now = host.monotonic();
+        let renewed = self.with_queues(|queues| queues.renew(name, wanted, ticket, client, now));
+        if renewed == Renewed::Sooner {
+            self.changes_due();
+        }
+        renewed
+    }
+
+    /// Queues an owner with a ticket.
     pub fn take_ticket<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -92,15 +105,6 @@ impl<C> Engine<C> {
         room: Room,
     ) -> Result<Taken, NoRoom> {
         let (name, now) = (lock.name(), host.monotonic());
-        let renewed = self.with_queues(|queues| queues.renew(name, wanted, ticket, client, now));
-        match renewed {
-            Renewed::Yes => return Ok(Taken::Renewed),
-            Renewed::Sooner => {
-                self.changes_due();
-                return Ok(Taken::Renewed);
-            }
-            Renewed::No => {}
-        }
         let Wanted { owner, ttl, share } = *wanted;
         self.has_room(host, name, owner, WaitKind::Ticket, room)?;
         let waiter = Waiter {

@@ -225,15 +225,11 @@ impl<C> Queues<C> {
         self.queue_named(name)?.1.seen.as_ref()
     }
 
-    /// Whether the lock is to be settled before anybody looks at it. That is so when it is marked, and while a command
-    /// that touched it may still be queued in the transaction that is being executed.
-    pub fn may_have_changed(&self, name: Name<'_>) -> bool {
-        self.is_marked(name)
-            || self.queue_named(name).is_some_and(|(_, queue)| queue.touched.is_some())
-    }
-
-    pub(crate) fn is_marked(&self, name: Name<'_>) -> bool {
-        self.queue_named(name).is_some_and(|(_, queue)| queue.mark.is_some())
+    /// How many wait for the lock. `None` if it is to be settled before anybody looks at it. That is so when it is marked, and
+    /// while a command that touched it may still be queued in the transaction that is being executed.
+    pub fn waiters_if_settled(&self, name: Name<'_>) -> Option<usize> {
+        let Some((_, queue)) = self.queue_named(name) else { return Some(0) };
+        (queue.mark.is_none() && queue.touched.is_none()).then_some(queue.owners.len())
     }
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.

@@ -6,8 +6,8 @@ use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Room, Share, Ticket, Told, Ttl, Wait,
-    WaitKind, Waiter, Wanted,
+    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Renewed, Room, Share, Ticket, Told,
+    Ttl, Wait, WaitKind, Waiter, Wanted,
 };
 use std::cell::RefMut;
 
@@ -185,10 +185,13 @@ impl Server {
             self.joins(client, place.name, waiting.owner);
         }
         let ticket = (ticket, client.into());
-        let taken = self.engine.take_ticket(self, place, wanted, ticket, room);
+        let taken = match self.engine.renew_ticket(self, place.name(), wanted, ticket) {
+            Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
+            Renewed::No => self.engine.take_ticket(self, place, wanted, ticket, room),
+        };
         self.state.borrow_mut().joining = None;
         match taken {
-            Ok(Taken::Renewed | Taken::Queued) => Begun::Queued,
+            Ok(Taken::Queued) => Begun::Queued,
             Ok(Taken::Over) => Begun::Over,
             Err(no_room) => self.has_no_room(client, no_room),
         }

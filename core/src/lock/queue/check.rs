@@ -3,12 +3,17 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 use super::{QueueId, Queues};
+use crate::lock::name::Name;
 use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
     /// How many wait, for whatever lock.
     pub(crate) fn waiters(&self) -> usize {
         self.waiters.len()
+    }
+
+    pub(crate) fn is_marked(&self, name: Name<'_>) -> bool {
+        self.queue_named(name).is_some_and(|(_, queue)| queue.mark.is_some())
     }
 
     /// Whether everything points at what it should.

@@ -110,7 +110,7 @@ fn a_lock_that_was_just_looked_at_is_looked_at_again_after_a_moment() {
     assert!(queues.has_marks(), "nobody has looked because of a touch before");
     assert_held(&mut queues, held_by("alice", None));
     touch(&mut queues, KEY, Suspicion::Freed, NOW.plus_micros(1));
-    assert!(!queues.has_marks() && queues.may_have_changed(Name::new(0, KEY)));
+    assert!(!queues.has_marks() && queues.waiters_if_settled(Name::new(0, KEY)).is_none());
     assert_eq!(queues.next_due(at(NOW)), Some(in_ms(Suspicion::Freed.gap_millis())));
     touch(&mut queues, KEY, Suspicion::Freed, in_ms(Suspicion::Freed.gap_millis()));
     assert!(queues.has_marks());
@@ -160,7 +160,7 @@ fn touches_between_two_looks_count_from_the_second_look() {
         assert!(matches!(settle_at(&mut queues, held, due), Next::Held));
         queues.check();
     }
-    assert!(queues.may_have_changed(Name::new(0, KEY)));
+    assert!(queues.waiters_if_settled(Name::new(0, KEY)).is_none());
     touch(&mut queues, KEY, Suspicion::Rewritten, in_ms(8 * gap + 1));
     assert_eq!(queues.next_due(at(due)), Some(in_ms(9 * gap)), "not as late as it would be");
 }
@@ -259,7 +259,7 @@ fn a_touch_counts_from_the_end_of_the_pause_that_held_its_command_back() {
 fn a_pause_touches_nothing() {
     let (mut queues, _) = queue_of(&["bob"]);
     queues.postpone(Name::new(0, KEY), NOW, 10);
-    assert!(!queues.may_have_changed(Name::new(0, KEY)));
+    assert!(queues.waiters_if_settled(Name::new(0, KEY)).is_some());
 }
 
 #[test]
