@@ -21,27 +21,27 @@ const LONGEST_WAIT: u32 = 2_200;
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2_500);
 
 /// A thread that was kept from running for longer says so.
-const USUAL_DELAY: Duration = Duration::from_millis(300);
+pub(crate) const USUAL_DELAY: Duration = Duration::from_millis(300);
 
 /// A server that answers so many other requests has forgotten one that it has not answered by then.
 const ANSWERS: u32 = 30;
 
 /// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
-const LONGEST_TTL_LEFT: u32 = 50;
+pub(crate) const LONGEST_TTL_LEFT: u32 = 50;
 
-enum Reply {
+pub(crate) enum Reply {
     Number(u64),
     Nil,
     /// An error: nothing happened here, and a node may name another one.
     Error(Option<Redirect>),
 }
 
-struct Client<'f> {
-    shared: &'f Shared,
-    seed: Seed,
-    owner: u32,
-    server: u8,
-    records: Vec<Record>,
+pub(crate) struct Client<'f> {
+    pub(crate) shared: &'f Shared,
+    pub(crate) seed: Seed,
+    pub(crate) owner: u32,
+    pub(crate) server: u8,
+    pub(crate) records: Vec<Record>,
     /// The locks that it believes it holds.
     held: HashMap<u32, Held>,
     /// The lock, owner and fence of a grant that has ended.
@@ -58,23 +58,23 @@ struct Held {
 }
 
 /// A connection to one server, or to one node of a cluster.
-struct Node {
-    client: LineClient,
+pub(crate) struct Node {
+    pub(crate) client: LineClient,
     port: u16,
     /// Each command is preceded by `ASKING`.
-    asking: bool,
+    pub(crate) asking: bool,
 }
 
 /// A command that has been sent.
 #[derive(Clone, Copy)]
-struct Asked {
-    lock: u32,
-    op: Op,
-    ttl: u32,
+pub(crate) struct Asked {
+    pub(crate) lock: u32,
+    pub(crate) op: Op,
+    pub(crate) ttl: u32,
     /// How many holders a request that acquires tolerates.
-    share: u8,
+    pub(crate) share: u8,
     /// The owner and the fence that it names, if it names a fence.
-    shown: Option<(u32, u64)>,
+    pub(crate) shown: Option<(u32, u64)>,
 }
 
 pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
@@ -134,22 +134,23 @@ impl Client<'_> {
         match self.seed.below(100) {
             0..94 => self.bursts(node),
             94..97 => self.is_late(node),
+            _ if self.seed.below(4) == 0 => self.wait_by_ticket(node),
             _ => self.wait(node),
         }
     }
 
-    fn lock(&mut self) -> u32 {
+    pub(crate) fn lock(&mut self) -> u32 {
         // Half of all requests are for at most three locks.
         let few = self.shared.locks.min(3);
         let among = *self.seed.pick(&[few, self.shared.locks]);
         self.seed.below(among as usize) as u32
     }
 
-    fn share(&mut self, lock: u32) -> u8 {
+    pub(crate) fn share(&mut self, lock: u32) -> u8 {
         *self.seed.pick(self.shared.shares.of(lock))
     }
 
-    fn ttl(&mut self, longest: u32) -> u32 {
+    pub(crate) fn ttl(&mut self, longest: u32) -> u32 {
         (*self.seed.pick(&[1, 2, 5, 20, LONGEST_TTL_LEFT, 200, 1_000])).min(longest)
     }
 
@@ -195,11 +196,22 @@ impl Client<'_> {
             // The reply may have arrived long before this thread could read it.
             self.shared.claims.delayed(Span { from: asked_at, to: now() });
         }
-        let Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) =
-            self.records.last().copied()
-        else {
-            return Ok(());
-        };
+        match self.records.last() {
+            Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) => {
+                let fence = *fence;
+                self.uses(node, (lock, fence, share), abandons)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Holds a lock for a moment, and perhaps releases it.
+    pub(crate) fn uses(
+        &mut self,
+        node: &mut Node,
+        (lock, fence, share): (u32, u64, u8),
+        abandons: bool,
+    ) -> Result<(), Lost> {
         let hold = self.seed.below(1_500) as u64;
         thread::sleep(Duration::from_micros(hold));
         let longest = if abandons { LONGEST_TTL_LEFT } else { 1_000 };
@@ -224,8 +236,24 @@ impl Client<'_> {
         }
     }
 
+    /// Whether it believes that it holds the lock.
+    pub(crate) fn holds(&self, lock: u32) -> bool {
+        self.held.contains_key(&lock)
+    }
+
+    /// It was granted the lock, and tolerates so many.
+    pub(crate) fn has(&mut self, lock: u32, fence: u64, share: u8) {
+        self.former = Some((lock, self.owner, fence));
+        self.held.insert(lock, Held { fence, share });
+    }
+
     /// Sends all commands in one write, and records the outcome of each.
-    fn ask(&mut self, node: &mut Node, all: &[Asked], patience: u32) -> Result<(), Lost> {
+    pub(crate) fn ask(
+        &mut self,
+        node: &mut Node,
+        all: &[Asked],
+        patience: u32,
+    ) -> Result<(), Lost> {
         let mut lines = String::with_capacity(all.len() * 80);
         for asked in all {
             if node.asking {
@@ -337,7 +365,7 @@ impl Client<'_> {
 }
 
 /// For how long this thread was ready to run and did not, as Linux says. Zero elsewhere.
-fn delay_of_this_thread() -> Duration {
+pub(crate) fn delay_of_this_thread() -> Duration {
     let told = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     let nanos = told.split_whitespace().nth(1).and_then(|nanos| nanos.parse().ok());
     Duration::from_nanos(nanos.unwrap_or(0))
@@ -374,6 +402,12 @@ impl Node {
         let mut client = LineClient::over_tcp(("127.0.0.1", port)).ok()?;
         client.set_deadline(Some(PATIENCE));
         Some(Self { client, port, asking: false })
+    }
+
+    /// Sends one line, and returns its reply.
+    pub(crate) fn asks(&mut self, line: &str) -> Option<Reply> {
+        self.client.try_send(line.as_bytes()).ok()?;
+        self.reply()
     }
 
     /// The next reply, or `None` if there is none. Each reply to these commands is one line.

@@ -33,6 +33,7 @@ mod redirect;
 mod runner;
 mod scenarios;
 mod shares;
+mod tickets;
 
 use ledger::Run;
 use runner::Totals;
