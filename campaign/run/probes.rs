@@ -15,6 +15,7 @@ mod gone;
 mod kept;
 mod leases;
 mod shared;
+mod tickets;
 mod turns;
 
 pub(crate) use gone::{closed_in_any_way, over_when_told};
@@ -59,7 +60,7 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 19] = [
+const ALL: [(usize, Conversation); 21] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
@@ -77,6 +78,8 @@ const ALL: [(usize, Conversation); 19] = [
     (60, shared::other_shares),
     (40, shared::damaged),
     (60, shared::taken_back),
+    (80, tickets::kept),
+    (20, tickets::unclaimed),
     (60, fences::lifted),
     (30, fences::minted),
     (30, gone::deleted_user),
