@@ -62,6 +62,7 @@ mod scenarios;
 mod settings;
 mod shared;
 mod silent;
+mod tickets;
 mod tidy;
 mod tracking;
 mod upgrading;

@@ -85,11 +85,25 @@ pub(super) fn is_replica(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_SLAVE != 0
 }
 
-/// Whether nobody sent the command being executed: it is repeated for a primary, or read from a file. The server has no user
-/// for it, and everything is allowed.
+/// Whether the server has no user for the command being executed, and everything is allowed: another module called it, it is
+/// repeated for a primary, or it was read from a file. Only for a server that [`knows_of_no_user`].
+///
+/// The server dies where it is asked for the name of a user that there is not. So it is asked to execute, as that user, a
+/// command that there is not: before it looks for the command it looks for the user.
 pub(super) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
-    let unsent = raw::REDISMODULE_CTX_FLAGS_REPLICATED | raw::REDISMODULE_CTX_FLAGS_LOADING;
-    flags(ctx) & unsent != 0
+    // SAFETY: the format takes no argument, and has the server reply with its error. The reply goes nowhere else; the error
+    // number is this thread's own.
+    unsafe {
+        *errno() = 0;
+        drop(CallReply::of_call(api!(RedisModule_Call)(ctx, c"".as_ptr(), c"CE".as_ptr())));
+    }
+    io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
+}
+
+/// Whether the server can be asked whether there is a user (Redis 7.0.6 on). Before, it looked for the command first.
+pub(super) fn knows_of_no_user() -> bool {
+    // It came with the same change.
+    optional!(RedisModule_SetContextUser).is_some()
 }
 
 pub(super) fn is_in_cluster(ctx: *mut RedisModuleCtx) -> bool {

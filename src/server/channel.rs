@@ -21,10 +21,13 @@ pub(super) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Erro
     ) else {
         return Err(Error::NotifyNotPossible);
     };
+    if !authority::knows_of_no_user() {
+        return Err(Error::NotifyNotPossible);
+    }
     if authority::has_no_user(ctx) {
         return Ok(());
     }
-    // SAFETY: the client of the command has a user, whose name is ours to free.
+    // SAFETY: the client of the command has a user, as was just seen, whose name is ours to free.
     let name = unsafe { OwnedString::given(ctx, name_of_user(ctx)) };
     // SAFETY: takes a valid string.
     let Some(user) = NonNull::new(unsafe { user_of_name(name.string()) }) else {

@@ -14,7 +14,7 @@ use super::{
     fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
     server_settings, slots, unload_blockers, version,
 };
-use leasehold_core::lock::Moment;
+use leasehold_core::lock::{Moment, WaitKind};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::{CStr, c_int};
@@ -81,7 +81,7 @@ fn begin_anew() {
 
 /// Called by the server, by this name, before the module is unloaded.
 ///
-/// The server itself refuses to while anybody waits; on its way down some call this all the same.
+/// The server itself refuses to while anybody waits on a connection; on its way down some call this all the same.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int {
     guard::value("unload", status(false), || {
@@ -101,6 +101,10 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
 fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
     if lifecycle::is_ending() || is_taken_back(ctx) {
         return None;
+    }
+    let tickets = LOCKS.with_queues(|queues| queues.waiting(WaitKind::Ticket));
+    if tickets > 0 {
+        return Some(format!("so many tickets keep places in the queues of locks: {tickets}"));
     }
     fence_lift::obstacle_to_a_later_load().or_else(|| {
         unload_blockers::find(ctx)

@@ -25,7 +25,7 @@ pub enum Error {
     ChannelLength,
     /// The user may not publish there.
     ChannelDenied,
-    /// Redis 6.2 does not tell a module what a user may do.
+    /// Redis before 7.0.6 does not tell a module what a user may do, or not safely.
     NotifyNotPossible,
     CountNotPositive,
     NeitherCountNorReset,

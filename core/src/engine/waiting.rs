@@ -59,8 +59,11 @@ impl<C> Engine<C> {
             .with_queues(|queues| (queues.join(name, waiter), queues.waiting(WaitKind::Blocked)));
         let id = match joined {
             Joined::Queued(id) => id,
-            // It is still the same wait.
-            Joined::InPlaceOf(id, Told::Ticket(_)) => return id,
+            // It is still the same wait, perhaps on a connection now.
+            Joined::InPlaceOf(id, Told::Ticket(_)) => {
+                self.with_observer(|observer| observer.wait_on_connections(waiters));
+                return id;
+            }
             Joined::InPlaceOf(id, Told::Blocked(former)) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
                 let former = Told::Blocked(former);

@@ -241,9 +241,14 @@ impl Observer {
         if self.tries.wait_started(lock, owner) == Tried::Before {
             count(&mut self.counters.waits_started_after_try);
         }
+        self.wait_on_connections(waiters);
+        self.contention.wait_started(lock);
+    }
+
+    /// So many wait on connections of this server.
+    pub fn wait_on_connections(&mut self, waiters: usize) {
         let waiters = u64::try_from(waiters).unwrap_or(u64::MAX);
         self.counters.waiters_most = self.counters.waiters_most.max(waiters);
-        self.contention.wait_started(lock);
     }
 
     pub fn wait_ended(

@@ -1,0 +1,145 @@
+//! Who hears a message, and what becomes of a grant whose message nobody hears: asking again is the truth.
+
+use super::notifying::notified;
+use super::{CHANNEL, LONG, Subscriber, asked, held, held_on, lacks_notify, notice, until_held_by};
+use redis::Value;
+use testkit::{Client, Cluster, Server, eventually, start_pair};
+
+#[test]
+fn without_a_subscriber_the_grant_is_made_and_told_to_who_asks_again() {
+    if lacks_notify() {
+        return;
+    }
+    let (server, mut client) = held();
+    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+    // One that subscribes too late hears nothing.
+    assert!(client.release("k", "alice"));
+    let mut subscriber = Subscriber::on(&server);
+    let fence = client.check("k", "bob").unwrap();
+    assert_eq!(asked(&mut client, notified("bob", LONG)), Some(fence));
+    assert!(subscriber.messages().is_empty());
+}
+
+#[test]
+fn a_pattern_and_several_subscribers_hear_each_message() {
+    if lacks_notify() {
+        return;
+    }
+    let (server, mut client) = held();
+    let mut subscribers = [(); 3].map(|()| Subscriber::on(&server));
+    let mut pattern = server.client();
+    pattern.cmd("PSUBSCRIBE gra*");
+    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+    assert!(client.release("k", "alice"));
+    let told = notice(client.check("k", "bob").unwrap(), b"bob", b"k");
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.message(), told);
+    }
+    let Value::Array(words) = pattern.receive() else { panic!("no message") };
+    assert_eq!(words.last(), Some(&Value::BulkString(told)));
+}
+
+/// How much of what one is sent the server keeps for it.
+const LIMIT: &str = "normal 0 0 0 replica 0 0 0 pubsub 20000 0 0";
+
+/// A subscriber that reads nothing is cut off at its limit, in the middle of the grants, and nobody else is kept waiting.
+#[test]
+fn a_subscriber_that_reads_nothing_is_cut_off_and_the_grants_go_on() {
+    if lacks_notify() {
+        return;
+    }
+    let setup = Server::builder().config("client-output-buffer-limit", "pubsub 20000 0 0");
+    let (server, mut client) = held_on(setup);
+    assert_eq!(client.cmd(["CONFIG", "SET", "client-output-buffer-limit", LIMIT]), Value::Okay);
+    let mut slow = server.client();
+    slow.cmd(["SUBSCRIBE", CHANNEL]);
+    let padding = "w".repeat(200);
+    let mut holder = "alice".to_owned();
+    let mut granted = 0;
+    eventually("it is cut off", || {
+        for _ in 0..100 {
+            let owner = format!("{padding}{granted}");
+            assert_eq!(asked(&mut client, notified(&owner, LONG)), None);
+            assert!(client.release("k", &holder));
+            assert!(client.check("k", &owner).is_some());
+            granted += 1;
+            holder = owner;
+        }
+        let Value::Array(counts) = client.cmd(["PUBSUB", "NUMSUB", CHANNEL]) else { panic!() };
+        if counts[1] == Value::Int(0) { Ok(()) } else { Err(granted) }
+    });
+    assert_eq!(asked(&mut client, notified("next", LONG)), None);
+    assert!(client.release("k", &holder));
+    until_held_by(&mut client, "next");
+    while slow.try_receive().is_ok() {}
+}
+
+/// The subscriber that is cut off is the connection that frees the locks, in RESP3.
+#[test]
+fn a_connection_that_is_cut_off_by_the_messages_of_its_own_releases_leaves_the_grants_as_they_are()
+{
+    if lacks_notify() {
+        return;
+    }
+    let (server, mut client) = held();
+    assert_eq!(client.cmd(["CONFIG", "SET", "client-output-buffer-limit", LIMIT]), Value::Okay);
+    let mut both = server.client_resp3();
+    both.cmd(["SUBSCRIBE", CHANNEL]);
+    let padding = "r".repeat(200);
+    let readers: Vec<_> = (0..400).map(|number| format!("{padding}{number}")).collect();
+    for reader in &readers {
+        let request =
+            format!("LOCK.ACQUIRE k {reader} {LONG} SHARE 0 TICKET {LONG} NOTIFY {CHANNEL}");
+        assert_eq!(asked(&mut client, request), None);
+    }
+    both.send("LOCK.RELEASE k alice");
+    while both.try_receive().is_ok() {}
+    eventually("all hold the lock", || match client.info("k") {
+        Some(info) if info.holders == 400 => Ok(()),
+        other => Err(other),
+    });
+    for reader in &readers {
+        assert!(client.check("k", reader).is_some(), "{reader}");
+    }
+}
+
+#[test]
+fn a_subscriber_of_a_replica_hears_nothing() {
+    if lacks_notify() {
+        return;
+    }
+    let (primary, replica) = start_pair(Server::builder(), Server::builder());
+    let mut client = primary.client();
+    client.grant("k", "alice", LONG);
+    let mut there = Subscriber::on(&replica);
+    let mut here = Subscriber::on(&primary);
+    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+    assert!(client.release("k", "alice"));
+    let told = notice(client.check("k", "bob").unwrap(), b"bob", b"k");
+    assert_eq!(here.messages(), [told]);
+    testkit::wait_until_in_sync(&primary, &replica);
+    assert!(there.messages().is_empty());
+}
+
+/// `NOTIFY` is `PUBLISH`, not `SPUBLISH`: each node hears it, of whatever slot the lock is, replicas too.
+#[test]
+fn in_a_cluster_a_subscriber_of_any_node_hears_the_message() {
+    if lacks_notify() {
+        return;
+    }
+    let cluster = Cluster::of(2, 1);
+    let key = cluster.slot_of(0).key("k");
+    let mut client: Client = cluster.node(0).client();
+    client.grant(&key, "alice", LONG);
+    let mut subscribers: Vec<_> = cluster.nodes().iter().map(|node| Subscriber::on(node)).collect();
+    let mut of_shard = cluster.node(0).client();
+    of_shard.cmd(["SSUBSCRIBE", &cluster.slot_of(0).key(CHANNEL)]);
+    let request = format!("LOCK.ACQUIRE {key} bob {LONG} TICKET {LONG} NOTIFY {CHANNEL}");
+    assert_eq!(asked(&mut client, request), None);
+    assert!(client.release(&key, "alice"));
+    let told = notice(client.check(&key, "bob").unwrap(), b"bob", key.as_bytes());
+    for subscriber in &mut subscribers {
+        assert_eq!(subscriber.message(), told);
+    }
+    assert!(!of_shard.has_reply().unwrap());
+}
