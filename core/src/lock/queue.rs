@@ -33,6 +33,7 @@ mod looks;
 mod marking;
 mod names;
 mod outcome;
+mod owners;
 mod room;
 mod turn;
 
@@ -134,15 +135,13 @@ impl<C> Queues<C> {
 
     /// How many wait for this lock.
     pub fn waiters_for(&self, name: Name<'_>) -> usize {
-        self.queue_named(name).map_or(0, |(_, queue)| queue.owners.len())
+        self.queue_named(name).map_or(0, |(_, queue)| queue.length)
     }
 
     /// Those who wait for this lock, oldest first.
     pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = &Waiter<C>> {
-        let head = self.queue_named(name).and_then(|(_, queue)| queue.head);
-        let place = |id: Option<WaiterId>| id.and_then(|WaiterId(index)| self.waiters.get(index));
-        std::iter::successors(place(head), move |last| place(last.behind))
-            .map(|place| &place.waiter)
+        let queue = self.queue_named(name).map(|(_, queue)| queue);
+        queue.into_iter().flat_map(|queue| self.along(queue)).map(|(_, place)| &place.waiter)
     }
 
     /// Queues a waiter.
@@ -229,7 +228,7 @@ impl<C> Queues<C> {
     /// while a command that touched it may still be queued in the transaction that is being executed.
     pub fn waiters_if_settled(&self, name: Name<'_>) -> Option<usize> {
         let Some((_, queue)) = self.queue_named(name) else { return Some(0) };
-        (queue.mark.is_none() && queue.touched.is_none()).then_some(queue.owners.len())
+        (queue.mark.is_none() && queue.touched.is_none()).then_some(queue.length)
     }
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
@@ -371,10 +370,6 @@ impl<C> Queues<C> {
         }
     }
 
-    fn waiting_as(&self, id: QueueId, owner: &[u8]) -> Option<WaiterId> {
-        self.queues.get(id.0)?.owners.get(owner).copied()
-    }
-
     fn append(&mut self, id: QueueId, waiter: Waiter<C>) -> WaiterId {
         let tail = self.queues.get(id.0).and_then(|queue| queue.tail);
         let (owner, kind) = (waiter.owner.clone(), waiter.told.kind());
@@ -384,10 +379,8 @@ impl<C> Queues<C> {
             Some(last) => last.behind = Some(waiter),
             None => self.with_queue(id, |queue| queue.head = Some(waiter)),
         }
-        self.with_queue(id, |queue| {
-            queue.tail = Some(waiter);
-            queue.owners.insert(owner, waiter);
-        });
+        self.with_queue(id, |queue| queue.tail = Some(waiter));
+        self.index(id, waiter, owner);
         self.count(id, kind, usize::saturating_add);
         self.expect_patience(waiter);
         waiter

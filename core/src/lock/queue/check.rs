@@ -36,7 +36,8 @@ impl<C> Queues<C> {
             while let Some(at) = next {
                 let place = &self.waiters[at.0];
                 assert_eq!((place.queue, place.before), (id, before), "linked both ways");
-                assert_eq!(queue.owners.get(&place.waiter.owner), Some(&at), "found by its owner");
+                let owner = place.waiter.owner.as_owner().as_bytes();
+                assert_eq!(self.waiting_as(id, owner), Some(at), "found by its owner");
                 let (gives_up, asked_at) = (place.waiter.gives_up, place.asked_at);
                 patience += asked_at.into_iter().count();
                 assert!(asked_at.is_none_or(|end| self.patience.contains(&(end, at))));
@@ -49,7 +50,9 @@ impl<C> Queues<C> {
             }
             assert!(length > 0, "no queue is empty");
             assert_eq!(queue.tail, before);
-            assert_eq!(queue.owners.len(), length, "every owner waits once");
+            assert_eq!(queue.length, length, "the length is known");
+            let indexed = queue.owners.as_ref().map(|index| index.len());
+            assert!(indexed.is_none_or(|indexed| indexed == length), "every owner waits once");
             waiters += length;
             assert_eq!(queue.tickets, of_queue, "tickets are counted");
             tickets += of_queue;

@@ -1,22 +1,22 @@
 //! The queue of one lock, and what it knows of the lock's key.
 
 use super::marking::{Mark, Suspicion};
+use super::owners::Index;
 use super::{Lost, LostBy, Ownership, RECHECK_MILLIS, Seen, WaiterId};
 use crate::lock::hold::{Hold, Stored};
 use crate::lock::holders::Holds;
 use crate::lock::lease::{Deadline, Moment};
 use crate::lock::name::KeptName;
-use crate::lock::owner::KeptOwner;
-use foldhash::fast::RandomState;
-use std::collections::HashMap;
 
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: KeptName,
     pub(super) head: Option<WaiterId>,
     pub(super) tail: Option<WaiterId>,
-    /// Every waiter by its owner, who waits only once: see [`Queues::join`](super::Queues::join).
-    pub(super) owners: HashMap<KeptOwner, WaiterId, RandomState>,
+    /// How many wait.
+    pub(super) length: usize,
+    /// Every waiter by its owner, if there are many.
+    pub(super) owners: Option<Box<Index>>,
     /// How many of them wait by a ticket.
     pub(super) tickets: usize,
     /// When to look at the key again; also in `looks`.
@@ -51,7 +51,8 @@ impl Queue {
             name,
             head: None,
             tail: None,
-            owners: HashMap::default(),
+            length: 0,
+            owners: None,
             tickets: 0,
             look: None,
             looked: None,

@@ -24,7 +24,7 @@ impl<C> Queues<C> {
             None => self.with_queue(queue_id, |queue| queue.tail = before),
         }
         let queue = self.queues.get_mut(queue_id.0)?;
-        queue.owners.remove(&waiter.owner);
+        queue.unindex(&waiter.owner);
         let (name, was_the_last) = (queue.name.clone(), queue.head.is_none());
         if was_the_last {
             self.close(queue_id);

@@ -25,7 +25,7 @@ impl<C> Queues<C> {
     pub fn waiting_for(&self, name: Name<'_>, kind: WaitKind) -> usize {
         self.queue_named(name).map_or(0, |(_, queue)| match kind {
             WaitKind::Ticket => queue.tickets,
-            WaitKind::Blocked => queue.owners.len().saturating_sub(queue.tickets),
+            WaitKind::Blocked => queue.length.saturating_sub(queue.tickets),
         })
     }
 
