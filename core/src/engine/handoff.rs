@@ -5,13 +5,10 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Ownership, Settled, Stored, Write,
+    Cause, Departed, KeptName, LOOKS_IN_A_TURN, Look, Lost, Marked, Moment, Next, Ownership,
+    Settled, Stored, Write,
 };
 use crate::observe::Given;
-
-/// How many locks are looked at for each cause in one turn. Nearly all of them are held as before,
-/// and a look costs a tenth of a hand-off.
-const LOOKS_IN_A_TURN: usize = 5_000;
 
 /// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
 /// value.
