@@ -14,6 +14,9 @@ use crate::observe::Given;
 /// value.
 const BYTES_IN_A_ROUND: usize = 8_192;
 
+/// How many subscribers hear of a grant in the time that a round takes.
+const HEARERS_IN_A_ROUND: usize = 20;
+
 /// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
 /// [`Host::slice`], other locks have their turn, and at [`Host::batch`] other clients.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +39,11 @@ impl Effort {
             Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
             _ => Self::default(),
         }
+    }
+
+    /// Of a grant that is published, and heard of by so many.
+    pub(super) fn of_telling(hearers: usize) -> Self {
+        Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
     }
 
     /// A round for a key that holds this.
@@ -166,8 +174,8 @@ impl<C> Engine<C> {
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
-            if effort.fills(host.slice()) {
-                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
+            if effort.fills(host.slice()) || next.is_published() {
+                // This may be the last round of the turn: nobody knows how many hear of a grant before it is published. Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
                 // back as it is now.
                 self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
             }
@@ -194,7 +202,7 @@ impl<C> Engine<C> {
                     (waiter, Answer::Granted { name: KeptName::from(name), fence, deadline })
                 }
             };
-            self.answer(host, name, waiter, answer);
+            effort.add(self.answer(host, name, waiter, answer));
         }
         effort
     }
