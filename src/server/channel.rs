@@ -48,9 +48,11 @@ pub(super) fn check(ctx: *mut RedisModuleCtx, channel: &[u8]) -> Result<(), Erro
     if is_allowed { Ok(()) } else { Err(Error::ChannelDenied) }
 }
 
-pub(super) fn publish(ctx: *mut RedisModuleCtx, channel: &[u8], message: &[u8]) {
-    let Some(publish) = optional!(RedisModule_PublishMessage) else { return };
+/// How many subscribers of this server hear of it.
+pub(super) fn publish(ctx: *mut RedisModuleCtx, channel: &[u8], message: &[u8]) -> usize {
+    let Some(publish) = optional!(RedisModule_PublishMessage) else { return 0 };
     let (channel, message) = (OwnedString::new(ctx, channel), OwnedString::new(ctx, message));
     // SAFETY: the server copies what it needs of both strings.
-    unsafe { publish(ctx, channel.string(), message.string()) };
+    let hearers = unsafe { publish(ctx, channel.string(), message.string()) };
+    usize::try_from(hearers).unwrap_or(0)
 }

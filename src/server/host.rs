@@ -51,17 +51,25 @@ impl Host for Server {
         })
     }
 
-    fn answer(&self, name: Name<'_>, told: Told<Self::Client>, owner: KeptOwner, answer: Answer) {
-        match told {
-            Told::Blocked(client) => client.unblock(owner, answer),
-            Told::Ticket(ticket) => {
-                if let (Some(fence_number), Some(channel)) = (answer.fence_number(), ticket.channel)
-                {
-                    let message = acquire::notice(fence_number, owner.as_owner(), name.key);
-                    channel::publish(self.ctx, &channel, &message);
-                }
+    fn answer(
+        &self,
+        name: Name<'_>,
+        told: Told<Self::Client>,
+        owner: KeptOwner,
+        answer: Answer,
+    ) -> usize {
+        let ticket = match told {
+            Told::Blocked(client) => {
+                client.unblock(owner, answer);
+                return 0;
             }
-        }
+            Told::Ticket(ticket) => ticket,
+        };
+        let (Some(fence_number), Some(channel)) = (answer.fence_number(), ticket.channel) else {
+            return 0;
+        };
+        let message = acquire::notice(fence_number, owner.as_owner(), name.key);
+        channel::publish(self.ctx, &channel, &message)
     }
 
     /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.

@@ -2,10 +2,14 @@
 
 use super::{LONG, asked, by_ticket, held, queue, queue_up, until_held_by};
 use redis::Value;
+use std::time::Duration;
 use testkit::waiter::{is_parked, wait_until_parked};
-use testkit::{Client, Server, Waiter, error, eventually};
+use testkit::{Client, Server, Stopwatch, Waiter, error, eventually};
 
 const REPLACED: &str = "REPLACED";
+
+/// Sooner than the look at all contended locks each second.
+const SOON: Duration = Duration::from_millis(200);
 
 #[track_caller]
 fn assert_replaced(former: &mut Waiter) {
@@ -185,7 +189,9 @@ fn a_writers_ticket_that_is_given_up_or_becomes_a_readers_lets_in_those_behind_i
         queue_up(&mut client, "writer");
         let mut behind = Waiter::sends(&server, "LOCK.ACQUIRE k r2 60000 SHARE 0 BLOCK 0");
         client.cmd(change);
+        let left = Stopwatch::start();
         behind.fence();
+        assert!(left.elapsed() < SOON, "{change}: after {:?}", left.elapsed());
         assert!(holders(&mut client).starts_with(&["r1".to_owned()]), "{change}");
     }
 }

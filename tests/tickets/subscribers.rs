@@ -143,3 +143,40 @@ fn in_a_cluster_a_subscriber_of_any_node_hears_the_message() {
     }
     assert!(!of_shard.has_reply().unwrap());
 }
+
+/// Each of them is sent each message, and other clients have their turn meanwhile.
+#[test]
+fn readers_whose_grants_many_hear_of_are_let_in_a_few_at_a_time() {
+    const READERS: i64 = 40;
+    if lacks_notify() {
+        return;
+    }
+    let (server, mut client) = held();
+    let mut subscribers: Vec<_> = (0..400).map(|_| server.client()).collect();
+    for subscriber in &mut subscribers {
+        subscriber.cmd(["SUBSCRIBE", CHANNEL]);
+    }
+    for number in 0..READERS {
+        let request =
+            format!("LOCK.ACQUIRE k r{number} {LONG} SHARE 0 TICKET {LONG} NOTIFY {CHANNEL}");
+        assert_eq!(asked(&mut client, request), None);
+    }
+    let replies = client.pipeline(&["LOCK.RELEASE k alice", "LOCK.INFO k"]);
+    let Some(&Value::Int(first)) = testkit::field(&replies[1], "holders") else {
+        panic!("{replies:?}")
+    };
+    assert!((1..READERS / 2).contains(&first), "{first} were let in by one command");
+    eventually("all hold the lock", || match client.info("k") {
+        Some(info) if info.holders == READERS => Ok(()),
+        other => Err(other),
+    });
+    let told = (0..READERS).map(|number| {
+        let owner = format!("r{number}");
+        notice(client.check("k", &owner).unwrap(), owner.as_bytes(), b"k")
+    });
+    for message in told.collect::<Vec<_>>() {
+        for subscriber in &mut subscribers {
+            assert_eq!(super::message_in(&subscriber.receive()), message);
+        }
+    }
+}

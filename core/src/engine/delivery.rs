@@ -12,14 +12,14 @@ use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
 
 impl<C> Engine<C> {
-    /// Tells a client that has left its queue what became of its wait.
+    /// Tells a client that has left its queue what became of its wait, and returns what that took beside a round.
     pub(super) fn answer<H: Host<Client = C>>(
         &self,
         host: &H,
         name: Name<'_>,
         waiter: Waiter<C>,
         answer: Answer,
-    ) {
+    ) -> Effort {
         let Waiter { owner, since, told, .. } = waiter;
         let end = match (&answer, told.kind()) {
             (Answer::Granted { .. } | Answer::Again { .. }, _) => WaitEnd::Granted,
@@ -31,7 +31,7 @@ impl<C> Engine<C> {
         if let (Answer::Granted { fence, .. }, WaitKind::Blocked) = (&answer, told.kind()) {
             self.undelivered.borrow_mut().insert(fence.number());
         }
-        host.answer(name, told, owner, answer);
+        Effort::of_telling(host.answer(name, told, owner, answer))
     }
 
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if

@@ -5,17 +5,17 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptName, Look, Lost, Marked, Moment, Next, Ownership, Settled, Stored, Write,
+    Cause, Departed, KeptName, LOOKS_IN_A_TURN, Look, Lost, Marked, Moment, Next, Ownership,
+    Settled, Stored, Write,
 };
 use crate::observe::Given;
-
-/// How many locks are looked at for each cause in one turn. Nearly all of them are held as before,
-/// and a look costs a tenth of a hand-off.
-const LOOKS_IN_A_TURN: usize = 5_000;
 
 /// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
 /// value.
 const BYTES_IN_A_ROUND: usize = 8_192;
+
+/// How many subscribers hear of a grant in the time that a round takes.
+const HEARERS_IN_A_ROUND: usize = 20;
 
 /// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
 /// [`Host::slice`], other locks have their turn, and at [`Host::batch`] other clients.
@@ -39,6 +39,11 @@ impl Effort {
             Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
             _ => Self::default(),
         }
+    }
+
+    /// Of a grant that is published, and heard of by so many.
+    pub(super) fn of_telling(hearers: usize) -> Self {
+        Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
     }
 
     /// A round for a key that holds this.
@@ -169,8 +174,8 @@ impl<C> Engine<C> {
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
-            if effort.fills(host.slice()) {
-                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
+            if effort.fills(host.slice()) || next.is_published() {
+                // This may be the last round of the turn: nobody knows how many hear of a grant before it is published. Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
                 // back as it is now.
                 self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
             }
@@ -197,7 +202,7 @@ impl<C> Engine<C> {
                     (waiter, Answer::Granted { name: KeptName::from(name), fence, deadline })
                 }
             };
-            self.answer(host, name, waiter, answer);
+            effort.add(self.answer(host, name, waiter, answer));
         }
         effort
     }

@@ -52,8 +52,15 @@ pub trait Host {
 
     /// Tells an owner what became of its wait for a lock. It does not wait any more. No key is open.
     ///
-    /// One that waits by a ticket asks again, so it need not be told. Its grant is published if it asked for that.
-    fn answer(&self, name: Name<'_>, told: Told<Self::Client>, owner: KeptOwner, answer: Answer);
+    /// One that waits by a ticket asks again, so it need not be told. Its grant is published if it asked for that, and so many
+    /// subscribers hear of it.
+    fn answer(
+        &self,
+        name: Name<'_>,
+        told: Told<Self::Client>,
+        owner: KeptOwner,
+        answer: Answer,
+    ) -> usize;
 
     /// Why nobody waits on a server that has become a replica.
     fn demoted(&self) -> Error;

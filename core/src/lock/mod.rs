@@ -61,6 +61,6 @@ pub use name::{KeptName, Name};
 pub use outcome::{Changed, Outcome, Write};
 pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues, Renewed};
-pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
+pub use queue::{LOOKS_IN_A_TURN, Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
 pub use share::Share;
 pub use wait::{KeptTicket, Ticket, Told, Wait, WaitKind};

@@ -55,7 +55,40 @@ impl Host for Server {
         Some(self.at(lock_name(name)))
     }
 
-    fn answer(&self, name: Name<'_>, told: Told<Client>, owner: KeptOwner, answer: Answer) {
+    fn answer(
+        &self,
+        name: Name<'_>,
+        told: Told<Client>,
+        owner: KeptOwner,
+        answer: Answer,
+    ) -> usize {
+        self.tell(name, told, owner, answer);
+        0
+    }
+
+    fn demoted(&self) -> Error {
+        Error::Demoted
+    }
+
+    fn slot_has_gone(&self) {}
+
+    fn warn(&self, _warning: Warning) {}
+}
+
+/// Where a lock is.
+pub(super) struct At<'n> {
+    server: &'n Server,
+    pub(super) name: LockName,
+}
+
+impl Server {
+    pub(super) fn at(&self, name: LockName) -> At<'_> {
+        At { server: self, name }
+    }
+}
+
+impl Server {
+    fn tell(&self, name: Name<'_>, told: Told<Client>, owner: KeptOwner, answer: Answer) {
         let client = match told {
             Told::Blocked(client) => client,
             Told::Ticket(ticket) => return self.is_over(lock_name(name), &ticket, &answer),
@@ -112,28 +145,6 @@ impl Host for Server {
         }
     }
 
-    fn demoted(&self) -> Error {
-        Error::Demoted
-    }
-
-    fn slot_has_gone(&self) {}
-
-    fn warn(&self, _warning: Warning) {}
-}
-
-/// Where a lock is.
-pub(super) struct At<'n> {
-    server: &'n Server,
-    pub(super) name: LockName,
-}
-
-impl Server {
-    pub(super) fn at(&self, name: LockName) -> At<'_> {
-        At { server: self, name }
-    }
-}
-
-impl Server {
     /// A ticket has come to its end.
     fn is_over(&self, name: LockName, ticket: &KeptTicket, answer: &Answer) {
         let client = Client::try_from(ticket.client).expect("a small number");

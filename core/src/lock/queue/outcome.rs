@@ -108,6 +108,16 @@ pub enum Next<C> {
 }
 
 impl<C> Next<C> {
+    /// Whether it is published that the one whose turn it is has the lock.
+    pub fn is_published(&self) -> bool {
+        match self {
+            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => {
+                matches!(&waiter.told, Told::Ticket(ticket) if ticket.channel.is_some())
+            }
+            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => false,
+        }
+    }
+
     /// What it comes to, if these hold the lock; `None` if the lock stays as it is.
     pub fn outcome(&self, holders: &Holders<'_>) -> Option<Outcome<'_>> {
         let acquired = match *self {

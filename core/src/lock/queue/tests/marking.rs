@@ -275,3 +275,24 @@ fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
     assert!(!queues.has_marks(), "it is looked at every second, and not more often");
     queues.check();
 }
+
+/// The others are due in the next turn: they wait longer for their look, and everybody else waits no longer for the server.
+#[test]
+fn no_more_locks_are_marked_in_one_turn_than_are_looked_at_in_it() {
+    let mut queues = Queues::new();
+    for number in 0..=LOOKS_IN_A_TURN {
+        let key = number.to_string();
+        assert!(matches!(
+            queues.join(Name::new(0, key.as_bytes()), waiter("a", 1)),
+            Joined::Queued(_)
+        ));
+    }
+    // Nobody looks at them now, so each is to be looked at again.
+    while take_marked(&mut queues).is_some() {}
+    for (expected, is_more_due) in [(LOOKS_IN_A_TURN, true), (1, false)] {
+        assert!(queues.wake(at(NOW), 9).is_empty());
+        assert_eq!(queues.next_due(at(NOW)).is_some_and(|due| due <= NOW), is_more_due);
+        assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), expected);
+    }
+    queues.check();
+}
