@@ -33,8 +33,9 @@ const COMMANDS: [Expected; 11] = [
             "ttl: integer",
             "[SHARE holders: integer]",
             "[BLOCK milliseconds: integer]",
+            "[EPHEMERAL grace: integer]",
         ],
-        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]",
+        usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds] [EPHEMERAL grace]",
         example: "LOCK.ACQUIRE the-key alice 5000",
     },
     Expected {

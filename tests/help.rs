@@ -14,7 +14,7 @@ fn help_has_a_line_for_every_command() {
     }
     let lines = strings(&reply);
     for usage in [
-        "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]",
+        "LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds] [EPHEMERAL grace]",
         "LOCK.RELEASE key owner [fence]",
         "LOCK.EXTEND key owner ttl [fence]",
         "LOCK.CHECK key owner [fence]",

@@ -17,7 +17,7 @@ use std::ffi::c_int;
 use std::slice;
 
 /// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 9;
+const MOST_WORDS: usize = 11;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,

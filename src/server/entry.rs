@@ -34,6 +34,7 @@ pub(super) extern "C" fn acquire(
                     ttl: request.ttl(),
                     share: request.share(),
                     patience,
+                    grace: request.grace(),
                 },
             );
         }

@@ -37,6 +37,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
                 waiters: queues.waiters().try_into().unwrap_or(u64::MAX),
                 effective_max_waiters: room::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
+                bindings: LOCKS.bindings().try_into().unwrap_or(u64::MAX),
                 evictions_pending: evicted.len().try_into().unwrap_or(u64::MAX),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: guard::panics_caught(),

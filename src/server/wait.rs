@@ -23,7 +23,7 @@ use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Owner, Patience, Share, Ttl, Waiter};
+use leasehold_core::lock::{Ephemeral, Grace, KeptOwner, Owner, Patience, Share, Ttl, Waiter};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
 
@@ -34,6 +34,7 @@ pub(super) struct Wait<'r> {
     pub(super) ttl: Ttl,
     pub(super) share: Share,
     pub(super) patience: Patience,
+    pub(super) grace: Option<Grace>,
 }
 
 /// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
@@ -73,6 +74,7 @@ pub(super) fn wait(
         share: wait.share,
         since: now,
         gives_up: wait.patience.ends(now),
+        ephemeral: wait.grace.map(|grace| Ephemeral { connection: id, grace }),
         client: BlockedClient { handle, id, user: User::of(ctx, id), minted: wait.minted },
     };
     blocked_client::remember(address, LOCKS.join(&server, name, waiter));

@@ -1,9 +1,9 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms]`: the lock, now or as soon as it can be had.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms] [EPHEMERAL grace]`: the lock, now or as soon as it can be had.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, FenceClock, Holders, Limits, Moment, Outcome, Owner, Patience, Share, Ttl,
-    Wanted,
+    self, Acquired, FenceClock, Grace, Holders, Limits, Moment, Outcome, Owner, Patience, Share,
+    Ttl, Wanted,
 };
 
 pub static SPEC: Spec = Spec {
@@ -15,7 +15,7 @@ pub static SPEC: Spec = Spec {
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK],
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK, Arg::EPHEMERAL],
 };
 
 /// The owner that asks for an owner of its own to be made up.
@@ -31,6 +31,7 @@ pub struct Request<'a> {
     share: Share,
     max_holders: usize,
     patience: Option<Patience>,
+    grace: Option<Grace>,
 }
 
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl<'a> Request<'a> {
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
-        let (mut share, mut patience) = (None, None);
+        let (mut share, mut patience, mut grace) = (None, None, None);
         for option in options.chunks(2) {
             match *option {
                 [word, number] if share.is_none() && word.eq_ignore_ascii_case(b"SHARE") => {
@@ -58,12 +59,16 @@ impl<'a> Request<'a> {
                 [word, millis] if patience.is_none() && word.eq_ignore_ascii_case(b"BLOCK") => {
                     patience = Some(millis);
                 }
+                [word, millis] if grace.is_none() && word.eq_ignore_ascii_case(b"EPHEMERAL") => {
+                    grace = Some(millis);
+                }
                 _ => return Err(Error::UnknownOption),
             }
         }
         let share = share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
         let patience = patience.map(args::patience).transpose()?;
-        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, patience })
+        let grace = grace.map(args::grace).transpose()?;
+        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, patience, grace })
     }
 
     pub fn ttl(&self) -> Ttl {
@@ -96,6 +101,10 @@ impl Decide for Request<'_> {
             Asked::Named(owner) => Ok(*owner),
             Asked::Minted(bytes) => args::owner(bytes),
         }
+    }
+
+    fn grace(&self) -> Option<Grace> {
+        self.grace
     }
 
     fn decide(
@@ -154,10 +163,13 @@ mod tests {
             "5 SHARE",
             "5 SHARE 1 BLOCK 1 SHARE 1",
             "5 SHARE x BLOCK x FOO",
+            "5 EPHEMERAL",
+            "5 EPHEMERAL 1 EPHEMERAL 1",
+            "5 EPHEMERAL 1 SHARE 1 BLOCK 1 FOO 1",
         ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
-                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once",
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds or EPHEMERAL grace, each at most once",
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
@@ -165,6 +177,13 @@ mod tests {
             let refused = parse(&format!("lock.acquire k a {line}")).unwrap_err();
             assert_eq!(refused, Error::ShareOutOfRange);
         }
+        for line in ["5 EPHEMERAL x BLOCK x", "5 BLOCK x EPHEMERAL x"] {
+            let refused = parse(&format!("lock.acquire k a {line}")).unwrap_err();
+            assert_eq!(refused, Error::PatienceOutOfRange);
+        }
+        assert_eq!(parse("lock.acquire k a 5 EPHEMERAL -1").unwrap_err(), Error::GraceOutOfRange);
+        let request = parse("lock.acquire k a 5 BLOCK 7 ephemeral 0 SHARE 2").unwrap();
+        assert_eq!(request.grace().map(Grace::millis), Some(0));
         for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
             let request = parse(line).unwrap();
             assert_eq!(request.share().number(), 5);

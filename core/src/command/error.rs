@@ -1,6 +1,6 @@
 //! Every error a client can get, worded once: what was wrong, and what is allowed.
 
-use crate::lock::{Fence, NotALock, Owner, Patience, Share, Ttl};
+use crate::lock::{Fence, Grace, NotALock, Owner, Patience, Share, Ttl};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,11 +17,14 @@ pub enum Error {
     UnknownOption,
     ShareOutOfRange,
     PatienceOutOfRange,
+    GraceOutOfRange,
     CountNotPositive,
     NeitherCountNorReset,
     QueueFull,
     ShareFull,
     LockQueueFull,
+    /// There is nothing to bind a hold to.
+    NoConnection,
     /// Nobody would hand the lock on there.
     NobodyWaitsOnReplicas,
     /// Some servers let no client wait that has a subscription.
@@ -63,7 +66,7 @@ impl fmt::Display for Error {
             }
             Self::UnknownOption => write!(
                 f,
-                "ERR unknown option, expected SHARE holders or BLOCK milliseconds, each at most once"
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds or EPHEMERAL grace, each at most once"
             ),
             Self::ShareOutOfRange => write!(
                 f,
@@ -74,6 +77,11 @@ impl fmt::Display for Error {
                 f,
                 "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
                 Patience::LONGEST_MILLIS
+            ),
+            Self::GraceOutOfRange => write!(
+                f,
+                "ERR EPHEMERAL must be an integer from 0 to {} (milliseconds)",
+                Grace::LONGEST_MILLIS
             ),
             Self::CountNotPositive => {
                 write!(f, "ERR unknown option, expected COUNT and a positive integer or -1")
@@ -93,6 +101,10 @@ impl fmt::Display for Error {
             Self::LockQueueFull => write!(
                 f,
                 "QUEUEFULL too many waiters for this lock (config leasehold.max-waiters-per-lock)"
+            ),
+            Self::NoConnection => write!(
+                f,
+                "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection"
             ),
             Self::NobodyWaitsOnReplicas => {
                 write!(f, "ERR BLOCK is not possible on a replica, wait at its primary")

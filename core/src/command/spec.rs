@@ -76,6 +76,7 @@ impl Arg {
     pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
     pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
     pub(super) const BLOCK: Self = Self::optional(c"milliseconds", Some(c"BLOCK"));
+    pub(super) const EPHEMERAL: Self = Self::optional(c"grace", Some(c"EPHEMERAL"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
     pub(super) const COUNT_OR_RESET: Self = Self {
@@ -164,7 +165,8 @@ mod tests {
         let usages = ALL.map(Spec::usage);
         assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
         assert!(usages.contains(
-            &"LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds]".to_owned()
+            &"LOCK.ACQUIRE key owner ttl [SHARE holders] [BLOCK milliseconds] [EPHEMERAL grace]"
+                .to_owned()
         ));
     }
 }

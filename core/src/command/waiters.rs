@@ -62,6 +62,7 @@ mod tests {
             share: Share::UNLIMITED,
             since: START,
             gives_up,
+            ephemeral: None,
             client: 7,
         }
     }

@@ -19,6 +19,7 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
         request: &'r impl Decide,
     ) -> Result<Outcome<'r>, Error> {
+        let ephemeral = self.ephemeral(host, request)?;
         let waiters = self.settle_if_suspect(host, lock);
         lock.prepare();
         let mut key = lock.open(Mode::Write);
@@ -41,6 +42,9 @@ impl<C> Engine<C> {
         let changed = write.changes();
         key.write(write)?;
         drop(key);
+        if let Some(ephemeral) = ephemeral {
+            self.bind(host, lock.name(), &outcome, ephemeral, now);
+        }
         self.report(lock, &outcome, Given::Asked, now);
         if waiters > 0 && changed != Changed::Nothing {
             if changed == Changed::Value {
@@ -64,7 +68,9 @@ impl<C> Engine<C> {
         let holders = self.consult(host, |fences| stored.holders(proof.owner, now, fences))?;
         let checked = lock::check(&holders, proof);
         let Checked::Holds { fence_number } = checked else { return Ok(checked) };
-        if self.is_pending_release(name, fence_number) {
+        if self.is_pending_release(name, fence_number)
+            || self.over_with_connections(host, name).contains(&fence_number)
+        {
             return Ok(Checked::NotHolder);
         }
         self.mark_delivered(fence_number);
@@ -87,13 +93,15 @@ impl<C> Engine<C> {
         let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
         let pending = self.pending_releases_of(name);
+        let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
             pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+                && !over.contains(&hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
 
-    fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
+    pub(super) fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
         self.evicted.borrow().get(lock.name()).cloned()
     }
 
@@ -105,6 +113,7 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
     ) -> usize {
         self.take_back_pending(host, lock);
+        self.part_pending(host, lock);
         let name = lock.name();
         let is_suspect = {
             let queues = self.queues.borrow();
@@ -138,13 +147,14 @@ impl<C> Engine<C> {
         given: Given,
         now: Moment,
     ) {
+        self.rebind(lock.name(), outcome);
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
         events.iter().flatten().for_each(|event| lock.publish(*event));
     }
 }
 
 /// What a key holds, or is about to hold once more: what it held when it was evicted.
-fn with<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
+pub(super) fn with<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
     match (stored, evicted) {
         (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
         (stored, _) => stored,

@@ -75,7 +75,7 @@ impl<C> Engine<C> {
     }
 
     /// The holders as the owner of this proof sees them. `None` if the key is no lock.
-    fn holders_in<'k, H: Host<Client = C>>(
+    pub(super) fn holders_in<'k, H: Host<Client = C>>(
         &self,
         host: &H,
         key: &'k impl Key,
@@ -160,6 +160,7 @@ impl<C> Engine<C> {
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
             lock.publish(event);
+            self.unbind(lock.name(), grant.fence.number());
             self.with_queues(|queues| {
                 queues.forget_seen(lock.name());
                 queues.mark(lock.name());
@@ -169,6 +170,6 @@ impl<C> Engine<C> {
     }
 }
 
-fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
+pub(super) fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
     Proof { owner: owner.as_owner(), fence: Some(fence_number) }
 }

@@ -58,6 +58,7 @@ impl<C> Engine<C> {
             self.answer(host, name.as_name(), waiter, Answer::GaveUp);
         }
         self.take_back_due(host);
+        self.serve_bindings(host);
         self.put_back_due(host);
         // Each cause has its own share of the turn, so that neither keeps the other waiting.
         self.serve(host, Cause::Due);
@@ -179,6 +180,9 @@ impl<C> Engine<C> {
             if let (Some(outcome), Ok(())) = (outcome, written) {
                 if let Some(fence_number) = outcome.confirmed() {
                     self.mark_delivered(fence_number);
+                }
+                if let Some(ephemeral) = next.ephemeral() {
+                    self.bind(host, name, &outcome, ephemeral, now.wall);
                 }
                 self.report(lock, &outcome, Given::HandedOff, now.wall);
             }

@@ -45,6 +45,12 @@ pub trait Host {
         50
     }
 
+    /// The connection whose command is being executed. `None` where there is none, as in a script.
+    fn connection(&self) -> Option<u64>;
+
+    /// Holds are bound to connections from now on: the engine is to be told when one ends.
+    fn hear_of_connections(&self);
+
     /// Selects the database of this lock, in a call that no client has made. `None` if there is no
     /// such database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;

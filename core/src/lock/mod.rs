@@ -34,6 +34,7 @@
 mod decision;
 mod digits;
 mod edit;
+mod ephemeral;
 mod evicted;
 mod fence;
 mod hold;
@@ -50,6 +51,7 @@ mod share;
 pub use decision::{Acquired, Checked, Company, Extended, NotHolder, Raised, Released, Wanted};
 pub use decision::{acquire, check, extend, raise, release};
 pub use edit::Edit;
+pub use ephemeral::{Ephemeral, Grace};
 pub use evicted::Evicted;
 pub use fence::{Fence, FenceClock};
 pub use hold::{Grant, Hold, NotALock, Proof, Stored, Value, learn_from};

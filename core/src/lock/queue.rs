@@ -35,6 +35,7 @@ mod names;
 mod outcome;
 mod turn;
 
+use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
 use super::hold::Stored;
 use super::holders::Holders;
@@ -70,6 +71,8 @@ pub struct Waiter<C> {
     pub since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
     pub gives_up: Option<Monotonic>,
+    /// To what its hold is to be bound, if to anything.
+    pub ephemeral: Option<Ephemeral>,
     /// The connection, as the caller knows it.
     pub client: C,
 }

@@ -4,7 +4,7 @@ use crate::lock::Name;
 
 impl Name<'_> {
     /// Stands for the lock. Computed once for each happening.
-    pub(super) fn hash(self) -> u64 {
+    pub(crate) fn hash(self) -> u64 {
         hash(self.key, u64::from(self.db.cast_unsigned()).wrapping_add(1))
     }
 }

@@ -51,6 +51,12 @@ impl Host for Server {
         self.batch()
     }
 
+    fn connection(&self) -> Option<u64> {
+        None
+    }
+
+    fn hear_of_connections(&self) {}
+
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<At<'n>> {
         Some(self.at(lock_name(name)))
     }

@@ -116,6 +116,7 @@ impl Server {
             share: Share::new(share).expect("a small share"),
             since,
             gives_up: patience.ends(since),
+            ephemeral: None,
             client,
         };
         let mut state = self.state.borrow_mut();

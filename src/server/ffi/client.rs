@@ -1,10 +1,11 @@
 //! What the server knows of a client.
 
-use super::api::api;
+use super::api::{api, status};
 use super::call_reply::CallReply;
 use super::string::{OwnedString, bytes_of};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CString, c_void};
+use std::ptr;
 
 /// As whom a client is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,12 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
         fields.find_map(|field| field.strip_prefix(b"flags=")).is_some_and(|it| it.contains(&b'A'))
     };
     reply.is_some_and(|reply| reply.text().is_some_and(flags))
+}
+
+/// Whether this is a connection. The client of a script, or of another module's call, is none.
+pub(crate) fn is_connected(client: u64) -> bool {
+    // SAFETY: takes a null pointer, for nothing to be filled in, and a number.
+    unsafe { api!(RedisModule_GetClientInfoById)(ptr::null_mut(), client) == status(true) }
 }
 
 /// How much room the server's structure has for an address.

@@ -2,6 +2,7 @@
 
 use super::{Waiter, WaiterId};
 use crate::lock::decision::Acquired;
+use crate::lock::ephemeral::Ephemeral;
 use crate::lock::fence::Fence;
 use crate::lock::hold::{Grant, Hold, Stored};
 use crate::lock::holders::Holders;
@@ -96,6 +97,14 @@ pub enum Next<C> {
 }
 
 impl<C> Next<C> {
+    /// To what the hold is to be bound that the next one has from now on.
+    pub fn ephemeral(&self) -> Option<Ephemeral> {
+        match self {
+            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => waiter.ephemeral,
+            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => None,
+        }
+    }
+
     /// What it comes to, if these hold the lock; `None` if the lock stays as it is.
     pub fn outcome(&self, holders: &Holders<'_>) -> Option<Outcome<'_>> {
         let acquired = match *self {
