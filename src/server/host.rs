@@ -40,7 +40,7 @@ impl Host for Server {
 
     fn connection(&self) -> Option<u64> {
         let id = client::id(self.ctx);
-        client::is_connected(id).then_some(id)
+        client::is_connected(self.ctx, id).then_some(id)
     }
 
     fn hear_of_connections(&self) {
