@@ -194,6 +194,28 @@ fn two_locks_with_the_same_fence_are_two_holds() {
 }
 
 #[test]
+fn two_holders_of_one_lock_with_the_same_fence_are_two_holds() {
+    let server = Server::start();
+    let mut client = server.client();
+    let (mut a, mut b) = (server.client(), server.client());
+    let mut fence = 0;
+    for (reader, owner) in [(&mut a, "a"), (&mut b, "b")] {
+        let asked = reader.cmd(format!("LOCK.ACQUIRE k {owner} 60000 SHARE 0 EPHEMERAL 0"));
+        let Value::Int(granted) = asked else { panic!("{owner}: {asked:?}") };
+        fence = granted + 1_000;
+    }
+    for owner in ["a", "b"] {
+        assert_eq!(client.cmd(format!("LOCK.RAISE k {owner} {fence}")), int(fence));
+    }
+    assert_eq!(bindings(&mut client), 2);
+    drop(a);
+    testkit::eventually("one has left", || client.check("k", "a").map_or(Ok(()), Err));
+    assert_eq!(client.check("k", "b"), Some(fence.cast_unsigned()));
+    drop(b);
+    until_free(&mut client, "k");
+}
+
+#[test]
 fn one_of_several_holders_leaves_with_its_connection_and_the_others_stay() {
     let server = Server::start();
     let mut client = server.client();

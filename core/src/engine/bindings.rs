@@ -1,6 +1,7 @@
 //! Which holds are bound to which connections.
 
-use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now};
+use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner};
+use crate::observe::hash_of_owner;
 use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -19,17 +20,34 @@ pub(super) struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
+/// Stands for the hold of this owner by this fence, which alone is none: two holds may have been raised to the same.
+type Grant = (u64, u64, u32);
+
+fn grant(name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
+    (fence_number, name.hash(), hash_of_owner(owner.as_bytes()))
+}
+
+impl Binding {
+    fn grant(&self) -> Grant {
+        grant(self.name.as_name(), self.owner.as_owner(), self.fence_number)
+    }
+
+    /// Whether it is of this owner's hold of this lock.
+    fn is_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
+        self.name.as_name() == name && self.owner.as_owner() == owner
+    }
+}
+
 /// Room for so many is kept when none is left.
 const KEPT: usize = 100;
 
 /// By grant, which each release asks for; by name, for commands that come when a connection has just ended; by connection;
 /// and by when to look.
 ///
-/// A fence and a name are one grant. A fence alone is not: it may have been raised to that of another lock.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     all: Slab<Binding>,
-    grants: HashMap<(u64, u64), BindingId, RandomState>,
+    grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<(u64, BindingId)>,
     connections: BTreeSet<(u64, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
@@ -59,51 +77,56 @@ impl Bindings {
         ephemeral: Ephemeral,
         look: Moment,
     ) {
-        self.remove(name.as_name(), fence_number);
+        self.remove(name.as_name(), owner.as_owner(), fence_number);
         self.add(Binding { name, owner, fence_number, ephemeral, look });
     }
 
     fn add(&mut self, binding: Binding) {
-        let Binding { fence_number, ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
-        let hash = binding.name.as_name().hash();
+        let Binding { ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
+        let (grant, hash) = (binding.grant(), binding.name.as_name().hash());
         let id = BindingId(self.all.insert(binding));
-        // Another lock of the same hash and fence, which somebody has chosen to be so, is unbound by this: its lease ends it.
-        if let Some(&other) = self.grants.get(&(fence_number, hash)) {
+        // Another hold that stands for the same, because somebody has chosen it so, is not bound any more: its lease ends it.
+        if let Some(&other) = self.grants.get(&grant) {
             self.take(other);
         }
-        self.grants.insert((fence_number, hash), id);
+        self.grants.insert(grant, id);
         self.names.insert((hash, id));
         self.connections.insert((connection, id));
         self.looks.insert((look, id));
     }
 
     /// The hold is over, or another takes its place.
-    pub(super) fn remove(&mut self, name: Name<'_>, fence_number: u64) -> Option<Binding> {
-        let binding = self.take(self.id_of(name, fence_number)?);
+    pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
+        let Some(id) = self.id_of(name, owner, fence_number) else { return };
+        self.take(id);
         if self.all.is_empty() && self.all.capacity() > KEPT {
             // What a crowd needed is not kept when the crowd has gone.
             *self = Self::default();
         }
-        binding
     }
 
-    fn id_of(&self, name: Name<'_>, fence_number: u64) -> Option<BindingId> {
-        let id = *self.grants.get(&(fence_number, name.hash()))?;
-        self.all.get(id.0).is_some_and(|binding| binding.name.as_name() == name).then_some(id)
+    fn id_of(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Option<BindingId> {
+        let id = *self.grants.get(&grant(name, owner, fence_number))?;
+        self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
     }
 
     /// The hold has another fence.
-    pub(super) fn raise(&mut self, name: Name<'_>, former: u64, fence_number: u64) {
-        if let Some(binding) = self.id_of(name, former).and_then(|id| self.take(id)) {
+    pub(super) fn raise(
+        &mut self,
+        name: Name<'_>,
+        owner: Owner<'_>,
+        former: u64,
+        fence_number: u64,
+    ) {
+        if let Some(binding) = self.id_of(name, owner, former).and_then(|id| self.take(id)) {
             self.add(Binding { fence_number, ..binding });
         }
     }
 
     fn take(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.all.try_remove(id.0)?;
-        let hash = binding.name.as_name().hash();
-        self.grants.remove(&(binding.fence_number, hash));
-        self.names.remove(&(hash, id));
+        self.grants.remove(&binding.grant());
+        self.names.remove(&(binding.name.as_name().hash(), id));
         self.connections.remove(&(binding.ephemeral.connection, id));
         self.looks.remove(&(binding.look, id));
         Some(binding)
@@ -158,12 +181,21 @@ impl Bindings {
         ended.into_iter().filter_map(|(id, since)| Some((self.take(id)?, since))).collect()
     }
 
-    /// The fences of the holds of this lock that are over with their connections, and are still to be released.
-    pub(super) fn over(&self, name: Name<'_>, now: Monotonic) -> impl Iterator<Item = u64> {
+    /// The holds of this lock that are over with their connections, and are still to be released.
+    pub(super) fn over(
+        &self,
+        name: Name<'_>,
+        now: Monotonic,
+    ) -> impl Iterator<Item = (KeptOwner, u64)> {
         self.ended_of(name).filter_map(move |(_, binding, since)| {
             let left = binding.ephemeral.grace.left(since, now);
-            left.is_none().then_some(binding.fence_number)
+            left.is_none().then(|| (binding.owner.clone(), binding.fence_number))
         })
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Binding> {
+        self.all.iter().map(|(_, binding)| binding)
     }
 
     fn ended_of(&self, name: Name<'_>) -> impl Iterator<Item = (BindingId, &Binding, Monotonic)> {

@@ -3,8 +3,8 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored,
-    Write,
+    self, Changed, Checked, FenceClock, Hold, KeptOwner, Moment, Outcome, Ownership, Proof, Seen,
+    Stored, Write,
 };
 use crate::observe::Given;
 
@@ -42,6 +42,7 @@ impl<C> Engine<C> {
         let changed = write.changes();
         key.write(write)?;
         drop(key);
+        self.rebind(lock.name(), request.owner()?, &outcome);
         if let Some(ephemeral) = ephemeral {
             self.bind(host, lock.name(), &outcome, ephemeral, now);
         }
@@ -64,12 +65,16 @@ impl<C> Engine<C> {
     ) -> Result<Checked, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let key = lock.open(Mode::Read);
-        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let (stored, now) = (with_evicted(key.stored(), evicted.as_ref()), host.now());
         let holders = self.consult(host, |fences| stored.holders(proof.owner, now, fences))?;
         let checked = lock::check(&holders, proof);
         let Checked::Holds { fence_number } = checked else { return Ok(checked) };
         if self.is_pending_release(name, fence_number)
-            || self.over_with_connections(host, name).contains(&fence_number)
+            || is_over(
+                &self.over_with_connections(host, name),
+                proof.owner.as_bytes(),
+                fence_number,
+            )
         {
             return Ok(Checked::NotHolder);
         }
@@ -90,13 +95,13 @@ impl<C> Engine<C> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let waiters = self.waiters_for(name);
         let key = lock.open(Mode::Read);
-        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let (stored, now) = (with_evicted(key.stored(), evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
         let pending = self.pending_releases_of(name);
         let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
             pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
-                && !over.contains(&hold.fence_number())
+                && !is_over(&over, hold.owner, hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
@@ -147,14 +152,18 @@ impl<C> Engine<C> {
         given: Given,
         now: Moment,
     ) {
-        self.rebind(lock.name(), outcome);
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
         events.iter().flatten().for_each(|event| lock.publish(*event));
     }
 }
 
+fn is_over(over: &[(KeptOwner, u64)], owner: &[u8], fence_number: u64) -> bool {
+    let mut over = over.iter();
+    over.any(|(other, fence)| *fence == fence_number && other.as_owner().as_bytes() == owner)
+}
+
 /// What a key holds, or is about to hold once more: what it held when it was evicted.
-pub(super) fn with<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
+pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
     match (stored, evicted) {
         (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
         (stored, _) => stored,

@@ -1,5 +1,6 @@
 //! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
 
+use super::change::with_evicted;
 use super::handoff::Effort;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
@@ -88,6 +89,28 @@ impl<C> Engine<C> {
         )
     }
 
+    /// When the hold ends that this is a proof of. `None` if there is none, or another server decides about it. Called while the module
+    /// may write.
+    pub(super) fn end_of<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        proof: &Proof<'_>,
+    ) -> Option<Option<Deadline>> {
+        if lock.may_read() == Authority::NotOurs {
+            return None;
+        }
+        let evicted = self.evicted_value(lock);
+        let key = lock.open(Mode::Peek);
+        let stored = with_evicted(key.stored(), evicted.as_ref());
+        let holders = self.with_fences(
+            || host.monotonic(),
+            |fences| stored.holders(proof.owner, host.now(), fences).ok(),
+        )?;
+        let own = holders.own().filter(|own| own.matches(proof))?;
+        Some(own.deadline)
+    }
+
     /// Whether this grant is about to be taken back.
     pub(crate) fn is_pending_release(&self, name: Name<'_>, fence_number: u64) -> bool {
         self.pending_releases.borrow().has(name, fence_number)
@@ -145,13 +168,16 @@ impl<C> Engine<C> {
                 return Effort::ROUND;
             }
         }
+        let proof = proof_of(&grant.owner, grant.fence.number());
+        if self.end_of(host, lock, &proof).is_none() {
+            return Effort::ROUND;
+        }
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return Effort::ROUND;
         }
         let effort = Effort::of_round(key.stored());
-        let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
         let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
         let write = holders.map_or(Write::Keep, release);
@@ -160,7 +186,7 @@ impl<C> Engine<C> {
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
             lock.publish(event);
-            self.unbind(lock.name(), grant.fence.number());
+            self.unbind(lock.name(), proof.owner, grant.fence.number());
             self.with_queues(|queues| {
                 queues.forget_seen(lock.name());
                 queues.mark(lock.name());

@@ -10,13 +10,11 @@
 use super::bindings::{Binding, Bindings};
 use super::delivery::proof_of;
 use super::handoff::Effort;
-use super::{
-    Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS, change,
-};
+use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
 use crate::command::{Decide, Error};
 use crate::lock::{
     self, Acquired, Changed, Deadline, Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name,
-    Outcome, Raised, Released, Stored,
+    Outcome, Owner, Raised, Released, Ttl,
 };
 
 /// When to look again at a hold that has no end.
@@ -72,30 +70,42 @@ impl<C> Engine<C> {
         }
     }
 
-    /// A grant was taken back.
-    pub(super) fn unbind(&self, name: Name<'_>, fence_number: u64) {
+    /// This hold is over.
+    pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
+        // Nearly always there are none.
         if self.has_bindings() {
-            let _former = self.bindings.borrow_mut().remove(name, fence_number);
+            self.bindings.borrow_mut().remove(name, owner, fence_number);
             self.changes_due();
         }
     }
 
-    /// A grant is over, or has another fence.
-    pub(super) fn rebind(&self, name: Name<'_>, outcome: &Outcome<'_>) {
-        // Nearly always there are none.
-        if !self.has_bindings() {
-            return;
-        }
+    /// The hold of this owner is over, or has another fence, if that is what the request came to.
+    pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
         match *outcome {
-            Outcome::Raise(Raised::To { former, fence, .. }) => {
-                self.bindings.borrow_mut().raise(name, former.number(), fence.number());
+            Outcome::Raise(Raised::To { former, fence, .. }) if self.has_bindings() => {
+                let (former, fence) = (former.number(), fence.number());
+                self.bindings.borrow_mut().raise(name, owner, former, fence);
             }
             Outcome::Release(Released::Released { fence: Some(over) })
             | Outcome::Acquire(Acquired::Granted { former: Some(over), .. }) => {
-                self.unbind(name, over.number());
+                self.unbind(name, owner, over.number());
             }
             _ => {}
         }
+    }
+
+    /// Lends out the bindings there are, to be compared with a model's: the lock, the owner, the fence, the connection and the
+    /// grace.
+    #[cfg(test)]
+    pub(crate) fn with_bindings<T>(
+        &self,
+        look: impl FnOnce(&mut dyn Iterator<Item = (Name<'_>, Owner<'_>, u64, Ephemeral)>) -> T,
+    ) -> T {
+        let bindings = self.bindings.borrow();
+        look(&mut bindings.iter().map(|binding| {
+            let Binding { name, owner, fence_number, ephemeral, .. } = binding;
+            (name.as_name(), owner.as_owner(), *fence_number, *ephemeral)
+        }))
     }
 
     /// All of them, as where another server decides from now on.
@@ -159,6 +169,7 @@ impl<C> Engine<C> {
         since: Monotonic,
         millis: u64,
     ) {
+        self.changes_due();
         let mut bindings = self.bindings.borrow_mut();
         bindings.put_off(binding, since);
         bindings.wait(host.monotonic().plus_millis(millis));
@@ -179,6 +190,8 @@ impl<C> Engine<C> {
     }
 
     /// The lease becomes the shorter of what is left of it and of the grace. The lock is only marked for those who wait.
+    ///
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to write.
     fn part<H: Host<Client = C>>(
         &self,
         host: &H,
@@ -186,6 +199,20 @@ impl<C> Engine<C> {
         binding: Binding,
         since: Monotonic,
     ) -> Parting {
+        match host.authority() {
+            Authority::Yes => {}
+            Authority::Replica => return Parting::Done(Effort::ROUND),
+            _ => return Parting::PutOff(binding, PAUSE_MILLIS),
+        }
+        let left = binding.ephemeral.grace.left(since, host.monotonic());
+        let is_longer = |end: Option<Deadline>| match (left, end) {
+            (Some(left), Some(end)) => end > Deadline::after(host.now(), left),
+            _ => true,
+        };
+        let proof = proof_of(&binding.owner, binding.fence_number);
+        if !self.end_of(host, lock, &proof).is_some_and(is_longer) {
+            return Parting::Done(Effort::ROUND);
+        }
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
             Authority::NotNow => return Parting::PutOff(binding, PAUSE_MILLIS),
@@ -195,28 +222,33 @@ impl<C> Engine<C> {
             // Another server decides, and may have bound the hold anew. The lease ends it.
             Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
         }
+        Parting::Done(self.shorten(host, lock, &binding, left))
+    }
+
+    fn shorten<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        binding: &Binding,
+        left: Option<Ttl>,
+    ) -> Effort {
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         if self.put_back(&mut key, lock.name(), now).is_err() {
-            return Parting::Done(Effort::ROUND);
+            return Effort::ROUND;
         }
         let effort = Effort::of_round(key.stored());
         let proof = proof_of(&binding.owner, binding.fence_number);
-        let Some(holders) = self.holders_in(host, &key, &proof, now) else {
-            return Parting::Done(effort);
-        };
+        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return effort };
         let end = holders.own().and_then(|own| own.deadline);
-        let outcome = match binding.ephemeral.grace.left(since, host.monotonic()) {
+        let outcome = match left {
             None => Outcome::Release(lock::release(&holders, &proof)),
-            Some(left) if end.is_none_or(|end| end > Deadline::after(now, left)) => {
-                Outcome::Extend(lock::extend(&holders, &proof, left, now))
-            }
-            Some(_) => return Parting::Done(effort),
+            Some(left) => Outcome::Extend(lock::extend(&holders, &proof, left, now)),
         };
         let write = outcome.write(&holders);
         let changed = write.changes();
         if changed == Changed::Nothing || key.write(write).is_err() {
-            return Parting::Done(effort);
+            return effort;
         }
         drop(key);
         let event = self.with_observer(|observer| {
@@ -229,15 +261,15 @@ impl<C> Engine<C> {
             }
             queues.mark(lock.name());
         });
-        Parting::Done(effort)
+        effort
     }
 
-    /// The fences of the holds of this lock that are over with their connections, and are still to be released.
+    /// The holds of this lock that are over with their connections, and are still to be released.
     pub(super) fn over_with_connections<H: Host<Client = C>>(
         &self,
         host: &H,
         name: Name<'_>,
-    ) -> Vec<u64> {
+    ) -> Vec<(KeptOwner, u64)> {
         let bindings = self.bindings.borrow();
         if !bindings.has_ended() {
             return Vec::new();
@@ -253,32 +285,11 @@ impl<C> Engine<C> {
             let name = binding.name.clone();
             let Some(lock) = host.lock(name.as_name()) else { continue };
             effort.add(Effort::ROUND);
-            if let Some(end) = self.end_of(host, &lock, &binding) {
+            let proof = proof_of(&binding.owner, binding.fence_number);
+            if let Some(end) = self.end_of(host, &lock, &proof) {
                 self.bindings.borrow_mut().keep(binding, next_look(end, host.now()));
             }
         }
-    }
-
-    /// When a hold ends that is bound. `None` if it is over, or another server decides about it.
-    fn end_of<H: Host<Client = C>>(
-        &self,
-        host: &H,
-        lock: &H::Lock<'_>,
-        binding: &Binding,
-    ) -> Option<Option<Deadline>> {
-        if lock.may_read() == Authority::NotOurs {
-            return None;
-        }
-        let evicted = self.evicted_value(lock);
-        let key = lock.open(Mode::Look);
-        let stored: Stored<'_> = change::with(key.stored(), evicted.as_ref());
-        let proof = proof_of(&binding.owner, binding.fence_number);
-        let holders = self.with_fences(
-            || host.monotonic(),
-            |fences| stored.holders(proof.owner, host.now(), fences).ok(),
-        )?;
-        let own = holders.own().filter(|own| own.matches(&proof))?;
-        Some(own.deadline)
     }
 }
 

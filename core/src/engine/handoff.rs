@@ -181,7 +181,10 @@ impl<C> Engine<C> {
                 if let Some(fence_number) = outcome.confirmed() {
                     self.mark_delivered(fence_number);
                 }
-                if let Some(ephemeral) = next.ephemeral() {
+                if let Some(waiter) = next.waiter() {
+                    self.rebind(name, waiter.owner.as_owner(), &outcome);
+                }
+                if let Some(ephemeral) = next.waiter().and_then(|waiter| waiter.ephemeral) {
                     self.bind(host, name, &outcome, ephemeral, now.wall);
                 }
                 self.report(lock, &outcome, Given::HandedOff, now.wall);

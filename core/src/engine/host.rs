@@ -111,6 +111,8 @@ pub enum Mode {
     /// To see whether the module has anything to write. The server does not count it as a use of the
     /// key, nor as a hit or a miss.
     Look,
+    /// The same, to see whether a hold is still there, whatever others may have.
+    Peek,
     Write,
 }
 

@@ -10,7 +10,7 @@ impl Name<'_> {
 }
 
 /// Stands for an owner; half as wide, because it is only compared among the two of an entry.
-pub(super) fn hash_of_owner(owner: &[u8]) -> u32 {
+pub(crate) fn hash_of_owner(owner: &[u8]) -> u32 {
     u32::try_from(hash(owner, 0) >> 32).unwrap_or_default()
 }
 

@@ -17,6 +17,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+mod binding;
 mod content;
 mod history;
 mod host;
@@ -36,7 +37,7 @@ use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use world::{Server, lock};
+use world::{Role, Server, lock};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -97,6 +98,7 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
             say(format_args!("{:>21} {client} is told {reply:?}", ""));
         }
         assert_same(&server);
+        server.assert_bindings(then_works);
         server.engine.with_queues(|queues| {
             if number % (1 + queues.waiters() / 8) == 0 {
                 queues.check();
@@ -173,6 +175,7 @@ fn happen(server: &Server, client: Client, op: Op) {
             settling(server, claim.name, || server.raise(client, claim, fence))
         }
         Op::Check(claim) => server.check(client, claim),
+        Op::Disconnect(slot) => server.disconnects(slot),
         Op::Leave(client) => server.leaves(client),
         Op::DieUnheard(at) => server.dies_unheard(at),
         Op::Put(name, content) => server.put(name, content),
@@ -206,6 +209,10 @@ fn settling(server: &Server, name: LockName, execute: impl FnOnce()) {
     let mut state = server.state.borrow_mut();
     state.settled.clear();
     state.in_command = true;
+    let now = state.now().micros();
+    if state.role == Role::Primary {
+        state.model.part_pending(name, now);
+    }
     drop(state);
     execute();
     server.state.borrow_mut().in_command = false;

@@ -8,6 +8,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+use super::binding::{Bound, Wanted};
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
 use std::collections::BTreeMap;
 
@@ -45,6 +46,7 @@ pub(super) struct Waiting {
     /// In microseconds, as is what follows.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
+    pub(super) bind: Option<Wanted>,
 }
 
 /// The holds in force at some moment, or none because the key holds something else.
@@ -60,6 +62,7 @@ pub(super) struct Asked {
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
+    pub(super) bind: Option<Wanted>,
 }
 
 #[derive(Debug)]
@@ -80,6 +83,10 @@ pub(super) struct Model {
     pub(super) seen: BTreeMap<LockName, Content>,
     /// Locks that the server evicted while they were held, until they are put back.
     pub(super) evicted: BTreeMap<LockName, Content>,
+    /// Holds that are to end with connections.
+    pub(super) bound: Vec<Bound>,
+    /// The connections that have ended, and when.
+    pub(super) ended: BTreeMap<u64, u64>,
 }
 
 impl Model {
@@ -95,6 +102,8 @@ impl Model {
             last_fence: 0,
             seen: BTreeMap::new(),
             evicted: BTreeMap::new(),
+            bound: Vec::new(),
+            ended: BTreeMap::new(),
         }
     }
 
@@ -110,7 +119,7 @@ impl Model {
         let State::Holds(live) = self.look(name, now) else {
             return self.answer(client, Reply::WrongType);
         };
-        let Asked { owner, ttl, share } = asked;
+        let Asked { owner, ttl, share, bind } = asked;
         let is_free_for_all = !self.anyone_waits_for(name);
         let others = others(&live, owner);
         if own(&live, owner).is_some()
@@ -123,7 +132,7 @@ impl Model {
             Some(millis) => {
                 let since = self.elapsed;
                 let gives_up = if millis == 0 { None } else { Some(in_millis(since, millis)) };
-                self.wait(Waiting { client, name, owner, ttl, share, since, gives_up });
+                self.wait(Waiting { client, name, owner, ttl, share, since, gives_up, bind });
             }
         }
     }
@@ -135,6 +144,7 @@ impl Model {
         match own(&live, owner) {
             Some(own) if tolerated(own.share) <= tolerated(share) || own.fence == 0 => {
                 self.renew(name, own, asked, now);
+                self.bind(name, owner, own.fence, asked.bind);
                 self.answer(client, Reply::Fence(own.fence));
             }
             Some(_) if !admit(&others(&live, owner), share) || self.is_quarantined() => {
@@ -195,8 +205,9 @@ impl Model {
     }
 
     /// This hold is over.
-    fn end(&mut self, name: LockName, own: Held, now: u64) {
+    pub(super) fn end(&mut self, name: LockName, own: Held, now: u64) {
         self.seen.remove(&name);
+        self.unbind(name, own.holder, own.fence);
         let lock = self.lock(name);
         lock.holds.retain(|held| *held != own);
         if lock.live(now).is_empty() {
@@ -214,7 +225,14 @@ impl Model {
     }
 
     /// This hold ends here, and tolerates so many.
-    fn lease(&mut self, name: LockName, own: Held, end: Option<u64>, share: u32, now: u64) {
+    pub(super) fn lease(
+        &mut self,
+        name: LockName,
+        own: Held,
+        end: Option<u64>,
+        share: u32,
+        now: u64,
+    ) {
         if own.share == 1 && share == 1 {
             self.lock(name).expiry = end;
             return;
@@ -286,6 +304,7 @@ impl Model {
                         lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
                     }
                     self.seen.remove(&name);
+                    self.raise_bound(name, owner, own.fence, fence);
                 }
                 self.answer(client, Reply::Fence(fence));
             }
@@ -349,7 +368,8 @@ impl Model {
         }
         self.last_fence = fence;
         self.seen.remove(&name);
-        let Asked { owner: holder, ttl, share } = asked;
+        let Asked { owner: holder, ttl, share, bind } = asked;
+        self.bind_anew(name, holder, fence, bind, now);
         let deadline = now / MICROS_PER_MILLI + ttl;
         let own_end = (share != 1).then_some(deadline);
         let held = Held { holder, fence, own_end, share };

@@ -1,12 +1,14 @@
 //! What clients ask for, by the pages of the commands, and how clients go.
 
+use super::binding::Wanted;
 use super::host::LIMITS;
 use super::model::{Asked, Client, LockName, Model, Reply};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Lock, NoRoom, WaiterGrant};
 use crate::lock::{
-    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Patience, Share, Ttl, Waiter,
+    Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Outcome, Owner, Patience, Share, Ttl,
+    Waiter,
 };
 use std::cell::RefMut;
 
@@ -18,6 +20,8 @@ pub(super) struct Request {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) block: Option<u64>,
+    /// On which of the connections it comes, and the grace, if its hold is to end with that.
+    pub(super) ephemeral: Option<(usize, u64)>,
 }
 
 /// Who says to hold which lock.
@@ -50,6 +54,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         self.request.owner()
     }
 
+    fn grace(&self) -> Option<Grace> {
+        self.request.grace()
+    }
+
     fn decide(
         &self,
         holders: &Holders<'_>,
@@ -71,7 +79,7 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
 impl Server {
     pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { name, owner: asker, ttl, share, block } = request;
+        let Request { name, owner: asker, ttl, share, block, ephemeral } = request;
         let (ttl_word, share_word) = (ttl.to_string(), share.to_string());
         let block_word = block.map(|millis| millis.to_string());
         let mut words = vec![b"", name.1.as_bytes(), asker.as_bytes(), ttl_word.as_bytes()];
@@ -79,7 +87,10 @@ impl Server {
             words.extend([b"SHARE", share_word.as_bytes()]);
         }
         words.extend(block_word.iter().flat_map(|millis| [&b"BLOCK"[..], millis.as_bytes()]));
-        let asked = Asked { owner: asker, ttl, share };
+        let grace_word = ephemeral.map(|(_, grace)| grace.to_string());
+        words.extend(grace_word.iter().flat_map(|grace| [&b"EPHEMERAL"[..], grace.as_bytes()]));
+        let bind = self.comes_on(client, ephemeral);
+        let asked = Asked { owner: asker, ttl, share, bind };
         let page =
             acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
                 .expect("a good request");
@@ -90,8 +101,9 @@ impl Server {
             model: |model: &mut Model, now| model.acquire(client, name, asked, block, now),
         };
         let outcome = self.engine.change(self, &self.at(name), &watched);
+        self.state.borrow_mut().connection = None;
         match outcome {
-            Ok(Outcome::Wait(patience)) => self.wait(client, request, patience),
+            Ok(Outcome::Wait(patience)) => self.wait(client, request, patience, page.grace()),
             Ok(outcome) => {
                 let reply = page.reply(&outcome).expect("a reply");
                 self.hears(client, name, reply);
@@ -100,7 +112,17 @@ impl Server {
         }
     }
 
-    fn wait(&self, client: Client, request: Request, patience: Patience) {
+    /// The connection of this request, and the grace that it asks for.
+    fn comes_on(&self, client: Client, ephemeral: Option<(usize, u64)>) -> Option<Wanted> {
+        let state = &mut *self.state.borrow_mut();
+        let (slot, grace) = ephemeral?;
+        let connection = state.connections[slot];
+        state.connection = Some(connection);
+        state.connection_of.insert(client, connection);
+        Some((connection, grace))
+    }
+
+    fn wait(&self, client: Client, request: Request, patience: Patience, grace: Option<Grace>) {
         let Request { name, owner: asker, ttl, share, .. } = request;
         let (place, room) = (self.at(name), self.state.borrow().room);
         match self.engine.has_room(self, place.name(), owner(asker), room) {
@@ -116,7 +138,10 @@ impl Server {
             share: Share::new(share).expect("a small share"),
             since,
             gives_up: patience.ends(since),
-            ephemeral: None,
+            ephemeral: grace.map(|grace| {
+                let connection = self.state.borrow().connection_of[&client];
+                Ephemeral { connection, grace }
+            }),
             client,
         };
         let mut state = self.state.borrow_mut();
@@ -194,8 +219,10 @@ impl Server {
         let held = self.state.borrow().model.holders(name, now);
         let held = held.into_iter().rev().find(|(holder, _)| *holder == asker);
         let place = self.at(name);
-        let is_undone =
-            held.is_some_and(|(_, fence)| self.engine.is_pending_release(place.name(), fence));
+        let is_undone = held.is_some_and(|(_, fence)| {
+            self.engine.is_pending_release(place.name(), fence)
+                || self.state.borrow().model.is_over(name, asker, fence)
+        });
         let checked = self.engine.check(self, &place, page.proof());
         self.state.borrow_mut().model.check(client, name, asker, fence, is_undone, now);
         match checked {

@@ -7,7 +7,7 @@
 use super::content::Content;
 use super::model::{Client, LockName};
 use super::requests::{Claim, Request};
-use super::world::{KEYS, Role, Server, State};
+use super::world::{CONNECTIONS, KEYS, Role, Server, State};
 use crate::lock::{Fence, Suspicion};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -41,6 +41,8 @@ pub(super) enum Op {
     Extend(Claim, u64),
     Raise(Claim, u64),
     Check(Claim),
+    /// One of the connections ends to which holds are bound.
+    Disconnect(usize),
     /// One who waits is gone.
     Leave(Client),
     /// One who was granted a lock is gone before hearing of it.
@@ -88,6 +90,7 @@ enum Kind {
     Extend,
     Raise,
     Check,
+    Disconnect,
     Leave,
     DieUnheard,
     Put,
@@ -106,7 +109,7 @@ enum Kind {
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 26] = [
+const USUAL: [(Kind, u32, bool); 27] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
@@ -118,6 +121,7 @@ const USUAL: [(Kind, u32, bool); 26] = [
     (Kind::Extend, 30, false),
     (Kind::Raise, 20, false),
     (Kind::Check, 15, false),
+    (Kind::Disconnect, 40, false),
     (Kind::Leave, 40, false),
     (Kind::DieUnheard, 40, false),
     (Kind::Put, 20, false),
@@ -135,6 +139,13 @@ const USUAL: [(Kind, u32, bool); 26] = [
     (Kind::Room, 4, false),
 ];
 
+/// The name of one of them, from `owner` and its number.
+pub(super) fn owner_named(name: &[u8]) -> &'static str {
+    let number =
+        str::from_utf8(name).ok().and_then(|name| name.strip_prefix("owner")?.parse().ok());
+    OWNERS[number.unwrap_or(usize::MAX)]
+}
+
 pub(super) struct Schedule {
     rng: SmallRng,
     weights: Vec<(Kind, u32)>,
@@ -147,6 +158,7 @@ pub(super) struct Schedule {
     /// What owners tolerate: nobody, in some schedules.
     shares: &'static [u32],
     /// In a thousand.
+    ephemerals: u32,
     works_late: u32,
     unheard: u32,
     pub(super) at_once: usize,
@@ -176,6 +188,7 @@ impl Schedule {
             longest_lease: *pick(&mut rng, &[3, 20, 300]),
             longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
             shares: pick::<&[u32]>(&mut rng, &[&[1], &[0, 0, 0, 1], &[3], &[0, 1, 2, 3, 5]]),
+            ephemerals: *pick(&mut rng, &[0, 300, 700, 1_000]),
             works_late: *pick(&mut rng, &[0, 0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
@@ -222,6 +235,7 @@ impl Schedule {
                 let at = self.one_of(server.model.waiters.len())?;
                 Op::Leave(server.model.waiters[at].client)
             }
+            Kind::Disconnect => Op::Disconnect(self.rng.random_range(0..CONNECTIONS)),
             Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
             Kind::Touch => Op::Touch(self.name(), self.suspicion()),
             Kind::Role => Op::Become(self.role(server.role)),
@@ -278,7 +292,16 @@ impl Schedule {
         let patience =
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
         let share = *pick(&mut self.rng, self.shares);
-        Request { name, owner, ttl, share, block: waits.then_some(patience) }
+        let ephemeral = self.ephemeral();
+        Request { name, owner, ttl, share, block: waits.then_some(patience), ephemeral }
+    }
+
+    fn ephemeral(&mut self) -> Option<(usize, u64)> {
+        if self.ephemerals == 0 || !self.rng.random_ratio(self.ephemerals, 1_000) {
+            return None;
+        }
+        let grace = if self.rng.random_bool(0.5) { 0 } else { self.millis(self.longest_lease) };
+        Some((self.rng.random_range(0..CONNECTIONS), grace))
     }
 
     fn holder(&mut self, server: &State, name: LockName) -> Option<(&'static str, u64)> {

@@ -2,7 +2,6 @@
 
 use super::{Waiter, WaiterId};
 use crate::lock::decision::Acquired;
-use crate::lock::ephemeral::Ephemeral;
 use crate::lock::fence::Fence;
 use crate::lock::hold::{Grant, Hold, Stored};
 use crate::lock::holders::Holders;
@@ -97,10 +96,10 @@ pub enum Next<C> {
 }
 
 impl<C> Next<C> {
-    /// To what the hold is to be bound that the next one has from now on.
-    pub fn ephemeral(&self) -> Option<Ephemeral> {
+    /// Who has the lock from now on.
+    pub fn waiter(&self) -> Option<&Waiter<C>> {
         match self {
-            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => waiter.ephemeral,
+            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => Some(waiter),
             Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => None,
         }
     }
