@@ -141,7 +141,8 @@ fn what_is_bound_to_nothing_any_more_is_soon_forgotten_where_all_is_flushed() {
     let server = Server::start();
     let mut client = server.client();
     for number in 0..2_000 {
-        binds(&mut client, &format!("k{number}"), "alice", 0);
+        // Longer than this test waits.
+        client.cmd(format!("LOCK.ACQUIRE k{number} alice 600000 EPHEMERAL 0"));
     }
     assert_eq!(bindings(&mut client), 2_000);
     assert_eq!(client.cmd("FLUSHALL"), Value::Okay);

@@ -75,7 +75,10 @@ impl<C> Engine<C> {
         // Nearly always there are none.
         if self.has_bindings() {
             self.bindings.borrow_mut().remove(name, owner, fence_number);
-            self.changes_due();
+            if !self.has_bindings() {
+                // The host need not hear of connections any more.
+                self.changes_due();
+            }
         }
     }
 
