@@ -33,9 +33,10 @@ const COMMANDS: [Expected; 11] = [
             "ttl: integer",
             "[SHARE holders: integer]",
             "[wait: oneof]",
+            "[EPHEMERAL grace: integer]",
         ],
         usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] \
-            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]]",
+            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]",
         example: "LOCK.ACQUIRE the-key alice 5000",
     },
     Expected {

@@ -15,7 +15,7 @@ fn help_has_a_line_for_every_command() {
     let lines = strings(&reply);
     for usage in [
         "LOCK.ACQUIRE key owner ttl [SHARE holders] \
-         [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]]",
+         [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]",
         "LOCK.RELEASE key owner [fence]",
         "LOCK.EXTEND key owner ttl [fence]",
         "LOCK.CHECK key owner [fence]",

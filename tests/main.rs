@@ -31,6 +31,7 @@ mod config;
 mod contexts;
 mod docker;
 mod docs;
+mod ephemeral;
 mod eviction;
 mod examples;
 mod extend;

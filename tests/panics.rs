@@ -18,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 35] = [
+const ENTRIES: [(&str, Survival); 36] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -53,6 +53,7 @@ const ENTRIES: [(&str, Survival); 35] = [
     ("waiter-reply", answers_a_waiter_with_an_error),
     ("waiter-free", hands_on_at_a_release),
     ("disconnected", outlives_a_waiter_that_leaves),
+    ("connection-ended", leaves_a_hold_its_ttl),
     ("interrupted", answers_an_interrupted_waiter_with_an_error),
     ("alarm", hands_on_after_a_panic),
     ("routine", hands_on_after_a_panic),
@@ -309,6 +310,18 @@ fn outlives_a_waiter_that_leaves(entry: &str) {
     assert_counted(&server);
     assert!(server.client().release("k", "alice"));
     assert_caught(&server, entry);
+}
+
+fn leaves_a_hold_its_ttl(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut alice = server.client();
+    let Value::Int(fence) = alice.cmd(format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")) else {
+        panic!("no fence")
+    };
+    drop(alice);
+    assert_counted(&server);
+    assert_caught(&server, entry);
+    assert_eq!(server.client().check("k", "alice"), Some(fence.cast_unsigned()));
 }
 
 fn answers_an_interrupted_waiter_with_an_error(entry: &str) {

@@ -6,11 +6,12 @@ use super::ffi::string::bytes_of;
 use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::respond::respond;
-use super::{authority, channel, guard, ticket, wait};
+use super::wait::{self, Block};
+use super::{authority, channel, guard, ticket};
 use leasehold_core::command::{Decide, Error, Reply, check};
 use leasehold_core::engine::{Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
-    Hold, Moment, Name, Outcome, Patience, Proof, Queues, Stored, Ticket, Wanted,
+    Grace, Hold, Moment, Name, Outcome, Proof, Queues, Stored, Ticket, Wanted,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -18,7 +19,7 @@ use std::ffi::c_int;
 use std::slice;
 
 /// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 13;
+const MOST_WORDS: usize = 15;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,
@@ -124,10 +125,9 @@ impl Call {
         &self,
         key: &LockKey<'_>,
         wanted: &Wanted<'_>,
-        minted: bool,
-        patience: Patience,
+        block: Block,
     ) -> Result<(), Error> {
-        if wait::wait(self.ctx, key, wanted, minted, patience)? {
+        if wait::wait(self.ctx, key, wanted, block)? {
             self.answered.set(true);
         } else {
             self.reply(&Reply::Nil);
@@ -141,8 +141,9 @@ impl Call {
         key: &LockKey<'_>,
         wanted: &Wanted<'_>,
         ticket: Ticket<'_>,
+        grace: Option<Grace>,
     ) -> Result<Taken, Error> {
-        ticket::take(self.ctx, key, wanted, ticket)
+        ticket::take(self.ctx, key, wanted, ticket, grace)
     }
 
     /// Whether the client may publish there.

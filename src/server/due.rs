@@ -6,7 +6,9 @@ use super::ffi::subscription;
 use super::host::Server;
 use super::locks::LOCKS;
 use super::throttle::Throttle;
-use super::{authority, clock, command_filter, eviction, fence_broadcast, guard, slots};
+use super::{
+    authority, clock, command_filter, connections, eviction, fence_broadcast, guard, slots,
+};
 use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::ffi::c_void;
@@ -23,7 +25,8 @@ pub(super) fn reset() {
 fn next(now: Now) -> Option<Moment> {
     let soon = [slots::due(now.monotonic), fence_broadcast::due(now.monotonic)];
     let soon = soon.into_iter().flatten().map(|then| now.wall_at(then));
-    let in_vain = eviction::is_heard_in_vain().then_some(now.wall);
+    let is_in_vain = eviction::is_heard_in_vain() || connections::are_heard_in_vain();
+    let in_vain = is_in_vain.then_some(now.wall);
     soon.chain(LOCKS.next_due(now)).chain(in_vain).min()
 }
 
@@ -32,6 +35,7 @@ fn work(ctx: *mut RedisModuleCtx) {
     slots::look();
     eviction::work(ctx);
     LOCKS.work(&Server { ctx });
+    connections::work(ctx);
     fence_broadcast::broadcast(ctx);
 }
 

@@ -3,9 +3,11 @@
 use super::call::Call;
 use super::host::LockKey;
 use super::locks::LOCKS;
+use super::wait::Block;
 use super::{call, clock, config, random_owner};
 use leasehold_core::command::{
-    Error, Reply, acquire, check, extend, help, holders, info, log, raise, release, top, waiters,
+    Decide, Error, Reply, acquire, check, extend, help, holders, info, log, raise, release, top,
+    waiters,
 };
 use leasehold_core::engine::Taken;
 use leasehold_core::lock::{Outcome, Wait};
@@ -48,8 +50,11 @@ fn begin_to_wait(
 ) -> Result<(), Error> {
     let wanted = request.wanted()?;
     let outcome = match wait {
-        Wait::Block(patience) => return call.wait(key, &wanted, request.is_minted(), patience),
-        Wait::Ticket(ticket) => match call.take_ticket(key, &wanted, ticket)? {
+        Wait::Block(patience) => {
+            let (minted, grace) = (request.is_minted(), request.grace());
+            return call.wait(key, &wanted, Block { patience, minted, grace });
+        }
+        Wait::Ticket(ticket) => match call.take_ticket(key, &wanted, ticket, request.grace())? {
             Taken::Queued => Outcome::Wait(wait),
             Taken::Over => call.change(key, request)?,
         },

@@ -2,10 +2,10 @@
 
 use super::blocked_client::BlockedClient;
 use super::ffi::api::{api, status};
-use super::ffi::log;
 use super::ffi::string::{OwnedString, bytes_of};
+use super::ffi::{client, log};
 use super::key::OpenKey;
-use super::{authority, channel, clock, config, slots};
+use super::{authority, channel, clock, config, connections, slots};
 use leasehold_core::command::{Error, acquire};
 use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
 use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name, Told};
@@ -36,6 +36,19 @@ impl Host for Server {
 
     fn limits(&self) -> Limits {
         config::limits()
+    }
+
+    fn connection(&self) -> Option<u64> {
+        let id = client::id(self.ctx);
+        client::is_connected(self.ctx, id).then_some(id)
+    }
+
+    fn is_connected(&self, connection: u64) -> bool {
+        client::is_connected(self.ctx, connection)
+    }
+
+    fn hear_of_connections(&self) {
+        connections::hear(self.ctx);
     }
 
     /// Makes the lock's database the selected one. Never in the context of a client's command: it would stay selected for

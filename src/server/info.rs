@@ -38,6 +38,7 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
                 tickets: number(queues.waiting(WaitKind::Ticket)),
                 effective_max_waiters: room::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
+                bindings: number(LOCKS.bindings()),
                 evictions_pending: number(evicted.len()),
                 quarantine_left_us: fences.quarantine_left_micros(),
                 panics_caught: guard::panics_caught(),

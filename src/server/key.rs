@@ -36,7 +36,7 @@ impl OpenKey<'_> {
             match mode {
                 Mode::Read => raw::REDISMODULE_READ,
                 // On older servers, opening to read only counts as a hit or a miss.
-                Mode::Look => {
+                Mode::Look | Mode::Peek => {
                     raw::REDISMODULE_READ
                         | raw::REDISMODULE_WRITE
                         | raw::REDISMODULE_OPEN_KEY_NOTOUCH

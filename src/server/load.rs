@@ -10,8 +10,8 @@ use super::ffi::main_thread::{self, MainThread};
 use super::ffi::{context, log, server_flavor};
 use super::locks::LOCKS;
 use super::{
-    alarm, blocked_client, clock, command_filter, config, delivery, due, events, eviction,
-    fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
+    alarm, blocked_client, clock, command_filter, config, connections, delivery, due, events,
+    eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
     server_settings, slots, unload_blockers, version,
 };
 use leasehold_core::lock::{Moment, WaitKind};
@@ -68,6 +68,7 @@ fn begin_anew() {
     LOCKS.reset();
     blocked_client::reset();
     command_filter::reset();
+    connections::reset();
     delivery::reset();
     due::reset();
     eviction::reset();

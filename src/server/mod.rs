@@ -10,6 +10,7 @@
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
+//! | closes a connection, while holds are bound to any | `connections::changed` | lets them end  |
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
 //! | applies others' grants               | `fence_observer::key_event`        | learns fences                       |
 //! | flushes or swaps databases           | `events::*`               | marks contended locks               |
@@ -35,6 +36,7 @@ mod channel;
 mod clock;
 mod command_filter;
 mod config;
+mod connections;
 mod delivery;
 mod due;
 mod effect;

@@ -8,7 +8,7 @@ use super::locks::LOCKS;
 use super::{authority, command_filter, eviction, room};
 use leasehold_core::command::Error;
 use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Renewed, Ticket, Wanted};
+use leasehold_core::lock::{Ephemeral, Grace, Renewed, Ticket, TicketRequest, Wanted};
 use redis_module::raw::RedisModuleCtx;
 
 /// Queues the owner for the lock, or renews its place.
@@ -17,10 +17,13 @@ pub(super) fn take(
     key: &LockKey<'_>,
     wanted: &Wanted<'_>,
     ticket: Ticket<'_>,
+    grace: Option<Grace>,
 ) -> Result<Taken, Error> {
     let server = Server { ctx };
-    let ticket = (ticket, client::id(ctx));
-    match LOCKS.renew_ticket(&server, key.name(), wanted, ticket) {
+    let connection = client::id(ctx);
+    let ephemeral = grace.map(|grace| Ephemeral { connection, grace });
+    let ticket = TicketRequest { ticket, client: connection, ephemeral };
+    match LOCKS.renew_ticket(&server, key.name(), wanted, &ticket) {
         Renewed::Yes | Renewed::Sooner => return Ok(Taken::Queued),
         Renewed::No => {}
     }
@@ -29,7 +32,7 @@ pub(super) fn take(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     let taken = LOCKS
-        .take_ticket(&server, key, wanted, ticket, room::room_for_tickets())
+        .take_ticket(&server, key, wanted, &ticket, room::room_for_tickets())
         .map_err(|_no_room| Error::TicketsFull)?;
     if taken == Taken::Queued {
         command_filter::install(ctx);

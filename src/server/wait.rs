@@ -23,9 +23,19 @@ use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
 use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{KeptOwner, Patience, Told, WaitKind, Waiter, Wanted};
+use leasehold_core::lock::{Ephemeral, Grace, KeptOwner, Patience, Told, WaitKind, Waiter, Wanted};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
+
+/// How a client waits on its connection.
+#[derive(Clone, Copy)]
+pub(super) struct Block {
+    pub(super) patience: Patience,
+    /// It asked for an owner to be made up.
+    pub(super) minted: bool,
+    /// Its hold is to end with the connection, so long after it.
+    pub(super) grace: Option<Grace>,
+}
 
 /// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
 /// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
@@ -34,8 +44,7 @@ pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
     key: &LockKey<'_>,
     wanted: &Wanted<'_>,
-    minted: bool,
-    patience: Patience,
+    block: Block,
 ) -> Result<bool, Error> {
     let (server, name) = (Server { ctx }, key.name());
     if authority::denies_blocking(ctx) {
@@ -65,8 +74,14 @@ pub(super) fn wait(
         ttl: wanted.ttl,
         share: wanted.share,
         since: now,
-        gives_up: patience.ends(now),
-        told: Told::Blocked(BlockedClient { handle, id, user: User::of(ctx, id), minted }),
+        gives_up: block.patience.ends(now),
+        ephemeral: block.grace.map(|grace| Ephemeral { connection: id, grace }),
+        told: Told::Blocked(BlockedClient {
+            handle,
+            id,
+            user: User::of(ctx, id),
+            minted: block.minted,
+        }),
     };
     blocked_client::remember(address, LOCKS.join(&server, name, waiter));
     command_filter::install(ctx);

@@ -9,8 +9,8 @@ use testkit::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
 };
 
-const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds or NOTIFY channel, \
-     each at most once";
+const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, \
+     NOTIFY channel or EPHEMERAL grace, each at most once";
 const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer or -1";

@@ -1,9 +1,10 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]]`: the lock, now or as soon as it can be had.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace]`: the lock, now or as soon as
+//! it can be had.
 
 use super::{Access, Arg, Decide, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, FenceClock, Holders, Limits, Moment, Outcome, Owner, Share, Ticket, Ttl, Wait,
-    Wanted,
+    self, Acquired, FenceClock, Grace, Holders, Limits, Moment, Outcome, Owner, Share, Ticket, Ttl,
+    Wait, Wanted,
 };
 
 pub static SPEC: Spec = Spec {
@@ -15,7 +16,7 @@ pub static SPEC: Spec = Spec {
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK_OR_TICKET],
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK_OR_TICKET, Arg::EPHEMERAL],
 };
 
 /// The owner that asks for an owner of its own to be made up.
@@ -31,6 +32,7 @@ pub struct Request<'a> {
     share: Share,
     max_holders: usize,
     wait: Option<Wait<'a>>,
+    grace: Option<Grace>,
 }
 
 /// What follows the ttl, as the client sent it.
@@ -40,6 +42,7 @@ struct Options<'a> {
     patience: Option<&'a [u8]>,
     ticket: Option<&'a [u8]>,
     channel: Option<&'a [u8]>,
+    grace: Option<&'a [u8]>,
 }
 
 impl<'a> Options<'a> {
@@ -53,6 +56,7 @@ impl<'a> Options<'a> {
                 Some(b'B' | b'b') if is(b"BLOCK") => &mut options.patience,
                 Some(b'T' | b't') if is(b"TICKET") => &mut options.ticket,
                 Some(b'N' | b'n') if is(b"NOTIFY") => &mut options.channel,
+                Some(b'E' | b'e') if is(b"EPHEMERAL") => &mut options.grace,
                 _ => return Err(Error::UnknownOption),
             };
             if place.replace(value).is_some() {
@@ -62,9 +66,8 @@ impl<'a> Options<'a> {
         Ok(options)
     }
 
-    fn read(&self, limits: &Limits) -> Result<(Share, Option<Wait<'a>>), Error> {
-        let share = self.share.map_or(Ok(Share::EXCLUSIVE), args::share)?;
-        Ok((share, self.wait(limits)?))
+    fn share(&self) -> Result<Share, Error> {
+        self.share.map_or(Ok(Share::EXCLUSIVE), args::share)
     }
 
     fn wait(&self, limits: &Limits) -> Result<Option<Wait<'a>>, Error> {
@@ -79,6 +82,10 @@ impl<'a> Options<'a> {
                 Ok(Some(Wait::Ticket(Ticket { lasts, channel: channel? })))
             }
         }
+    }
+
+    fn grace(&self) -> Result<Option<Grace>, Error> {
+        self.grace.map(args::grace).transpose()
     }
 }
 
@@ -98,11 +105,14 @@ impl<'a> Request<'a> {
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
-        let (share, wait) = match options {
-            [] => (Share::EXCLUSIVE, None),
-            options => Options::parse(options)?.read(limits)?,
+        let max_holders = limits.max_holders;
+        let [_, ..] = options else {
+            let share = Share::EXCLUSIVE;
+            return Ok(Self { owner, ttl, share, max_holders, wait: None, grace: None });
         };
-        Ok(Self { owner, ttl, share, max_holders: limits.max_holders, wait })
+        let options = Options::parse(options)?;
+        let (share, wait) = (options.share()?, options.wait(limits)?);
+        Ok(Self { owner, ttl, share, max_holders, wait, grace: options.grace()? })
     }
 
     pub fn wanted(&self) -> Result<Wanted<'_>, Error> {
@@ -141,6 +151,10 @@ impl Decide for Request<'_> {
             Asked::Named(owner) => Ok(*owner),
             Asked::Minted(bytes) => args::owner(bytes),
         }
+    }
+
+    fn grace(&self) -> Option<Grace> {
+        self.grace
     }
 
     fn decide(
@@ -205,11 +219,14 @@ mod tests {
             "5 SHARE",
             "5 SHARE 1 BLOCK 1 SHARE 1",
             "5 SHARE x BLOCK x FOO",
+            "5 EPHEMERAL",
+            "5 EPHEMERAL 1 EPHEMERAL 1",
+            "5 EPHEMERAL 1 SHARE 1 BLOCK 1 FOO 1",
         ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
                 "ERR unknown option, expected SHARE holders, BLOCK milliseconds, \
-                 TICKET milliseconds or NOTIFY channel, each at most once",
+                 TICKET milliseconds, NOTIFY channel or EPHEMERAL grace, each at most once",
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);
@@ -217,6 +234,13 @@ mod tests {
             let refused = parse(&format!("lock.acquire k a {line}")).unwrap_err();
             assert_eq!(refused, Error::ShareOutOfRange);
         }
+        for line in ["5 EPHEMERAL x BLOCK x", "5 BLOCK x EPHEMERAL x"] {
+            let refused = parse(&format!("lock.acquire k a {line}")).unwrap_err();
+            assert_eq!(refused, Error::PatienceOutOfRange);
+        }
+        assert_eq!(parse("lock.acquire k a 5 EPHEMERAL -1").unwrap_err(), Error::GraceOutOfRange);
+        let request = parse("lock.acquire k a 5 BLOCK 7 ephemeral 0 SHARE 2").unwrap();
+        assert_eq!(request.grace().map(Grace::millis), Some(0));
         for line in ["lock.acquire k a 5 share 5 BLOCK 1", "lock.acquire k a 5 block 1 Share 5"] {
             let request = parse(line).unwrap();
             assert_eq!(request.share.number(), 5);

@@ -1,7 +1,7 @@
 //! What clients send: bytes. Every argument is checked here, and every mistake is named here.
 
 use super::Error;
-use crate::lock::{Fence, Limits, Owner, Patience, Proof, Share, Ttl};
+use crate::lock::{Fence, Grace, Limits, Owner, Patience, Proof, Share, Ttl};
 
 /// Each ticket keeps the name of its channel.
 pub(super) const LONGEST_CHANNEL: usize = 255;
@@ -42,6 +42,10 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
     has_length.then_some(bytes).ok_or(Error::ChannelLength)
+}
+
+pub(super) fn grace(bytes: &[u8]) -> Result<Grace, Error> {
+    parse_integer(bytes).and_then(Grace::from_millis).ok_or(Error::GraceOutOfRange)
 }
 
 pub(super) fn share(bytes: &[u8]) -> Result<Share, Error> {
@@ -193,6 +197,18 @@ mod tests {
             assert_refused(
                 patience(text.as_bytes()),
                 "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)",
+            );
+        }
+    }
+
+    #[test]
+    fn a_grace_is_from_0_to_a_hundred_years() {
+        assert_eq!(grace(b"0").map(Grace::millis), Ok(0));
+        assert_eq!(grace(b"3153600000000").map(Grace::millis), Ok(3_153_600_000_000));
+        for text in ["3153600000001", "-1", "x", "", "05", "18446744073709551616"] {
+            assert_refused(
+                grace(text.as_bytes()),
+                "ERR EPHEMERAL must be an integer from 0 to 3153600000000 (milliseconds)",
             );
         }
     }

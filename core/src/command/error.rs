@@ -1,6 +1,6 @@
 //! Every error a client can get, worded once: what was wrong, and what is allowed.
 
-use crate::lock::{Fence, NotALock, Owner, Patience, Share, Ttl};
+use crate::lock::{Fence, Grace, NotALock, Owner, Patience, Share, Ttl};
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,12 +27,15 @@ pub enum Error {
     ChannelDenied,
     /// Redis before 7.0.6 does not tell a module what a user may do, or not safely.
     NotifyNotPossible,
+    GraceOutOfRange,
     CountNotPositive,
     NeitherCountNorReset,
     QueueFull,
     ShareFull,
     LockQueueFull,
     TicketsFull,
+    /// There is nothing to bind a hold to.
+    NoConnection,
     /// Nobody would hand the lock on there.
     NobodyWaitsOnReplicas,
     /// Some servers let no client wait that has a subscription.
@@ -74,7 +77,7 @@ impl fmt::Display for Error {
             }
             Self::UnknownOption => write!(
                 f,
-                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds or NOTIFY channel, each at most once"
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, NOTIFY channel or EPHEMERAL grace, each at most once"
             ),
             Self::BlockWithTicket => write!(f, "ERR BLOCK and TICKET cannot be combined"),
             Self::NotifyWithoutTicket => write!(f, "ERR NOTIFY needs TICKET"),
@@ -104,6 +107,11 @@ impl fmt::Display for Error {
                 "ERR BLOCK must be an integer from 0 to {} (milliseconds)",
                 Patience::LONGEST_MILLIS
             ),
+            Self::GraceOutOfRange => write!(
+                f,
+                "ERR EPHEMERAL must be an integer from 0 to {} (milliseconds)",
+                Grace::LONGEST_MILLIS
+            ),
             Self::CountNotPositive => {
                 write!(f, "ERR unknown option, expected COUNT and a positive integer or -1")
             }
@@ -126,6 +134,10 @@ impl fmt::Display for Error {
             Self::TicketsFull => {
                 write!(f, "QUEUEFULL too many tickets (config leasehold.max-tickets)")
             }
+            Self::NoConnection => write!(
+                f,
+                "ERR EPHEMERAL is not possible in a script or a call of another module, which have no connection"
+            ),
             Self::NobodyWaitsOnReplicas => {
                 write!(f, "ERR BLOCK and TICKET are not possible on a replica, wait at its primary")
             }

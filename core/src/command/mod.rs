@@ -23,7 +23,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{FenceClock, Holders, Moment, Outcome, Owner};
+use crate::lock::{FenceClock, Grace, Holders, Moment, Outcome, Owner};
 
 pub use args::parse_integer;
 pub use error::Error;
@@ -54,6 +54,11 @@ pub trait Decide {
 
     /// Who asks.
     fn owner(&self) -> Result<Owner<'_>, Error>;
+
+    /// How long its hold is to outlive the connection, if it is to end with it.
+    fn grace(&self) -> Option<Grace> {
+        None
+    }
 
     /// What it comes to, if these hold the lock, as the owner sees them, and so many wait for it.
     fn decide(

@@ -77,6 +77,7 @@ impl Arg {
     pub(super) const FENCE: Self = Self::optional(c"fence", None);
     pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
     pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
+    pub(super) const EPHEMERAL: Self = Self::optional(c"grace", Some(c"EPHEMERAL"));
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
     pub(super) const COUNT_OR_RESET: Self = Self {
@@ -200,7 +201,7 @@ mod tests {
         assert!(
             usages.contains(
                 &"LOCK.ACQUIRE key owner ttl [SHARE holders] \
-              [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]]"
+              [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]"
                     .to_owned()
             )
         );

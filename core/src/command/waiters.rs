@@ -67,6 +67,7 @@ mod tests {
             share: Share::UNLIMITED,
             since: START,
             gives_up,
+            ephemeral: None,
             told: Told::Blocked(7),
         }
     }

@@ -3,8 +3,8 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Ownership, Proof, Seen, Stored,
-    Write,
+    self, Changed, Checked, FenceClock, Hold, KeptOwner, Moment, Outcome, Ownership, Proof, Seen,
+    Stored, Write,
 };
 use crate::observe::Given;
 
@@ -19,6 +19,7 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
         request: &'r impl Decide,
     ) -> Result<Outcome<'r>, Error> {
+        let ephemeral = self.ephemeral(host, request)?;
         let waiters = self.settle_if_suspect(host, lock);
         lock.prepare();
         let mut key = lock.open(Mode::Write);
@@ -41,6 +42,10 @@ impl<C> Engine<C> {
         let changed = write.changes();
         key.write(write)?;
         drop(key);
+        self.rebind(lock.name(), request.owner()?, &outcome);
+        if let Some(ephemeral) = ephemeral {
+            self.bind(host, lock.name(), &outcome, ephemeral, now);
+        }
         self.report(lock, &outcome, Given::Asked, now);
         if waiters > 0 && request.gives_up_ticket() {
             self.give_up_ticket(host, lock.name(), request.owner()?);
@@ -63,11 +68,17 @@ impl<C> Engine<C> {
     ) -> Result<Checked, Error> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let key = lock.open(Mode::Read);
-        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let (stored, now) = (with_evicted(key.stored(), evicted.as_ref()), host.now());
         let holders = self.consult(host, |fences| stored.holders(proof.owner, now, fences))?;
         let checked = lock::check(&holders, proof);
         let Checked::Holds { fence_number } = checked else { return Ok(checked) };
-        if self.is_pending_release(name, fence_number) {
+        if self.is_pending_release(name, fence_number)
+            || is_over(
+                &self.over_with_connections(host, name),
+                proof.owner.as_bytes(),
+                fence_number,
+            )
+        {
             return Ok(Checked::NotHolder);
         }
         self.mark_delivered(fence_number);
@@ -87,16 +98,18 @@ impl<C> Engine<C> {
         let (name, evicted) = (lock.name(), self.evicted_value(lock));
         let waiters = self.waiters_for(name);
         let key = lock.open(Mode::Read);
-        let (stored, now) = (with(key.stored(), evicted.as_ref()), host.now());
+        let (stored, now) = (with_evicted(key.stored(), evicted.as_ref()), host.now());
         let holds = self.consult(host, |fences| stored.holds(now, fences))?;
         let pending = self.pending_releases_of(name);
+        let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
             pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
+                && !is_over(&over, hold.owner, hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
 
-    fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
+    pub(super) fn evicted_value(&self, lock: &impl Lock) -> Option<Seen> {
         self.evicted.borrow().get(lock.name()).cloned()
     }
 
@@ -108,6 +121,7 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
     ) -> usize {
         self.take_back_pending(host, lock);
+        self.part_pending(host, lock);
         let name = lock.name();
         let waiters = {
             let queues = self.queues.borrow();
@@ -146,8 +160,13 @@ impl<C> Engine<C> {
     }
 }
 
+fn is_over(over: &[(KeptOwner, u64)], owner: &[u8], fence_number: u64) -> bool {
+    let mut over = over.iter();
+    over.any(|(other, fence)| *fence == fence_number && other.as_owner().as_bytes() == owner)
+}
+
 /// What a key holds, or is about to hold once more: what it held when it was evicted.
-fn with<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
+pub(super) fn with_evicted<'v>(stored: Stored<'v>, evicted: Option<&'v Seen>) -> Stored<'v> {
     match (stored, evicted) {
         (Stored::Nothing, Some(evicted)) => evicted.as_stored(),
         (stored, _) => stored,

@@ -1,5 +1,6 @@
 //! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
 
+use super::change::with_evicted;
 use super::handoff::Effort;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
@@ -77,7 +78,7 @@ impl<C> Engine<C> {
     }
 
     /// The holders as the owner of this proof sees them. `None` if the key is no lock.
-    fn holders_in<'k, H: Host<Client = C>>(
+    pub(super) fn holders_in<'k, H: Host<Client = C>>(
         &self,
         host: &H,
         key: &'k impl Key,
@@ -88,6 +89,28 @@ impl<C> Engine<C> {
             || host.monotonic(),
             |fences| key.stored().holders(proof.owner, now, fences).ok(),
         )
+    }
+
+    /// When the hold ends that this is a proof of. `None` if there is none, or another server decides about it. Called while the module
+    /// may write.
+    pub(super) fn end_of<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        proof: &Proof<'_>,
+    ) -> Option<Option<Deadline>> {
+        if lock.may_read() == Authority::NotOurs {
+            return None;
+        }
+        let evicted = self.evicted_value(lock);
+        let key = lock.open(Mode::Peek);
+        let stored = with_evicted(key.stored(), evicted.as_ref());
+        let holders = self.with_fences(
+            || host.monotonic(),
+            |fences| stored.holders(proof.owner, host.now(), fences).ok(),
+        )?;
+        let own = holders.own().filter(|own| own.matches(proof))?;
+        Some(own.deadline)
     }
 
     /// Whether this grant is about to be taken back.
@@ -147,13 +170,16 @@ impl<C> Engine<C> {
                 return Effort::ROUND;
             }
         }
+        let proof = proof_of(&grant.owner, grant.fence.number());
+        if self.end_of(host, lock, &proof).is_none() {
+            return Effort::ROUND;
+        }
         let mut key = lock.open(Mode::Write);
         let now = host.now();
         if self.put_back(&mut key, lock.name(), now).is_err() {
             return Effort::ROUND;
         }
         let effort = Effort::of_round(key.stored());
-        let proof = proof_of(&grant.owner, grant.fence.number());
         let holders = self.holders_in(host, &key, &proof, now);
         let release = |holders| Outcome::Release(lock::release(&holders, &proof)).write(&holders);
         let write = holders.map_or(Write::Keep, release);
@@ -162,6 +188,7 @@ impl<C> Engine<C> {
             let event =
                 self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
             lock.publish(event);
+            self.unbind(lock.name(), proof.owner, grant.fence.number());
             self.with_queues(|queues| {
                 queues.forget_seen(lock.name());
                 queues.mark(lock.name());
@@ -171,6 +198,6 @@ impl<C> Engine<C> {
     }
 }
 
-fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
+pub(super) fn proof_of(owner: &KeptOwner, fence_number: u64) -> Proof<'_> {
     Proof { owner: owner.as_owner(), fence: Some(fence_number) }
 }

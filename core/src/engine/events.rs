@@ -26,6 +26,7 @@ impl<C> Engine<C> {
     /// This database was emptied (`None`: all of them).
     pub fn flushed(&self, db: Option<i32>) {
         self.evicted.borrow_mut().forget(db);
+        self.bindings.borrow_mut().doubt();
         self.mark_all(db);
     }
 
@@ -33,6 +34,7 @@ impl<C> Engine<C> {
     /// BLPOP do, but what it holds is new.
     pub fn swapped(&self, one: i32, other: i32) {
         self.evicted.borrow_mut().swap(one, other);
+        self.bindings.borrow_mut().swap(one, other);
         self.mark_all(Some(one));
         self.mark_all(Some(other));
     }
@@ -48,6 +50,7 @@ impl<C> Engine<C> {
     pub fn role_changed(&self) {
         self.with_observer(Observer::forget_grants);
         self.evicted.borrow_mut().forget(None);
+        self.forget_bindings();
     }
 
     /// Slots begin to move, all their keys at once. The server copies the keys a little later. Evicted
@@ -57,8 +60,9 @@ impl<C> Engine<C> {
         self.changes_due();
     }
 
-    /// Slots may have come, and others gone.
+    /// Slots may have come, and others gone. A hold that comes back may have been bound elsewhere meanwhile.
     pub fn slots_moved(&self) {
+        self.bindings.borrow_mut().doubt();
         self.with_observer(Observer::doubt_grants);
         self.with_queues(|queues| queues.doubt_all_slots());
         self.changes_due();

@@ -63,6 +63,7 @@ impl<C> Engine<C> {
             self.answer(host, name.as_name(), waiter, Answer::GaveUp);
         }
         self.take_back_due(host);
+        self.serve_bindings(host);
         self.put_back_due(host);
         // Each cause has its own share of the turn, so that neither keeps the other waiting.
         self.serve(host, Cause::Due);
@@ -184,6 +185,16 @@ impl<C> Engine<C> {
             if let (Some(outcome), Ok(())) = (outcome, written) {
                 if let Some(fence_number) = outcome.confirmed() {
                     self.mark_delivered(fence_number);
+                }
+                if let Some(waiter) = next.waiter() {
+                    self.rebind(name, waiter.owner.as_owner(), &outcome);
+                }
+                if let Some(ephemeral) = next.waiter().and_then(|waiter| waiter.ephemeral) {
+                    self.bind(host, name, &outcome, ephemeral, now.wall);
+                    // Nobody takes a ticket out of the queue when its connection ends.
+                    if !host.is_connected(ephemeral.connection) {
+                        let _has_work = self.connection_ended(ephemeral.connection, now.monotonic);
+                    }
                 }
                 self.report(lock, &outcome, Given::HandedOff, now.wall);
             }

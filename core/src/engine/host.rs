@@ -46,6 +46,14 @@ pub trait Host {
         50
     }
 
+    /// The connection whose command is being executed. `None` where there is none, as in a script.
+    fn connection(&self) -> Option<u64>;
+
+    fn is_connected(&self, connection: u64) -> bool;
+
+    /// Holds are bound to connections from now on: the engine is to be told when one ends.
+    fn hear_of_connections(&self);
+
     /// Selects the database of this lock, in a call that no client has made. `None` if there is no
     /// such database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
@@ -115,6 +123,8 @@ pub enum Mode {
     /// To see whether the module has anything to write. The server does not count it as a use of the
     /// key, nor as a hit or a miss.
     Look,
+    /// The same, to see whether a hold is still there, whatever others may have.
+    Peek,
     Write,
 }
 

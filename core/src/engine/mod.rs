@@ -5,8 +5,9 @@
 //!         │                              │
 //!      change()                    waiters whose patience has ended
 //!         │ take back what nobody  undelivered grants
-//!         │   has heard of         evicted locks
-//!         │ settle, if suspected   suspected locks
+//!         │   has heard of         holds whose connections have ended
+//!         │ settle, if suspected   evicted locks
+//!         │                        suspected locks
 //!         │ decide                       │
 //!         │ write                        ▼
 //!         │ report            ┌── settle(): look; may the module write?; put back;
@@ -29,8 +30,10 @@
 //! The engine lends its parts out for a moment at a time, and never while it asks the host: whatever
 //! the host does may call the engine back.
 
+mod bindings;
 mod change;
 mod delivery;
+mod disconnecting;
 mod events;
 mod evicting;
 mod handoff;
@@ -45,6 +48,7 @@ use crate::lock::{
     Evicted, Fence, FenceClock, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Queues,
 };
 use crate::observe::Observer;
+use bindings::Bindings;
 use pending::PendingReleases;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
@@ -66,6 +70,7 @@ pub struct Engine<C> {
     /// The fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     undelivered: RefCell<BTreeSet<u64>>,
     pending_releases: RefCell<PendingReleases>,
+    bindings: LazyCell<RefCell<Bindings>>,
     observer: RefCell<Observer>,
     /// When the log last named a fence that is not credible.
     complained: Cell<Option<Monotonic>>,
@@ -81,6 +86,7 @@ impl<C> Engine<C> {
             evicted: RefCell::new(Evicted::new()),
             undelivered: RefCell::new(BTreeSet::new()),
             pending_releases: RefCell::new(PendingReleases::new()),
+            bindings: LazyCell::new(RefCell::default),
             observer: RefCell::new(Observer::new()),
             complained: Cell::new(None),
             due_changed: Cell::new(false),
@@ -94,6 +100,7 @@ impl<C> Engine<C> {
         *self.evicted.borrow_mut() = Evicted::new();
         self.undelivered.borrow_mut().clear();
         *self.pending_releases.borrow_mut() = PendingReleases::new();
+        *self.bindings.borrow_mut() = Bindings::default();
         *self.observer.borrow_mut() = Observer::new();
         self.complained.set(None);
         self.due_changed.set(false);
@@ -117,7 +124,8 @@ impl<C> Engine<C> {
         };
         let evicted = self.evicted.borrow().due(now.wall);
         let pending = self.pending_releases.borrow().next_due().map(|due| now.wall_at(due));
-        [queued, evicted, pending].into_iter().flatten().min()
+        let bound = self.bindings.borrow().next_due(now);
+        [queued, evicted, pending, bound].into_iter().flatten().min()
     }
 
     /// A copy of the fence clock, to look at.
@@ -159,6 +167,11 @@ impl<C> Engine<C> {
         let observer = self.observer.try_borrow().ok()?;
         let evicted = self.evicted.try_borrow().ok()?;
         Some(body(&queues, &observer, &evicted))
+    }
+
+    /// How many holds are bound to connections, to show. 0 where that is lent out already.
+    pub fn bindings(&self) -> usize {
+        self.bindings.try_borrow().map_or(0, |bindings| bindings.len())
     }
 
     fn waiters_for(&self, name: Name<'_>) -> usize {

@@ -3,8 +3,8 @@
 use super::{Answer, Engine, Host, Lock};
 use crate::command::Error;
 use crate::lock::{
-    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Owner, Renewed, Room, Ticket, Told,
-    WaitKind, Waiter, WaiterId, Wanted,
+    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Owner, Renewed, Room, TicketRequest,
+    Told, WaitKind, Waiter, WaiterId, Wanted,
 };
 use crate::observe::WaitEnd;
 
@@ -88,10 +88,10 @@ impl<C> Engine<C> {
         host: &H,
         name: Name<'_>,
         wanted: &Wanted<'_>,
-        (ticket, client): (Ticket<'_>, u64),
+        request: &TicketRequest<'_>,
     ) -> Renewed {
         let now = host.monotonic();
-        let renewed = self.with_queues(|queues| queues.renew(name, wanted, ticket, client, now));
+        let renewed = self.with_queues(|queues| queues.renew(name, wanted, request, now));
         if renewed == Renewed::Sooner {
             self.changes_due();
         }
@@ -104,11 +104,12 @@ impl<C> Engine<C> {
         host: &H,
         lock: &H::Lock<'_>,
         wanted: &Wanted<'_>,
-        (ticket, client): (Ticket<'_>, u64),
+        request: &TicketRequest<'_>,
         room: Room,
     ) -> Result<Taken, NoRoom> {
         let (name, now) = (lock.name(), host.monotonic());
         let Wanted { owner, ttl, share } = *wanted;
+        let TicketRequest { ticket, client, ephemeral } = *request;
         self.has_room(host, name, owner, WaitKind::Ticket, room)?;
         let waiter = Waiter {
             owner: owner.into(),
@@ -116,6 +117,7 @@ impl<C> Engine<C> {
             share,
             since: now,
             gives_up: Some(ticket.ends(now)),
+            ephemeral,
             told: Told::Ticket(KeptTicket::new(ticket, client)),
         };
         let id = self.join(host, name, waiter);

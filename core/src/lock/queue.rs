@@ -38,6 +38,7 @@ mod room;
 mod turn;
 
 use super::decision::Wanted;
+use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
 use super::hold::Stored;
 use super::holders::Holders;
@@ -46,7 +47,7 @@ use super::limits::Limits;
 use super::name::{KeptName, Name};
 use super::owner::KeptOwner;
 use super::share::Share;
-use super::wait::{Ticket, Told};
+use super::wait::{TicketRequest, Told};
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -75,6 +76,8 @@ pub struct Waiter<C> {
     pub since: Monotonic,
     /// When its patience ends; `None` for one that waits without limit.
     pub gives_up: Option<Monotonic>,
+    /// To what its hold is to be bound, if to anything.
+    pub ephemeral: Option<Ephemeral>,
     pub told: Told<C>,
 }
 
@@ -179,8 +182,7 @@ impl<C> Queues<C> {
         &mut self,
         name: Name<'_>,
         wanted: &Wanted<'_>,
-        ticket: Ticket<'_>,
-        client: u64,
+        request: &TicketRequest<'_>,
         now: Monotonic,
     ) -> Renewed {
         let id = self.id_of(name).and_then(|id| self.waiting_as(id, wanted.owner.as_bytes()));
@@ -190,9 +192,10 @@ impl<C> Queues<C> {
         match &mut place.waiter {
             waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
                 waiter.ttl = wanted.ttl;
-                waiter.gives_up = Some(ticket.ends(now));
+                waiter.gives_up = Some(request.ticket.ends(now));
+                waiter.ephemeral = request.ephemeral;
                 if let Told::Ticket(kept) = &mut waiter.told {
-                    kept.renew(ticket, client);
+                    kept.renew(request.ticket, request.client);
                 }
             }
             _ => return Renewed::No,

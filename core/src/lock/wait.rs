@@ -1,5 +1,6 @@
 //! How one waits whose turn has not come: with a connection that is parked for it, or by a ticket.
 
+use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
 
 /// How a client that asks is ready to wait.
@@ -27,7 +28,17 @@ impl Ticket<'_> {
     }
 }
 
-/// The same, kept.
+/// A request for a ticket.
+#[derive(Clone, Copy, Debug)]
+pub struct TicketRequest<'r> {
+    pub ticket: Ticket<'r>,
+    /// The connection that asks.
+    pub client: u64,
+    /// To what the hold is to be bound.
+    pub ephemeral: Option<Ephemeral>,
+}
+
+/// The same as a ticket, kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTicket {
     pub lasts: Ttl,

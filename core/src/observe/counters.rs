@@ -37,6 +37,8 @@ pub(crate) struct Counters {
     pub raises: u64,
     /// Leases that ran out while somebody waited.
     pub expiries_with_waiters: u64,
+    /// Holds that ended, or got a shorter lease, because the connection ended that they were bound to.
+    pub bindings_ended: u64,
     /// Locks that were evicted while they were held, and put back.
     pub evictions_restored: u64,
 }
@@ -64,6 +66,7 @@ impl Counters {
             extends_late: 0,
             raises: 0,
             expiries_with_waiters: 0,
+            bindings_ended: 0,
             evictions_restored: 0,
         }
     }

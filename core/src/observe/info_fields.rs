@@ -17,6 +17,8 @@ pub struct ServerGauges {
     pub effective_max_waiters: u64,
     /// For how long the one of them has waited that has waited longest.
     pub longest_wait_us: u64,
+    /// Holds that end with a connection.
+    pub bindings: u64,
     /// Locks that were evicted and are not put back yet.
     pub evictions_pending: u64,
     /// For how long nothing is granted yet.
@@ -39,7 +41,7 @@ pub(super) struct InfoView<'o> {
 type Row = (&'static CStr, fn(&InfoView<'_>) -> u64);
 
 /// The only list of them: what runs, what is held, what is waited for, what is given back, what went wrong.
-static ROWS: [Row; 41] = [
+static ROWS: [Row; 43] = [
     (c"version", |view| view.gauges.version),
     (c"held", |view| view.observer.held(view.now)),
     (c"grants", |view| view.observer.counters.grants),
@@ -74,6 +76,8 @@ static ROWS: [Row; 41] = [
     (c"hold_us_p99", |view| view.observer.holds.percentile(990)),
     (c"hold_us_max", |view| view.observer.holds.max()),
     (c"expiries_with_waiters", |view| view.observer.counters.expiries_with_waiters),
+    (c"bindings", |view| view.gauges.bindings),
+    (c"bindings_ended", |view| view.observer.counters.bindings_ended),
     (c"evictions_restored", |view| view.observer.counters.evictions_restored),
     (c"evictions_pending", |view| view.gauges.evictions_pending),
     (c"log_len", |view| u64::try_from(view.observer.log.len()).unwrap_or(u64::MAX)),
@@ -128,6 +132,7 @@ mod tests {
             ("extends_late", &mut counters.extends_late),
             ("raises", &mut counters.raises),
             ("expiries_with_waiters", &mut counters.expiries_with_waiters),
+            ("bindings_ended", &mut counters.bindings_ended),
             ("evictions_restored", &mut counters.evictions_restored),
         ];
         let mut expected = BTreeSet::new();

@@ -17,6 +17,8 @@ pub enum Noted {
     Overwritten,
     /// A lock that was evicted was put back.
     Restored,
+    /// The connection ended that a hold was bound to.
+    Disconnected,
     /// Somebody waited for long.
     LongWait,
     /// Somebody could not wait, because too many did.
@@ -25,12 +27,13 @@ pub enum Noted {
 
 impl Noted {
     #[cfg(test)]
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::LateRelease,
         Self::LateExtend,
         Self::Deleted,
         Self::Overwritten,
         Self::Restored,
+        Self::Disconnected,
         Self::LongWait,
         Self::QueueFull,
     ];
@@ -42,6 +45,7 @@ impl Noted {
             Self::Deleted => "deleted",
             Self::Overwritten => "overwritten",
             Self::Restored => "restored",
+            Self::Disconnected => "disconnected",
             Self::LongWait => "long-wait",
             Self::QueueFull => "queue-full",
         }

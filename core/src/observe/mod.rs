@@ -24,6 +24,8 @@ mod recent;
 mod tries;
 mod truncated;
 
+pub(crate) use identity::hash_of_owner;
+
 pub use event::Event;
 pub use info_fields::ServerGauges;
 pub use log::Log;

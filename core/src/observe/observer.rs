@@ -22,7 +22,7 @@ use std::ffi::CStr;
 pub const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
 
 /// Some events come by the thousand: requests to wait while there is no room, evictions while there
-/// is no memory.
+/// is no memory, the end of a machine that held many locks.
 const MILLIS_BETWEEN_NOTES: u64 = 1_000;
 
 /// How far a fence may be ahead of the clock and still tell when it was given: many are given in one
@@ -44,6 +44,7 @@ pub struct Observer {
     long_wait_millis: u64,
     queue_full_noted: Option<Moment>,
     restored_noted: Option<Moment>,
+    disconnected_noted: Option<Moment>,
     /// The last fence that was given ahead of the clock, or gauges. Neither it nor any before it says when it was given.
     untimely: u64,
 }
@@ -101,6 +102,7 @@ impl Observer {
             long_wait_millis: USUAL_LONG_WAIT_MILLIS,
             queue_full_noted: None,
             restored_noted: None,
+            disconnected_noted: None,
             untimely: 0,
         }
     }
@@ -192,6 +194,36 @@ impl Observer {
     pub fn note_taken_back(&mut self, name: Name<'_>, fence: Fence) -> Event {
         self.recent.released(name.hash(), fence);
         Event::Released
+    }
+
+    /// The connection that a hold was bound to has ended, and this is what became of the hold; `end` is when its lease was to end.
+    pub fn note_disconnected(
+        &mut self,
+        name: Name<'_>,
+        outcome: &Outcome<'_>,
+        owner: Owner<'_>,
+        end: Option<Deadline>,
+        now: Moment,
+    ) -> Option<Event> {
+        let event = match *outcome {
+            Outcome::Release(Released::Released { fence }) => {
+                if let Some(fence) = fence {
+                    self.recent.released(name.hash(), fence);
+                }
+                Event::Released
+            }
+            Outcome::Extend(Extended::Until { fence, deadline }) => {
+                self.lease_changed(name, fence, Some(deadline));
+                Event::Extended
+            }
+            _ => return None,
+        };
+        count(&mut self.counters.bindings_ended);
+        if is_seldom(&mut self.disconnected_noted, now) {
+            let left = end.map(|end| end.millis_left(now));
+            self.log.note(now, Noted::Disconnected, name, owner.as_bytes(), left);
+        }
+        Some(event)
     }
 
     /// A lock was granted, and the key written. Tells if that shows that the grant before it was lost.

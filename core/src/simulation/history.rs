@@ -227,6 +227,13 @@ impl History {
         hold.is_over = true;
     }
 
+    /// Over, because the connection ended that it was bound to.
+    pub(super) fn parted(&mut self, name: LockName, fence: u64) {
+        let hold = self.hold(name, |hold| hold.fence == fence && !hold.is_over);
+        let hold = hold.unwrap_or_else(|| panic!("L1: another grant of {name:?} was ended"));
+        (hold.is_over, hold.was_released) = (true, true);
+    }
+
     /// Extended on the request of this owner: returns the fence of its grant.
     pub(super) fn extended(&mut self, name: LockName, owner: &'static str, now: Moment) -> u64 {
         let hold = self.own(name, owner, now);

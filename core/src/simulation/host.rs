@@ -51,6 +51,18 @@ impl Host for Server {
         self.batch()
     }
 
+    fn connection(&self) -> Option<u64> {
+        let connection = self.state.borrow().connection;
+        assert!(connection.is_some(), "asked for the connection of a command that needs none");
+        connection
+    }
+
+    fn is_connected(&self, connection: u64) -> bool {
+        self.state.borrow().connections.contains(&connection)
+    }
+
+    fn hear_of_connections(&self) {}
+
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<At<'n>> {
         Some(self.at(lock_name(name)))
     }
@@ -219,6 +231,7 @@ impl Lock for At<'_> {
         let now = state.now().micros();
         match mode {
             Mode::Read => {}
+            Mode::Peek => state.model.peeks(self.name, now),
             Mode::Look => {
                 state.settles(self.name);
                 if state.model.rests(self.name, now) {
@@ -403,13 +416,14 @@ impl State {
                 (Some(Requested::Release(asker, shown)), 14) => {
                     self.history.released(name, asker, shown, now);
                 }
-                (None, 14) => {
-                    self.history.given_back(name, fence);
-                    self.model.take_back(name, fence, now.micros());
-                }
+                (None, 14) => self.ends_by_itself(name, owner_at(&value, line_at), fence),
                 (_, 20) => {
                     let share = u32::try_from(number(&bytes[15..])).expect("a share");
-                    self.history.renewed(name, fence, number(&bytes[..14]), share);
+                    let end = number(&bytes[..14]);
+                    self.history.renewed(name, fence, end, share);
+                    if requested.is_none() {
+                        self.shortens(name, fence, end);
+                    }
                     if let Some(Requested::Extend(asker)) = requested {
                         self.history.extended(name, asker, now);
                     }
@@ -434,8 +448,33 @@ impl State {
         self.history.moved(name, until);
     }
 
+    /// The engine ends a hold on its own account: its connection has ended, or nobody has heard of it.
+    fn ends_by_itself(&mut self, name: LockName, holder: &str, fence: u64) {
+        let now = self.now().micros();
+        if self.model.is_over(name, holder, fence) {
+            self.history.parted(name, fence);
+            self.model.part(name, holder, fence, now);
+        } else {
+            self.history.given_back(name, fence);
+            self.model.take_back(name, fence, now);
+        }
+    }
+
+    /// The engine gives a hold another end on its own account. If that is earlier, its connection has ended.
+    fn shortens(&mut self, name: LockName, fence: u64, end: u64) {
+        let now = self.now().micros();
+        if let Some(holder) = self.model.shortened(name, fence, end, now) {
+            self.model.shorten(name, holder, fence, end, now);
+        }
+    }
+
     fn moves_end(&mut self, name: LockName, requested: Option<Requested>, deadline: Deadline) {
         let (now, until) = (self.now(), Some(deadline.millis()));
+        if requested.is_none()
+            && let [(_, fence)] = self.model.holders(name, now.micros())[..]
+        {
+            self.shortens(name, fence, deadline.millis());
+        }
         self.keys.expire_at(name, until);
         self.history.moved(name, until);
         if let Some(Requested::Extend(asker)) = requested {
@@ -451,9 +490,8 @@ impl State {
             }
             _ => {
                 let live = self.model.holders(name, now.micros());
-                let [(_, fence)] = live[..] else { panic!("{live:?} were taken back") };
-                self.history.given_back(name, fence);
-                self.model.take_back(name, fence, now.micros());
+                let [(holder, fence)] = live[..] else { panic!("{live:?} were taken back") };
+                self.ends_by_itself(name, holder, fence);
             }
         }
         // Nothing is left of those either that have run out.
@@ -465,6 +503,12 @@ impl State {
 pub(super) fn lock_name(name: Name<'_>) -> LockName {
     let key = KEYS.into_iter().find(|key| key.as_bytes() == name.key);
     (name.db, key.expect("a key that there is"))
+}
+
+/// Whose line it is that begins there.
+fn owner_at(value: &[u8], line_at: usize) -> &str {
+    let len = usize::try_from(number(&value[line_at + 38..][..3])).expect("a short name");
+    str::from_utf8(&value[line_at + 42..][..len]).expect("letters and digits")
 }
 
 fn number(digits: &[u8]) -> u64 {

@@ -17,6 +17,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+mod binding;
 mod content;
 mod history;
 mod host;
@@ -37,7 +38,7 @@ use schedule::{EVERYTHING, Op, Schedule, Step};
 use std::collections::VecDeque;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use world::{Server, lock};
+use world::{Role, Server, lock};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -98,6 +99,7 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
             say(format_args!("{:>21} {client} is told {reply:?}", ""));
         }
         assert_same(&server);
+        server.assert_bindings(then_works);
         server.engine.with_queues(|queues| {
             if number % (1 + queues.waiters() / 8) == 0 {
                 queues.check();
@@ -127,10 +129,13 @@ fn take(server: &Server, client: Client, step: Step) {
         op => saying_what_is_due(server, || happen(server, client, op)),
     }
     if step.then_works {
+        // A grant may be found undeliverable, or be of a ticket whose connection has ended: the timer rings once more for each.
+        let rings = usize::from(step.dies_at_once) + server.state.borrow().model.gone_tickets();
         server.work();
-        if step.dies_at_once && !server.is_at_rest() {
-            // A grant was found undeliverable, and the timer rings once more for it.
-            server.work();
+        for _ in 0..rings {
+            if !server.is_at_rest() {
+                server.work();
+            }
         }
         let may_have_left_some = server.state.borrow().at_once < EVERYTHING;
         assert!(server.is_at_rest() || may_have_left_some, "never done");
@@ -174,6 +179,7 @@ fn happen(server: &Server, client: Client, op: Op) {
             settling(server, claim.name, || server.raise(client, claim, fence))
         }
         Op::Check(claim) => server.check(client, claim),
+        Op::Disconnect(slot) => server.disconnects(slot),
         Op::Leave(client) => server.leaves(client),
         Op::DieUnheard(at) => server.dies_unheard(at),
         Op::Put(name, content) => server.put(name, content),
@@ -207,6 +213,10 @@ fn settling(server: &Server, name: LockName, execute: impl FnOnce()) {
     let mut state = server.state.borrow_mut();
     state.settled.clear();
     state.in_command = true;
+    let now = state.now().micros();
+    if state.role == Role::Primary {
+        state.model.part_pending(name, now);
+    }
     drop(state);
     execute();
     server.state.borrow_mut().in_command = false;

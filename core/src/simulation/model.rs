@@ -8,6 +8,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+use super::binding::{Bound, Wanted};
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
 use crate::lock::WaitKind;
 use std::collections::BTreeMap;
@@ -49,6 +50,7 @@ pub(super) struct Waiting {
     /// In microseconds, as is what follows.
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
+    pub(super) bind: Option<Wanted>,
 }
 
 /// How a request is ready to wait.
@@ -73,6 +75,7 @@ pub(super) struct Asked {
     pub(super) owner: &'static str,
     pub(super) ttl: u64,
     pub(super) share: u32,
+    pub(super) bind: Option<Wanted>,
 }
 
 #[derive(Debug)]
@@ -96,6 +99,10 @@ pub(super) struct Model {
     pub(super) seen: BTreeMap<LockName, Content>,
     /// Locks that the server evicted while they were held, until they are put back.
     pub(super) evicted: BTreeMap<LockName, Content>,
+    /// Holds that are to end with connections.
+    pub(super) bound: Vec<Bound>,
+    /// The connections that have ended, and when.
+    pub(super) ended: BTreeMap<u64, u64>,
 }
 
 impl Model {
@@ -113,6 +120,8 @@ impl Model {
             last_fence: 0,
             seen: BTreeMap::new(),
             evicted: BTreeMap::new(),
+            bound: Vec::new(),
+            ended: BTreeMap::new(),
         }
     }
 
@@ -128,7 +137,7 @@ impl Model {
         let State::Holds(live) = self.look(name, now) else {
             return self.answer(client, Reply::WrongType);
         };
-        let Asked { owner, ttl, share } = asked;
+        let Asked { owner, ttl, share, bind } = asked;
         let is_free_for_all = !self.anyone_waits_for(name);
         let others = others(&live, owner);
         if own(&live, owner).is_some()
@@ -146,7 +155,7 @@ impl Model {
                 (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
             }
         };
-        self.wait(Waiting { client, name, owner, ttl, share, kind, since, gives_up });
+        self.wait(Waiting { client, name, owner, ttl, share, kind, since, gives_up, bind });
     }
 
     /// Its turn has come, or it holds the lock already.
@@ -156,6 +165,7 @@ impl Model {
         match own(&live, owner) {
             Some(own) if tolerated(own.share) <= tolerated(share) || own.fence == 0 => {
                 self.renew(name, own, asked, now);
+                self.bind(name, owner, own.fence, asked.bind);
                 self.answer(client, Reply::Fence(own.fence));
             }
             Some(_) if !admit(&others(&live, owner), share) || self.is_quarantined() => {
@@ -203,8 +213,9 @@ impl Model {
     }
 
     /// This hold is over.
-    fn end(&mut self, name: LockName, own: Held, now: u64) {
+    pub(super) fn end(&mut self, name: LockName, own: Held, now: u64) {
         self.seen.remove(&name);
+        self.unbind(name, own.holder, own.fence);
         let lock = self.lock(name);
         lock.holds.retain(|held| *held != own);
         if lock.live(now).is_empty() {
@@ -222,7 +233,14 @@ impl Model {
     }
 
     /// This hold ends here, and tolerates so many.
-    fn lease(&mut self, name: LockName, own: Held, end: Option<u64>, share: u32, now: u64) {
+    pub(super) fn lease(
+        &mut self,
+        name: LockName,
+        own: Held,
+        end: Option<u64>,
+        share: u32,
+        now: u64,
+    ) {
         if own.share == 1 && share == 1 {
             self.lock(name).expiry = end;
             return;
@@ -294,6 +312,7 @@ impl Model {
                         lock.expires_with(Some((owner, fence)), end.unwrap_or(0), now);
                     }
                     self.seen.remove(&name);
+                    self.raise_bound(name, owner, own.fence, fence);
                 }
                 self.answer(client, Reply::Fence(fence));
             }
@@ -357,7 +376,8 @@ impl Model {
         }
         self.last_fence = fence;
         self.seen.remove(&name);
-        let Asked { owner: holder, ttl, share } = asked;
+        let Asked { owner: holder, ttl, share, bind } = asked;
+        self.bind_anew(name, holder, fence, bind, now);
         let deadline = now / MICROS_PER_MILLI + ttl;
         let own_end = (share != 1).then_some(deadline);
         let held = Held { holder, fence, own_end, share };

@@ -1,13 +1,14 @@
 //! What clients ask for, by the pages of the commands, and how clients go.
 
+use super::binding;
 use super::host::{At, LIMITS};
 use super::model::{Asked, Client, LockName, Model, Reply, Waits};
 use super::world::Server;
 use crate::command::{self, Decide, Error, acquire, check, extend, raise, release};
 use crate::engine::{Lock, NoRoom, Taken, WaiterGrant};
 use crate::lock::{
-    FenceClock, Holders, KeptOwner, Moment, Outcome, Owner, Renewed, Room, Share, Ticket, Told,
-    Ttl, Wait, WaitKind, Waiter, Wanted,
+    Ephemeral, FenceClock, Grace, Holders, KeptOwner, Moment, Outcome, Owner, Renewed, Room, Share,
+    TicketRequest, Told, Ttl, Wait, WaitKind, Waiter, Wanted,
 };
 use std::cell::RefMut;
 
@@ -19,6 +20,8 @@ pub(super) struct Request {
     pub(super) ttl: u64,
     pub(super) share: u32,
     pub(super) waits: Option<Waits>,
+    /// On which of the connections it comes, and the grace, if its hold is to end with that.
+    pub(super) ephemeral: Option<(usize, u64)>,
 }
 
 /// Who says to hold which lock.
@@ -65,6 +68,10 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
         self.request.owner()
     }
 
+    fn grace(&self) -> Option<Grace> {
+        self.request.grace()
+    }
+
     fn decide(
         &self,
         holders: &Holders<'_>,
@@ -89,7 +96,7 @@ impl<R: Decide, M: Fn(&mut Model, u64)> Decide for Watched<'_, R, M> {
 
 impl Server {
     pub(super) fn acquire(&self, client: Client, request: Request) {
-        let Request { name, owner: asker, ttl, share, waits } = request;
+        let Request { name, owner: asker, ttl, share, waits, ephemeral } = request;
         let (ttl_word, share_word) = (ttl.to_string(), share.to_string());
         let (option, millis) = match waits {
             None => (&b""[..], 0),
@@ -104,7 +111,10 @@ impl Server {
         if waits.is_some() {
             words.extend([option, millis.as_bytes()]);
         }
-        let asked = Asked { owner: asker, ttl, share };
+        let grace_word = ephemeral.map(|(_, grace)| grace.to_string());
+        words.extend(grace_word.iter().flat_map(|grace| [&b"EPHEMERAL"[..], grace.as_bytes()]));
+        let bind = self.comes_on(client, ephemeral);
+        let asked = Asked { owner: asker, ttl, share, bind };
         let page =
             acquire::Request::parse(&words, &LIMITS, || *b"00000000-0000-4000-8000-000000000000")
                 .expect("a good request");
@@ -115,15 +125,18 @@ impl Server {
             model: |model: &mut Model, now| model.acquire(client, name, asked, waits, now),
         };
         let outcome = self.engine.change(self, &self.at(name), &watched);
+        self.state.borrow_mut().connection = None;
         match outcome {
-            Ok(outcome @ Outcome::Wait(wait)) => match self.wait(client, request, wait) {
-                Begun::Blocked | Begun::Refused => {}
-                Begun::Queued => {
-                    self.hears(client, name, page.reply(&outcome).expect("a reply"));
-                    self.state.borrow_mut().model.answer(client, Reply::Nil);
+            Ok(outcome @ Outcome::Wait(wait)) => {
+                match self.wait(client, request, wait, page.grace()) {
+                    Begun::Blocked | Begun::Refused => {}
+                    Begun::Queued => {
+                        self.hears(client, name, page.reply(&outcome).expect("a reply"));
+                        self.state.borrow_mut().model.answer(client, Reply::Nil);
+                    }
+                    Begun::Over => self.acquire(client, Request { waits: None, ..request }),
                 }
-                Begun::Over => self.acquire(client, Request { waits: None, ..request }),
-            },
+            }
             Ok(outcome) => {
                 let reply = page.reply(&outcome).expect("a reply");
                 self.hears(client, name, reply);
@@ -132,7 +145,23 @@ impl Server {
         }
     }
 
-    fn wait(&self, client: Client, request: Request, wait: Wait<'_>) -> Begun {
+    /// The connection of this request, and the grace that it asks for.
+    fn comes_on(&self, client: Client, ephemeral: Option<(usize, u64)>) -> Option<binding::Wanted> {
+        let state = &mut *self.state.borrow_mut();
+        let (slot, grace) = ephemeral?;
+        let connection = state.connections[slot];
+        state.connection = Some(connection);
+        state.connection_of.insert(client, connection);
+        Some((connection, grace))
+    }
+
+    fn wait(
+        &self,
+        client: Client,
+        request: Request,
+        wait: Wait<'_>,
+        grace: Option<Grace>,
+    ) -> Begun {
         let Request { name, owner: asker, ttl, share, .. } = request;
         let place = self.at(name);
         let (since, room) = {
@@ -141,11 +170,16 @@ impl Server {
         };
         let (ttl, share) = (Ttl::from_millis(ttl).expect("a short lease"), Share::new(share));
         let share = share.expect("a small share");
+        let ephemeral = grace.map(|grace| {
+            let connection = self.state.borrow().connection_of[&client];
+            Ephemeral { connection, grace }
+        });
         let patience = match wait {
             Wait::Block(patience) => patience,
             Wait::Ticket(ticket) => {
                 let wanted = Wanted { owner: owner(asker), ttl, share };
-                return self.take_ticket(client, &place, &wanted, ticket);
+                let request = TicketRequest { ticket, client: client.into(), ephemeral };
+                return self.take_ticket(client, &place, &wanted, &request);
             }
         };
         match self.engine.has_room(self, place.name(), owner(asker), WaitKind::Blocked, room) {
@@ -158,6 +192,7 @@ impl Server {
             share,
             since,
             gives_up: patience.ends(since),
+            ephemeral,
             told: Told::Blocked(client),
         };
         self.joins(client, name, asker);
@@ -175,7 +210,7 @@ impl Server {
         client: Client,
         place: &At<'_>,
         wanted: &Wanted<'_>,
-        ticket: Ticket<'_>,
+        request: &TicketRequest<'_>,
     ) -> Begun {
         let most = self.state.borrow().model.most_tickets;
         let room = Room { for_all: most, per_lock: most };
@@ -184,10 +219,9 @@ impl Server {
         if let Some(waiting) = waiting {
             self.joins(client, place.name, waiting.owner);
         }
-        let ticket = (ticket, client.into());
-        let taken = match self.engine.renew_ticket(self, place.name(), wanted, ticket) {
+        let taken = match self.engine.renew_ticket(self, place.name(), wanted, request) {
             Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
-            Renewed::No => self.engine.take_ticket(self, place, wanted, ticket, room),
+            Renewed::No => self.engine.take_ticket(self, place, wanted, request, room),
         };
         self.state.borrow_mut().joining = None;
         match taken {
@@ -279,8 +313,10 @@ impl Server {
         let held = self.state.borrow().model.holders(name, now);
         let held = held.into_iter().rev().find(|(holder, _)| *holder == asker);
         let place = self.at(name);
-        let is_undone =
-            held.is_some_and(|(_, fence)| self.engine.is_pending_release(place.name(), fence));
+        let is_undone = held.is_some_and(|(_, fence)| {
+            self.engine.is_pending_release(place.name(), fence)
+                || self.state.borrow().model.is_over(name, asker, fence)
+        });
         let checked = self.engine.check(self, &place, page.proof());
         self.state.borrow_mut().model.check(client, name, asker, fence, is_undone, now);
         match checked {

@@ -7,7 +7,7 @@
 use super::content::Content;
 use super::model::{Client, LockName, Waits};
 use super::requests::{Claim, Request};
-use super::world::{KEYS, Role, Server, State};
+use super::world::{CONNECTIONS, KEYS, Role, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -41,6 +41,8 @@ pub(super) enum Op {
     Extend(Claim, u64),
     Raise(Claim, u64),
     Check(Claim),
+    /// One of the connections ends to which holds are bound.
+    Disconnect(usize),
     /// One who waits is gone.
     Leave(Client),
     /// One who was granted a lock is gone before hearing of it.
@@ -89,6 +91,7 @@ enum Kind {
     Extend,
     Raise,
     Check,
+    Disconnect,
     Leave,
     DieUnheard,
     Put,
@@ -107,7 +110,7 @@ enum Kind {
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 27] = [
+const USUAL: [(Kind, u32, bool); 28] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
@@ -120,6 +123,7 @@ const USUAL: [(Kind, u32, bool); 27] = [
     (Kind::Extend, 30, false),
     (Kind::Raise, 20, false),
     (Kind::Check, 15, false),
+    (Kind::Disconnect, 40, false),
     (Kind::Leave, 40, false),
     (Kind::DieUnheard, 40, false),
     (Kind::Put, 20, false),
@@ -137,6 +141,13 @@ const USUAL: [(Kind, u32, bool); 27] = [
     (Kind::Room, 4, false),
 ];
 
+/// The name of one of them, from `owner` and its number.
+pub(super) fn owner_named(name: &[u8]) -> &'static str {
+    let number =
+        str::from_utf8(name).ok().and_then(|name| name.strip_prefix("owner")?.parse().ok());
+    OWNERS[number.unwrap_or(usize::MAX)]
+}
+
 pub(super) struct Schedule {
     rng: SmallRng,
     weights: Vec<(Kind, u32)>,
@@ -150,6 +161,7 @@ pub(super) struct Schedule {
     /// What owners tolerate: nobody, in some schedules.
     shares: &'static [u32],
     /// In a thousand.
+    ephemerals: u32,
     works_late: u32,
     unheard: u32,
     pub(super) at_once: usize,
@@ -181,6 +193,7 @@ impl Schedule {
             longest_lease: *pick(&mut rng, &[3, 20, 300]),
             longest_patience: if is_crowd { 3_000 } else { *pick(&mut rng, &[5, 40, 500]) },
             shares: pick::<&[u32]>(&mut rng, &[&[1], &[0, 0, 0, 1], &[3], &[0, 1, 2, 3, 5]]),
+            ephemerals: *pick(&mut rng, &[0, 300, 700, 1_000]),
             works_late: *pick(&mut rng, &[0, 0, 300]),
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
@@ -228,6 +241,7 @@ impl Schedule {
                 let waiting = &server.model.waiters[at];
                 (waiting.kind == WaitKind::Blocked).then_some(Op::Leave(waiting.client))?
             }
+            Kind::Disconnect => Op::Disconnect(self.rng.random_range(0..CONNECTIONS)),
             Kind::DieUnheard => Op::DieUnheard(self.one_of(server.in_flight.len())?),
             Kind::Touch => Op::Touch(self.name(), self.suspicion()),
             Kind::Role => Op::Become(self.role(server.role)),
@@ -288,7 +302,8 @@ impl Schedule {
         let patience =
             if self.rng.random_ratio(1, 5) { 0 } else { self.millis(self.longest_patience) };
         let share = *pick(&mut self.rng, self.shares);
-        Request { name, owner, ttl, share, waits: waits.then_some(Waits::Block(patience)) }
+        let (waits, ephemeral) = (waits.then_some(Waits::Block(patience)), self.ephemeral());
+        Request { name, owner, ttl, share, waits, ephemeral }
     }
 
     /// Half of them are of somebody who waits already.
@@ -301,6 +316,14 @@ impl Schedule {
             (request.name, request.owner) = (waiting.name, waiting.owner);
         }
         Request { waits: Some(Waits::Ticket(self.millis(self.longest_patience))), ..request }
+    }
+
+    fn ephemeral(&mut self) -> Option<(usize, u64)> {
+        if self.ephemerals == 0 || !self.rng.random_ratio(self.ephemerals, 1_000) {
+            return None;
+        }
+        let grace = if self.rng.random_bool(0.5) { 0 } else { self.millis(self.longest_lease) };
+        Some((self.rng.random_range(0..CONNECTIONS), grace))
     }
 
     fn holder(&mut self, server: &State, name: LockName) -> Option<(&'static str, u64)> {

@@ -61,6 +61,11 @@ impl Model {
         let _state = self.state(self.keys.get(&name).cloned(), now);
     }
 
+    /// The same, of a lock that may have been evicted.
+    pub(super) fn peeks(&mut self, name: LockName, now: u64) {
+        let _state = self.state(self.content(name), now);
+    }
+
     /// Gives the lock to whoever is next, until nobody is served or nobody waits, or so many left the queue.
     pub(super) fn settle(&mut self, name: LockName, at_most: usize, now: u64) {
         for _ in 0..at_most {
@@ -84,14 +89,22 @@ impl Model {
             };
             self.seen.remove(&name);
             self.leave(next.client);
-            let Waiting { client, owner, ttl, share, kind, gives_up, .. } = next;
+            let Waiting { client, owner, ttl, share, kind, gives_up, bind, .. } = next;
             let answered = self.answers.len();
             if gives_up.is_some_and(|end| end <= self.elapsed) && own(&live, owner).is_none() {
                 self.answer(client, Reply::Nil);
             } else {
-                self.serve(client, name, Asked { owner, ttl, share }, now);
+                self.serve(client, name, Asked { owner, ttl, share, bind }, now);
             }
             if kind == WaitKind::Ticket {
+                let is_granted = |told: &(_, Reply)| matches!(told.1, Reply::Fence(_));
+                if let Some((connection, _)) = bind
+                    && self.ended.contains_key(&connection)
+                    && self.answers.last().is_some_and(is_granted)
+                {
+                    // Its grace counts from the grant.
+                    self.ended.insert(connection, self.elapsed);
+                }
                 let told = self.answers.split_off(answered);
                 self.answers.extend(told.into_iter().filter_map(by_ticket));
             }

@@ -109,6 +109,7 @@ impl Server {
             state.history.swapped(one, other);
         }
         state.model.swap_evictions(one, other);
+        state.model.swap_bound(one, other);
         self.engine.swapped(one, other);
     }
 

@@ -24,6 +24,9 @@ const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
 /// What a primary whose place this server takes may have been ahead of it.
 const FENCE_MARGIN_MILLIS: u64 = 5_000;
 
+/// How many connections are open at a time, of those to which holds are bound.
+pub(super) const CONNECTIONS: usize = 3;
+
 /// Every key there is.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
 
@@ -52,6 +55,13 @@ pub(super) struct State {
     pub(super) parked: BTreeMap<Client, WaiterId>,
     /// Grants on their way to clients that have not heard of them.
     pub(super) in_flight: Vec<(Client, WaiterGrant)>,
+    /// The connections that are open now.
+    pub(super) connections: [u64; CONNECTIONS],
+    pub(super) next_connection: u64,
+    /// That of the command that is being executed, if it matters.
+    pub(super) connection: Option<u64>,
+    /// On which connections those came whose holds are to end with them.
+    pub(super) connection_of: BTreeMap<Client, u64>,
     /// Who is about to join a queue.
     pub(super) joining: Option<Client>,
     pub(super) requested: Option<Requested>,
@@ -164,6 +174,10 @@ impl Server {
             answers: Vec::new(),
             parked: BTreeMap::new(),
             in_flight: Vec::new(),
+            connections: std::array::from_fn(|slot| u64::try_from(slot).expect("a few")),
+            next_connection: u64::try_from(CONNECTIONS).expect("a few"),
+            connection: None,
+            connection_of: BTreeMap::new(),
             joining: None,
             requested: None,
             in_command: false,
@@ -245,6 +259,7 @@ impl Server {
             let state = &mut *self.state.borrow_mut();
             self.engine.role_changed();
             state.model.forget_evictions(|_| true);
+            state.model.bound.clear();
             state.history.evictions_forgotten(|_| true);
         }
         match role {
@@ -274,6 +289,7 @@ impl Server {
         self.engine.slots_moved();
         self.work();
         let is_kept = self.is_kept(name);
+        self.forget_bindings_of(name);
         let state = &mut *self.state.borrow_mut();
         state.gone = None;
         state.history.may_stay_unheard(|unheard| unheard == name);

@@ -5,6 +5,7 @@ use super::call_reply::CallReply;
 use super::string::{OwnedString, bytes_of};
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CString, c_void};
+use std::io;
 
 /// As whom a client is logged in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +48,18 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
         fields.find_map(|field| field.strip_prefix(b"flags=")).is_some_and(|it| it.contains(&b'A'))
     };
     reply.is_some_and(|reply| reply.text().is_some_and(flags))
+}
+
+/// Whether this is a connection. The client of a script, or of another module's call, is none. It is asked for its user, because
+/// Valkey 9.1 tells of the client that is executing something all else as well.
+pub(crate) fn is_connected(ctx: *mut RedisModuleCtx, client: u64) -> bool {
+    // SAFETY: takes a valid context and a number; the server answers null, and why, if there is no such client or it has no user, and
+    // else a string that is ours.
+    let name = unsafe {
+        let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
+        (!name.is_null()).then(|| OwnedString::given(ctx, name))
+    };
+    name.is_some() || io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
 }
 
 /// How much room the server's structure has for an address.

@@ -1,9 +1,8 @@
 //! The ways out of a queue. Whoever takes one waits no more, and is the caller's to tell.
 
-use super::{Cause, Departed, Place, QueueId, Queues, WaiterId};
+use super::{Cause, Departed, Place, Queues, WaiterId};
 use crate::lock::name::Name;
 use crate::lock::owner::Owner;
-use crate::lock::share::Share;
 use crate::lock::wait::WaitKind;
 
 impl<C> Queues<C> {
@@ -29,19 +28,10 @@ impl<C> Queues<C> {
         if was_the_last {
             self.close(queue_id);
         } else if before.is_none() {
-            self.follow(queue_id);
+            // Another one is the head now, and may be admitted although the former one was not.
+            self.mark_queue(queue_id, Cause::Due);
         }
         Some(Departed { name, waiter })
-    }
-
-    /// Another one is the head now, and may be admitted although the former one was not. If it wants the lock for itself, it is
-    /// only when the lock is free, and that is noticed without it.
-    fn follow(&mut self, id: QueueId) {
-        let head = self.queues.get(id.0).and_then(|queue| queue.head);
-        let head = head.and_then(|head| self.waiters.get(head.0));
-        if head.is_some_and(|head| head.waiter.share != Share::EXCLUSIVE) {
-            self.mark_queue(id, Cause::Due);
-        }
     }
 
     /// Takes out the owner of a ticket, who does not want the lock any more.

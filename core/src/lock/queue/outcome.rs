@@ -110,11 +110,16 @@ pub enum Next<C> {
 impl<C> Next<C> {
     /// Whether it is published that the one whose turn it is has the lock.
     pub fn is_published(&self) -> bool {
+        self.waiter().is_some_and(
+            |waiter| matches!(&waiter.told, Told::Ticket(ticket) if ticket.channel.is_some()),
+        )
+    }
+
+    /// Who has the lock from now on.
+    pub fn waiter(&self) -> Option<&Waiter<C>> {
         match self {
-            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => {
-                matches!(&waiter.told, Told::Ticket(ticket) if ticket.channel.is_some())
-            }
-            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => false,
+            Self::Grant { waiter, .. } | Self::Again { waiter, .. } => Some(waiter),
+            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => None,
         }
     }
 

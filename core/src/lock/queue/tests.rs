@@ -60,6 +60,7 @@ fn waiter(owner: &str, connection: Connection) -> Waiter<Connection> {
         share: Share::EXCLUSIVE,
         since: START,
         gives_up: None,
+        ephemeral: None,
         told: Told::Blocked(connection),
     }
 }

@@ -365,6 +365,7 @@ fn what_others_count_is_shown_as_they_say() {
     let gauges = ServerGauges {
         version: 8,
         effective_max_waiters: 9,
+        bindings: 10,
         evictions_pending: 7,
         quarantine_left_us: 6,
         waiters: 1,
@@ -383,6 +384,7 @@ fn what_others_count_is_shown_as_they_say() {
             (c"tickets", 10),
             (c"effective_max_waiters", 9),
             (c"longest_wait_us", 2),
+            (c"bindings", 10),
             (c"evictions_pending", 7),
             (c"quarantine_left_us", 6),
             (c"panics_caught", 3),

@@ -1,0 +1,260 @@
+//! Which holds are bound to which connections.
+
+use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner};
+use crate::observe::hash_of_owner;
+use foldhash::fast::RandomState;
+use slab::Slab;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+
+/// A hold, and the connection with which it is to end.
+#[derive(Debug)]
+pub(super) struct Binding {
+    pub(super) name: KeptName,
+    pub(super) owner: KeptOwner,
+    pub(super) fence_number: u64,
+    pub(super) ephemeral: Ephemeral,
+    /// When to see whether the hold is still there: it may run out, be deleted or be overwritten.
+    look: Moment,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct BindingId(usize);
+
+/// Stands for the hold of this owner by this fence, which alone is none: two holds may have been raised to the same.
+type Grant = (u64, u64, u32);
+
+fn grant(name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
+    (fence_number, name.hash(), hash_of_owner(owner.as_bytes()))
+}
+
+impl Binding {
+    fn grant(&self) -> Grant {
+        grant(self.name.as_name(), self.owner.as_owner(), self.fence_number)
+    }
+
+    /// Whether it is of this owner's hold of this lock.
+    fn is_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
+        self.name.as_name() == name && self.owner.as_owner() == owner
+    }
+}
+
+/// Room for so many is kept when none is left.
+const KEPT: usize = 100;
+
+/// By grant, which each release asks for; by name, for commands that come when a connection has just ended; by connection;
+/// and by when to look.
+///
+#[derive(Debug, Default)]
+pub(super) struct Bindings {
+    all: Slab<Binding>,
+    grants: HashMap<Grant, BindingId, RandomState>,
+    names: BTreeSet<(u64, BindingId)>,
+    connections: BTreeSet<(u64, BindingId)>,
+    looks: BTreeSet<(Moment, BindingId)>,
+    /// Connections that have ended while holds were bound to them, and when.
+    ended: BTreeMap<u64, Monotonic>,
+    /// The same, in the order in which their holds are looked at: one hold of each in turn, so that one with many holds up no other.
+    turns: VecDeque<u64>,
+    /// Nothing can be written before.
+    not_before: Option<Monotonic>,
+}
+
+impl Bindings {
+    pub(super) fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// Binds a hold, in place of its former binding if it has one.
+    pub(super) fn bind(
+        &mut self,
+        name: KeptName,
+        owner: KeptOwner,
+        fence_number: u64,
+        ephemeral: Ephemeral,
+        look: Moment,
+    ) {
+        self.remove(name.as_name(), owner.as_owner(), fence_number);
+        self.add(Binding { name, owner, fence_number, ephemeral, look });
+    }
+
+    fn add(&mut self, binding: Binding) {
+        let Binding { ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
+        let (grant, hash) = (binding.grant(), binding.name.as_name().hash());
+        let id = BindingId(self.all.insert(binding));
+        // Another hold that stands for the same, because somebody has chosen it so, is not bound any more: its lease ends it.
+        if let Some(&other) = self.grants.get(&grant) {
+            self.take(other);
+        }
+        self.grants.insert(grant, id);
+        self.names.insert((hash, id));
+        self.connections.insert((connection, id));
+        self.looks.insert((look, id));
+    }
+
+    /// The hold is over, or another takes its place.
+    pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
+        let Some(id) = self.id_of(name, owner, fence_number) else { return };
+        self.take(id);
+        if self.all.is_empty() && self.all.capacity() > KEPT {
+            // What a crowd needed is not kept when the crowd has gone.
+            *self = Self::default();
+        }
+    }
+
+    fn id_of(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Option<BindingId> {
+        let id = *self.grants.get(&grant(name, owner, fence_number))?;
+        self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
+    }
+
+    /// The hold has another fence.
+    pub(super) fn raise(
+        &mut self,
+        name: Name<'_>,
+        owner: Owner<'_>,
+        former: u64,
+        fence_number: u64,
+    ) {
+        if let Some(binding) = self.id_of(name, owner, former).and_then(|id| self.take(id)) {
+            self.add(Binding { fence_number, ..binding });
+        }
+    }
+
+    fn take(&mut self, id: BindingId) -> Option<Binding> {
+        let binding = self.all.try_remove(id.0)?;
+        self.grants.remove(&binding.grant());
+        self.names.remove(&(binding.name.as_name().hash(), id));
+        self.connections.remove(&(binding.ephemeral.connection, id));
+        self.looks.remove(&(binding.look, id));
+        Some(binding)
+    }
+
+    /// A connection has ended. False if no hold was bound to it.
+    pub(super) fn connection_ended(&mut self, connection: u64, now: Monotonic) -> bool {
+        let is_bound = self.first_of(connection).is_some();
+        if is_bound && self.ended.insert(connection, now).is_none() {
+            self.turns.push_back(connection);
+        }
+        is_bound
+    }
+
+    fn first_of(&self, connection: u64) -> Option<BindingId> {
+        let all = (connection, BindingId(0))..=(connection, BindingId(usize::MAX));
+        self.connections.range(all).next().map(|&(_, id)| id)
+    }
+
+    /// Whether a connection has ended, and its holds have not all been looked at.
+    pub(super) fn has_ended(&self) -> bool {
+        !self.turns.is_empty()
+    }
+
+    /// When there is next something to do, if that is soon. What is not is noticed by the server's routine, so that no timer is
+    /// set for it: that would keep the module from being unloaded.
+    pub(super) fn next_due(&self, now: Now) -> Option<Moment> {
+        let is_due = self.has_ended() || self.has_look(now.wall);
+        is_due.then(|| self.not_before.map_or(now.wall, |not_before| now.wall_at(not_before)))
+    }
+
+    /// Takes a hold whose connection has ended, and when that was.
+    pub(super) fn take_ended(&mut self) -> Option<(Binding, Monotonic)> {
+        while let Some(connection) = self.turns.pop_front() {
+            let Some(&since) = self.ended.get(&connection) else { continue };
+            if let Some(binding) = self.first_of(connection).and_then(|id| self.take(id)) {
+                if self.first_of(connection).is_some() {
+                    self.turns.push_back(connection);
+                } else {
+                    self.ended.remove(&connection);
+                }
+                return Some((binding, since));
+            }
+            self.ended.remove(&connection);
+        }
+        None
+    }
+
+    /// Takes all holds of this lock whose connections have ended.
+    pub(super) fn take_ended_of(&mut self, name: Name<'_>) -> Vec<(Binding, Monotonic)> {
+        let ended: Vec<_> = self.ended_of(name).map(|(id, _, since)| (id, since)).collect();
+        ended.into_iter().filter_map(|(id, since)| Some((self.take(id)?, since))).collect()
+    }
+
+    /// The holds of this lock that are over with their connections, and are still to be released.
+    pub(super) fn over(
+        &self,
+        name: Name<'_>,
+        now: Monotonic,
+    ) -> impl Iterator<Item = (KeptOwner, u64)> {
+        self.ended_of(name).filter_map(move |(_, binding, since)| {
+            let left = binding.ephemeral.grace.left(since, now);
+            left.is_none().then(|| (binding.owner.clone(), binding.fence_number))
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Binding> {
+        self.all.iter().map(|(_, binding)| binding)
+    }
+
+    fn ended_of(&self, name: Name<'_>) -> impl Iterator<Item = (BindingId, &Binding, Monotonic)> {
+        let hash = name.hash();
+        let all = (hash, BindingId(0))..=(hash, BindingId(usize::MAX));
+        self.names.range(all).filter_map(move |&(_, id)| {
+            let binding = self.all.get(id.0).filter(|binding| binding.name.as_name() == name)?;
+            Some((id, binding, *self.ended.get(&binding.ephemeral.connection)?))
+        })
+    }
+
+    /// Nothing can be written now. The hold is bound as before, to a connection that ended then.
+    pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
+        let connection = binding.ephemeral.connection;
+        self.add(binding);
+        if self.ended.insert(connection, since).is_none() {
+            self.turns.push_back(connection);
+        }
+    }
+
+    /// Nothing can be written before, for whatever lock.
+    pub(super) fn wait(&mut self, until: Monotonic) {
+        self.not_before = Some(until);
+    }
+
+    /// Whether it is time to see whether a hold is still there.
+    fn has_look(&self, now: Moment) -> bool {
+        self.looks.first().is_some_and(|&(look, _)| look <= now)
+    }
+
+    pub(super) fn take_look(&mut self, now: Moment) -> Option<Binding> {
+        let &(_, id) = self.looks.first().filter(|&&(look, _)| look <= now)?;
+        self.take(id)
+    }
+
+    /// The hold is still there. It was bound when [`Bindings::take_look`] took it, and its connection may have ended.
+    pub(super) fn keep(&mut self, binding: Binding, look: Moment) {
+        self.add(Binding { look, ..binding });
+    }
+
+    /// Holds may be gone, of whatever lock.
+    pub(super) fn doubt(&mut self) {
+        let now = Moment::from_micros(0);
+        for (_, binding) in &mut self.all {
+            binding.look = now;
+        }
+        self.looks = self.all.iter().map(|(index, _)| (now, BindingId(index))).collect();
+    }
+
+    /// The locks of two databases have changed places.
+    pub(super) fn swap(&mut self, one: i32, other: i32) {
+        let is_moved = |binding: &Binding| [one, other].contains(&binding.name.db);
+        let ids = self.all.iter().filter(|(_, binding)| is_moved(binding));
+        let ids: Vec<_> = ids.map(|(index, _)| BindingId(index)).collect();
+        let moved: Vec<_> = ids.into_iter().filter_map(|id| self.take(id)).collect();
+        for binding in moved {
+            let db = if binding.name.db == one { other } else { one };
+            let name = KeptName { db, ..binding.name };
+            self.add(Binding { name, ..binding });
+        }
+    }
+}

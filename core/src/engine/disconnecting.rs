@@ -1,0 +1,301 @@
+//! Holds that are bound to a connection, and what becomes of them when it ends.
+//!
+//! A connection ends in the middle of whatever the server does, so the event only notes it. The timer shortens the leases right
+//! after, or the next command that names the lock, if that comes first: a client that comes back must not be told that it holds a
+//! lock, and lose it then.
+//!
+//! A binding never keeps a hold alive, and frees no other: it is of one grant, and before anything is written the key is asked
+//! whether that is still in force.
+
+use super::bindings::{Binding, Bindings};
+use super::delivery::proof_of;
+use super::handoff::Effort;
+use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
+use crate::command::{Decide, Error};
+use crate::lock::{
+    self, Acquired, Changed, Deadline, Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name,
+    Outcome, Owner, Raised, Released, Ttl,
+};
+
+/// When to look again at a hold that has no end.
+const ENDLESS_MILLIS: u64 = 60_000;
+
+/// What became of a hold whose connection has ended.
+enum Parting {
+    Done(Effort),
+    /// Nothing can be written for so many milliseconds. The hold is still bound.
+    PutOff(Binding, u64),
+}
+
+impl<C> Engine<C> {
+    /// To which connection the request wants its hold bound.
+    pub(super) fn ephemeral<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        request: &impl Decide,
+    ) -> Result<Option<Ephemeral>, Error> {
+        let bound = |grace| {
+            let connection = host.connection().ok_or(Error::NoConnection)?;
+            Ok(Ephemeral { connection, grace })
+        };
+        request.grace().map(bound).transpose()
+    }
+
+    /// Binds the hold that a request came to, in place of its former binding. A foreign lock has no fence, and is never bound.
+    pub(super) fn bind<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+        outcome: &Outcome<'_>,
+        ephemeral: Ephemeral,
+        now: Moment,
+    ) {
+        let (owner, fence_number, end) = match *outcome {
+            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
+                (grant.owner, grant.fence.number(), Some(grant.deadline))
+            }
+            Outcome::Acquire(Acquired::Again { owner, fence_number, longer, .. })
+                if fence_number > 0 =>
+            {
+                (owner, fence_number, longer)
+            }
+            _ => return,
+        };
+        let was_empty = !self.has_bindings();
+        let (kept, owner) = (KeptName::from(name), KeptOwner::from(owner));
+        let look = next_look(end, now);
+        self.bindings.borrow_mut().bind(kept, owner, fence_number, ephemeral, look);
+        if was_empty {
+            host.hear_of_connections();
+        }
+    }
+
+    /// This hold is over.
+    pub(super) fn unbind(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
+        // Nearly always there are none.
+        if self.has_bindings() {
+            self.bindings.borrow_mut().remove(name, owner, fence_number);
+            if !self.has_bindings() {
+                // The host need not hear of connections any more.
+                self.changes_due();
+            }
+        }
+    }
+
+    /// The hold of this owner is over, or has another fence, if that is what the request came to.
+    pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
+        match *outcome {
+            Outcome::Raise(Raised::To { former, fence, .. }) if self.has_bindings() => {
+                let (former, fence) = (former.number(), fence.number());
+                self.bindings.borrow_mut().raise(name, owner, former, fence);
+            }
+            Outcome::Release(Released::Released { fence: Some(over) })
+            | Outcome::Acquire(Acquired::Granted { former: Some(over), .. }) => {
+                self.unbind(name, owner, over.number());
+            }
+            _ => {}
+        }
+    }
+
+    /// Lends out the bindings there are, to be compared with a model's: the lock, the owner, the fence, the connection and the
+    /// grace.
+    #[cfg(test)]
+    pub(crate) fn with_bindings<T>(
+        &self,
+        look: impl FnOnce(&mut dyn Iterator<Item = (Name<'_>, Owner<'_>, u64, Ephemeral)>) -> T,
+    ) -> T {
+        let bindings = self.bindings.borrow();
+        look(&mut bindings.iter().map(|binding| {
+            let Binding { name, owner, fence_number, ephemeral, .. } = binding;
+            (name.as_name(), owner.as_owner(), *fence_number, *ephemeral)
+        }))
+    }
+
+    /// All of them, as where another server decides from now on.
+    pub(super) fn forget_bindings(&self) {
+        *self.bindings.borrow_mut() = Bindings::default();
+        self.changes_due();
+    }
+
+    /// Whether any hold is bound, so that the engine is to be told when connections end.
+    pub fn has_bindings(&self) -> bool {
+        !self.bindings.borrow().is_empty()
+    }
+
+    /// A connection has ended. True if the engine has work now.
+    pub fn connection_ended(&self, connection: u64, now: Monotonic) -> bool {
+        let is_bound = self.bindings.borrow_mut().connection_ended(connection, now);
+        if is_bound {
+            self.changes_due();
+        }
+        is_bound
+    }
+
+    /// Ends the holds whose connections have ended, and forgets the bindings of those that ended otherwise: as many as one turn
+    /// can.
+    pub(super) fn serve_bindings<H: Host<Client = C>>(&self, host: &H) {
+        let now = host.clocks();
+        if self.bindings.borrow().next_due(now).is_none_or(|due| due > now.wall) {
+            return;
+        }
+        self.changes_due();
+        match host.authority() {
+            Authority::Yes => {
+                self.part_due(host);
+                self.drop_stale_bindings(host);
+            }
+            Authority::Replica => self.forget_bindings(),
+            _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
+        }
+    }
+
+    fn part_due<H: Host<Client = C>>(&self, host: &H) {
+        let mut effort = Effort::default();
+        while !effort.fills(host.batch()) {
+            let ended = self.bindings.borrow_mut().take_ended();
+            let Some((binding, since)) = ended else { return };
+            let name = binding.name.clone();
+            let Some(lock) = host.lock(name.as_name()) else { continue };
+            match self.part(host, &lock, binding, since) {
+                Parting::Done(done) => effort.add(done),
+                Parting::PutOff(binding, millis) => {
+                    return self.put_off(host, binding, since, millis);
+                }
+            }
+        }
+    }
+
+    fn put_off<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        binding: Binding,
+        since: Monotonic,
+        millis: u64,
+    ) {
+        self.changes_due();
+        let mut bindings = self.bindings.borrow_mut();
+        bindings.put_off(binding, since);
+        bindings.wait(host.monotonic().plus_millis(millis));
+    }
+
+    /// The same for the holds of this lock, before a command looks at it.
+    pub(super) fn part_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+        // Nearly always there are none.
+        if !self.bindings.borrow().has_ended() {
+            return;
+        }
+        let pending = self.bindings.borrow_mut().take_ended_of(lock.name());
+        for (binding, since) in pending {
+            if let Parting::PutOff(binding, millis) = self.part(host, lock, binding, since) {
+                self.put_off(host, binding, since, millis);
+            }
+        }
+    }
+
+    /// The lease becomes the shorter of what is left of it and of the grace. The lock is only marked for those who wait.
+    ///
+    /// The key is looked at first. The server is asked whether the module may write only if there is something to write.
+    fn part<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        binding: Binding,
+        since: Monotonic,
+    ) -> Parting {
+        match host.authority() {
+            Authority::Yes => {}
+            Authority::Replica => return Parting::Done(Effort::ROUND),
+            _ => return Parting::PutOff(binding, PAUSE_MILLIS),
+        }
+        let left = binding.ephemeral.grace.left(since, host.monotonic());
+        let is_longer = |end: Option<Deadline>| match (left, end) {
+            (Some(left), Some(end)) => end > Deadline::after(host.now(), left),
+            _ => true,
+        };
+        let proof = proof_of(&binding.owner, binding.fence_number);
+        if !self.end_of(host, lock, &proof).is_some_and(is_longer) {
+            return Parting::Done(Effort::ROUND);
+        }
+        match lock.may_write(Initiator::Module) {
+            Authority::Yes => {}
+            Authority::NotNow => return Parting::PutOff(binding, PAUSE_MILLIS),
+            Authority::Refused | Authority::ClusterDown => {
+                return Parting::PutOff(binding, REFUSAL_MILLIS);
+            }
+            // Another server decides, and may have bound the hold anew. The lease ends it.
+            Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
+        }
+        Parting::Done(self.shorten(host, lock, &binding, left))
+    }
+
+    fn shorten<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        binding: &Binding,
+        left: Option<Ttl>,
+    ) -> Effort {
+        let mut key = lock.open(Mode::Write);
+        let now = host.now();
+        if self.put_back(&mut key, lock.name(), now).is_err() {
+            return Effort::ROUND;
+        }
+        let effort = Effort::of_round(key.stored());
+        let proof = proof_of(&binding.owner, binding.fence_number);
+        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return effort };
+        let end = holders.own().and_then(|own| own.deadline);
+        let outcome = match left {
+            None => Outcome::Release(lock::release(&holders, &proof)),
+            Some(left) => Outcome::Extend(lock::extend(&holders, &proof, left, now)),
+        };
+        let write = outcome.write(&holders);
+        let changed = write.changes();
+        if changed == Changed::Nothing || key.write(write).is_err() {
+            return effort;
+        }
+        drop(key);
+        let event = self.with_observer(|observer| {
+            observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)
+        });
+        event.iter().for_each(|event| lock.publish(*event));
+        self.with_queues(|queues| {
+            if changed == Changed::Value {
+                queues.forget_seen(lock.name());
+            }
+            queues.mark(lock.name());
+        });
+        effort
+    }
+
+    /// The holds of this lock that are over with their connections, and are still to be released.
+    pub(super) fn over_with_connections<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        name: Name<'_>,
+    ) -> Vec<(KeptOwner, u64)> {
+        let bindings = self.bindings.borrow();
+        if !bindings.has_ended() {
+            return Vec::new();
+        }
+        bindings.over(name, host.monotonic()).collect()
+    }
+
+    fn drop_stale_bindings<H: Host<Client = C>>(&self, host: &H) {
+        let mut effort = Effort::default();
+        while !effort.fills(host.batch()) {
+            let binding = self.bindings.borrow_mut().take_look(host.now());
+            let Some(binding) = binding else { return };
+            let name = binding.name.clone();
+            let Some(lock) = host.lock(name.as_name()) else { continue };
+            effort.add(Effort::ROUND);
+            let proof = proof_of(&binding.owner, binding.fence_number);
+            if let Some(end) = self.end_of(host, &lock, &proof) {
+                self.bindings.borrow_mut().keep(binding, next_look(end, host.now()));
+            }
+        }
+    }
+}
+
+fn next_look(end: Option<Deadline>, now: Moment) -> Moment {
+    end.map_or(now.plus_millis(ENDLESS_MILLIS), Deadline::first_moment_after)
+}

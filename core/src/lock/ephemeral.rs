@@ -1,0 +1,58 @@
+//! Holds that are to end with a connection.
+
+use super::lease::{Monotonic, Patience, Ttl};
+
+/// How long a hold outlives the connection that it is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grace {
+    millis: u64,
+}
+
+impl Grace {
+    /// As bounded as patience, and for the same reason.
+    pub const LONGEST_MILLIS: u64 = Patience::LONGEST_MILLIS;
+
+    /// 0 ends the hold with the connection. `None` above [`Grace::LONGEST_MILLIS`].
+    pub fn from_millis(millis: u64) -> Option<Self> {
+        (millis <= Self::LONGEST_MILLIS).then_some(Self { millis })
+    }
+
+    pub const fn millis(self) -> u64 {
+        self.millis
+    }
+
+    /// What is left of it, if the connection ended at `since`. `None` if it is over.
+    pub fn left(self, since: Monotonic, now: Monotonic) -> Option<Ttl> {
+        Ttl::from_millis(self.millis.saturating_sub(now.millis_since(since)))
+    }
+}
+
+/// The connection that a hold is to be bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ephemeral {
+    /// The server gives no number twice.
+    pub connection: u64,
+    pub grace: Grace,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_counts_from_the_end_of_the_connection() {
+        let (grace, end) = (Grace::from_millis(5).unwrap(), Monotonic::from_micros(700));
+        let left = |micros| grace.left(end, Monotonic::from_micros(micros)).map(Ttl::millis);
+        assert_eq!(left(700), Some(5));
+        assert_eq!(left(1_699), Some(5));
+        assert_eq!(left(5_699), Some(1));
+        assert_eq!(left(5_700), None);
+        assert_eq!(left(0), Some(5));
+    }
+
+    #[test]
+    fn without_a_grace_a_hold_ends_with_its_connection() {
+        let (none, end) = (Grace::from_millis(0).unwrap(), Monotonic::from_micros(700));
+        assert_eq!(none.left(end, end), None);
+    }
+}

@@ -1,0 +1,279 @@
+//! Holds that are bound to connections: what the model says of them, and connections that end.
+//!
+//! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes on its own account,
+//! [`host`](super::host) asks whether that is the end of a connection.
+
+use super::content::{Content, own};
+use super::host::lock_name;
+use super::model::{Client, LockName, Model, Reply, State, Waiting};
+use super::schedule::owner_named;
+use super::world::Server;
+use crate::lock::{Ephemeral, Name, Owner, WaitKind};
+
+const MICROS_PER_MILLI: u64 = 1_000;
+
+/// To which connection a hold is to be bound, and how many milliseconds it may outlive it.
+pub(super) type Wanted = (u64, u64);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Bound {
+    name: LockName,
+    holder: &'static str,
+    fence: u64,
+    connection: u64,
+    grace: u64,
+}
+
+impl Bound {
+    fn is_of(&self, name: LockName, holder: &str, fence: u64) -> bool {
+        (self.name, self.holder, self.fence) == (name, holder, fence)
+    }
+}
+
+impl Model {
+    /// In place of its former binding. Foreign locks have no fence, and are never bound.
+    pub(super) fn bind(
+        &mut self,
+        name: LockName,
+        holder: &'static str,
+        fence: u64,
+        wanted: Option<Wanted>,
+    ) {
+        let Some((connection, grace)) = wanted.filter(|_| fence > 0) else { return };
+        self.unbind(name, holder, fence);
+        self.bound.push(Bound { name, holder, fence, connection, grace });
+    }
+
+    pub(super) fn unbind(&mut self, name: LockName, holder: &str, fence: u64) {
+        self.bound.retain(|bound| !bound.is_of(name, holder, fence));
+    }
+
+    /// This hold ends then.
+    fn give_end(&mut self, name: LockName, holder: &str, fence: u64, end: u64, now: u64) {
+        if let State::Holds(live) = self.look(name, now)
+            && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
+        {
+            self.lease(name, own, Some(end), own.share, now);
+        }
+    }
+
+    /// A hold is over with its connection.
+    pub(super) fn part(&mut self, name: LockName, holder: &str, fence: u64, now: u64) {
+        if let State::Holds(live) = self.look(name, now)
+            && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
+        {
+            self.end(name, own, now);
+        }
+    }
+
+    /// The hold of a new grant, and no more the one that it takes the place of.
+    pub(super) fn bind_anew(
+        &mut self,
+        name: LockName,
+        holder: &'static str,
+        fence: u64,
+        wanted: Option<Wanted>,
+        now: u64,
+    ) {
+        if let State::Holds(live) = self.state(self.keys.get(&name).cloned(), now)
+            && let Some(former) = own(&live, holder)
+        {
+            self.unbind(name, holder, former.fence);
+        }
+        self.bind(name, holder, fence, wanted);
+    }
+
+    /// How many wait by a ticket whose hold would be bound to a connection that has ended.
+    pub(super) fn gone_tickets(&self) -> usize {
+        let is_gone = |waiting: &&Waiting| {
+            let ended = |(connection, _)| self.ended.contains_key(&connection);
+            waiting.kind == WaitKind::Ticket && waiting.bind.is_some_and(ended)
+        };
+        self.waiters.iter().filter(is_gone).count()
+    }
+
+    pub(super) fn raise_bound(&mut self, name: LockName, holder: &str, from: u64, to: u64) {
+        for bound in &mut self.bound {
+            if bound.is_of(name, holder, from) {
+                bound.fence = to;
+            }
+        }
+    }
+
+    pub(super) fn swap_bound(&mut self, one: i32, other: i32) {
+        for bound in &mut self.bound {
+            bound.name.0 = match bound.name.0 {
+                db if db == one => other,
+                db if db == other => one,
+                db => db,
+            };
+        }
+    }
+
+    /// How many milliseconds this hold has left, 0 if it is over, since its connection has ended; `None` if that has not.
+    fn left(&self, bound: &Bound) -> Option<u64> {
+        let since = self.ended.get(&bound.connection)?;
+        Some(bound.grace.saturating_sub((self.elapsed - since) / MICROS_PER_MILLI))
+    }
+
+    /// The same of a hold, if it is bound.
+    pub(super) fn left_of(&self, name: LockName, holder: &str, fence: u64) -> Option<u64> {
+        let bound = self.bound.iter().find(|bound| bound.is_of(name, holder, fence))?;
+        self.left(bound)
+    }
+
+    pub(super) fn is_over(&self, name: LockName, holder: &str, fence: u64) -> bool {
+        self.left_of(name, holder, fence) == Some(0)
+    }
+
+    /// When this hold ends, if it is in force: `Some(None)` for never.
+    fn end_of(&self, name: LockName, holder: &str, fence: u64, now: u64) -> Option<Option<u64>> {
+        let Some(Content::Lock(lock)) = self.content(name) else { return None };
+        let held = own(&lock.live(now), holder).filter(|held| held.fence == fence)?;
+        Some(lock.end(&held))
+    }
+
+    /// A command names the lock: holds whose connections have ended have a short lease before it looks at them. Those that have one
+    /// anyway are bound no more.
+    pub(super) fn part_pending(&mut self, name: LockName, now: u64) {
+        let bound = std::mem::take(&mut self.bound);
+        let stays = |bound: &Bound| {
+            bound.name != name
+                || !self.left(bound).is_some_and(|left| self.is_short(bound, left, now))
+        };
+        let bound = bound.into_iter().filter(stays).collect();
+        self.bound = bound;
+    }
+
+    /// Whether a hold is over, or ends no later than so many milliseconds from now.
+    fn is_short(&self, bound: &Bound, left: u64, now: u64) -> bool {
+        let end = self.end_of(bound.name, bound.holder, bound.fence, now);
+        match end {
+            None => true,
+            Some(end) => left > 0 && end.is_some_and(|end| end <= now / MICROS_PER_MILLI + left),
+        }
+    }
+
+    /// The engine gives a hold, whose connection has ended, this end.
+    pub(super) fn shorten(
+        &mut self,
+        name: LockName,
+        holder: &'static str,
+        fence: u64,
+        end: u64,
+        now: u64,
+    ) {
+        let left = self.left_of(name, holder, fence).expect("its connection has ended");
+        assert_eq!(end, now / MICROS_PER_MILLI + left, "{name:?}: what is left of the grace");
+        self.give_end(name, holder, fence, end, now);
+        self.unbind(name, holder, fence);
+    }
+
+    /// The hold that would end later than this, if its connection has ended: then this is not a longer lease of one that asked again.
+    pub(super) fn shortened(
+        &self,
+        name: LockName,
+        fence: u64,
+        end: u64,
+        now: u64,
+    ) -> Option<&'static str> {
+        let is_it = |bound: &&Bound| {
+            let later = |then: Option<u64>| then.is_none_or(|then| then > end);
+            bound.name == name
+                && bound.fence == fence
+                && self.left(bound).is_some()
+                && self.end_of(name, bound.holder, fence, now).is_some_and(later)
+        };
+        Some(self.bound.iter().find(is_it)?.holder)
+    }
+}
+
+impl Server {
+    /// A connection ends: the server tells of it first, and then takes away what it waited for.
+    pub(super) fn disconnects(&self, slot: usize) {
+        let mut borrowed = self.state.borrow_mut();
+        let state = &mut *borrowed;
+        let ended = state.connections[slot];
+        state.connections[slot] = state.next_connection;
+        state.next_connection += 1;
+        let now = state.monotonic();
+        state.model.ended.insert(ended, state.model.elapsed);
+        let _has_work = self.engine.connection_ended(ended, now);
+        let is_of = |client: &Client| state.connection_of.get(client) == Some(&ended);
+        // A ticket stays.
+        let blocked =
+            state.model.waiters.iter().filter(|waiting| waiting.kind == WaitKind::Blocked);
+        let waiting: Vec<_> = blocked.map(|waiting| waiting.client).filter(is_of).collect();
+        drop(borrowed);
+        waiting.into_iter().for_each(|client| self.leaves(client));
+        let next_unheard = || {
+            let state = self.state.borrow();
+            let is_of = |client: &Client| state.connection_of.get(client) == Some(&ended);
+            state.in_flight.iter().position(|(client, _)| is_of(client))
+        };
+        while let Some(at) = next_unheard() {
+            self.dies_unheard(at);
+        }
+    }
+
+    /// The bindings are the model's. What is not in force any more may be forgotten.
+    pub(super) fn assert_bindings(&self, has_worked: bool) {
+        let is_done = has_worked && self.is_at_rest();
+        let known = self.bindings();
+        let state = &mut *self.state.borrow_mut();
+        if known.is_empty() && state.model.bound.is_empty() {
+            return;
+        }
+        let (now, is_paused) = (state.now().micros(), state.is_paused());
+        let model = &state.model;
+        let is_in_force =
+            |name, holder: &str, fence| model.end_of(name, holder, fence, now).is_some();
+        for known in &known {
+            let Bound { name, holder, fence, .. } = *known;
+            assert!(
+                model.bound.contains(known) || !is_in_force(name, holder, fence),
+                "{known:?}, and the model's: {:?}",
+                model.bound
+            );
+        }
+        let mut stays = Vec::new();
+        for bound in &model.bound {
+            let Bound { name, holder, fence, .. } = *bound;
+            let left = model.left(bound);
+            if known.contains(bound) {
+                assert!(
+                    left.is_none() || !is_done || is_paused,
+                    "{bound:?} outlives its connection"
+                );
+                stays.push(*bound);
+            } else if is_in_force(name, holder, fence) {
+                let was_told = || {
+                    let told = [Reply::Fence(fence), Reply::Published(fence)];
+                    state.answers.iter().any(|(_, reply)| told.contains(reply))
+                };
+                let is_short = left.is_some_and(|left| model.is_short(bound, left, now));
+                assert!(is_short || (left.is_some() && was_told()), "{bound:?} was forgotten");
+            }
+        }
+        state.model.bound = stays;
+    }
+
+    /// What becomes of the bindings of a lock whose slot has gone, for however short a time.
+    pub(super) fn forget_bindings_of(&self, name: LockName) {
+        let known = self.bindings();
+        let state = &mut *self.state.borrow_mut();
+        state.model.bound.retain(|bound| bound.name != name || known.contains(bound));
+    }
+
+    /// Those that the engine knows.
+    fn bindings(&self) -> Vec<Bound> {
+        self.engine.with_bindings(|bindings| {
+            let bound = |(name, owner, fence, ephemeral): (Name<'_>, Owner<'_>, u64, Ephemeral)| {
+                let Ephemeral { connection, grace } = ephemeral;
+                let (name, holder) = (lock_name(name), owner_named(owner.as_bytes()));
+                Bound { name, holder, fence, connection, grace: grace.millis() }
+            };
+            bindings.map(bound).collect()
+        })
+    }
+}

@@ -1,0 +1,74 @@
+//! Connections that end, while holds are bound to them.
+//!
+//! The server tells of every connection that begins and ends, so the module subscribes only while any hold is bound. The event
+//! comes in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
+
+use super::ffi::api::optional;
+use super::ffi::main_thread::MainThread;
+use super::ffi::subscription::ServerSubscription;
+use super::locks::LOCKS;
+use super::{clock, guard};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::ffi::c_void;
+use std::ptr;
+
+static CHANGES: MainThread<ServerSubscription> =
+    MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(changed)));
+
+pub(super) fn reset() {
+    CHANGES.reset();
+}
+
+/// A hold is bound.
+pub(super) fn hear(ctx: *mut RedisModuleCtx) {
+    CHANGES.take_out(ctx);
+}
+
+/// Whether there is a subscription to be cancelled. That is done in the timer: the server crashes if it is done inside an
+/// event.
+pub(super) fn are_heard_in_vain() -> bool {
+    CHANGES.is_on() && !LOCKS.has_bindings()
+}
+
+/// Called from contexts of the module's own.
+pub(super) fn work(ctx: *mut RedisModuleCtx) {
+    if are_heard_in_vain() {
+        CHANGES.cancel(ctx);
+    }
+}
+
+/// A connection has begun, or is about to be closed.
+unsafe extern "C" fn changed(
+    ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    change: u64,
+    info: *mut c_void,
+) {
+    if change != raw::REDISMODULE_SUBEVENT_CLIENT_CHANGE_DISCONNECTED {
+        return;
+    }
+    guard::event("connection-ended", ctx, || {
+        // SAFETY: with this event the server passes this structure.
+        let Some(info) = (unsafe { info.cast::<raw::RedisModuleClientInfo>().as_ref() }) else {
+            return;
+        };
+        if LOCKS.connection_ended(info.id, clock::monotonic()) {
+            wake();
+        }
+    });
+}
+
+/// Redis 7.0 closes most connections after it has decided how long to sleep, and would be late for a timer that is set then. It is
+/// woken up, and finds the timer. Redis 6.2 has no way to be woken up. Later servers decide when they have closed them.
+fn wake() {
+    if optional!(RedisModule_AddPostNotificationJob).is_some() {
+        return;
+    }
+    if let Some(add) = optional!(RedisModule_EventLoopAddOneShot) {
+        // SAFETY: the callback has the signature the server calls, and needs no data. The timer that is set keeps the module from
+        // being unloaded before.
+        unsafe { add(Some(woken), ptr::null_mut()) };
+    }
+}
+
+unsafe extern "C" fn woken(_data: *mut c_void) {}

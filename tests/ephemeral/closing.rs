@@ -1,0 +1,329 @@
+//! The many ways in which a connection ends: each frees the lock, or leaves it the grace.
+
+use super::{LONG, asks, binds, exact, let_it_work, until_free, until_short};
+use redis::Value;
+use std::io::{Read, Write};
+use std::mem::size_of_val;
+use std::net::{Ipv4Addr, TcpStream};
+use std::os::fd::AsRawFd;
+use testkit::{Client, Proxy, Server, Waiter, eventually, int, is_older_than};
+
+/// Whether the lock goes on to the next one, who waits, when this has happened to a connection that alice holds it on.
+#[track_caller]
+fn hands_on(server: &Server, mut alice: Client, end: impl FnOnce(Client, &mut Client, i64)) {
+    let id = testkit::waiter::id_of(&mut alice);
+    let fence = binds(&mut alice, "k", "alice", 0);
+    let mut bob = Waiter::of(server, "k", "bob");
+    let mut client = server.client();
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    end(alice, &mut client, id);
+    assert!(bob.fence() > fence);
+    assert!(client.release("k", "bob"));
+    assert_eq!(super::bindings(&mut client), 0);
+}
+
+#[test]
+fn a_connection_that_the_client_closes_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, server.client(), |alice, _, _| drop(alice));
+}
+
+#[test]
+fn a_connection_that_quits_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, server.client(), |mut alice, _, _| {
+        assert_eq!(alice.cmd("QUIT"), Value::Okay);
+    });
+}
+
+#[test]
+fn a_connection_that_is_reset_frees_the_lock() {
+    let server = Server::builder().tcp().start();
+    let mut alice = TcpStream::connect((Ipv4Addr::LOCALHOST, server.port())).unwrap();
+    alice.write_all(format!("{}\r\n", asks("k", "alice", 0)).as_bytes()).unwrap();
+    assert!(alice.read(&mut [0; 64]).unwrap() > 0);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let outcome = unsafe {
+        libc::setsockopt(
+            alice.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const at_once).cast(),
+            size_of_val(&at_once).try_into().unwrap(),
+        )
+    };
+    assert_eq!(outcome, 0);
+    drop(alice);
+    bob.fence();
+}
+
+#[test]
+fn a_connection_that_an_operator_kills_by_its_number_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, server.client(), |_alice, client, id| {
+        assert_eq!(client.cmd(format!("CLIENT KILL ID {id}")), int(1));
+    });
+}
+
+/// A connection of a user who may do everything, and who can be deleted.
+fn temp_user(server: &Server) -> Client {
+    assert_eq!(server.cmd("ACL SETUSER temp on nopass ~* &* +@all"), Value::Okay);
+    let mut client = server.client();
+    assert_eq!(client.cmd("AUTH temp any"), Value::Okay);
+    client
+}
+
+#[test]
+fn a_connection_that_an_operator_kills_by_its_user_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, temp_user(&server), |_alice, client, _| {
+        assert_eq!(client.cmd("CLIENT KILL USER temp"), int(1));
+    });
+}
+
+#[test]
+fn a_connection_whose_user_is_deleted_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, temp_user(&server), |_alice, client, _| {
+        assert_eq!(client.cmd("ACL DELUSER temp"), int(1));
+    });
+}
+
+#[test]
+fn a_connection_that_sends_something_that_is_no_command_frees_the_lock() {
+    let server = Server::start();
+    hands_on(&server, server.client(), |mut alice, _, _| {
+        alice.send_bytes(b"*1\r\n$x\r\n");
+        assert!(matches!(alice.receive(), Value::ServerError(_)));
+    });
+}
+
+#[test]
+fn a_connection_that_is_closed_at_an_output_limit_frees_the_lock() {
+    let server = Server::builder().config("client-output-buffer-limit", "pubsub 20000 0 0").start();
+    hands_on(&server, server.client_resp3(), |mut alice, client, _| {
+        alice.send("SUBSCRIBE news");
+        eventually("it is subscribed", || match client.cmd("PUBSUB NUMSUB news") {
+            Value::Array(reply) if reply[1] == int(1) => Ok(()),
+            other => Err(other),
+        });
+        let text = "x".repeat(10_000);
+        // More than the socket and the limit take.
+        for _ in 0..200 {
+            client.cmd(["PUBLISH", "news", &text]);
+        }
+        eventually("it is closed", || match client.cmd("PUBSUB NUMSUB news") {
+            Value::Array(reply) if reply[1] == int(0) => Ok(()),
+            other => Err(other),
+        });
+    });
+}
+
+#[test]
+fn a_connection_that_ends_in_the_packet_of_its_grant_frees_the_lock() {
+    let server = Server::start();
+    let mut client = server.client();
+    for last in ["QUIT", "CLIENT KILL ID"] {
+        let mut alice = server.client();
+        let id = testkit::waiter::id_of(&mut alice);
+        let last = if last == "QUIT" { last.to_owned() } else { format!("{last} {id} SKIPME no") };
+        alice.send_all(&[&asks("k", "alice", 0), &last]);
+        assert!(matches!(alice.receive(), Value::Int(_)));
+        until_free(&mut client, "k");
+    }
+}
+
+#[test]
+fn a_connection_that_is_killed_in_the_packet_that_grants_it_the_lock_frees_it() {
+    let server = Server::start();
+    let mut client = server.client();
+    let holder = client.grant("k", "first", LONG);
+    let mut alice = Waiter::sends(&server, &format!("{} BLOCK 0", asks("k", "alice", 0)));
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let id = eventually("alice waits", || match client.cmd("LOCK.WAITERS k COUNT 1") {
+        Value::Array(rows) => match testkit::field(&rows[0], "client") {
+            Some(&Value::Int(id)) => Ok(id),
+            other => Err(format!("{other:?}")),
+        },
+        other => Err(format!("{other:?}")),
+    });
+    let kill = format!("CLIENT KILL ID {id}");
+    assert_eq!(client.pipeline(&["LOCK.RELEASE k first", &kill]), [int(1), int(1)]);
+    let fence = bob.fence();
+    assert!(fence > holder);
+    assert_eq!(client.check("k", "bob"), Some(fence));
+    drop(alice.client.try_receive());
+    assert_eq!(super::bindings(&mut client), 0);
+}
+
+#[test]
+fn a_connection_leaves_the_lock_the_grace_and_no_more_than_was_left() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut alice = server.client();
+    binds(&mut alice, "k", "alice", 20_000);
+    binds(&mut alice, "ending", "alice", 2 * LONG);
+    drop(alice);
+    let left = until_short(&mut client, "k", 20_000);
+    assert!(left > 10_000, "{left} ms are left of a grace of 20 s");
+    let Value::Int(left) = client.cmd("PTTL ending") else { panic!("no lease") };
+    assert!((50_000..=LONG.cast_signed()).contains(&left), "{left}");
+    assert_eq!(super::bindings(&mut client), 0);
+}
+
+#[test]
+fn after_the_grace_the_next_has_the_lock() {
+    let server = exact().start();
+    let mut alice = server.client();
+    binds(&mut alice, "k", "alice", 50);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    let before = server.client().now();
+    drop(alice);
+    let late = crate::waiting::granted_at(bob.fence()) - before;
+    assert!(late >= 50, "after {late} ms of a grace of 50");
+}
+
+#[test]
+fn a_connection_whose_other_end_is_gone_without_a_word_ends_the_hold_with_its_ttl_alone() {
+    let server = Server::builder().tcp().start();
+    let proxy = Proxy::to(server.port());
+    let mut alice = proxy.client();
+    let reply = alice.cmd("LOCK.ACQUIRE k alice 400 EPHEMERAL 0");
+    assert!(matches!(reply, Value::Int(_)));
+    let mut client = server.client();
+    let end = testkit::deadline(&mut client, b"k");
+    let mut bob = Waiter::of(&server, "k", "bob");
+    proxy.cut();
+    drop(alice);
+    assert_eq!(super::bindings(&mut client), 1);
+    bob.fence();
+    assert!(client.now() >= end);
+}
+
+#[test]
+fn a_connection_that_ends_by_the_keep_alive_of_a_proxy_frees_the_lock_although_its_client_lives() {
+    let server = Server::builder().tcp().start();
+    let proxy = Proxy::to(server.port());
+    let mut alice = proxy.client();
+    binds(&mut alice, "k", "alice", 0);
+    let mut bob = Waiter::of(&server, "k", "bob");
+    drop(proxy);
+    bob.fence();
+    assert!(alice.try_cmd("PING").is_err());
+}
+
+#[test]
+fn a_connection_that_ends_while_writes_are_paused_frees_the_lock_after_the_pause() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let mut alice = server.client();
+    let fence = binds(&mut alice, "k", "alice", 0);
+    binds(&mut alice, "short", "alice", 300);
+    binds(&mut alice, "long", "alice", 40_000);
+    let bob = Waiter::of(&server, "k", "bob");
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
+    drop(alice);
+    eventually("the connection is closed", || match client.check("k", "alice") {
+        None => Ok(()),
+        fence => Err(fence),
+    });
+    bob.assert_waits(&server);
+    assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
+    // The grace goes by meanwhile.
+    let paused = client.now();
+    eventually("the short grace is over", || match client.now() {
+        now if now > paused + 400 => Ok(()),
+        now => Err(now),
+    });
+    assert_eq!(client.check("short", "alice"), None);
+    assert!(client.check("long", "alice").is_some());
+    assert_eq!(client.cmd("CLIENT UNPAUSE"), Value::Okay);
+    let mut bob = bob;
+    bob.fence();
+    until_free(&mut client, "short");
+    let left = until_short(&mut client, "long", 40_000);
+    assert!(left <= 39_600, "{left} ms are left: the pause was not counted");
+}
+
+#[test]
+fn a_connection_that_ends_while_the_server_loads_frees_the_lock_afterwards() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut alice = server.client();
+    binds(&mut alice, "k", "alice", 0);
+    let mut stays = server.client();
+    let fence = binds(&mut stays, "other", "carol", 0);
+    alice.send_all(&["DEBUG RELOAD", "QUIT"]);
+    until_free(&mut client, "k");
+    assert_eq!(client.check("other", "carol"), Some(fence));
+    drop(stays);
+    until_free(&mut client, "other");
+}
+
+#[test]
+fn a_server_that_starts_again_knows_no_bindings_and_leaves_the_lease_its_ttl() {
+    let mut server = Server::builder().aof().start();
+    let mut alice = server.client();
+    let fence = binds(&mut alice, "k", "alice", 0);
+    server.kill();
+    server.start_again();
+    drop(alice);
+    let mut client = server.client();
+    let_it_work(&mut client);
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    assert_eq!(super::bindings(&mut client), 0);
+    // Whoever asks again is bound again.
+    let mut alice = server.client();
+    assert_eq!(binds(&mut alice, "k", "alice", 0), fence);
+    drop(alice);
+    until_free(&mut client, "k");
+}
+
+#[test]
+fn a_reset_and_another_user_leave_the_hold_bound() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut alice = temp_user(&server);
+    let fence = binds(&mut alice, "k", "alice", 0);
+    assert_eq!(alice.cmd("RESET"), Value::SimpleString("RESET".into()));
+    assert_eq!(alice.cmd("AUTH temp any"), Value::Okay);
+    let_it_work(&mut client);
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    drop(alice);
+    until_free(&mut client, "k");
+}
+
+#[test]
+fn a_connection_that_wants_no_replies_frees_the_lock_too() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut alice = server.client();
+    alice.send_all(&["CLIENT REPLY OFF", &asks("k", "alice", 0)]);
+    eventually("alice has it", || client.check("k", "alice").ok_or(()));
+    drop(alice);
+    until_free(&mut client, "k");
+}
+
+#[test]
+fn with_threads_that_read_and_write_the_lock_is_freed_as_well() {
+    let setup = Server::builder().config("io-threads", "4");
+    let setup =
+        if is_older_than((8, 0)) { setup.config("io-threads-do-reads", "yes") } else { setup };
+    let server = setup.start();
+    for _ in 0..20 {
+        let traffic: Vec<_> = (0..8).map(|_| server.client()).collect();
+        hands_on(&server, server.client(), |alice, client, _| {
+            for mut other in traffic {
+                other.send("PING");
+                drop(other);
+            }
+            drop(alice);
+            client.cmd("PING");
+        });
+        hands_on(&server, server.client(), |_alice, client, id| {
+            assert_eq!(client.cmd(format!("CLIENT KILL ID {id}")), int(1));
+        });
+    }
+}

@@ -1,0 +1,105 @@
+//! A server that does not decide any more: it frees nothing of what another one holds.
+
+use super::{LONG, bindings, binds, let_it_work, until_free};
+use redis::Value;
+use testkit::{Server, Snapshot, eventually, start_pair, wait_until_in_sync, wait_until_it_is};
+
+#[test]
+fn a_primary_that_becomes_a_replica_forgets_its_bindings() {
+    let (primary, replica) = start_pair(Server::builder().tcp(), Server::builder().tcp());
+    let mut alice = primary.client();
+    let fence = binds(&mut alice, "k", "alice", 0);
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    assert_eq!(primary.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port())), Value::Okay);
+    let mut client = primary.client();
+    assert_eq!(bindings(&mut client), 0);
+    drop(alice);
+    // On the new primary the hold is bound to nothing, until its owner asks there.
+    let mut there = replica.client();
+    let_it_work(&mut there);
+    assert_eq!(there.check("k", "alice"), Some(fence));
+    let mut alice = replica.client();
+    assert_eq!(binds(&mut alice, "k", "alice", 0), fence);
+    drop(alice);
+    until_free(&mut there, "k");
+    wait_until_it_is(&primary, "slave");
+    wait_until_in_sync(&replica, &primary);
+    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
+}
+
+#[test]
+fn a_server_that_leads_again_obeys_no_binding_of_its_former_time() {
+    let server = Server::builder().tcp().start();
+    let other = Server::builder().tcp().start();
+    let mut alice = server.client();
+    binds(&mut alice, "k", "alice", 0);
+    assert_eq!(server.cmd(format!("REPLICAOF 127.0.0.1 {}", other.port())), Value::Okay);
+    assert_eq!(server.cmd("REPLICAOF NO ONE"), Value::Okay);
+    let mut client = server.client();
+    eventually("it leads", || match client.acquire("k", "alice", LONG) {
+        Some(fence) => Ok(fence),
+        None => Err(()),
+    });
+    drop(alice);
+    let_it_work(&mut client);
+    assert!(client.check("k", "alice").is_some());
+}
+
+#[test]
+fn a_planned_failover_that_pauses_writes_ends_no_hold_of_connections_that_end_meanwhile() {
+    let (primary, replica) = start_pair(Server::builder().tcp(), Server::builder().tcp());
+    let mut alice = primary.client();
+    let fence = binds(&mut alice, "k", "alice", 0);
+    wait_until_in_sync(&primary, &replica);
+    let mut client = primary.client();
+    assert_eq!(client.cmd("CLIENT PAUSE 60000 WRITE"), Value::Okay);
+    drop(alice);
+    eventually("the connection is closed", || match client.check("k", "alice") {
+        None => Ok(()),
+        fence => Err(fence),
+    });
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    let demoted = client.cmd(format!("REPLICAOF 127.0.0.1 {}", replica.port()));
+    assert_eq!(demoted, Value::Okay);
+    let mut there = replica.client();
+    let_it_work(&mut there);
+    assert_eq!(there.check("k", "alice"), Some(fence));
+}
+
+#[test]
+fn a_server_that_refuses_writes_frees_the_lock_when_it_accepts_them_again() {
+    let setup = Server::builder().config("min-replicas-to-write", "0");
+    let server = setup.start();
+    let mut client = server.client();
+    let mut alice = server.client();
+    binds(&mut alice, "k", "alice", 0);
+    assert_eq!(client.cmd("CONFIG SET min-replicas-to-write 1"), Value::Okay);
+    drop(alice);
+    let_it_work(&mut client);
+    let exists = client.cmd("EXISTS k");
+    assert_eq!(client.cmd("CONFIG SET min-replicas-to-write 0"), Value::Okay);
+    if !testkit::is_older_than((7, 0)) {
+        assert_eq!(exists, Value::Int(1), "freed although the server refuses writes");
+    }
+    until_free(&mut client, "k");
+}
+
+#[test]
+fn a_module_that_is_loaded_anew_knows_no_bindings() {
+    let server = Server::start();
+    let mut alice = server.client();
+    let fence = binds(&mut alice, "k", "alice", 0);
+    // Its last command must not be one of the module's.
+    alice.cmd("PING");
+    server.unload();
+    server.load(&[]);
+    drop(alice);
+    let mut client = server.client();
+    let_it_work(&mut client);
+    assert_eq!(client.check("k", "alice"), Some(fence));
+    let mut alice = server.client();
+    assert_eq!(binds(&mut alice, "k", "alice", 0), fence);
+    drop(alice);
+    until_free(&mut client, "k");
+}
