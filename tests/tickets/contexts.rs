@@ -200,11 +200,11 @@ fn a_place_is_taken_in_a_transaction_that_a_pause_holds_back() {
 #[test]
 fn tickets_end_and_are_granted_when_a_pause_is_over() {
     let (server, mut client) = held();
-    assert!(client.extend("k", "alice", 50));
     assert_eq!(asked(&mut client, by_ticket("brief", 10)), None);
     queue_up(&mut client, "bob");
+    let replies = client.pipeline(&["LOCK.EXTEND k alice 50", "CLIENT PAUSE 60000 WRITE"]);
+    assert_eq!(replies, [int(1), Value::Okay]);
     let mut observer = server.client();
-    observer.cmd("CLIENT PAUSE 60000 WRITE");
     eventually("the lease is over", || match observer.cmd("PTTL k") {
         Value::Int(..=0) => Ok(()),
         other => Err(other),

@@ -24,6 +24,10 @@ use testkit::{Client, Server, Setup, Words, eventually, field, lacks};
 
 const LONG: u64 = 60_000;
 
+/// By how many milliseconds more than a lease has the server may say that are left of it: in a transaction it goes by when
+/// that began, and the lease by when it was granted.
+const ROUNDING: u64 = 1_000;
+
 /// A server on which alice holds `k`, and a connection to it.
 fn held() -> (Server, Client) {
     held_on(Server::builder())

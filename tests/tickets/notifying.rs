@@ -122,10 +122,6 @@ fn the_last_request_says_whether_and_where_the_grant_is_published() {
         if !last.contains("BLOCK") {
             assert_eq!(other.receive(), Value::Nil);
         }
-        eventually("it is asked", || match super::rows(&mut client, "k")[0].client {
-            id if id == super::rows(&mut client, "k")[0].client && id > 0 => Ok(()),
-            id => Err(id),
-        });
         if last.contains("BLOCK") {
             eventually("it waits on a connection", || match &super::queue(&mut client)[0][..] {
                 "block bob" => Ok(()),
