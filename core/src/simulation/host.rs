@@ -12,8 +12,8 @@ use super::world::{KEYS, Role, Server, State, lock};
 use crate::command::Error;
 use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::lock::{
-    Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name,
-    Owner, Share, Stored, Told, Ttl, Value, Write,
+    Deadline, Edit, Fence, Holds, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Owner, Share,
+    Stored, Told, Ttl, Value, Write,
 };
 use crate::observe::Event;
 
@@ -103,7 +103,7 @@ impl Server {
     fn tell(&self, name: Name<'_>, told: Told<Client>, owner: KeptOwner, answer: Answer) {
         let client = match told {
             Told::Blocked(client) => client,
-            Told::Ticket(ticket) => return self.is_over(lock_name(name), &ticket, &answer),
+            Told::Ticket(ticket) => return self.ticket_is_over(lock_name(name), &ticket, &answer),
         };
         let mut borrowed = self.state.borrow_mut();
         let state = &mut *borrowed;
@@ -154,33 +154,6 @@ impl Server {
                 state.model.answers.push((client, Reply::SentAway));
             }
             Answer::Refused(error) => panic!("{client} was refused: {error}"),
-        }
-    }
-
-    /// A ticket has come to its end.
-    fn is_over(&self, name: LockName, ticket: &KeptTicket, answer: &Answer) {
-        let client = Client::try_from(ticket.client).expect("a small number");
-        let state = &mut *self.state.borrow_mut();
-        match answer {
-            Answer::Granted { fence, .. } => {
-                state.answers.push((client, Reply::Published(fence.number())));
-            }
-            Answer::Again { fence_number, .. } => {
-                state.answers.push((client, Reply::Published(*fence_number)));
-                state.history.left(client);
-            }
-            Answer::GaveUp => {
-                state.history.left(client);
-                if state.model.is_waiting(client) {
-                    let is_first = state.model.is_first_to_give_up(client);
-                    assert!(is_first, "{client} lost its place in {name:?} before its time");
-                    state.model.leave(client);
-                }
-            }
-            Answer::Refused(_) => {
-                state.history.left(client);
-                state.model.leave(client);
-            }
         }
     }
 }

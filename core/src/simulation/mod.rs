@@ -27,6 +27,7 @@ mod requests;
 mod schedule;
 mod settling;
 mod strangers;
+mod tickets;
 mod waiting;
 mod world;
 
