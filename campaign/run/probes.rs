@@ -10,6 +10,7 @@
 //! server must also have answered many other requests since. Each answer is a turn of its event
 //! loop.
 
+mod ephemeral;
 mod fences;
 mod gone;
 mod kept;
@@ -60,7 +61,7 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 21] = [
+const ALL: [(usize, Conversation); 22] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
@@ -78,6 +79,7 @@ const ALL: [(usize, Conversation); 21] = [
     (60, shared::other_shares),
     (40, shared::damaged),
     (60, shared::taken_back),
+    (60, ephemeral::bound),
     (80, tickets::kept),
     (20, tickets::unclaimed),
     (60, fences::lifted),
@@ -111,7 +113,11 @@ pub(crate) fn probe(shared: &Shared, mut seed: Seed, pauses: bool) {
         probe.next_lock = next_lock;
         while !shared.probing_over.load(SeqCst) && shared.is_at(probe.main.port) {
             let done = match pauses && probe.seed.below(PAUSES) == 0 {
-                true => probe.converse(turns::paused),
+                true => {
+                    let paused = [turns::paused, ephemeral::ends_in_a_pause];
+                    let paused = *probe.seed.pick(&paused);
+                    probe.converse(paused)
+                }
                 false => probe.goes_on(),
             };
             if done.is_err() {

@@ -2,7 +2,7 @@
 //! that asks later.
 
 use crate::claims::Excuse;
-use crate::connection::{Connection, Lost, owners};
+use crate::connection::{Connection, Lost, blocked_owners, owners};
 use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record};
 use std::sync::atomic::Ordering::SeqCst;
@@ -44,6 +44,9 @@ fn look(
             let what = format!("{owner} waits twice for lock {lock}");
             shared.claims.add("L4", Excuse::None, asked, what);
         }
+    }
+    // The turn of a ticket may come and go by a deletion before its owner asks again.
+    for owner in blocked_owners(&queue)? {
         let owner = owner[1..].parse().unwrap();
         let server = shared.server.load(SeqCst);
         let (op, outcome) = (Op::Seen, Outcome::Ok);
