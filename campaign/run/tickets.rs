@@ -66,9 +66,15 @@ impl Client<'_> {
                     return self.uses(node, (lock, fence, share), abandons);
                 }
                 // An earlier request may have come to a grant.
-                Some(Reply::Error(_)) | None => {
+                Some(Reply::Error(_)) => {
                     self.noted(record(begun, Op::Wait, Outcome::Unknown, 0, lease));
-                    return if reply.is_none() { Err(Lost) } else { Ok(()) };
+                    return Ok(());
+                }
+                // And this one may have claimed it.
+                None => {
+                    self.noted(record(begun, Op::Wait, Outcome::Unknown, 0, lease));
+                    self.noted(record(asked, Op::Try, Outcome::Unknown, 0, ttl));
+                    return Err(Lost);
                 }
             }
             before = asked;
