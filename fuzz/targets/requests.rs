@@ -9,7 +9,7 @@ use leasehold_core::command::{
 };
 use leasehold_core::lock::{
     Acquired, Deadline, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner, Proof, Share,
-    Stored, Ttl, Waiter, Write,
+    Stored, Ttl, Wait, Waiter, Write,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -73,9 +73,14 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
     match command % 9 {
         0 => {
             let request = acquire::Request::parse(words, &LIMITS, || [b'7'; 36])?;
-            assert!(request.ttl() <= LIMITS.max_ttl);
+            let wanted = request.wanted()?;
+            assert!(wanted.ttl <= LIMITS.max_ttl);
             let (outcome, write) = decided(&request, lock)?;
-            assert_acquired(lock, request.owner()?, request.share(), &outcome, write);
+            if let Outcome::Wait(Wait::Ticket(ticket)) = outcome {
+                assert!(ticket.lasts <= LIMITS.max_ttl);
+                assert!(ticket.channel.is_none_or(|channel| (1..=255).contains(&channel.len())));
+            }
+            assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
             request.reply(&outcome)?;
         }
         1 => {
