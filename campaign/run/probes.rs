@@ -113,11 +113,7 @@ pub(crate) fn probe(shared: &Shared, mut seed: Seed, pauses: bool) {
         probe.next_lock = next_lock;
         while !shared.probing_over.load(SeqCst) && shared.is_at(probe.main.port) {
             let done = match pauses && probe.seed.below(PAUSES) == 0 {
-                true => {
-                    let paused = [turns::paused, ephemeral::ends_in_a_pause];
-                    let paused = *probe.seed.pick(&paused);
-                    probe.converse(paused)
-                }
+                true => probe.converse(turns::paused),
                 false => probe.goes_on(),
             };
             if done.is_err() {

@@ -2,12 +2,8 @@
 
 use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
-use crate::connection::{Lost, micros};
-use crate::runner::now;
-use leasehold_campaign::Span;
+use crate::connection::Lost;
 use redis::Value;
-use std::thread;
-use std::time::Duration;
 
 impl Probe<'_> {
     /// A grant that is bound to the connection of this waiter.
@@ -55,8 +51,12 @@ pub(super) fn bound(probe: &mut Probe<'_>) -> Result<(), Lost> {
     }
     probe.kills(0)?;
     probe.still_holds(1, &lock, "e", first)?;
-    // The next hold of the same owner is bound to nothing.
-    probe.release(&lock, "e")?;
+    // The next hold of the same owner is bound to nothing, however this one ended.
+    if probe.seed.below(2) == 0 {
+        probe.release(&lock, "e")?;
+    } else {
+        probe.main.ask(&format!("DEL {lock}"))?;
+    }
     let second = probe.grant(&lock, "e", LONG)?;
     probe.kills(1)?;
     probe.still_holds(2, &lock, "e", second)?;
@@ -79,37 +79,14 @@ pub(super) fn bound(probe: &mut Probe<'_>) -> Result<(), Lost> {
         return probe.release(&lock, "w");
     }
     let has_ended = matches!(&replies[1], Value::BulkString(text) if text.is_empty());
-    if is_granted(&replies[2]).is_none() && has_ended {
-        probe.claim(
-            "L5",
-            Excuse::Freed,
-            format!("{lock} is held behind the end of its connection"),
-        );
+    if replies[2] == Value::Nil && has_ended {
+        let holds = probe.main.ask(&format!("LOCK.HOLDERS {lock}"))?;
+        let what = format!("{lock} is held behind the end of its connection, by {holds:?}");
+        probe.claim("L5", Excuse::Freed, what);
         return Err(Lost);
     }
     probe.soon(Excuse::Freed, "the lock of a connection that has ended is free", |probe| {
         Ok(is_granted(&probe.main.ask(&format!("LOCK.ACQUIRE {lock} next {LONG}"))?))
     })?;
     probe.release(&lock, "next")
-}
-
-/// A connection that ends while writes are paused: its hold ends with the pause, and the grace has begun before.
-pub(super) fn ends_in_a_pause(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    const PAUSE: u64 = 300;
-    let lock = probe.fresh();
-    probe.binds(0, &lock, "e", PAUSE - 100)?;
-    probe.queue(&lock, 1, "w", LONG)?;
-    let from = now();
-    let pause = format!("CLIENT PAUSE {PAUSE} WRITE");
-    let kill = format!("CLIENT KILL ID {}", probe.waiters[0].id);
-    let replies = probe.main.all(&["TIME".to_owned(), pause, kill]);
-    // Noted even if the reply was lost.
-    probe.claims.pause(Span { from, to: now() + PAUSE * 1_000 });
-    let begun = micros(&replies?[0])?;
-    probe.renew(0)?;
-    while probe.main.time()? < begun + (PAUSE + 2) * 1_000 {
-        thread::sleep(Duration::from_millis(1));
-    }
-    probe.reply_soon(1, "who waits for a connection that ended in a pause has the lock")?;
-    probe.release(&lock, "w")
 }
