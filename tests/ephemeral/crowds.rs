@@ -7,6 +7,9 @@ use testkit::{Client, Server, Stopwatch, eventually};
 
 const MANY: usize = 100_000;
 
+/// In bytes. What so many bindings took is three times as much.
+const ROOM: u64 = 5_000_000;
+
 /// On a machine that is busy with other things too, in one of so many rounds.
 const ROUNDS: usize = 5;
 
@@ -17,6 +20,7 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
         .map(|number| format!("LOCK.ACQUIRE k{number} alice {LONG} EPHEMERAL 0"))
         .collect();
     let mut client = server.client();
+    let before = client.info_number("memory", "used_memory");
     let mut seen = Vec::new();
     for round in 1..=ROUNDS {
         let mut alice = server.client();
@@ -29,6 +33,12 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
         let longest = longest_ping(&mut client);
         assert_eq!(bindings(&mut client), 0);
         assert_eq!(client.counter("bindings_ended"), (round * MANY) as u64);
+        eventually("the room that they took is given back", || {
+            match client.info_number("memory", "used_memory").saturating_sub(before) {
+                0..ROOM => Ok(()),
+                more => Err(more),
+            }
+        });
         seen.push(longest);
         if longest < Duration::from_millis(50) {
             return;

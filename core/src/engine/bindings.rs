@@ -99,8 +99,12 @@ impl Bindings {
     pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         let Some(id) = self.id_of(name, owner, fence_number) else { return };
         self.take(id);
+        self.tidy();
+    }
+
+    /// What a crowd needed is not kept when the crowd has gone. Not called while a binding is taken out that may be added again.
+    pub(super) fn tidy(&mut self) {
         if self.all.is_empty() && self.all.capacity() > KEPT {
-            // What a crowd needed is not kept when the crowd has gone.
             *self = Self::default();
         }
     }

@@ -143,6 +143,7 @@ impl<C> Engine<C> {
             Authority::Yes => {
                 self.part_due(host);
                 self.drop_stale_bindings(host);
+                self.bindings.borrow_mut().tidy();
             }
             Authority::Replica => self.forget_bindings(),
             _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
