@@ -179,9 +179,22 @@ impl Bindings {
         None
     }
 
-    /// Takes all holds of this lock whose connections have ended.
-    pub(super) fn take_ended_of(&mut self, name: Name<'_>) -> Vec<(Binding, Monotonic)> {
-        let ended: Vec<_> = self.ended_of(name).map(|(id, _, since)| (id, since)).collect();
+    /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its bindings only
+    /// the one with the largest fence can be of a hold in force.
+    pub(super) fn take_ended_of(
+        &mut self,
+        name: Name<'_>,
+        asker: Option<Owner<'_>>,
+        at_most: usize,
+    ) -> Vec<(Binding, Monotonic)> {
+        let of_asker = self
+            .ended_of(name)
+            .filter(|(_, binding, _)| Some(binding.owner.as_owner()) == asker)
+            .max_by_key(|(_, binding, _)| binding.fence_number)
+            .map(|(id, _, since)| (id, since));
+        let others = self.ended_of(name).map(|(id, _, since)| (id, since));
+        let others = others.filter(|&other| Some(other) != of_asker);
+        let ended: Vec<_> = of_asker.into_iter().chain(others).take(at_most).collect();
         ended.into_iter().filter_map(|(id, since)| Some((self.take(id)?, since))).collect()
     }
 
@@ -211,7 +224,7 @@ impl Bindings {
         })
     }
 
-    /// Nothing can be written now. The hold is bound as before, to a connection that ended then.
+    /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
     pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
         self.add(binding);
