@@ -3,20 +3,30 @@
 //! The server tells of every connection that begins and ends, so the module subscribes only while any hold is bound. The event
 //! comes in the middle of whatever the server does: the [engine](leasehold_core::engine) only notes it.
 
-use super::ffi::api::optional;
+use super::ffi::api::{optional, status};
 use super::ffi::main_thread::MainThread;
 use super::ffi::subscription::ServerSubscription;
 use super::locks::LOCKS;
 use super::{clock, guard};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::cell::Cell;
 use std::ffi::c_void;
 use std::ptr;
 
 static CHANGES: MainThread<ServerSubscription> =
     MainThread::new(ServerSubscription::new(raw::REDISMODULE_EVENT_CLIENT_CHANGE, Some(changed)));
 
+/// Whether the server is about to call [`woken`].
+static IS_WAKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
 pub(super) fn reset() {
     CHANGES.reset();
+    IS_WAKING.set(false);
+}
+
+/// Whether the server would call the module after it was unloaded, and die of that.
+pub(super) fn are_to_wake_the_server() -> bool {
+    IS_WAKING.get()
 }
 
 /// A hold is bound.
@@ -60,15 +70,20 @@ unsafe extern "C" fn changed(
 
 /// Redis 7.0 closes most connections after it has decided how long to sleep, and would be late for a timer that is set then. It is
 /// woken up, and finds the timer. Redis 6.2 has no way to be woken up. Later servers decide when they have closed them.
+///
+/// The timer may have rung before the server comes to the call that woke it up, so the timer alone does not keep the module from
+/// being unloaded before that.
 fn wake() {
-    if optional!(RedisModule_AddPostNotificationJob).is_some() {
+    if IS_WAKING.get() || optional!(RedisModule_AddPostNotificationJob).is_some() {
         return;
     }
     if let Some(add) = optional!(RedisModule_EventLoopAddOneShot) {
-        // SAFETY: the callback has the signature the server calls, and needs no data. The timer that is set keeps the module from
-        // being unloaded before.
-        unsafe { add(Some(woken), ptr::null_mut()) };
+        // SAFETY: the callback has the signature the server calls, and needs no data. The module is not unloaded before it is called.
+        let outcome = unsafe { add(Some(woken), ptr::null_mut()) };
+        IS_WAKING.set(outcome == status(true));
     }
 }
 
-unsafe extern "C" fn woken(_data: *mut c_void) {}
+unsafe extern "C" fn woken(_data: *mut c_void) {
+    IS_WAKING.set(false);
+}

@@ -107,6 +107,9 @@ fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
     if tickets > 0 {
         return Some(format!("so many tickets keep places in the queues of locks: {tickets}"));
     }
+    if connections::are_to_wake_the_server() {
+        return Some("a connection has just ended".to_owned());
+    }
     fence_lift::obstacle_to_a_later_load().or_else(|| {
         unload_blockers::find(ctx)
             .map(|blocker| format!("{blocker}, and the server might die of that"))

@@ -99,8 +99,12 @@ impl Bindings {
     pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
         let Some(id) = self.id_of(name, owner, fence_number) else { return };
         self.take(id);
+        self.tidy();
+    }
+
+    /// What a crowd needed is not kept when the crowd has gone. Not called while a binding is taken out that may be added again.
+    pub(super) fn tidy(&mut self) {
         if self.all.is_empty() && self.all.capacity() > KEPT {
-            // What a crowd needed is not kept when the crowd has gone.
             *self = Self::default();
         }
     }
@@ -175,9 +179,22 @@ impl Bindings {
         None
     }
 
-    /// Takes all holds of this lock whose connections have ended.
-    pub(super) fn take_ended_of(&mut self, name: Name<'_>) -> Vec<(Binding, Monotonic)> {
-        let ended: Vec<_> = self.ended_of(name).map(|(id, _, since)| (id, since)).collect();
+    /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its bindings only
+    /// the one with the largest fence can be of a hold in force.
+    pub(super) fn take_ended_of(
+        &mut self,
+        name: Name<'_>,
+        asker: Option<Owner<'_>>,
+        at_most: usize,
+    ) -> Vec<(Binding, Monotonic)> {
+        let of_asker = self
+            .ended_of(name)
+            .filter(|(_, binding, _)| Some(binding.owner.as_owner()) == asker)
+            .max_by_key(|(_, binding, _)| binding.fence_number)
+            .map(|(id, _, since)| (id, since));
+        let others = self.ended_of(name).map(|(id, _, since)| (id, since));
+        let others = others.filter(|&other| Some(other) != of_asker);
+        let ended: Vec<_> = of_asker.into_iter().chain(others).take(at_most).collect();
         ended.into_iter().filter_map(|(id, since)| Some((self.take(id)?, since))).collect()
     }
 
@@ -207,7 +224,7 @@ impl Bindings {
         })
     }
 
-    /// Nothing can be written now. The hold is bound as before, to a connection that ended then.
+    /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
     pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
         self.add(binding);

@@ -3,7 +3,7 @@
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Changed, Checked, FenceClock, Hold, KeptOwner, Moment, Outcome, Ownership, Proof, Seen,
+    self, Changed, Checked, FenceClock, Hold, Moment, Outcome, Owner, Ownership, Proof, Seen,
     Stored, Write,
 };
 use crate::observe::Given;
@@ -20,7 +20,7 @@ impl<C> Engine<C> {
         request: &'r impl Decide,
     ) -> Result<Outcome<'r>, Error> {
         let ephemeral = self.ephemeral(host, request)?;
-        let waiters = self.settle_if_suspect(host, lock);
+        let waiters = self.settle_if_suspect(host, lock, request.owner().ok());
         lock.prepare();
         let mut key = lock.open(Mode::Write);
         let now = host.now();
@@ -73,11 +73,7 @@ impl<C> Engine<C> {
         let checked = lock::check(&holders, proof);
         let Checked::Holds { fence_number } = checked else { return Ok(checked) };
         if self.is_pending_release(name, fence_number)
-            || is_over(
-                &self.over_with_connections(host, name),
-                proof.owner.as_bytes(),
-                fence_number,
-            )
+            || self.over_with_connections(host, name).has(proof.owner.as_bytes(), fence_number)
         {
             return Ok(Checked::NotHolder);
         }
@@ -104,7 +100,7 @@ impl<C> Engine<C> {
         let over = self.over_with_connections(host, name);
         let is_in_force = |hold: &Hold<'_>| {
             pending.as_ref().is_none_or(|fences| !fences.contains(&hold.fence_number()))
-                && !is_over(&over, hold.owner, hold.fence_number())
+                && !over.has(hold.owner, hold.fence_number())
         };
         Ok(look(&mut holds.filter(is_in_force), waiters, now))
     }
@@ -119,9 +115,10 @@ impl<C> Engine<C> {
         &self,
         host: &H,
         lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
     ) -> usize {
         self.take_back_pending(host, lock);
-        self.part_pending(host, lock);
+        self.part_pending(host, lock, asker);
         let name = lock.name();
         let waiters = {
             let queues = self.queues.borrow();
@@ -158,11 +155,6 @@ impl<C> Engine<C> {
         let events = self.with_observer(|observer| observer.note(lock.name(), outcome, given, now));
         events.iter().flatten().for_each(|event| lock.publish(*event));
     }
-}
-
-fn is_over(over: &[(KeptOwner, u64)], owner: &[u8], fence_number: u64) -> bool {
-    let mut over = over.iter();
-    over.any(|(other, fence)| *fence == fence_number && other.as_owner().as_bytes() == owner)
 }
 
 /// What a key holds, or is about to hold once more: what it held when it was evicted.

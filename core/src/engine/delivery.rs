@@ -91,26 +91,27 @@ impl<C> Engine<C> {
         )
     }
 
-    /// When the hold ends that this is a proof of. `None` if there is none, or another server decides about it. Called while the module
-    /// may write.
+    /// When the hold ends that this is a proof of, and what it took to see that. `None` if there is none, or another server decides
+    /// about it. Called while the module may write.
     pub(super) fn end_of<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
         proof: &Proof<'_>,
-    ) -> Option<Option<Deadline>> {
+    ) -> (Option<Option<Deadline>>, Effort) {
         if lock.may_read() == Authority::NotOurs {
-            return None;
+            return (None, Effort::ROUND);
         }
         let evicted = self.evicted_value(lock);
         let key = lock.open(Mode::Peek);
         let stored = with_evicted(key.stored(), evicted.as_ref());
+        let effort = Effort::of_round(stored);
         let holders = self.with_fences(
             || host.monotonic(),
             |fences| stored.holders(proof.owner, host.now(), fences).ok(),
-        )?;
-        let own = holders.own().filter(|own| own.matches(proof))?;
-        Some(own.deadline)
+        );
+        let own = holders.as_ref().and_then(Holders::own).filter(|own| own.matches(proof));
+        (own.map(|own| own.deadline), effort)
     }
 
     /// Whether this grant is about to be taken back.
@@ -171,8 +172,9 @@ impl<C> Engine<C> {
             }
         }
         let proof = proof_of(&grant.owner, grant.fence.number());
-        if self.end_of(host, lock, &proof).is_none() {
-            return Effort::ROUND;
+        let (end, looked) = self.end_of(host, lock, &proof);
+        if end.is_none() {
+            return looked;
         }
         let mut key = lock.open(Mode::Write);
         let now = host.now();

@@ -27,6 +27,25 @@ enum Parting {
     PutOff(Binding, u64),
 }
 
+/// Holds of one lock that are over, by fence and owner.
+#[derive(Debug, Default)]
+pub(super) struct Over(Vec<(KeptOwner, u64)>);
+
+impl Over {
+    fn new(mut holds: Vec<(KeptOwner, u64)>) -> Self {
+        holds.sort_unstable_by(|one, other| Self::order(one).cmp(&Self::order(other)));
+        Self(holds)
+    }
+
+    fn order((owner, fence_number): &(KeptOwner, u64)) -> (u64, &[u8]) {
+        (*fence_number, owner.as_owner().as_bytes())
+    }
+
+    pub(super) fn has(&self, owner: &[u8], fence_number: u64) -> bool {
+        self.0.binary_search_by(|hold| Self::order(hold).cmp(&(fence_number, owner))).is_ok()
+    }
+}
+
 impl<C> Engine<C> {
     /// To which connection the request wants its hold bound.
     pub(super) fn ephemeral<H: Host<Client = C>>(
@@ -143,6 +162,7 @@ impl<C> Engine<C> {
             Authority::Yes => {
                 self.part_due(host);
                 self.drop_stale_bindings(host);
+                self.bindings.borrow_mut().tidy();
             }
             Authority::Replica => self.forget_bindings(),
             _ => self.bindings.borrow_mut().wait(now.monotonic.plus_millis(PAUSE_MILLIS)),
@@ -178,16 +198,29 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// The same for the holds of this lock, before a command looks at it.
-    pub(super) fn part_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
+    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and then for as many
+    /// others as one turn can. Each reads the whole value, so a thousand holders that end at once are left to the timer.
+    pub(super) fn part_pending<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+    ) {
         // Nearly always there are none.
         if !self.bindings.borrow().has_ended() {
             return;
         }
-        let pending = self.bindings.borrow_mut().take_ended_of(lock.name());
+        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, host.batch());
+        let mut effort = Effort::default();
         for (binding, since) in pending {
-            if let Parting::PutOff(binding, millis) = self.part(host, lock, binding, since) {
-                self.put_off(host, binding, since, millis);
+            if effort.fills(host.batch()) {
+                self.changes_due();
+                self.bindings.borrow_mut().put_off(binding, since);
+                continue;
+            }
+            match self.part(host, lock, binding, since) {
+                Parting::Done(done) => effort.add(done),
+                Parting::PutOff(binding, millis) => self.put_off(host, binding, since, millis),
             }
         }
     }
@@ -213,8 +246,9 @@ impl<C> Engine<C> {
             _ => true,
         };
         let proof = proof_of(&binding.owner, binding.fence_number);
-        if !self.end_of(host, lock, &proof).is_some_and(is_longer) {
-            return Parting::Done(Effort::ROUND);
+        let (end, looked) = self.end_of(host, lock, &proof);
+        if !end.is_some_and(is_longer) {
+            return Parting::Done(looked);
         }
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
@@ -272,12 +306,12 @@ impl<C> Engine<C> {
         &self,
         host: &H,
         name: Name<'_>,
-    ) -> Vec<(KeptOwner, u64)> {
+    ) -> Over {
         let bindings = self.bindings.borrow();
         if !bindings.has_ended() {
-            return Vec::new();
+            return Over::default();
         }
-        bindings.over(name, host.monotonic()).collect()
+        Over::new(bindings.over(name, host.monotonic()).collect())
     }
 
     fn drop_stale_bindings<H: Host<Client = C>>(&self, host: &H) {
@@ -287,9 +321,10 @@ impl<C> Engine<C> {
             let Some(binding) = binding else { return };
             let name = binding.name.clone();
             let Some(lock) = host.lock(name.as_name()) else { continue };
-            effort.add(Effort::ROUND);
             let proof = proof_of(&binding.owner, binding.fence_number);
-            if let Some(end) = self.end_of(host, &lock, &proof) {
+            let (end, looked) = self.end_of(host, &lock, &proof);
+            effort.add(looked);
+            if let Some(end) = end {
                 self.bindings.borrow_mut().keep(binding, next_look(end, host.now()));
             }
         }

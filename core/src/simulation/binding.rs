@@ -133,16 +133,19 @@ impl Model {
         Some(lock.end(&held))
     }
 
-    /// A command names the lock: holds whose connections have ended have a short lease before it looks at them. Those that have one
-    /// anyway are bound no more.
-    pub(super) fn part_pending(&mut self, name: LockName, now: u64) {
+    /// A command of this owner names the lock: its hold has a short lease before the command looks at it, if its connection has ended.
+    /// One that has a short lease anyway is bound no more. The holds of others are left for later if there are too many.
+    pub(super) fn part_pending(&mut self, name: LockName, holder: &str, now: u64) {
         let bound = std::mem::take(&mut self.bound);
-        let stays = |bound: &Bound| {
-            bound.name != name
-                || !self.left(bound).is_some_and(|left| self.is_short(bound, left, now))
+        let is_short = |bound: &Bound| {
+            bound.name == name
+                && self.left(bound).is_some_and(|left| self.is_short(bound, left, now))
         };
-        let bound = bound.into_iter().filter(stays).collect();
+        let (short, mut bound): (Vec<_>, Vec<_>) = bound.into_iter().partition(is_short);
+        let of_others: Vec<_> = short.into_iter().filter(|bound| bound.holder != holder).collect();
+        bound.extend(&of_others);
         self.bound = bound;
+        self.may_be_forgotten = of_others;
     }
 
     /// Whether a hold is over, or ends no later than so many milliseconds from now.
@@ -221,6 +224,7 @@ impl Server {
         let is_done = has_worked && self.is_at_rest();
         let known = self.bindings();
         let state = &mut *self.state.borrow_mut();
+        let may_be_forgotten = std::mem::take(&mut state.model.may_be_forgotten);
         if known.is_empty() && state.model.bound.is_empty() {
             return;
         }
@@ -251,7 +255,8 @@ impl Server {
                     let told = [Reply::Fence(fence), Reply::Published(fence)];
                     state.answers.iter().any(|(_, reply)| told.contains(reply))
                 };
-                let is_short = left.is_some_and(|left| model.is_short(bound, left, now));
+                let is_short = may_be_forgotten.contains(bound)
+                    || left.is_some_and(|left| model.is_short(bound, left, now));
                 assert!(is_short || (left.is_some() && was_told()), "{bound:?} was forgotten");
             }
         }

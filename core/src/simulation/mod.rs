@@ -167,17 +167,21 @@ fn happen(server: &Server, client: Client, op: Op) {
             acquire(server, client, request);
             server.steps(-micros);
         }
-        Op::TryInTransaction(request, lag_millis) => settling(server, request.name, || {
-            server.state.borrow_mut().lag_millis = lag_millis;
-            server.acquire(client, request);
-            server.state.borrow_mut().lag_millis = 0;
-        }),
-        Op::Release(claim) => settling(server, claim.name, || server.release(client, claim)),
+        Op::TryInTransaction(request, lag_millis) => {
+            settling(server, request.name, request.owner, || {
+                server.state.borrow_mut().lag_millis = lag_millis;
+                server.acquire(client, request);
+                server.state.borrow_mut().lag_millis = 0;
+            })
+        }
+        Op::Release(claim) => {
+            settling(server, claim.name, claim.owner, || server.release(client, claim))
+        }
         Op::Extend(claim, ttl) => {
-            settling(server, claim.name, || server.extend(client, claim, ttl))
+            settling(server, claim.name, claim.owner, || server.extend(client, claim, ttl))
         }
         Op::Raise(claim, fence) => {
-            settling(server, claim.name, || server.raise(client, claim, fence))
+            settling(server, claim.name, claim.owner, || server.raise(client, claim, fence))
         }
         Op::Check(claim) => server.check(client, claim),
         Op::Disconnect(slot) => server.disconnects(slot),
@@ -200,7 +204,7 @@ fn happen(server: &Server, client: Client, op: Op) {
 }
 
 fn acquire(server: &Server, client: Client, request: Request) {
-    settling(server, request.name, || server.acquire(client, request));
+    settling(server, request.name, request.owner, || server.acquire(client, request));
     let is_unseen = server.engine.with_queues(|queues| queues.is_marked(lock(request.name)));
     let waits = server.state.borrow().parked.contains_key(&client);
     // A lock stays marked while more are let in than one turn may let in.
@@ -209,14 +213,14 @@ fn acquire(server: &Server, client: Client, request: Request) {
 }
 
 /// A command that may change a lock first lets what has happened to it have its effect.
-fn settling(server: &Server, name: LockName, execute: impl FnOnce()) {
+fn settling(server: &Server, name: LockName, holder: &str, execute: impl FnOnce()) {
     let was_dirty = server.engine.with_queues(|queues| queues.is_marked(lock(name)));
     let mut state = server.state.borrow_mut();
     state.settled.clear();
     state.in_command = true;
     let now = state.now().micros();
     if state.role == Role::Primary {
-        state.model.part_pending(name, now);
+        state.model.part_pending(name, holder, now);
     }
     drop(state);
     execute();

@@ -101,6 +101,8 @@ pub(super) struct Model {
     pub(super) evicted: BTreeMap<LockName, Content>,
     /// Holds that are to end with connections.
     pub(super) bound: Vec<Bound>,
+    /// Those that a command found short, and which are not of its owner: the engine may have looked at them, or not.
+    pub(super) may_be_forgotten: Vec<Bound>,
     /// The connections that have ended, and when.
     pub(super) ended: BTreeMap<u64, u64>,
 }
@@ -121,6 +123,7 @@ impl Model {
             seen: BTreeMap::new(),
             evicted: BTreeMap::new(),
             bound: Vec::new(),
+            may_be_forgotten: Vec::new(),
             ended: BTreeMap::new(),
         }
     }
