@@ -191,8 +191,8 @@ impl Call {
             if also.keys.iter().any(|key| Slot::of(key) != slot) {
                 return Err(Error::CrossSlot);
             }
-            let is_here = |&key: &_| authority::to_read(self.ctx, key) != Authority::NotOurs;
-            if !others.iter().all(is_here) {
+            let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
+            if authority::to_read_all(self.ctx, &all) == Authority::NotOurs {
                 return Err(Error::SlotIsMoving);
             }
         }

@@ -108,12 +108,15 @@ impl<C> Engine<C> {
                 self.give_up_ticket(host, lock.name(), owner);
             }
         }
+        // All of them before any is settled: who waits for one may wait for others, which are looked at then.
+        for Written { at, changed, .. } in &written {
+            if let (Changed::Value, Some(lock)) = (changed, locks.get(*at)) {
+                self.with_queues(|queues| queues.forget_seen(lock.name()));
+            }
+        }
         for Written { at, changed, .. } in &written {
             let Some(lock) = locks.get(*at) else { continue };
             if *changed != Changed::Nothing && self.waiters_for(lock.name()) > 0 {
-                if *changed == Changed::Value {
-                    self.with_queues(|queues| queues.forget_seen(lock.name()));
-                }
                 self.settle(host, lock, Initiator::Client, Ownership::Ours);
             }
         }
