@@ -52,8 +52,8 @@ const stopped = acquire('k', { patience: 60000, signal: stops.signal }).catch((e
 acquire('k', { patience: 60000 });
 await until(2);
 stops.abort(new Error('no more'));
-console.log(await stopped);
 await until(1);
+console.log(await stopped);
 console.log(await acquire('k', { patience: 50 }), await acquire('k', { patience: 50, signal: stops.signal }).catch((error) => error.message));
 await until(1);
 process.exit(0);
@@ -217,14 +217,16 @@ fn work_does_not_begin_with_a_grant_that_nobody_claimed_in_time() {
         client.grant("k", "alice", LONG);
         let text = recipe.text(&address_of(&server));
         let locks = Locks { ttl: 1_000, patience: 40_000, ..ONE };
-        let outcomes = thread::scope(|scope| {
+        let (bob, outcomes) = thread::scope(|scope| {
             let waits = scope.spawn(|| recipe.takes(&text, locks));
             let bob = paused_until_bob_has(&server, "k");
             assert_eq!(client.check("k", "bob"), Some(bob));
             assert!(client.release("k", "bob"));
-            waits.join().unwrap()
+            (bob, waits.join().unwrap())
         });
-        assert!(outcomes[0].is("done"), "{}: {outcomes:?}", recipe.client);
+        let [outcome] = &outcomes[..] else { panic!("{outcomes:?}") };
+        let before = format!("done {bob}");
+        assert!(outcome.is("done") && outcome.came > before, "{}: {outcome:?}", recipe.client);
     }
 }
 
