@@ -169,7 +169,7 @@ fn fifty_wait_at_once_and_all_are_served_also_when_their_connections_are_killed(
 
 #[test]
 fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_stays_busy() {
-    let patience = 2_000;
+    let patience = 4_000;
     for recipe in Recipe::all().chain(Recipe::by_tickets()) {
         let server = server();
         let mut client = server.client();
@@ -180,7 +180,7 @@ fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_s
                 let waits = scope.spawn(|| recipe.takes(&text, Locks { patience, ..ONE }));
                 eventually("it has waited half its patience", || {
                     let waited = first_waiter(&mut client, "k").map(|(_, waited)| waited);
-                    waited.filter(|waited| *waited > 1_000).ok_or(waited)
+                    waited.filter(|waited| *waited > 2_000).ok_or(waited)
                 });
                 client.cmd("CLIENT KILL TYPE normal SKIPME yes");
                 waits.join().unwrap()
