@@ -80,6 +80,11 @@ fn tickets_are_measured() {
 }
 
 #[test]
+fn holds_that_end_with_their_connection_are_measured() {
+    assert_eq!(rows("ephemeral").len(), 11);
+}
+
+#[test]
 fn hand_offs_are_measured() {
     assert_eq!(rows("hand-off").len(), 2);
 }

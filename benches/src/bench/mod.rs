@@ -5,6 +5,7 @@
 //!   contended   many workers, one lock: against other ways to wait
 //!   shared      a lock with several holders: one joins and one leaves, against scripts
 //!   tickets     places in a queue without a connection: their memory, and how soon one hears of a grant
+//!   ephemeral   holds that end with their connection: how soon, and what bindings cost everybody else
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
@@ -20,6 +21,7 @@
 mod contended;
 mod contenders;
 mod cores;
+mod ephemeral;
 pub(crate) mod fairness;
 mod hand_off;
 mod held;
@@ -64,11 +66,12 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 10] = [
+pub(crate) const SECTIONS: [Section; 11] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
     ("tickets", tickets::run),
+    ("ephemeral", ephemeral::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),
