@@ -75,6 +75,11 @@ fn each_way_to_be_one_of_several_holders_is_measured() {
 }
 
 #[test]
+fn sets_of_locks_are_measured() {
+    assert_eq!(rows("several").len(), 6);
+}
+
+#[test]
 fn tickets_are_measured() {
     assert_eq!(rows("tickets").len(), 7);
 }
