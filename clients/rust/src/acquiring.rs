@@ -11,12 +11,14 @@ use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
 use crate::same_owner::{Slot, Unreleased};
+use crate::tickets::Tickets;
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits};
-use crate::{Error, Settings};
+use crate::{Error, Settings, Waiting};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// How often whoever stands behind others looks whether the server answers at all.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -25,6 +27,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Granted {
     pub(crate) fence: u64,
     pub(crate) asked: Moment,
+    /// It ends with the connection whose end fires this.
+    pub(crate) connection: Option<CancellationToken>,
 }
 
 impl Inner {
@@ -61,6 +65,7 @@ impl Inner {
             }
         };
         let (mut entering, mut place) = (pin!(self.room.enter()), None);
+        let mut by_ticket = self.settings.waiting == Waiting::Tickets;
         let mut tries = 0_u32;
         loop {
             if (ask || self.wire.dialect() == Dialect::Plain)
@@ -83,7 +88,7 @@ impl Inner {
                 tries = tries.saturating_add(1);
                 continue;
             }
-            if place.is_none() {
+            if place.is_none() && !by_ticket {
                 // The lock may become free while others wait for other locks on all connections there may be.
                 tokio::select! {
                     biased;
@@ -96,12 +101,20 @@ impl Inner {
             }
             pending.unknown = true;
             let ttl = pending.ttl;
-            match self.wait(pending, wanted, until).await? {
-                Waited::Granted { fence, asked }
-                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Moment::now()) =>
+            let waited = match by_ticket {
+                true => self.wait_by_ticket(pending, wanted, until).await?,
+                false => self.wait(pending, wanted, until).await?,
+            };
+            match waited {
+                Waited::Granted { fence, asked, ended }
+                    if wanted.replicas.is_none()
+                        && (wanted.grace.is_none() || ended.is_some())
+                        && is_fresh(asked, ttl, Moment::now()) =>
                 {
-                    return Ok(Some(Granted { fence, asked }));
+                    let connection = ended.filter(|_| wanted.grace.is_some());
+                    return Ok(Some(Granted { fence, asked, connection }));
                 }
+                Waited::NoTickets => (by_ticket, ask) = (false, false),
                 // Asked once more, it tells how much of the lease is left, or that it is over.
                 Waited::Granted { .. } | Waited::NoQueue => {}
                 Waited::Over => {
@@ -129,8 +142,10 @@ impl Inner {
     ) -> Result<Option<Granted>, Error> {
         pending.unknown = true;
         let limits = self.wire.limits(pending.ttl, Some(trying));
-        let question =
-            Question::Acquire { owner: &pending.owner, share: pending.share, ttl: pending.ttl };
+        if wanted.replicas.is_none() && wanted.grace.is_some() {
+            return self.bind(pending, wanted, limits).await;
+        }
+        let question = pending.question(None);
         let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
@@ -138,7 +153,26 @@ impl Inner {
             return Ok(None);
         };
         self.check_heard(name, pending, wanted, answer, limits).await?;
-        Ok(Some(Granted { fence, asked: answer.asked }))
+        if wanted.grace.is_some() {
+            // That connection is not the one that is to end with it.
+            return self.bind(pending, wanted, limits).await;
+        }
+        Ok(Some(Granted { fence, asked: answer.asked, connection: None }))
+    }
+
+    async fn bind(
+        &self,
+        pending: &mut Pending,
+        wanted: &Wanted,
+        limits: Limits,
+    ) -> Result<Option<Granted>, Error> {
+        let question = pending.question(wanted.grace);
+        let (answer, connection) = self.wire.bind(&pending.key, question, limits).await?;
+        let Some(fence) = answer.number else {
+            pending.unknown = false;
+            return Ok(None);
+        };
+        Ok(Some(Granted { fence, asked: answer.asked, connection: Some(connection) }))
     }
 
     /// Until when to go on trying if no server answers. Whoever has stood behind others while none
@@ -244,7 +278,34 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
+        let (share, place, asked_on) = (pending.share, None, None);
+        let abandoned = Abandoned { key, owner, share, ttl, place, parked, asked_on };
+        self.orders.abandon(abandoned, pending.home);
+    }
+
+    async fn wait_by_ticket(
+        &self,
+        pending: &Pending,
+        wanted: &Wanted,
+        until: Option<Instant>,
+    ) -> Result<Waited, Error> {
+        let Settings { slice, unreachable_after, .. } = self.settings;
+        let tickets = Tickets {
+            wire: &self.wire,
+            crowd: &self.crowd,
+            key: &pending.key,
+            owner: &pending.owner,
+            share: pending.share,
+            ttl: ttl_to_wait(pending.ttl, wanted),
+            grace: wanted.grace,
+            slice,
+            each: self.wire.limits(pending.ttl, None).each,
+            until,
+            unreachable_after,
+            is_chosen: wanted.owner.is_some(),
+            asked_on: &pending.asked_on,
+        };
+        tickets.wait().await
     }
 
     async fn wait(
@@ -255,9 +316,7 @@ impl Inner {
     ) -> Result<Waited, Error> {
         let Pending { key, owner, share, ttl, parked, .. } = pending;
         let each = self.wire.limits(*ttl, None).each;
-        // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
-        let less = Duration::from_millis(1);
-        let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
+        let ttl = ttl_to_wait(*ttl, wanted);
         let Settings { slice, unreachable_after, .. } = self.settings;
         let (wire, room) = (&self.wire, &self.room);
         let share = *share;
@@ -290,4 +349,10 @@ impl Inner {
             wanted: replicas.count,
         })
     }
+}
+
+/// A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
+fn ttl_to_wait(ttl: Duration, wanted: &Wanted) -> Duration {
+    let less = Duration::from_millis(1);
+    if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { ttl }
 }

@@ -6,7 +6,7 @@ use crate::gate::Gate;
 use crate::guard::{Guard, Hold};
 use crate::home::Home;
 use crate::joining::join;
-use crate::lease::{Lease, Names};
+use crate::lease::{Bond, Lease, Names};
 use crate::line::Lines;
 use crate::orders::Orders;
 use crate::pending::Pending;
@@ -15,6 +15,7 @@ use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
 use crate::same_owner::Slot;
 use crate::share::Share;
+use crate::tickets::Crowd;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
@@ -73,6 +74,7 @@ pub(crate) struct Inner {
     pub(crate) lines: Arc<Lines>,
     /// For connections that wait.
     pub(crate) room: Room,
+    pub(crate) crowd: Crowd,
     gate: Gate,
 }
 
@@ -146,7 +148,8 @@ impl Locks {
         let orders = Orders::new(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
         let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
-        let inner = Inner { settings, wire, orders, slots, lines, room, gate };
+        let crowd = Crowd::default();
+        let inner = Inner { settings, wire, orders, slots, lines, room, crowd, gate };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -327,6 +330,7 @@ impl Inner {
             place,
             unknown: false,
             parked: None,
+            asked_on: Mutex::default(),
         };
         let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
             return Ok(None);
@@ -348,6 +352,11 @@ impl Inner {
             wanted.renew,
             unanswered.unwrap_or_default(),
         );
+        let bond = wanted
+            .grace
+            .zip(granted.connection)
+            .map(|(grace, connection)| Bond::new(grace, wanted.share, slot.clone(), connection));
+        let lease = lease.bound(bond);
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             // An earlier lease of the same grant may have been longer.

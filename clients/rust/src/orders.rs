@@ -13,6 +13,8 @@ use crate::ledger::{Keeping, Leaving, Ledger};
 use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::{Place, Slot};
+use crate::share::Share;
+use crate::tickets::AskedOn;
 use crate::wire::Wire;
 use crate::{Error, Released};
 use std::collections::HashMap;
@@ -54,10 +56,13 @@ pub(crate) struct HoldOn {
 pub(crate) struct Abandoned {
     pub(crate) key: String,
     pub(crate) owner: String,
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     /// If the caller chose the owner: others of the same owner wait for it.
     pub(crate) place: Option<Place>,
     pub(crate) parked: Option<Box<Parked>>,
+    /// Where it may have a ticket.
+    pub(crate) asked_on: Option<Box<AskedOn>>,
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;

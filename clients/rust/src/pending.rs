@@ -1,10 +1,14 @@
 //! A request that may have been heard: whoever drops it gives back what it may have been granted.
 
+use crate::dialect::Question;
 use crate::home::Home;
 use crate::orders::{Abandoned, Orders};
+use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::Place;
 use crate::share::Share;
+use crate::tickets::AskedOn;
+use std::sync::Mutex;
 use std::time::Duration;
 
 pub(crate) struct Pending {
@@ -20,9 +24,16 @@ pub(crate) struct Pending {
     pub(crate) unknown: bool,
     /// The connection on which it waits.
     pub(crate) parked: Option<Parked>,
+    /// The one on which its ticket was asked for.
+    pub(crate) asked_on: Mutex<Option<AskedOn>>,
 }
 
 impl Pending {
+    /// Whether it is to be had now.
+    pub(crate) fn question(&self, grace: Option<Duration>) -> Question<'_> {
+        Question::Acquire { owner: &self.owner, share: self.share, ttl: self.ttl, grace }
+    }
+
     /// It is known what became of it.
     pub(crate) fn known(mut self) -> Option<Place> {
         self.unknown = false;
@@ -35,7 +46,9 @@ impl Drop for Pending {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
             let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
-            let abandoned = Abandoned { key, owner, ttl: self.ttl, place, parked };
+            let asked_on = locked(&self.asked_on).take().map(Box::new);
+            let (share, ttl) = (self.share, self.ttl);
+            let abandoned = Abandoned { key, owner, share, ttl, place, parked, asked_on };
             self.orders.abandon(abandoned, self.home);
         }
     }

@@ -32,6 +32,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// How long a server has to say that patience has ended.
 const GRACE: Duration = Duration::from_secs(1);
@@ -59,11 +60,13 @@ pub(crate) struct Parked {
 }
 
 /// What waiting came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Waited {
     Granted {
         fence: u64,
         asked: Moment,
+        /// Fires when the connection ends on which a ticket was granted.
+        ended: Option<CancellationToken>,
     },
     /// Patience has ended, and no request is under way.
     Over,
@@ -71,6 +74,8 @@ pub(crate) enum Waited {
     Unanswered,
     /// This server keeps no queue.
     NoQueue,
+    /// It keeps one, and gives no tickets.
+    NoTickets,
     /// The server does not know of the request, which is parked still.
     Gone,
     /// This server takes no more clients.
@@ -117,7 +122,7 @@ impl Queue<'_> {
             let told = asked.await;
             let (rest, error) = match told {
                 Told::Answer { fence: Some(fence), asked } => {
-                    return Ok(Waited::Granted { fence, asked });
+                    return Ok(Waited::Granted { fence, asked, ended: None });
                 }
                 // Its patience has ended, or somebody has ended it.
                 Told::Answer { fence: None, .. } => (RETRY.random_rest(tries), None),
@@ -265,9 +270,9 @@ impl Queue<'_> {
             return Ok(if is_blind { Seen::Queued } else { Seen::Gone });
         }
         let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
-        let answer = wire
-            .ask(key, Question::Acquire { owner, share: self.share, ttl: self.ttl }, limits)
-            .await?;
+        let (share, ttl, grace) = (self.share, self.ttl, None);
+        let question = Question::Acquire { owner, share, ttl, grace };
+        let answer = wire.ask(key, question, limits).await?;
         Ok(match answer.number {
             Some(fence) => Seen::Held { fence, asked: answer.asked },
             None => Seen::Gone,

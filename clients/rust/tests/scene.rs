@@ -1,6 +1,6 @@
 //! What most tests begin with.
 
-use leasehold_client::{Guard, Locks, Quorum, Request, Settings};
+use leasehold_client::{Guard, Locks, Quorum, Request, Settings, Waiting};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
 use std::future::poll_fn;
@@ -43,6 +43,34 @@ pub(crate) async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
 /// A runtime that stands still while nobody blocks on it.
 pub(crate) fn standing() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// Each test once for each way to wait, as `name::by_tickets` and `name::by_connections`.
+macro_rules! both_ways {
+    ($($(#[$attribute:meta])* async fn $name:ident($way:ident: Waiting) $body:block)*) => { $(
+        $(#[$attribute])*
+        mod $name {
+            use super::*;
+
+            async fn test($way: Waiting) $body
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn by_tickets() {
+                test(Waiting::Tickets).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn by_connections() {
+                test(Waiting::Connections).await;
+            }
+        }
+    )* };
+}
+pub(crate) use both_ways;
+
+/// Those of a client that waits so.
+pub(crate) fn by(way: Waiting) -> Settings {
+    Settings::default().waiting(way)
 }
 
 /// A server with the module that clients reach over TCP.

@@ -3,18 +3,25 @@
 use super::{Question, millis};
 use crate::share::Share;
 use redis::{Cmd, Value, cmd};
+use std::time::Duration;
 
 pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
     let mut command;
     match question {
-        Question::Acquire { owner, share, ttl } => {
+        Question::Acquire { owner, share, ttl, grace } => {
             command = cmd("LOCK.ACQUIRE");
-            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share)).arg(bound(grace));
         }
         Question::Wait { owner, share, ttl, patience } => {
             command = cmd("LOCK.ACQUIRE");
             command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
             command.arg("BLOCK").arg(patience.map_or(0, millis));
+        }
+        Question::Ticket { owner, share, ttl, grace, kept, channel } => {
+            command = cmd("LOCK.ACQUIRE");
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share)).arg(bound(grace));
+            command.arg("TICKET").arg(millis(kept));
+            command.arg(channel.map(|channel| ("NOTIFY", channel)));
         }
         Question::Extend { owner, fence, ttl } => {
             command = cmd("LOCK.EXTEND");
@@ -39,6 +46,12 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
 /// The option of a hold that is not exclusive.
 fn shared(share: Share) -> Option<(&'static str, u32)> {
     share.option().map(|holders| ("SHARE", holders))
+}
+
+/// The option of a hold that ends with its connection.
+fn bound(grace: Option<Duration>) -> Option<(&'static str, u64)> {
+    let millis = |grace: Duration| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    grace.map(|grace| ("EPHEMERAL", millis(grace)))
 }
 
 /// Where a request stands, according to a look at the queue of its lock.
@@ -99,24 +112,32 @@ fn is_text(value: &Value, text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::dialect::words;
-    use std::time::Duration;
 
     #[test]
     fn each_question_is_one_command() {
         let (owner, share, ttl) = ("alice", Share::Exclusive, Duration::from_secs(5));
         let asked = |question| words(&command("printer", question));
         assert_eq!(
-            asked(Question::Acquire { owner, share, ttl }),
+            asked(Question::Acquire { owner, share, ttl, grace: None }),
             "LOCK.ACQUIRE printer alice 5000"
         );
+        let bound = |grace| asked(Question::Acquire { owner, share, ttl, grace: Some(grace) });
+        assert_eq!(bound(Duration::ZERO), "LOCK.ACQUIRE printer alice 5000 EPHEMERAL 0");
         let waits = |patience| asked(Question::Wait { owner, share, ttl, patience });
         let patience = Some(Duration::from_secs(10));
         assert_eq!(waits(patience), "LOCK.ACQUIRE printer alice 5000 BLOCK 10000");
         assert_eq!(waits(None), "LOCK.ACQUIRE printer alice 5000 BLOCK 0");
+        let (kept, grace) = (Duration::from_secs(15), None);
+        let ticket = |channel| asked(Question::Ticket { owner, share, ttl, grace, kept, channel });
+        assert_eq!(ticket(None), "LOCK.ACQUIRE printer alice 5000 TICKET 15000");
+        assert_eq!(
+            ticket(Some("grants")),
+            "LOCK.ACQUIRE printer alice 5000 TICKET 15000 NOTIFY grants"
+        );
         let share = Share::AtMost(5);
         let five = Question::Wait { owner, share, ttl, patience: None };
         assert_eq!(asked(five), "LOCK.ACQUIRE printer alice 5000 SHARE 5 BLOCK 0");
-        let read = Question::Acquire { owner, share: Share::Any, ttl };
+        let read = Question::Acquire { owner, share: Share::Any, ttl, grace: None };
         assert_eq!(asked(read), "LOCK.ACQUIRE printer alice 5000 SHARE 0");
         assert_eq!(
             asked(Question::Extend { owner, fence: 7, ttl }),

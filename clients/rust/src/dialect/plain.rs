@@ -116,7 +116,9 @@ enum By {
 /// The script that this question takes, if the server has no command for it.
 pub(crate) fn script_for(compares: Compares, question: Question<'_>) -> Option<Script> {
     match (question, compares) {
-        (Question::Acquire { .. } | Question::Wait { .. }, _) => Some(Script::Acquire),
+        (Question::Acquire { .. } | Question::Wait { .. } | Question::Ticket { .. }, _) => {
+            Some(Script::Acquire)
+        }
         (Question::Extend { .. }, Compares::Scripts) => Some(Script::Extend),
         (Question::Release { .. }, Compares::Scripts | Compares::Set) => Some(Script::Release),
         (Question::Extend { .. } | Question::Release { .. }, _) => None,
@@ -137,7 +139,9 @@ fn written(compares: Compares, by: By, key: &str, question: Question<'_>) -> Cmd
     let mut command;
     match question {
         // Nobody waits here; whoever asks in this way is told of the present.
-        Question::Acquire { owner, ttl, .. } | Question::Wait { owner, ttl, .. } => {
+        Question::Acquire { owner, ttl, .. }
+        | Question::Wait { owner, ttl, .. }
+        | Question::Ticket { owner, ttl, .. } => {
             command = script(&ACQUIRE, by, 2);
             command.arg(key).arg(beside(key)).arg(owner).arg(millis(ttl));
             command.arg(DAY_MILLIS).arg(MARGIN_MICROS);
@@ -273,7 +277,7 @@ mod tests {
     fn each_question_that_takes_a_script_is_known_by_it() {
         let owner = "alice";
         let questions = [
-            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL },
+            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL, grace: None },
             Question::Extend { owner, fence: 7, ttl: TTL },
             Question::Release { owner, fence: 7 },
             Question::ReleaseAny { owner },
