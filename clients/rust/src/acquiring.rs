@@ -68,11 +68,11 @@ impl Inner {
         let mut by_ticket = self.settings.waiting == Waiting::Tickets;
         let mut tries = 0_u32;
         loop {
-            if (ask || self.wire.dialect() == Dialect::Plain)
-                && let Some(granted) =
-                    self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
-            {
-                return Ok(Some(granted));
+            if ask || self.wire.dialect() == Dialect::Plain {
+                let trying = self.trying(&key, begun, until);
+                if let Some(granted) = Box::pin(self.ask(name, pending, wanted, trying)).await? {
+                    return Ok(Some(granted));
+                }
             }
             ask = true;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -103,7 +103,7 @@ impl Inner {
             let ttl = pending.ttl;
             let waited = match by_ticket {
                 true => self.wait_by_ticket(pending, wanted, until).await?,
-                false => self.wait(pending, wanted, until).await?,
+                false => Box::pin(self.wait(pending, wanted, until)).await?,
             };
             match waited {
                 Waited::Granted { fence, asked, ended }

@@ -124,7 +124,8 @@ impl Tickets<'_> {
             }
             let trying = later(now, self.unreachable_after);
             let trying = self.until.map_or(trying, |until| until.min(trying));
-            let asked = self.ask(seat.take(), reason, trying).await?;
+            // In a box, which is not there while it waits for a reason to ask: there may be many that wait.
+            let asked = Box::pin(self.ask(seat.take(), reason, trying)).await?;
             (reason, last) = (Reason::Place, None);
             let rest = match asked {
                 Asked::Granted { fence, asked, ended } => {
