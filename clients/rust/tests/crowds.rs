@@ -1,8 +1,8 @@
 //! Many tasks that wait at once: how many connections they take, and what others notice of them.
 
 use crate::scene::{
-    Kind, LONG, by, eventually, eventually_free, eventually_waiting, held, locks_with, millis,
-    server, soon, url, with_module,
+    Kind, LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks_with,
+    millis, server, soon, url, with_module,
 };
 use leasehold_client::{Error, Locks, Released, Settings, Waiting};
 use redis::Value;
@@ -125,8 +125,7 @@ async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_that_want_a_thousand_locks_need_no_more_connections_than_may_wait() {
-    let ways = [Waiting::Tickets, Waiting::Connections];
-    for (kind, way) in Kind::BOTH.into_iter().flat_map(|kind| ways.map(|way| (kind, way))) {
+    for (kind, way) in Kind::BOTH.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
         let server = Arc::new(kind.setup().start());
         let name = |number: usize| format!("printer:{number}");
         (0..CROWD).for_each(|number| taken(&server, &name(number)));
@@ -329,7 +328,7 @@ async fn connections_have_names_that_say_what_they_are_for() {
 async fn a_dropped_request_leaves_no_lock_behind_on_a_connection_that_is_slow() {
     for kind in Kind::BOTH {
         let ways: &[_] = match kind {
-            Kind::With => &[Waiting::Tickets, Waiting::Connections],
+            Kind::With => &WAYS,
             Kind::Without => &[Waiting::Connections],
         };
         for way in ways.iter().copied() {
@@ -435,24 +434,6 @@ async fn a_client_can_be_made_before_its_server_is_started() {
     }
 }
 
-/// Those who may use locks and nothing else.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
-    let server = server();
-    let made =
-        server.cmd("ACL SETUSER worker on >secret ~* +lock.acquire +lock.release +lock.extend");
-    assert_eq!(made, Value::Okay);
-    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
-    let settings = Settings::default().slice(millis(100));
-    let locks = Locks::connect_with(url, settings).await.unwrap();
-    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
-    eventually_waiting(&server, "printer", 1).await;
-    sleep(millis(500)).await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    drop(soon(waiter).await.unwrap().unwrap());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_stand_behind_others_hear_of_a_silent_server_when_these_do() {
     for (kind, owner) in Kind::BOTH.into_iter().flat_map(|it| [(it, None), (it, Some("worker-7"))])
@@ -496,18 +477,4 @@ async fn a_request_whose_connection_is_cut_as_it_is_dropped_leaves_no_lock_behin
     proxy.heal();
     soon(locks.settle()).await;
     assert_eq!(held(&server, "printer"), None);
-}
-
-/// A connection that is opened by a task which is then busy with something else.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
-    let server = server();
-    let link = Proxy::to(server.port());
-    link.slow(millis(100));
-    let locks = Locks::new(url(link.port())).unwrap();
-    let mut first = Box::pin(locks.lock("printer").into_future());
-    // It begins to connect, and is not looked at again.
-    assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
-    drop(soon(locks.lock("scanner")).await.unwrap());
-    drop(soon(first).await.unwrap());
 }

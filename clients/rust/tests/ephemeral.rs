@@ -1,10 +1,10 @@
 //! Holds that end with their connection.
 
 use crate::scene::{
-    LONG, both_ways, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
+    LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
     millis, server, soon, ttl_of, url, with_module, without_module,
 };
-use leasehold_client::{Dialect, Error, Guard, Locks, Loss, Options, Released, Settings, Waiting};
+use leasehold_client::{Dialect, Error, Guard, Locks, Loss, Options, Released, Settings};
 use redis::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -62,8 +62,9 @@ fn program(server: &Server) -> Child {
     program
 }
 
-both_ways! {
-    async fn when_a_program_is_killed_the_next_one_has_its_lock_at_once(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn when_a_program_is_killed_the_next_one_has_its_lock_at_once() {
+    for way in WAYS {
         let server = server();
         let mut program = program(&server);
         let locks = locks_with(&server, by(way)).await;
@@ -74,11 +75,17 @@ both_ways! {
         drop(soon(next).await.unwrap().unwrap());
         let took = killed.elapsed();
         assert!(program.wait().is_ok());
-        figure(&format!("client: the lock of a killed program goes on after {} us", took.as_micros()));
+        figure(&format!(
+            "client: the lock of a killed program goes on after {} us",
+            took.as_micros()
+        ));
         assert!(took < millis(500), "{took:?}");
     }
+}
 
-    async fn what_was_waited_for_is_bound_too(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_waited_for_is_bound_too() {
+    for way in WAYS {
         let server = server();
         let ours = locks(&server).await;
         let guard = ours.lock("printer").await.unwrap();

@@ -45,28 +45,7 @@ pub(crate) fn standing() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// Each test once for each way to wait, as `name::by_tickets` and `name::by_connections`.
-macro_rules! both_ways {
-    ($($(#[$attribute:meta])* async fn $name:ident($way:ident: Waiting) $body:block)*) => { $(
-        $(#[$attribute])*
-        mod $name {
-            use super::*;
-
-            async fn test($way: Waiting) $body
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn by_tickets() {
-                test(Waiting::Tickets).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn by_connections() {
-                test(Waiting::Connections).await;
-            }
-        }
-    )* };
-}
-pub(crate) use both_ways;
+pub(crate) const WAYS: [Waiting; 2] = [Waiting::Tickets, Waiting::Connections];
 
 /// Those of a client that waits so.
 pub(crate) fn by(way: Waiting) -> Settings {

@@ -1,10 +1,10 @@
 //! Waiting by tickets: on two connections, whatever happens to them.
 
 use crate::scene::{
-    LONG, by, eventually, eventually_waiting, held, locks, locks_with, millis, server, soon,
+    LONG, WAYS, by, eventually, eventually_waiting, held, locks, locks_with, millis, server, soon,
     standing, url, waiters, with_module,
 };
-use leasehold_client::{Locks, Options, Released, Settings, Target, Waiting};
+use leasehold_client::{Locks, Options, Released, Settings, Target};
 use redis::Value;
 use std::time::Instant;
 use testkit::{Cluster, Proxy, Seed, Server, bulk_text, figure, server_name, short_or_long};
@@ -187,6 +187,36 @@ async fn a_message_that_is_lost_with_its_connection_costs_half_a_second() {
     let guard = first_of(waiter).await.unwrap();
     assert!(begun.elapsed() < millis(2_500), "{:?}", begun.elapsed());
     assert!(guard.valid_for() > millis(20_000), "{:?}", guard.valid_for());
+}
+
+/// It dies without a word, on either side.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_has_died_costs_a_slice_and_is_replaced() {
+    let server = server();
+    taken(&server, 2);
+    let link = Proxy::to(server.port());
+    let settings = Settings::default().slice(millis(500)).response(millis(300));
+    let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
+    let waiting = |number| tokio::spawn(locks.lock(format!("printer:{number}")).into_future());
+    let [first, second] = [0, 1].map(waiting);
+    eventually_tickets(&server, 2).await;
+    let before = link.connections();
+    link.deafen();
+    // The one for requests is found to be dead, too.
+    server.cmd("DEL printer:0");
+    let begun = Instant::now();
+    drop(first_of(first).await.unwrap());
+    assert!(begun.elapsed() < millis(3_000), "{:?}", begun.elapsed());
+    eventually("both are replaced", || match link.connections() - before {
+        2.. => Ok(()),
+        seen => Err(seen),
+    })
+    .await;
+    sleep(millis(1_000)).await;
+    server.cmd("DEL printer:1");
+    let begun = Instant::now();
+    drop(first_of(second).await.unwrap());
+    assert!(begun.elapsed() < millis(250), "{:?}", begun.elapsed());
 }
 
 /// Whatever is told on the second connection never arrives, and neither side sees that.
@@ -413,7 +443,7 @@ async fn in_a_cluster_there_are_two_connections_to_each_node() {
 async fn workers_hand_a_lock_on_as_fast_by_tickets() {
     const WORKERS: u32 = 16;
     let rounds = u32::try_from(short_or_long(40, 400)).unwrap();
-    for way in [Waiting::Tickets, Waiting::Connections] {
+    for way in WAYS {
         let server = server();
         let mut workers = Vec::new();
         for _ in 0..WORKERS {

@@ -1,10 +1,10 @@
 //! Waiting for a lock that somebody else has.
 
 use crate::scene::{
-    LONG, both_ways, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
+    LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
     millis, server, soon, url, waiters, without_module,
 };
-use leasehold_client::{Error, Guard, Locks, Released, Waiting};
+use leasehold_client::{Error, Guard, Locks, Released, Settings, Waiting};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{Proxy, Seed, Server, bulk_text, figure, short_or_long};
@@ -26,8 +26,9 @@ async fn taken(server: &Server) -> Guard {
     locks(server).await.lock("printer").ttl(LONG).await.unwrap()
 }
 
-both_ways! {
-    async fn the_lock_goes_to_whoever_has_waited_longest_also_when_requests_are_looked_after(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn the_lock_goes_to_whoever_has_waited_longest_also_when_requests_are_looked_after() {
+    for way in WAYS {
         let server = server();
         let guard = taken(&server).await;
         // Each is looked after many times while it waits.
@@ -46,8 +47,11 @@ both_ways! {
             assert!(holder.fence() > fence);
         }
     }
+}
 
-    async fn whoever_waits_is_granted_the_lock_without_polling(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_granted_the_lock_without_polling() {
+    for way in WAYS {
         let server = server();
         let guard = taken(&server).await;
         let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
@@ -60,8 +64,11 @@ both_ways! {
         let micros = took.as_micros();
         figure(&format!("client: a hand-off from guard to guard takes {micros} us, {way:?}"));
     }
+}
 
-    async fn patience_ends_in_an_error_and_leaves_no_one_in_the_queue(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn patience_ends_in_an_error_and_leaves_no_one_in_the_queue() {
+    for way in WAYS {
         for slice in [millis(5_000), millis(100)] {
             let server = server();
             let _guard = taken(&server).await;
@@ -77,8 +84,11 @@ both_ways! {
             assert_eq!(waiters(&server, "printer"), 0);
         }
     }
+}
 
-    async fn those_who_wait_do_not_hinder_those_who_ask_for_another_lock(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn those_who_wait_do_not_hinder_those_who_ask_for_another_lock() {
+    for way in WAYS {
         let server = server();
         let guard = taken(&server).await;
         let locks = locks_with(&server, by(way)).await;
@@ -100,8 +110,11 @@ both_ways! {
             soon(waiter).await.unwrap();
         }
     }
+}
 
-    async fn a_lease_that_was_waited_for_is_counted_from_the_grant(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lease_that_was_waited_for_is_counted_from_the_grant() {
+    for way in WAYS {
         let server = server();
         let guard = taken(&server).await;
         let waiter = waits(&server, &locks_with(&server, by(way)).await, millis(1_000)).await;
@@ -115,9 +128,12 @@ both_ways! {
         sleep(millis(1_500)).await;
         assert_eq!(next.loss(), None, "it is renewed, {:?} later", released.elapsed());
     }
+}
 
-    /// The grant is made, and the answer never arrives.
-    async fn a_connection_that_has_died_without_a_word_costs_no_more_than_a_slice(way: Waiting) {
+/// The grant is made, and the answer never arrives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_has_died_without_a_word_costs_no_more_than_a_slice() {
+    for way in WAYS {
         let server = server();
         let proxy = Proxy::to(server.port());
         let guard = taken(&server).await;
@@ -135,9 +151,12 @@ both_ways! {
         assert_eq!(first.release().await.unwrap(), Released::Released);
         assert!(soon(second).await.unwrap().unwrap().0.fence() > fence);
     }
+}
 
-    /// The connection dies while the lock is still held, and the place in the queue is kept.
-    async fn whoever_lost_a_connection_keeps_the_place_in_the_queue(way: Waiting) {
+/// The connection dies while the lock is still held, and the place in the queue is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_lost_a_connection_keeps_the_place_in_the_queue() {
+    for way in WAYS {
         let server = server();
         let proxy = Proxy::to(server.port());
         let guard = taken(&server).await;
@@ -159,8 +178,11 @@ both_ways! {
         drop(first);
         drop(soon(second).await.unwrap().unwrap());
     }
+}
 
-    async fn whoever_stops_waiting_leaves_the_queue(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_waiting_leaves_the_queue() {
+    for way in WAYS {
         let server = server();
         let guard = taken(&server).await;
         let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
@@ -169,9 +191,12 @@ both_ways! {
         assert_eq!(guard.release().await.unwrap(), Released::Released);
         assert_eq!(held(&server, "printer"), None);
     }
+}
 
-    /// Requests are dropped at any moment around the hand-off: heard or not, nobody holds the lock afterwards.
-    async fn a_request_that_is_dropped_leaves_no_lock_behind(way: Waiting) {
+/// Requests are dropped at any moment around the hand-off: heard or not, nobody holds the lock afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_dropped_leaves_no_lock_behind() {
+    for way in WAYS {
         let mut seed = Seed::announced();
         for server in [server(), without_module().start()] {
             let locks = locks_with(&server, by(way)).await;
@@ -192,8 +217,11 @@ both_ways! {
             assert!(granted < cycles, "none of them was dropped in time");
         }
     }
+}
 
-    async fn whoever_waits_goes_on_waiting_when_the_server_is_gone_for_a_while(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_goes_on_waiting_when_the_server_is_gone_for_a_while() {
+    for way in WAYS {
         let mut server = server();
         let guard = taken(&server).await;
         let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
@@ -204,9 +232,12 @@ both_ways! {
         let next = soon(waiter).await.unwrap().unwrap().0;
         assert!(next.fence() > guard.fence());
     }
+}
 
-    /// The server reads what was sent meanwhile in any order, and requests of one owner replace each other.
-    async fn whoever_waits_goes_on_waiting_when_the_server_hangs_for_a_while(way: Waiting) {
+/// The server reads what was sent meanwhile in any order, and requests of one owner replace each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_goes_on_waiting_when_the_server_hangs_for_a_while() {
+    for way in WAYS {
         let mut server = server();
         let guard = taken(&server).await;
         let settings = by(way).slice(millis(100)).response(millis(200));
@@ -229,8 +260,11 @@ both_ways! {
             queue.into_iter().map(|waiter| async { drop(soon(waiter).await.unwrap().unwrap()) });
         soon(futures_util::future::join_all(granted)).await;
     }
+}
 
-    async fn whoever_waits_for_a_server_that_stays_away_is_told_so(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_server_that_stays_away_is_told_so() {
+    for way in WAYS {
         let mut server = server();
         let _guard = taken(&server).await;
         let locks = locks_with(&server, by(way)).await;
@@ -241,8 +275,11 @@ both_ways! {
         let error = soon(waiter).await.unwrap().unwrap_err();
         assert!(matches!(error, Error::Unreachable { .. }), "{error}");
     }
+}
 
-    async fn whoever_finds_the_queue_full_asks_again_until_patience_ends(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_finds_the_queue_full_asks_again_until_patience_ends() {
+    for way in WAYS {
         let server = crate::scene::with_module().module_args("max-waiters 1 max-tickets 1");
         let server = server.start();
         let guard = taken(&server).await;
@@ -258,8 +295,11 @@ both_ways! {
         drop(soon(first).await.unwrap().unwrap());
         assert!(soon(second).await.unwrap().is_ok());
     }
+}
 
-    async fn without_the_module_whoever_waits_polls(way: Waiting) {
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_module_whoever_waits_polls() {
+    for way in WAYS {
         let server = without_module().start();
         let guard = taken(&server).await;
         let client = locks_with(&server, by(way)).await;
@@ -314,4 +354,36 @@ async fn a_try_that_is_dropped_leaves_no_lock_behind() {
         locks.settle().await;
         eventually_free(&server, "printer").await;
     }
+}
+
+/// Those who may use locks and nothing else.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
+    let server = server();
+    let made =
+        server.cmd("ACL SETUSER worker on >secret ~* +lock.acquire +lock.release +lock.extend");
+    assert_eq!(made, Value::Okay);
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
+    let settings = Settings::default().slice(millis(100));
+    let locks = Locks::connect_with(url, settings).await.unwrap();
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    sleep(millis(500)).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(soon(waiter).await.unwrap().unwrap());
+}
+
+/// A connection that is opened by a task which is then busy with something else.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
+    let server = server();
+    let link = Proxy::to(server.port());
+    link.slow(millis(100));
+    let locks = Locks::new(url(link.port())).unwrap();
+    let mut first = Box::pin(locks.lock("printer").into_future());
+    // It begins to connect, and is not looked at again.
+    assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
+    drop(soon(locks.lock("scanner")).await.unwrap());
+    drop(soon(first).await.unwrap());
 }
