@@ -61,6 +61,7 @@ mod restarts;
 mod run_tests;
 mod scenarios;
 mod settings;
+mod several;
 mod shared;
 mod silent;
 mod tickets;

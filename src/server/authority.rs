@@ -166,11 +166,34 @@ pub(super) fn ask_to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString)
         *errno() = 0;
         CallReply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
     };
+    refusal_of(reply.as_ref())
+}
+
+/// Why the server refused what it was just asked; `None` if it did not.
+fn refusal_of(reply: Option<&CallReply>) -> Option<i32> {
     // To a dry run that succeeds some servers reply and some do not.
     match io::Error::last_os_error().raw_os_error() {
         Some(0) | None if has_dry_runs() => None,
         _ if reply.is_some() && !has_dry_runs() => None,
         refusal => Some(refusal.unwrap_or(0)),
+    }
+}
+
+/// Whether the server would let a client read all of these keys at once: in a cluster it refuses if they are in several slots,
+/// and while their slot moves, unless all of them are here. The client may have sent `ASKING`.
+pub(super) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleString]) -> Authority {
+    let format = if has_dry_runs() { c"Dv" } else { c"v" };
+    let (start, count) = (keys.as_ptr(), keys.len());
+    // SAFETY: the format takes strings and their number. The reply goes nowhere else; the error number is this thread's own.
+    let reply = unsafe {
+        *errno() = 0;
+        let (name, format) = (c"EXISTS".as_ptr(), format.as_ptr());
+        CallReply::of_call(api!(RedisModule_Call)(ctx, name, format, start, count))
+    };
+    match refusal_of(reply.as_ref()) {
+        None | Some(libc::ENOENT) => Authority::Yes,
+        Some(libc::ENETDOWN) => Authority::ClusterDown,
+        Some(_) => Authority::NotOurs,
     }
 }
 

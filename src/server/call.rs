@@ -7,19 +7,20 @@ use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::respond::respond;
 use super::wait::{self, Block};
-use super::{authority, channel, guard, ticket};
-use leasehold_core::command::{Decide, Error, Reply, check};
-use leasehold_core::engine::{Key, Lock, Mode, Taken};
+use super::{authority, channel, guard, slots, ticket};
+use leasehold_core::cluster::Slot;
+use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check};
+use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
-    Grace, Hold, Moment, Name, Outcome, Proof, Queues, Stored, Ticket, Wanted,
+    Grace, Hold, Moment, Name, Names, Outcome, Proof, Queues, Stored, Ticket, Wanted,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
 use std::ffi::c_int;
 use std::slice;
 
-/// More words than any command takes, so that one too many is still seen as such.
-const MOST_WORDS: usize = 15;
+/// More words than any command takes that names one lock.
+const FEW_WORDS: usize = 15;
 
 pub(super) struct Call {
     ctx: *mut RedisModuleCtx,
@@ -55,13 +56,16 @@ impl Call {
         Self { ctx, argv, argc: usize::try_from(argc).unwrap_or(0), answered: Cell::new(false) }
     }
 
-    /// What `parse` makes of the words. They are on the stack, because no command needs many. The first, which is the name of the
+    /// What `parse` makes of the words. They are on the stack, unless they are many. The first, which is the name of the
     /// command, stays empty: nobody asks for it.
     pub(super) fn parse<'c, R>(
         &'c self,
         parse: impl FnOnce(&[&'c [u8]]) -> Result<R, Error>,
     ) -> Result<R, Error> {
-        let mut words: [&[u8]; MOST_WORDS] = [&[]; MOST_WORDS];
+        if self.argc > FEW_WORDS {
+            return parse(&self.all_words());
+        }
+        let mut words: [&[u8]; FEW_WORDS] = [&[]; FEW_WORDS];
         if let ([_, words @ ..], [_, strings @ ..]) = (&mut words, self.strings()) {
             for (word, &string) in words.iter_mut().zip(strings) {
                 // SAFETY: an argument of this command, which outlives the `Call` that the words borrow from.
@@ -87,6 +91,18 @@ impl Call {
             return Err(Error::ScriptRepeated);
         }
         LOCKS.change(&self.server(), key, request)
+    }
+
+    /// The same of several locks.
+    pub(super) fn change_all<'r>(
+        &self,
+        keys: &[LockKey<'_>],
+        request: &'r impl DecideAll,
+    ) -> Result<Done<'r>, Error> {
+        if authority::is_verbatim_script(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
+        LOCKS.change_all(&self.server(), keys, request)
     }
 
     /// Replies with the fence of the hold in force, if the proof is of that.
@@ -123,11 +139,12 @@ impl Call {
     /// Blocks the client until it is its turn; nil where nothing ever waits.
     pub(super) fn wait(
         &self,
-        key: &LockKey<'_>,
+        keys: &[LockKey<'_>],
+        names: Names<'_>,
         wanted: &Wanted<'_>,
         block: Block,
     ) -> Result<(), Error> {
-        if wait::wait(self.ctx, key, wanted, block)? {
+        if wait::wait(self.ctx, keys, names, wanted, block)? {
             self.answered.set(true);
         } else {
             self.reply(&Reply::Nil);
@@ -138,12 +155,13 @@ impl Call {
     /// Queues the owner, or renews its place.
     pub(super) fn take_ticket(
         &self,
-        key: &LockKey<'_>,
+        keys: &[LockKey<'_>],
+        names: Names<'_>,
         wanted: &Wanted<'_>,
         ticket: Ticket<'_>,
         grace: Option<Grace>,
     ) -> Result<Taken, Error> {
-        ticket::take(self.ctx, key, wanted, ticket, grace)
+        ticket::take(self.ctx, keys, names, wanted, ticket, grace)
     }
 
     /// Whether the client may publish there.
@@ -161,6 +179,26 @@ impl Call {
         let name = self.strings().get(1).copied().ok_or(Error::WrongArity)?;
         // SAFETY: an argument of this command, which outlives the `Call` that the key borrows from.
         Ok(unsafe { LockKey::of_argument(self.ctx, name) })
+    }
+
+    /// The keys of all locks of the request. In a cluster the server has looked at the first only.
+    pub(super) fn keys(&self, also: &Also<'_>) -> Result<Vec<LockKey<'_>>, Error> {
+        let end = also.at.saturating_add(also.keys.len());
+        let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
+        let first = self.key()?;
+        if slots::is_in_cluster() {
+            let slot = Slot::of(first.name().key);
+            if also.keys.iter().any(|key| Slot::of(key) != slot) {
+                return Err(Error::CrossSlot);
+            }
+            let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
+            if authority::to_read_all(self.ctx, &all) == Authority::NotOurs {
+                return Err(Error::SlotIsMoving);
+            }
+        }
+        // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
+        let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
+        Ok(std::iter::once(first).chain(others.iter().map(other)).collect())
     }
 
     fn server(&self) -> Server {

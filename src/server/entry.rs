@@ -1,18 +1,20 @@
 //! The commands, as the server calls them. Each: parse, open the key, let the page answer.
 
 use super::call::Call;
+use super::ffi::api::status;
 use super::host::LockKey;
 use super::locks::LOCKS;
 use super::wait::Block;
-use super::{call, clock, config, random_owner};
+use super::{call, clock, config, keys, random_owner};
 use leasehold_core::command::{
-    Decide, Error, Reply, acquire, check, extend, help, holders, info, log, raise, release, top,
-    waiters,
+    Also, Decide, Error, Reply, acquire, check, extend, help, holders, info, log, raise, release,
+    top, waiters,
 };
-use leasehold_core::engine::Taken;
-use leasehold_core::lock::{Outcome, Wait};
+use leasehold_core::engine::{Lock, Taken};
+use leasehold_core::lock::{Names, Outcome, Wait};
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::ffi::c_int;
+use std::slice;
 
 /// What every command looks like to the server.
 pub(super) type Entry =
@@ -23,6 +25,9 @@ pub(super) extern "C" fn acquire(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    if keys::are_told(ctx, argv, argc, &acquire::SPEC) {
+        return status(true);
+    }
     call::execute("lock.acquire", ctx, argv, argc, |call| {
         let limits = config::limits();
         let request =
@@ -30,10 +35,13 @@ pub(super) extern "C" fn acquire(
         if let Some(channel) = request.channel() {
             call.check_channel(channel)?;
         }
+        if let Some(also) = request.also() {
+            return acquire_all(call, &request, also);
+        }
         let key = call.key()?;
         let outcome = call.change(&key, &request)?;
         if let Outcome::Wait(wait) = outcome {
-            return begin_to_wait(call, &key, &request, wait);
+            return begin_to_wait(call, key, &request, wait);
         }
         call.reply(&request.reply(&outcome)?);
         Ok(())
@@ -44,22 +52,53 @@ pub(super) extern "C" fn acquire(
 #[inline(never)]
 fn begin_to_wait(
     call: &Call,
-    key: &LockKey<'_>,
+    key: LockKey<'_>,
     request: &acquire::Request<'_>,
     wait: Wait<'_>,
 ) -> Result<(), Error> {
     let wanted = request.wanted()?;
+    let names = Names::from(key.name());
     let outcome = match wait {
         Wait::Block(patience) => {
             let (minted, grace) = (request.is_minted(), request.grace());
-            return call.wait(key, &wanted, Block { patience, minted, grace });
+            let block = Block { patience, minted, grace };
+            return call.wait(slice::from_ref(&key), names, &wanted, block);
         }
-        Wait::Ticket(ticket) => match call.take_ticket(key, &wanted, ticket, request.grace())? {
-            Taken::Queued => Outcome::Wait(wait),
-            Taken::Over => call.change(key, request)?,
-        },
+        Wait::Ticket(ticket) => {
+            let (keys, grace) = (slice::from_ref(&key), request.grace());
+            match call.take_ticket(keys, names, &wanted, ticket, grace)? {
+                Taken::Queued => Outcome::Wait(wait),
+                Taken::Over => call.change(&key, request)?,
+            }
+        }
     };
     call.reply(&request.reply(&outcome)?);
+    Ok(())
+}
+
+/// Several locks, now or as soon as all of them can be had.
+#[inline(never)]
+fn acquire_all(call: &Call, request: &acquire::Request<'_>, also: &Also<'_>) -> Result<(), Error> {
+    let keys = call.keys(also)?;
+    let mut done = call.change_all(&keys, request)?;
+    if let Some(wait) = request.wait_for_all(&done.joint) {
+        let wanted = request.wanted()?;
+        let first = keys.first().ok_or(Error::WrongArity)?.name();
+        let names = Names { first, also: &also.keys };
+        match wait {
+            Wait::Block(patience) => {
+                let (minted, grace) = (request.is_minted(), request.grace());
+                return call.wait(&keys, names, &wanted, Block { patience, minted, grace });
+            }
+            Wait::Ticket(ticket) => {
+                match call.take_ticket(&keys, names, &wanted, ticket, request.grace())? {
+                    Taken::Queued => {}
+                    Taken::Over => done = call.change_all(&keys, request)?,
+                }
+            }
+        }
+    }
+    call.reply(&request.reply_for_all(&done.joint)?);
     Ok(())
 }
 
@@ -68,8 +107,16 @@ pub(super) extern "C" fn release(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    if keys::are_told(ctx, argv, argc, &release::SPEC) {
+        return status(true);
+    }
     call::execute("lock.release", ctx, argv, argc, |call| {
         let request = call.parse(release::Request::parse)?;
+        if let Some(also) = request.also() {
+            let done = call.change_all(&call.keys(also)?, &request)?;
+            call.reply(&Reply::count(done.released));
+            return Ok(());
+        }
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&release::reply(&outcome));
         Ok(())
@@ -81,8 +128,16 @@ pub(super) extern "C" fn extend(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
+    if keys::are_told(ctx, argv, argc, &extend::SPEC) {
+        return status(true);
+    }
     call::execute("lock.extend", ctx, argv, argc, |call| {
         let request = call.parse(|words| extend::Request::parse(words, &config::limits()))?;
+        if let Some(also) = request.also() {
+            let done = call.change_all(&call.keys(also)?, &request)?;
+            call.reply(&extend::reply_for_all(&done.joint));
+            return Ok(());
+        }
         let outcome = call.change(&call.key()?, &request)?;
         call.reply(&extend::reply(&outcome));
         Ok(())

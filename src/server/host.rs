@@ -64,6 +64,10 @@ impl Host for Server {
         })
     }
 
+    fn beside<'n>(&'n self, name: Name<'n>) -> LockKey<'n> {
+        LockKey::selected(self.ctx, name)
+    }
+
     fn answer(
         &self,
         name: Name<'_>,

@@ -51,6 +51,7 @@ mod guard;
 mod host;
 mod info;
 mod key;
+mod keys;
 mod lifecycle;
 mod load;
 mod locks;

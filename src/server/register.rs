@@ -3,8 +3,9 @@
 use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
+use super::keys;
 use leasehold_core::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
+    ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
     raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
@@ -41,6 +42,12 @@ pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
 
 /// With the first flags that the server takes: it refuses a command for one unknown flag.
 fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
+    if spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none() {
+        // Redis 6.2 knows no other way to be told of keys that stand behind a word.
+        return flags(spec.access)
+            .iter()
+            .any(|flags| create_with(ctx, spec, entry, &joined(flags, keys::ASKED_FOR_KEYS)));
+    }
     flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
 }
 
@@ -84,7 +91,8 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     let mut history: Vec<_> = spec.history.iter().map(change).chain([NO_MORE_CHANGES]).collect();
     let mut kept = Vec::new();
     let args = arguments(spec.args, &mut kept);
-    let mut keys = [key_spec(spec.access), NO_MORE_KEYS];
+    let also = spec.also_from().map(|from| keys_behind_also(spec.access, from));
+    let mut keys = [key_spec(spec.access), also.unwrap_or(NO_MORE_KEYS), NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
         summary: spec.summary.as_ptr(),
@@ -220,10 +228,11 @@ fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg 
 fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
     let parts = match arg.kind {
         ArgKind::OneOf(parts) | ArgKind::Block(parts) => parts,
-        ArgKind::Key | ArgKind::Text | ArgKind::Integer | ArgKind::Word => &[],
+        ArgKind::Key | ArgKind::Keys | ArgKind::Text | ArgKind::Integer | ArgKind::Word => &[],
     };
     let (type_, key_spec_index) = match arg.kind {
         ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
+        ArgKind::Keys => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 1),
         ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
         ArgKind::Integer => {
             (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
@@ -239,12 +248,14 @@ fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
         }
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
+    let is_several = matches!(arg.kind, ArgKind::Keys);
+    let multiple = if is_several { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
     raw::RedisModuleCommandArg {
         name: arg.name.as_ptr(),
         type_,
         key_spec_index,
         token: arg.keyword.map_or(ptr::null(), CStr::as_ptr),
-        flags: optional.cast_signed(),
+        flags: (optional | multiple).cast_signed(),
         subargs: arguments(parts, kept),
         ..NO_MORE_ARGS
     }
@@ -257,9 +268,43 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
-/// The one key, at position 1. Every command that has one also tells the client something of what it
-/// holds, hence ACCESS throughout.
+/// The one key, at position 1.
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
+    key_spec_at(
+        key_rights(access),
+        1,
+        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
+        raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
+    )
+}
+
+/// The names of other locks, behind a word and their number.
+fn keys_behind_also(access: Access, from: usize) -> raw::RedisModuleCommandKeySpec {
+    raw::RedisModuleCommandKeySpec {
+        bs: raw::RedisModuleCommandKeySpec__bindgen_ty_1 {
+            keyword: raw::RedisModuleCommandKeySpec__bindgen_ty_1__bindgen_ty_2 {
+                keyword: ALSO.as_ptr(),
+                startfrom: c_int::try_from(from).unwrap_or(c_int::MAX),
+            },
+        },
+        fk: raw::RedisModuleCommandKeySpec__bindgen_ty_2 {
+            keynum: raw::RedisModuleCommandKeySpec__bindgen_ty_2__bindgen_ty_2 {
+                keynumidx: 0,
+                firstkey: 1,
+                keystep: 1,
+            },
+        },
+        ..key_spec_at(
+            key_rights(access),
+            0,
+            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_KEYWORD,
+            raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_KEYNUM,
+        )
+    }
+}
+
+/// Every command that has a key also tells the client something of what it holds, hence ACCESS throughout.
+fn key_rights(access: Access) -> u64 {
     let rights = match access {
         Access::None | Access::Operator => 0,
         Access::Read | Access::List => raw::REDISMODULE_CMD_KEY_RO,
@@ -267,12 +312,7 @@ fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
     };
-    key_spec_at(
-        u64::from(rights | raw::REDISMODULE_CMD_KEY_ACCESS),
-        1,
-        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INDEX,
-        raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_RANGE,
-    )
+    u64::from(rights | raw::REDISMODULE_CMD_KEY_ACCESS)
 }
 
 const fn key_spec_at(

@@ -7,14 +7,15 @@ use super::host::{LockKey, Server};
 use super::locks::LOCKS;
 use super::{authority, command_filter, eviction, room};
 use leasehold_core::command::Error;
-use leasehold_core::engine::{Lock, Taken};
-use leasehold_core::lock::{Ephemeral, Grace, Renewed, Ticket, TicketRequest, Wanted};
+use leasehold_core::engine::Taken;
+use leasehold_core::lock::{Ephemeral, Grace, Names, Renewed, Ticket, TicketRequest, Wanted};
 use redis_module::raw::RedisModuleCtx;
 
-/// Queues the owner for the lock, or renews its place.
+/// Queues the owner for these locks, or renews its places.
 pub(super) fn take(
     ctx: *mut RedisModuleCtx,
-    key: &LockKey<'_>,
+    keys: &[LockKey<'_>],
+    names: Names<'_>,
     wanted: &Wanted<'_>,
     ticket: Ticket<'_>,
     grace: Option<Grace>,
@@ -23,16 +24,16 @@ pub(super) fn take(
     let connection = client::id(ctx);
     let ephemeral = grace.map(|grace| Ephemeral { connection, grace });
     let ticket = TicketRequest { ticket, client: connection, ephemeral };
-    match LOCKS.renew_ticket(&server, key.name(), wanted, &ticket) {
+    match LOCKS.renew_ticket(&server, names, wanted, &ticket) {
         Renewed::Yes | Renewed::Sooner => return Ok(Taken::Queued),
         Renewed::No => {}
     }
     if authority::is_replica(ctx) {
-        LOCKS.cannot_wait(key.name());
+        LOCKS.cannot_wait(names.first);
         return Err(Error::NobodyWaitsOnReplicas);
     }
     let taken = LOCKS
-        .take_ticket(&server, key, wanted, &ticket, room::room_for_tickets())
+        .take_ticket(&server, keys, names, wanted, &ticket, room::room_for_tickets())
         .map_err(|_no_room| Error::TicketsFull)?;
     if taken == Taken::Queued {
         command_filter::install(ctx);

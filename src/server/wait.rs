@@ -22,8 +22,11 @@ use super::respond::respond;
 use super::room::{self, Limit};
 use super::{authority, clock, command_filter, delivery, eviction, guard};
 use leasehold_core::command::{Error, Reply, acquire};
-use leasehold_core::engine::{Answer, Lock, NoRoom, WaiterGrant};
-use leasehold_core::lock::{Ephemeral, Grace, KeptOwner, Patience, Told, WaitKind, Waiter, Wanted};
+use leasehold_core::engine::{Answer, NoRoom, WaiterGrant};
+use leasehold_core::lock::{
+    Deadline, Ephemeral, Grace, KeptNames, KeptOwner, Names, Patience, Told, WaitKind, Waiter,
+    Wanted,
+};
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx, RedisModuleString};
 use std::ffi::{c_int, c_void};
 
@@ -37,16 +40,17 @@ pub(super) struct Block {
     pub(super) grace: Option<Grace>,
 }
 
-/// Blocks the client of the command being executed, and queues it for the lock. `Ok(false)` where nothing ever waits, as in a
+/// Blocks the client of the command being executed, and queues it for these locks. `Ok(false)` where nothing ever waits, as in a
 /// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
 /// error: a client that got nil would ask again at once, and again.
 pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
-    key: &LockKey<'_>,
+    keys: &[LockKey<'_>],
+    names: Names<'_>,
     wanted: &Wanted<'_>,
     block: Block,
 ) -> Result<bool, Error> {
-    let (server, name) = (Server { ctx }, key.name());
+    let (server, name) = (Server { ctx }, names.first);
     if authority::denies_blocking(ctx) {
         LOCKS.cannot_wait(name);
         return Ok(false);
@@ -56,7 +60,7 @@ pub(super) fn wait(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     room::look_again(ctx);
-    LOCKS.has_room(&server, name, wanted.owner, WaitKind::Blocked, room::room()).map_err(
+    LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room::room()).map_err(
         |no_room| match (no_room, room::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
             (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
@@ -83,10 +87,12 @@ pub(super) fn wait(
             minted: block.minted,
         }),
     };
-    blocked_client::remember(address, LOCKS.join(&server, name, waiter));
+    blocked_client::remember(address, LOCKS.join(&server, names, waiter));
     command_filter::install(ctx);
     eviction::somebody_waits(ctx);
-    LOCKS.settle_joined(&server, key);
+    for key in keys {
+        LOCKS.settle_joined(&server, key);
+    }
     Ok(true)
 }
 
@@ -178,31 +184,28 @@ unsafe extern "C" fn free(ctx: *mut RedisModuleCtx, pending: *mut c_void) {
 
 /// The client has not been sent it, and is not going to be.
 fn mark_undeliverable(ctx: *mut RedisModuleCtx, pending: &PendingReply) {
-    if let Some(Answer::Granted { name, fence, .. }) = pending.answer.take() {
+    if let Some(Answer::Granted { names, fence, .. }) = pending.answer.take() {
         let owner = pending.owner.clone();
-        LOCKS.mark_undeliverable(&Server { ctx }, WaiterGrant { name, owner, fence });
+        LOCKS.mark_undeliverable(&Server { ctx }, WaiterGrant { names, owner, fence });
     }
 }
 
 /// What the client is sent now.
 fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> Reply<'_> {
-    let server = Server { ctx };
     let owner = pending.owner.as_owner();
     match answer {
-        Answer::Granted { name, fence, deadline } => {
+        Answer::Granted { names, fence, deadline } => {
             let number = fence.number();
-            let key = || LockKey::selected(ctx, name.as_name());
-            if LOCKS.lease_is_over(&server, &pending.owner, number, Some(deadline), key) {
+            if is_any_over(ctx, pending, &names, number, Some(deadline)) {
                 LOCKS.mark_delivered(number);
                 return Reply::Nil;
             }
-            let granted = WaiterGrant { name, owner: pending.owner.clone(), fence };
+            let granted = WaiterGrant { names, owner: pending.owner.clone(), fence };
             delivery::sent(ctx, granted, pending.user);
             acquire::reply(owner, pending.minted, Some(number))
         }
-        Answer::Again { name, fence_number, deadline } => {
-            let key = || LockKey::selected(ctx, name.as_name());
-            if LOCKS.lease_is_over(&server, &pending.owner, fence_number, deadline, key) {
+        Answer::Again { names, fence_number, deadline } => {
+            if is_any_over(ctx, pending, &names, fence_number, deadline) {
                 return Reply::Nil;
             }
             acquire::reply(owner, pending.minted, Some(fence_number))
@@ -210,6 +213,20 @@ fn to_send(ctx: *mut RedisModuleCtx, pending: &PendingReply, answer: Answer) -> 
         Answer::GaveUp => Reply::Nil,
         Answer::Refused(error) => Reply::Error(error),
     }
+}
+
+/// Whether the lease of any of these locks ended before the client could be told of it.
+fn is_any_over(
+    ctx: *mut RedisModuleCtx,
+    pending: &PendingReply,
+    names: &KeptNames,
+    fence_number: u64,
+    deadline: Option<Deadline>,
+) -> bool {
+    names.iter().any(|name| {
+        let key = || LockKey::selected(ctx, name.as_name());
+        LOCKS.lease_is_over(&Server { ctx }, &pending.owner, fence_number, deadline, key)
+    })
 }
 
 /// The one reply of a callback that failed before it gave one.

@@ -1,10 +1,10 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace]`: the lock, now or as soon as
-//! it can be had.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key [key ...]]`:
+//! the lock, or several, now or as soon as it can be had.
 
-use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Acquired, FenceClock, Grace, Holders, Limits, Moment, Outcome, Owner, Share, Ticket, Ttl,
-    Wait, Wanted,
+    self, Acquired, FenceClock, Grace, Holders, Joint, Limits, Moment, Outcome, Owner, Share,
+    Standing, Ticket, Ttl, Wait, Wanted,
 };
 
 pub static SPEC: Spec = Spec {
@@ -16,7 +16,15 @@ pub static SPEC: Spec = Spec {
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::SHARE, Arg::BLOCK_OR_TICKET, Arg::EPHEMERAL],
+    args: &[
+        Arg::KEY,
+        Arg::OWNER,
+        Arg::TTL,
+        Arg::SHARE,
+        Arg::BLOCK_OR_TICKET,
+        Arg::EPHEMERAL,
+        Arg::ALSO,
+    ],
 };
 
 /// The owner that asks for an owner of its own to be made up.
@@ -33,6 +41,7 @@ pub struct Request<'a> {
     max_holders: usize,
     wait: Option<Wait<'a>>,
     grace: Option<Grace>,
+    also: Option<Also<'a>>,
 }
 
 /// What follows the ttl, as the client sent it.
@@ -43,13 +52,20 @@ struct Options<'a> {
     ticket: Option<&'a [u8]>,
     channel: Option<&'a [u8]>,
     grace: Option<&'a [u8]>,
+    also: Option<Also<'a>>,
 }
 
 impl<'a> Options<'a> {
-    fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
+    /// Those that stand from this word on.
+    fn parse(words: &[&'a [u8]], mut at: usize) -> Result<Self, Error> {
         let mut options = Self::default();
-        for option in words.chunks(2) {
-            let &[word, value] = option else { return Err(Error::UnknownOption) };
+        while let Some(&word) = words.get(at) {
+            if Also::is_begun_by(word) && options.also.is_none() {
+                let (also, next) = Also::parse(words, at)?;
+                (options.also, at) = (Some(also), next);
+                continue;
+            }
+            let value = words.get(at.saturating_add(1)).ok_or(Error::UnknownOption)?;
             let is = |name: &[u8]| word.eq_ignore_ascii_case(name);
             let place = match word.first() {
                 Some(b'S' | b's') if is(b"SHARE") => &mut options.share,
@@ -62,6 +78,7 @@ impl<'a> Options<'a> {
             if place.replace(value).is_some() {
                 return Err(Error::UnknownOption);
             }
+            at = at.saturating_add(2);
         }
         Ok(options)
     }
@@ -108,15 +125,49 @@ impl<'a> Request<'a> {
         let max_holders = limits.max_holders;
         let [_, ..] = options else {
             let share = Share::EXCLUSIVE;
-            return Ok(Self { owner, ttl, share, max_holders, wait: None, grace: None });
+            return Ok(Self {
+                owner,
+                ttl,
+                share,
+                max_holders,
+                wait: None,
+                grace: None,
+                also: None,
+            });
         };
-        let options = Options::parse(options)?;
-        let (share, wait) = (options.share()?, options.wait(limits)?);
-        Ok(Self { owner, ttl, share, max_holders, wait, grace: options.grace()? })
+        let options = Options::parse(words, 4)?;
+        let (share, wait, grace) = (options.share()?, options.wait(limits)?, options.grace()?);
+        Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also })
     }
 
     pub fn wanted(&self) -> Result<Wanted<'_>, Error> {
         Ok(Wanted { owner: self.owner()?, ttl: self.ttl, share: self.share })
+    }
+
+    /// Which locks it is for beside the first.
+    pub const fn also(&self) -> Option<&Also<'a>> {
+        self.also.as_ref()
+    }
+
+    /// How the client is ready to wait, if it came to this for several locks and they may be had later.
+    pub const fn wait_for_all(&self, joint: &Joint<'_>) -> Option<Wait<'a>> {
+        match joint {
+            Joint::Refused { acquired: Acquired::Busy(_), .. } => self.wait,
+            _ => None,
+        }
+    }
+
+    /// What the client is told of several locks, unless its connection waits.
+    pub fn reply_for_all(&self, joint: &Joint<'_>) -> Result<Reply<'_>, Error> {
+        let fence_number = match joint {
+            Joint::Granted(grant) => Some(grant.fence.number()),
+            Joint::Again { fence, .. } => Some(fence.number()),
+            _ if self.is_minted() && matches!(self.wait_for_all(joint), Some(Wait::Ticket(_))) => {
+                None
+            }
+            _ => return Ok(Reply::Nil),
+        };
+        Ok(reply(self.owner()?, self.is_minted(), fence_number))
     }
 
     /// Where the grant is to be published.
@@ -174,6 +225,24 @@ impl Decide for Request<'_> {
     }
 }
 
+impl DecideAll for Request<'_> {
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        Standing::new(holders, others, self.share, self.max_holders)
+    }
+
+    fn decide_all(
+        &self,
+        standings: &[Standing],
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Joint<'_>, Error> {
+        match lock::acquire_all(standings, &self.wanted()?, now, fences) {
+            Joint::Refused { acquired: Acquired::NoFenceLeft, .. } => Err(Error::NoFenceLeft),
+            joint => Ok(joint),
+        }
+    }
+}
+
 /// The fence, or nil; with the owner in front of it when the client does not know that yet.
 pub fn reply(owner: Owner<'_>, minted: bool, fence_number: Option<u64>) -> Reply<'_> {
     let fence = fence_number.map_or(Reply::Nil, Reply::number);
@@ -226,7 +295,8 @@ mod tests {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
                 "ERR unknown option, expected SHARE holders, BLOCK milliseconds, \
-                 TICKET milliseconds, NOTIFY channel or EPHEMERAL grace, each at most once",
+                 TICKET milliseconds, NOTIFY channel, EPHEMERAL grace or \
+                 ALSO numkeys key [key ...], each at most once",
             );
         }
         assert_eq!(parse("lock.acquire k a 5 BLOCK x").unwrap_err(), Error::PatienceOutOfRange);

@@ -17,6 +17,32 @@ pub(super) fn ttl(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TtlAboveLimit { limit: limits.max_ttl })
 }
 
+/// Whether there are no more words than a fence, and those that name other locks. A mistake in the number of words is found
+/// before any other.
+pub(super) fn count_behind(words: &[&[u8]], at: usize) -> Result<(), Error> {
+    let behind = words.get(at..).ok_or(Error::WrongArity)?;
+    match behind {
+        [] | [_] => Ok(()),
+        [one, other, ..] if [one, other].into_iter().any(|word| Also::is_begun_by(word)) => Ok(()),
+        _ => Err(Error::WrongArity),
+    }
+}
+
+/// The fence that may stand at this place, and the other locks that may stand behind it.
+pub(super) fn fence_and_also<'a>(
+    words: &[&'a [u8]],
+    at: usize,
+) -> Result<(Option<u64>, Option<Also<'a>>), Error> {
+    match words.get(at) {
+        None => Ok((None, None)),
+        Some(word) if Also::is_begun_by(word) => Ok((None, Also::at_the_end(words, at)?)),
+        Some(fence) => {
+            let fence = self::fence(fence)?;
+            Ok((Some(fence), Also::at_the_end(words, at.saturating_add(1))?))
+        }
+    }
+}
+
 /// What `key owner [fence]` shows: the owner and, if the client is exact, the fence of its grant.
 pub(super) fn proof<'a>(words: &[&'a [u8]]) -> Result<Proof<'a>, Error> {
     let (owner, fence) = match *words {
@@ -39,8 +65,12 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
 }
 
+/// Not the word before the names of other locks: the server takes the first such word for that.
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
+    if Also::is_begun_by(bytes) {
+        return Err(Error::ChannelReserved);
+    }
     has_length.then_some(bytes).ok_or(Error::ChannelLength)
 }
 
@@ -101,6 +131,63 @@ impl Listing {
             _ => return Err(Error::WrongArity),
         };
         Ok(Self::Show { count })
+    }
+}
+
+/// The other locks of a request for several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Also<'a> {
+    /// At which of the request's words they begin.
+    pub at: usize,
+    pub keys: Vec<&'a [u8]>,
+}
+
+impl<'a> Also<'a> {
+    /// A request must not hold up the server.
+    pub const MOST_KEYS: u64 = 128;
+
+    /// The word that goes before them.
+    pub(super) fn is_begun_by(word: &[u8]) -> bool {
+        word.eq_ignore_ascii_case(b"ALSO")
+    }
+
+    /// What is named behind the word at this place, and the place of the first word behind that.
+    pub(super) fn parse(words: &[&'a [u8]], word_at: usize) -> Result<(Self, usize), Error> {
+        let number_at = word_at.saturating_add(1);
+        let number = words.get(number_at).and_then(|word| parse_integer(word));
+        let number = number.filter(|number| (1..=Self::MOST_KEYS).contains(number));
+        let count = number.and_then(|number| usize::try_from(number).ok());
+        let count = count.ok_or(Error::KeyNumberOutOfRange)?;
+        let at = number_at.saturating_add(1);
+        let end = at.saturating_add(count);
+        let keys = words.get(at..end).ok_or(Error::FewerKeys)?.to_vec();
+        let mut all: Vec<_> = keys.iter().chain(words.get(1)).collect();
+        all.sort_unstable();
+        let is_twice = |pair: &[&&[u8]]| matches!(pair, [one, other] if one == other);
+        if all.windows(2).any(is_twice) {
+            return Err(Error::KeyTwice);
+        }
+        Ok((Self { at, keys }, end))
+    }
+
+    /// What a command names from this word on, whatever else is right or wrong about it.
+    pub fn find(words: &[&'a [u8]], from: usize) -> Option<Self> {
+        let word_at = (from..words.len())
+            .find(|&at| words.get(at).is_some_and(|word| Self::is_begun_by(word)))?;
+        let (also, _) = Self::parse(words, word_at).ok()?;
+        Some(also)
+    }
+
+    /// What stands behind a request that takes no more than this.
+    pub(super) fn at_the_end(words: &[&'a [u8]], word_at: usize) -> Result<Option<Self>, Error> {
+        match words.get(word_at) {
+            None => Ok(None),
+            Some(word) if Self::is_begun_by(word) => {
+                let (also, end) = Self::parse(words, word_at)?;
+                if end == words.len() { Ok(Some(also)) } else { Err(Error::WrongArity) }
+            }
+            Some(_) => Err(Error::WrongArity),
+        }
     }
 }
 

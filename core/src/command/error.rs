@@ -23,11 +23,19 @@ pub enum Error {
         limit: Ttl,
     },
     ChannelLength,
+    ChannelReserved,
     /// The user may not publish there.
     ChannelDenied,
     /// Redis before 7.0.6 does not tell a module what a user may do, or not safely.
     NotifyNotPossible,
     GraceOutOfRange,
+    KeyNumberOutOfRange,
+    FewerKeys,
+    KeyTwice,
+    /// In a cluster all locks of a request are in one slot.
+    CrossSlot,
+    /// Some of them may be on another node already.
+    SlotIsMoving,
     CountNotPositive,
     NeitherCountNorReset,
     QueueFull,
@@ -77,7 +85,7 @@ impl fmt::Display for Error {
             }
             Self::UnknownOption => write!(
                 f,
-                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, NOTIFY channel or EPHEMERAL grace, each at most once"
+                "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once"
             ),
             Self::BlockWithTicket => write!(f, "ERR BLOCK and TICKET cannot be combined"),
             Self::NotifyWithoutTicket => write!(f, "ERR NOTIFY needs TICKET"),
@@ -86,6 +94,18 @@ impl fmt::Display for Error {
                 "ERR TICKET must be an integer from 1 to {} (milliseconds, config leasehold.max-ttl)",
                 limit.millis()
             ),
+            Self::ChannelReserved => write!(f, "ERR channel must not be called ALSO"),
+            Self::KeyNumberOutOfRange => {
+                write!(f, "ERR numkeys must be an integer from 1 to {}", super::Also::MOST_KEYS)
+            }
+            Self::FewerKeys => write!(f, "ERR numkeys is larger than the number of keys"),
+            Self::KeyTwice => write!(f, "ERR a key is named twice"),
+            Self::CrossSlot => {
+                write!(f, "CROSSSLOT Keys in request don't hash to the same slot")
+            }
+            Self::SlotIsMoving => {
+                write!(f, "TRYAGAIN Multiple keys request during rehashing of slot")
+            }
             Self::ChannelLength => {
                 write!(f, "ERR channel must be 1 to {} bytes long", super::args::LONGEST_CHANNEL)
             }

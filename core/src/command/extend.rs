@@ -1,8 +1,9 @@
-//! `LOCK.EXTEND key owner ttl [fence]`: a new end for the holder's lease.
+//! `LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]`: a new end for the holder's lease, or for several.
 
-use super::{Access, Arg, Decide, Error, Reply, Spec, args};
+use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Extended, FenceClock, Holders, Limits, Moment, Outcome, Owner, Proof, Ttl,
+    self, Extended, FenceClock, Holders, Joint, Limits, Moment, Outcome, Owner, Proof, Share,
+    Standing, Ttl,
 };
 
 pub static SPEC: Spec = Spec {
@@ -14,26 +15,28 @@ pub static SPEC: Spec = Spec {
     tips: None,
     arity: -4,
     access: Access::Update,
-    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::FENCE],
+    args: &[Arg::KEY, Arg::OWNER, Arg::TTL, Arg::FENCE, Arg::ALSO],
 };
 
 #[derive(Debug)]
 pub struct Request<'a> {
     proof: Proof<'a>,
     ttl: Ttl,
+    also: Option<Also<'a>>,
 }
 
 impl<'a> Request<'a> {
     pub fn parse(words: &[&'a [u8]], limits: &Limits) -> Result<Self, Error> {
-        let (owner, ttl, fence) = match *words {
-            [_, _, owner, ttl] => (owner, ttl, None),
-            [_, _, owner, ttl, fence] => (owner, ttl, Some(fence)),
-            _ => return Err(Error::WrongArity),
-        };
+        args::count_behind(words, 4)?;
+        let &[_, _, owner, ttl, ..] = words else { return Err(Error::WrongArity) };
         let owner = args::owner(owner)?;
         let ttl = args::ttl(ttl, limits)?;
-        let fence = fence.map(args::fence).transpose()?;
-        Ok(Self { proof: Proof { owner, fence }, ttl })
+        let (fence, also) = args::fence_and_also(words, 4)?;
+        Ok(Self { proof: Proof { owner, fence }, ttl, also })
+    }
+
+    pub const fn also(&self) -> Option<&Also<'a>> {
+        self.also.as_ref()
     }
 }
 
@@ -50,6 +53,29 @@ impl Decide for Request<'_> {
         _fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
         Ok(Outcome::Extend(lock::extend(holders, &self.proof, self.ttl, now)))
+    }
+}
+
+impl DecideAll for Request<'_> {
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        Standing::new(holders, others, Share::EXCLUSIVE, 1)
+    }
+
+    fn decide_all(
+        &self,
+        standings: &[Standing],
+        _now: Moment,
+        _fences: &mut FenceClock,
+    ) -> Result<Joint<'_>, Error> {
+        Ok(lock::extend_all(standings, &self.proof, self.ttl))
+    }
+}
+
+/// Of several locks.
+pub const fn reply_for_all(joint: &Joint<'_>) -> Reply<'static> {
+    match joint {
+        Joint::Extended { .. } => Reply::DONE,
+        _ => Reply::NOT_HOLDER,
     }
 }
 

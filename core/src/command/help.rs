@@ -48,6 +48,8 @@ mod tests {
             panic!("not lines")
         };
         assert_eq!(lines.len(), 1 + 2 * ALL.len());
-        assert!(lines.contains(&"LOCK.EXTEND key owner ttl [fence]".to_owned()));
+        assert!(lines.contains(
+            &"LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]".to_owned()
+        ));
     }
 }

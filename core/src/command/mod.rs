@@ -23,12 +23,12 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{FenceClock, Grace, Holders, Moment, Outcome, Owner};
+use crate::lock::{FenceClock, Grace, Holders, Joint, Moment, Outcome, Owner, Standing};
 
-pub use args::parse_integer;
+pub use args::{Also, parse_integer};
 pub use error::Error;
 pub use reply::Reply;
-pub use spec::{Access, Arg, ArgKind, Spec};
+pub use spec::{ALSO, Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
 pub static ALL: [&Spec; 11] = [
@@ -68,6 +68,20 @@ pub trait Decide {
         now: Moment,
         fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error>;
+}
+
+/// The same of several locks.
+pub trait DecideAll: Decide {
+    /// How it stands with one of the locks, if these hold it, as the owner sees them, and so many others wait for it.
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing;
+
+    /// What it comes to for all of them.
+    fn decide_all(
+        &self,
+        standings: &[Standing],
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Joint<'_>, Error>;
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
-//! `LOCK.RELEASE key owner [fence]`: the lock given back by its holder.
+//! `LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]`: the lock, or several, given back by the holder.
 
-use super::{Access, Arg, Decide, Error, Reply, Spec, args};
-use crate::lock::{self, FenceClock, Holders, Moment, Outcome, Owner, Proof, Released};
+use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
+use crate::lock::{
+    self, FenceClock, Holders, Joint, Moment, Outcome, Owner, Proof, Released, Share, Standing,
+};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.release",
@@ -12,17 +14,25 @@ pub static SPEC: Spec = Spec {
     tips: None,
     arity: -3,
     access: Access::Delete,
-    args: &[Arg::KEY, Arg::OWNER, Arg::FENCE],
+    args: &[Arg::KEY, Arg::OWNER, Arg::FENCE, Arg::ALSO],
 };
 
 #[derive(Debug)]
 pub struct Request<'a> {
     proof: Proof<'a>,
+    also: Option<Also<'a>>,
 }
 
 impl<'a> Request<'a> {
     pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
-        Ok(Self { proof: args::proof(words)? })
+        args::count_behind(words, 3)?;
+        let owner = args::owner(words.get(2).ok_or(Error::WrongArity)?)?;
+        let (fence, also) = args::fence_and_also(words, 3)?;
+        Ok(Self { proof: Proof { owner, fence }, also })
+    }
+
+    pub const fn also(&self) -> Option<&Also<'a>> {
+        self.also.as_ref()
     }
 }
 
@@ -44,6 +54,21 @@ impl Decide for Request<'_> {
         _fences: &mut FenceClock,
     ) -> Result<Outcome<'_>, Error> {
         Ok(Outcome::Release(lock::release(holders, &self.proof)))
+    }
+}
+
+impl DecideAll for Request<'_> {
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        Standing::new(holders, others, Share::EXCLUSIVE, 1)
+    }
+
+    fn decide_all(
+        &self,
+        _standings: &[Standing],
+        _now: Moment,
+        _fences: &mut FenceClock,
+    ) -> Result<Joint<'_>, Error> {
+        Ok(Joint::Released(self.proof))
     }
 }
 

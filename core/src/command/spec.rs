@@ -60,6 +60,8 @@ pub struct Arg {
 #[derive(Clone, Copy, Debug)]
 pub enum ArgKind {
     Key,
+    /// One or more keys.
+    Keys,
     Text,
     Integer,
     /// Just its keyword.
@@ -78,6 +80,15 @@ impl Arg {
     pub(super) const NEW_FENCE: Self = Self::needed(c"fence", ArgKind::Integer);
     pub(super) const SHARE: Self = Self::optional(c"holders", Some(c"SHARE"));
     pub(super) const EPHEMERAL: Self = Self::optional(c"grace", Some(c"EPHEMERAL"));
+    pub(super) const ALSO: Self = Self {
+        name: c"also",
+        kind: ArgKind::Block(&[
+            Self { keyword: Some(ALSO), ..Self::needed(c"numkeys", ArgKind::Integer) },
+            Self::needed(c"key", ArgKind::Keys),
+        ]),
+        optional: true,
+        keyword: None,
+    };
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
     pub(super) const COUNT_OR_RESET: Self = Self {
@@ -137,6 +148,10 @@ impl Arg {
             ArgKind::Block(args) => args.iter().map(Self::shown).collect::<Vec<_>>().join(" "),
             ArgKind::Word => String::new(),
             ArgKind::Key | ArgKind::Text | ArgKind::Integer => text(self.name),
+            ArgKind::Keys => {
+                let name = text(self.name);
+                format!("{name} [{name} ...]")
+            }
         };
         match self.keyword.map(text) {
             Some(keyword) if name.is_empty() => keyword,
@@ -145,6 +160,9 @@ impl Arg {
         }
     }
 }
+
+/// The word before the names of other locks.
+pub const ALSO: &CStr = c"ALSO";
 
 fn text(name: &CStr) -> String {
     name.to_string_lossy().into_owned()
@@ -161,7 +179,14 @@ impl Spec {
     /// One word is compared for each hold, which takes some nanoseconds.
     pub(super) const O_OF_HOLDERS: &'static CStr = c"O(N) with N holders of the lock; O(1) for one";
 
-    /// As a person writes it: `LOCK.RELEASE key owner [fence]`.
+    /// From which word on the server looks for the names of other locks, if the command takes several.
+    pub fn also_from(&self) -> Option<usize> {
+        let takes_several = self.args.iter().any(|arg| arg.name == Arg::ALSO.name);
+        let needed = self.args.iter().filter(|arg| !arg.optional).count();
+        takes_several.then(|| needed.saturating_add(1))
+    }
+
+    /// As a person writes it: `LOCK.CHECK key owner [fence]`.
     pub fn usage(&self) -> String {
         let mut usage = self.name.to_string_lossy().to_uppercase();
         for arg in self.args {
@@ -197,11 +222,12 @@ mod tests {
     #[test]
     fn usage_shows_what_may_be_left_out() {
         let usages = ALL.map(Spec::usage);
-        assert!(usages.contains(&"LOCK.RELEASE key owner [fence]".to_owned()));
+        assert!(usages.contains(&"LOCK.CHECK key owner [fence]".to_owned()));
         assert!(
             usages.contains(
                 &"LOCK.ACQUIRE key owner ttl [SHARE holders] \
-              [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]"
+              [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace] \
+              [ALSO numkeys key [key ...]]"
                     .to_owned()
             )
         );

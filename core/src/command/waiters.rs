@@ -26,14 +26,14 @@ impl Request {
         Ok(Self { count: args::count_of_rows(words)? })
     }
 
-    /// `client` tells the id of a connection that waits.
+    /// With each waiter comes for how many locks it waits. `client` tells the id of a connection that waits.
     pub fn answer<'q, C: 'q>(
         &self,
-        queue: impl Iterator<Item = &'q Waiter<C>>,
+        queue: impl Iterator<Item = (&'q Waiter<C>, usize)>,
         client: impl Fn(&C) -> u64,
         now: Monotonic,
     ) -> Reply<'q> {
-        let row = |waiter: &'q Waiter<C>| {
+        let row = |(waiter, locks): (&'q Waiter<C>, usize)| {
             let patience = waiter.gives_up.map(|end| Reply::number(end.millis_since(now)));
             let (client, kind) = match &waiter.told {
                 Told::Blocked(blocked) => (client(blocked), "block"),
@@ -46,6 +46,7 @@ impl Request {
                 ("patience", patience.unwrap_or(Reply::FOREVER)),
                 ("share", Reply::share(waiter.share)),
                 ("kind", Reply::Bytes(kind.as_bytes())),
+                ("locks", Reply::count(locks)),
             ])
         };
         Reply::Array(queue.take(self.count).map(row).collect())
@@ -89,7 +90,11 @@ mod tests {
 
     fn rows<'q>(line: &str, queue: &'q [Waiter<u64>]) -> Vec<Reply<'q>> {
         let later = START.plus_millis(20);
-        match parse(line).unwrap().answer(queue.iter(), |&client| client, later) {
+        match parse(line).unwrap().answer(
+            queue.iter().map(|waiter| (waiter, 1)),
+            |&client| client,
+            later,
+        ) {
             Reply::Array(rows) => rows,
             other => panic!("not an array: {other:?}"),
         }
@@ -108,6 +113,7 @@ mod tests {
                 ("patience", Reply::Integer(70)),
                 ("share", Reply::Integer(0)),
                 ("kind", Reply::Bytes(b"block")),
+                ("locks", Reply::Integer(1)),
             ])
         );
         assert_eq!(all.len(), 2);

@@ -135,7 +135,11 @@ impl<C> Engine<C> {
 
     /// Lends the fence clock to a decision. Warns if the decision met a fence that the clock will not
     /// learn: somebody wrote it by hand, or a clock somewhere is wrong by more than a day.
-    fn consult<H: Host, T>(&self, host: &H, decide: impl FnOnce(&mut FenceClock) -> T) -> T {
+    pub(super) fn consult<H: Host, T>(
+        &self,
+        host: &H,
+        decide: impl FnOnce(&mut FenceClock) -> T,
+    ) -> T {
         let refused = self.fences.get().refused();
         let outcome = self.with_fences(|| host.monotonic(), decide);
         if self.fences.get().refused() != refused && self.may_complain(host.monotonic()) {

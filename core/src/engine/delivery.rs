@@ -2,6 +2,7 @@
 
 use super::change::with_evicted;
 use super::handoff::Effort;
+use super::pending::PendingRelease;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
 };
@@ -39,8 +40,11 @@ impl<C> Engine<C> {
     /// the waiter that it was made to never hears of it.
     pub fn mark_delivered(&self, fence_number: u64) {
         self.undelivered.borrow_mut().remove(&fence_number);
-        // It is still there if writes have been paused since.
-        let _former = self.pending_releases.borrow_mut().take(fence_number);
+        // They are still there if writes have been paused since.
+        let mut pending = self.pending_releases.borrow_mut();
+        if !pending.is_empty() {
+            pending.forget(fence_number);
+        }
     }
 
     /// The waiter that this grant was made to will never hear of it. Unless the same owner has heard
@@ -50,7 +54,13 @@ impl<C> Engine<C> {
     pub fn mark_undeliverable<H: Host<Client = C>>(&self, host: &H, grant: WaiterGrant) {
         let is_undelivered = self.undelivered.borrow_mut().remove(&grant.fence.number());
         if is_undelivered {
-            self.pending_releases.borrow_mut().add(grant, host.monotonic());
+            let WaiterGrant { names, owner, fence } = grant;
+            let now = host.monotonic();
+            for name in names.iter() {
+                let (name, owner) = (name.clone(), owner.clone());
+                let pending = PendingRelease { name, owner, fence };
+                self.pending_releases.borrow_mut().add(pending, now);
+            }
             self.changes_due();
         }
     }
@@ -130,9 +140,9 @@ impl<C> Engine<C> {
         let mut effort = Effort::default();
         while !effort.fills(host.batch()) {
             let due = self.pending_releases.borrow_mut().take_due(now);
-            let Some(grant) = due else { return };
-            if let Some(lock) = host.lock(grant.name.as_name()) {
-                effort.add(self.take_back(host, &lock, &grant));
+            let Some(pending) = due else { return };
+            if let Some(lock) = host.lock(pending.name.as_name()) {
+                effort.add(self.take_back(host, &lock, &pending));
             }
         }
     }
@@ -146,8 +156,8 @@ impl<C> Engine<C> {
         }
         // All are taken at once: one that cannot be taken back now is added again.
         let pending = self.pending_releases.borrow_mut().take_all_of(lock.name());
-        for grant in pending {
-            self.take_back(host, lock, &grant);
+        for pending in pending {
+            self.take_back(host, lock, &pending);
         }
     }
 
@@ -157,13 +167,13 @@ impl<C> Engine<C> {
         &self,
         host: &H,
         lock: &H::Lock<'_>,
-        grant: &WaiterGrant,
+        pending: &PendingRelease,
     ) -> Effort {
         match lock.may_write(Initiator::Module) {
             Authority::Yes => {}
             Authority::NotNow | Authority::Refused => {
                 let due = host.monotonic().plus_millis(PAUSE_MILLIS);
-                self.pending_releases.borrow_mut().add(grant.clone(), due);
+                self.pending_releases.borrow_mut().add(pending.clone(), due);
                 return Effort::ROUND;
             }
             // The server that decides now has the grant too, if it got that far. The lease ends it.
@@ -171,7 +181,7 @@ impl<C> Engine<C> {
                 return Effort::ROUND;
             }
         }
-        let proof = proof_of(&grant.owner, grant.fence.number());
+        let proof = proof_of(&pending.owner, pending.fence.number());
         let (end, looked) = self.end_of(host, lock, &proof);
         if end.is_none() {
             return looked;
@@ -188,9 +198,9 @@ impl<C> Engine<C> {
         if write != Write::Keep && key.write(write).is_ok() {
             drop(key);
             let event =
-                self.with_observer(|observer| observer.note_taken_back(lock.name(), grant.fence));
+                self.with_observer(|observer| observer.note_taken_back(lock.name(), pending.fence));
             lock.publish(event);
-            self.unbind(lock.name(), proof.owner, grant.fence.number());
+            self.unbind(lock.name(), proof.owner, pending.fence.number());
             self.with_queues(|queues| {
                 queues.forget_seen(lock.name());
                 queues.mark(lock.name());

@@ -5,10 +5,11 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptName, LOOKS_IN_A_TURN, Look, Lost, Marked, Moment, Next, Ownership,
+    Cause, Departed, KeptNames, LOOKS_IN_A_TURN, Look, Lost, Marked, Moment, Next, Ownership,
     Settled, Stored, Write,
 };
 use crate::observe::Given;
+use std::ops::ControlFlow;
 
 /// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
 /// value.
@@ -171,6 +172,16 @@ impl<C> Engine<C> {
                     })
                 },
             );
+            if let Next::Several(waiter) = next {
+                drop(key);
+                self.report_lost(lock, &lost, now.wall);
+                let (done, flow) = self.hand_on_all(host, lock, waiter);
+                effort.add(done);
+                match flow {
+                    ControlFlow::Continue(()) => continue,
+                    ControlFlow::Break(()) => return effort,
+                }
+            }
             let held_until = holders.own().and_then(|own| own.deadline);
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
@@ -199,18 +210,18 @@ impl<C> Engine<C> {
                 self.report(lock, &outcome, Given::HandedOff, now.wall);
             }
             let (waiter, answer) = match (next, written) {
-                (Next::Held | Next::Nobody, _) => return effort,
+                (Next::Held | Next::Nobody | Next::Several(_), _) => return effort,
                 (Next::GaveUp(waiter), _) => (waiter, Answer::GaveUp),
                 (Next::NoFenceLeft(waiter), _) => (waiter, Answer::Refused(Error::NoFenceLeft)),
                 (Next::Again { waiter, .. } | Next::Grant { waiter, .. }, Err(error)) => {
                     (waiter, Answer::Refused(error))
                 }
                 (Next::Again { waiter, fence_number, longer }, Ok(())) => {
-                    let (name, deadline) = (KeptName::from(name), longer.or(held_until));
-                    (waiter, Answer::Again { name, fence_number, deadline })
+                    let (names, deadline) = (KeptNames::from(name), longer.or(held_until));
+                    (waiter, Answer::Again { names, fence_number, deadline })
                 }
                 (Next::Grant { waiter, fence, deadline, .. }, Ok(())) => {
-                    (waiter, Answer::Granted { name: KeptName::from(name), fence, deadline })
+                    (waiter, Answer::Granted { names: KeptNames::from(name), fence, deadline })
                 }
             };
             effort.add(self.answer(host, name, waiter, answer));
@@ -218,7 +229,7 @@ impl<C> Engine<C> {
         effort
     }
 
-    fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {
+    pub(super) fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {
         let now = host.now();
         self.with_queues(|queues| queues.postpone(lock.name(), now, millis));
     }
@@ -239,7 +250,7 @@ impl<C> Engine<C> {
     }
 
     /// Reports holds that ended without a release while somebody waited for the lock. No key is open.
-    fn report_lost(&self, lock: &impl Lock, lost: &[Lost], now: Moment) {
+    pub(super) fn report_lost(&self, lock: &impl Lock, lost: &[Lost], now: Moment) {
         for lost in lost {
             let event = self.with_observer(|observer| observer.note_lost(lock.name(), lost, now));
             if let Some(event) = event {

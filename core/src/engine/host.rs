@@ -6,8 +6,8 @@
 
 use crate::command::Error;
 use crate::lock::{
-    Deadline, Fence, KeptName, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored, Told,
-    Write,
+    Deadline, Fence, KeptNames, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored,
+    Told, Write,
 };
 use crate::observe::Event;
 
@@ -57,6 +57,9 @@ pub trait Host {
     /// Selects the database of this lock, in a call that no client has made. `None` if there is no
     /// such database.
     fn lock<'n>(&'n self, name: Name<'n>) -> Option<Self::Lock<'n>>;
+
+    /// Another lock of the database that is selected.
+    fn beside<'n>(&'n self, name: Name<'n>) -> Self::Lock<'n>;
 
     /// Tells an owner what became of its wait for a lock. It does not wait any more. No key is open.
     ///
@@ -157,15 +160,15 @@ pub enum Initiator {
 /// What became of a wait.
 #[derive(Debug)]
 pub enum Answer {
-    /// The lock is the client's, by a new grant.
+    /// The locks are the client's, by a new grant.
     Granted {
-        name: KeptName,
+        names: KeptNames,
         fence: Fence,
         deadline: Deadline,
     },
-    /// The lock was its own already.
+    /// They were its own already.
     Again {
-        name: KeptName,
+        names: KeptNames,
         fence_number: u64,
         deadline: Option<Deadline>,
     },

@@ -39,13 +39,15 @@ mod evicting;
 mod handoff;
 mod host;
 mod pending;
+mod several;
 mod waiting;
 
 pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
+pub use several::Done;
 pub use waiting::{NoRoom, Taken};
 
 use crate::lock::{
-    Evicted, Fence, FenceClock, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Queues,
+    Evicted, Fence, FenceClock, KeptNames, KeptOwner, Moment, Monotonic, Name, Now, Queues,
 };
 use crate::observe::Observer;
 use bindings::Bindings;
@@ -192,7 +194,7 @@ impl<C> Engine<C> {
 /// A grant to a waiter, who may not have heard of it.
 #[derive(Clone, Debug)]
 pub struct WaiterGrant {
-    pub name: KeptName,
+    pub names: KeptNames,
     pub owner: KeptOwner,
     pub fence: Fence,
 }

@@ -1,10 +1,10 @@
 //! Clients that begin to wait, and clients that leave.
 
-use super::{Answer, Engine, Host, Lock};
+use super::{Answer, Engine, Host};
 use crate::command::Error;
 use crate::lock::{
-    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Owner, Renewed, Room, TicketRequest,
-    Told, WaitKind, Waiter, WaiterId, Wanted,
+    Departed, Joined, KeptOwner, KeptTicket, Monotonic, Name, Names, Owner, Queues, Renewed, Room,
+    TicketRequest, Told, WaitKind, Waiter, WaiterId, Wanted,
 };
 use crate::observe::WaitEnd;
 
@@ -30,35 +30,43 @@ impl<C> Engine<C> {
     pub fn has_room<H: Host<Client = C>>(
         &self,
         host: &H,
-        name: Name<'_>,
+        names: Names<'_>,
         owner: Owner<'_>,
         kind: WaitKind,
         room: Room,
     ) -> Result<(), NoRoom> {
-        let (has_room, waiters) = self.with_queues(|queues| {
-            (queues.has_room(name, owner, kind, room), queues.waiting_for(name, kind))
+        let is_full = |queues: &Queues<C>, name| queues.waiting_for(name, kind) >= room.per_lock;
+        let (has_room, full) = self.with_queues(|queues| {
+            let has_room = queues.has_room(names, owner, kind, room);
+            (has_room, names.iter().find(|name| !has_room && is_full(queues, *name)))
         });
         if has_room {
             return Ok(());
         }
-        let now = host.now();
+        let (name, now) = (full.unwrap_or(names.first), host.now());
         self.with_observer(|observer| observer.queue_full(name, owner.as_bytes(), now));
-        Err(if waiters >= room.per_lock { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
+        Err(if full.is_some() { NoRoom::ForThisLock } else { NoRoom::OnTheServer })
     }
 
     /// Queues a client that has been blocked, or an owner with a ticket. [`Engine::settle_joined`] is to be called next.
     pub fn join<H: Host<Client = C>>(
         &self,
         host: &H,
-        name: Name<'_>,
+        names: Names<'_>,
         waiter: Waiter<C>,
     ) -> WaiterId {
         self.changes_due();
-        let (owner, since) = (waiter.owner.clone(), waiter.since);
+        let (name, owner, since) = (names.first, waiter.owner.clone(), waiter.since);
         let (joined, waiters) = self
-            .with_queues(|queues| (queues.join(name, waiter), queues.waiting(WaitKind::Blocked)));
+            .with_queues(|queues| (queues.join(names, waiter), queues.waiting(WaitKind::Blocked)));
         let id = match joined {
             Joined::Queued(id) => id,
+            Joined::Anew(id, given_up) => {
+                for Departed { name, waiter } in given_up {
+                    self.give_up_places(host, name.as_name(), waiter);
+                }
+                id
+            }
             // It is still the same wait, perhaps on a connection now.
             Joined::InPlaceOf(id, Told::Ticket(_)) => {
                 self.with_observer(|observer| observer.wait_on_connections(waiters));
@@ -76,6 +84,18 @@ impl<C> Engine<C> {
         id
     }
 
+    /// The owner of this request waits for other locks now.
+    fn give_up_places<H: Host<Client = C>>(&self, host: &H, name: Name<'_>, former: Waiter<C>) {
+        let Waiter { owner, since, told, .. } = former;
+        match told {
+            Told::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
+            Told::Blocked(_) => {
+                self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
+                host.answer(name, told, owner, Answer::Refused(Error::Replaced));
+            }
+        }
+    }
+
     /// Settles the lock that a client has begun to wait for: nobody may have looked at it on behalf
     /// of its waiters yet.
     pub fn settle_joined<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
@@ -86,12 +106,12 @@ impl<C> Engine<C> {
     pub fn renew_ticket<H: Host<Client = C>>(
         &self,
         host: &H,
-        name: Name<'_>,
+        names: Names<'_>,
         wanted: &Wanted<'_>,
         request: &TicketRequest<'_>,
     ) -> Renewed {
         let now = host.monotonic();
-        let renewed = self.with_queues(|queues| queues.renew(name, wanted, request, now));
+        let renewed = self.with_queues(|queues| queues.renew(names, wanted, request, now));
         if renewed == Renewed::Sooner {
             self.changes_due();
         }
@@ -102,15 +122,16 @@ impl<C> Engine<C> {
     pub fn take_ticket<H: Host<Client = C>>(
         &self,
         host: &H,
-        lock: &H::Lock<'_>,
+        locks: &[H::Lock<'_>],
+        names: Names<'_>,
         wanted: &Wanted<'_>,
         request: &TicketRequest<'_>,
         room: Room,
     ) -> Result<Taken, NoRoom> {
-        let (name, now) = (lock.name(), host.monotonic());
+        let now = host.monotonic();
         let Wanted { owner, ttl, share } = *wanted;
         let TicketRequest { ticket, client, ephemeral } = *request;
-        self.has_room(host, name, owner, WaitKind::Ticket, room)?;
+        self.has_room(host, names, owner, WaitKind::Ticket, room)?;
         let waiter = Waiter {
             owner: owner.into(),
             ttl,
@@ -120,8 +141,10 @@ impl<C> Engine<C> {
             ephemeral,
             told: Told::Ticket(KeptTicket::new(ticket, client)),
         };
-        let id = self.join(host, name, waiter);
-        self.settle_joined(host, lock);
+        let id = self.join(host, names, waiter);
+        for lock in locks {
+            self.settle_joined(host, lock);
+        }
         let is_queued = self.with_queues(|queues| queues.has(id));
         Ok(if is_queued { Taken::Queued } else { Taken::Over })
     }

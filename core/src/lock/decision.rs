@@ -79,7 +79,8 @@ pub fn acquire<'r>(
     }
 }
 
-fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
+/// The hold that the owner has already, and the later of its end and this one.
+pub(super) fn again<'r>(own: &Hold<'_>, wanted: &Wanted<'r>, asked: Deadline) -> Acquired<'r> {
     let Wanted { owner, share, .. } = *wanted;
     // A hold without deadline already outlasts every ttl.
     let longer = own.deadline.and_then(|deadline| (deadline < asked).then_some(asked));

@@ -15,7 +15,50 @@ impl<'k> Name<'k> {
     }
 }
 
-/// The same, kept. A copy shares the bytes of the key.
+/// The locks that one request asks for: one at least, each once, and all of one database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Names<'k> {
+    pub first: Name<'k>,
+    pub also: &'k [&'k [u8]],
+}
+
+impl<'k> Names<'k> {
+    pub fn iter(self) -> impl Iterator<Item = Name<'k>> {
+        let Name { db, .. } = self.first;
+        std::iter::once(self.first).chain(self.also.iter().map(move |key| Name { db, key }))
+    }
+
+    pub const fn count(self) -> usize {
+        self.also.len().saturating_add(1)
+    }
+}
+
+impl<'k> From<Name<'k>> for Names<'k> {
+    fn from(first: Name<'k>) -> Self {
+        Self { first, also: &[] }
+    }
+}
+
+/// The same, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptNames {
+    pub first: KeptName,
+    pub also: Box<[KeptName]>,
+}
+
+impl KeptNames {
+    pub fn iter(&self) -> impl Iterator<Item = &KeptName> {
+        std::iter::once(&self.first).chain(&self.also)
+    }
+}
+
+impl From<Name<'_>> for KeptNames {
+    fn from(name: Name<'_>) -> Self {
+        Self { first: name.into(), also: Box::default() }
+    }
+}
+
+/// A name, kept. A copy shares the bytes of the key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptName {
     pub db: i32,

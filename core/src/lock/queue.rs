@@ -3,16 +3,20 @@
 //! ```text
 //!   names     (db 0, "orders:42") ─► queue 3      looks     12:00:02.001  queue 3: the lease may be over
 //!                                      │            patience  in 1.5 s      waiter 7
-//!   waiters   ┌──────┐  behind  ┌──────┴┐
-//!             │  7   │◄─────────│ head  │           marks     queue 3, queue 8, …   to be looked at now:
-//!             │ "a"  │─────────►│  9    │                     these locks may have become free
-//!             └──────┘  before  │ "b"   │
-//!                ▲              └───────┘
-//!              tail
+//!   places    ┌──────┐  behind  ┌──────┴┐
+//!             │      │◄─────────│ head  │           marks     queue 3, queue 8, …   to be looked at now:
+//!             │      │─────────►│       │                     these locks may have become free
+//!             └──┬───┘  before  └───┬───┘
+//!                │ tail             │
+//!   waiters   7, "a"             9, "b" ─► its place in queue 8
 //! ```
 //!
-//! Waiters and queues live in slabs and point at each other by index, so that joining, leaving from the
-//! middle and handing on take the same time with ten waiters and with ten thousand.
+//! Waiters, their places and the queues live in slabs and point at each other by index, so that joining, leaving
+//! from the middle and handing on take the same time with ten waiters and with ten thousand.
+//!
+//! **One who waits for several locks has a place in the queue of each**, and all of them were taken at once. It is
+//! granted all the locks when it is first in every queue, and until then it holds none. Of any two who meet in several
+//! queues the same one came first in all of them, so nobody waits in a circle.
 //!
 //! **One mechanism decides who is next:** [`Queues::settle`]. Whatever may have freed a lock (a
 //! release, a deletion, an expiry, a flush, a timer) only marks its queue; the caller then looks at the key of
@@ -28,33 +32,34 @@
 //! find one again.
 
 mod contended;
+mod joining;
 mod leaving;
 mod looks;
 mod marking;
 mod names;
 mod outcome;
 mod owners;
+mod places;
 mod room;
 mod turn;
 
-use super::decision::Wanted;
 use super::ephemeral::Ephemeral;
 use super::fence::FenceClock;
 use super::hold::Stored;
 use super::holders::Holders;
 use super::lease::{Deadline, Moment, Monotonic, Now, Ttl};
 use super::limits::Limits;
-use super::name::{KeptName, Name};
+use super::name::Name;
 use super::owner::KeptOwner;
 use super::share::Share;
-use super::wait::{TicketRequest, Told};
+use super::wait::Told;
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
-use names::Names;
+use names::QueueNames;
+use places::Places;
 use slab::Slab;
 use std::collections::BTreeSet;
-use std::rc::Rc;
 use turn::Turn;
 
 pub use marking::{Cause, Marked, Ownership, Suspicion};
@@ -63,6 +68,9 @@ pub use room::Room;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct WaiterId(usize);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct PlaceId(usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct QueueId(usize);
@@ -81,24 +89,36 @@ pub struct Waiter<C> {
     pub told: Told<C>,
 }
 
+/// One who waits, and where.
 #[derive(Debug)]
-struct Place<C> {
+struct Waiting<C> {
     waiter: Waiter<C>,
-    queue: QueueId,
-    /// Towards the head.
-    before: Option<WaiterId>,
-    /// Towards the tail.
-    behind: Option<WaiterId>,
+    places: Places,
     /// When to see whether its patience has ended; also in `patience`. It may be earlier than that: who asks again all
     /// the time only puts it off.
     asked_at: Option<Monotonic>,
 }
 
+/// A place in a queue.
+#[derive(Debug)]
+struct Place {
+    waiter: WaiterId,
+    queue: QueueId,
+    /// Towards the head.
+    before: Option<PlaceId>,
+    /// Towards the tail.
+    behind: Option<PlaceId>,
+}
+
 #[derive(Debug)]
 pub struct Queues<C> {
     queues: Slab<Queue>,
-    waiters: Slab<Place<C>>,
-    names: Names,
+    waiters: Slab<Waiting<C>>,
+    places: Slab<Place>,
+    names: QueueNames,
+    /// How many wait on a connection.
+    blocked: usize,
+    /// How many places there are of those who wait by a ticket.
     tickets: usize,
     /// Whose patience may end when.
     patience: BTreeSet<(Monotonic, WaiterId)>,
@@ -122,8 +142,10 @@ impl<C> Queues<C> {
         Self {
             queues: Slab::new(),
             waiters: Slab::new(),
+            places: Slab::new(),
+            names: QueueNames::default(),
+            blocked: 0,
             tickets: 0,
-            names: Names::default(),
             patience: BTreeSet::new(),
             looks: Looks::default(),
             marks: Marks::default(),
@@ -145,71 +167,17 @@ impl<C> Queues<C> {
         self.queue_named(name).map_or(0, |(_, queue)| queue.length)
     }
 
-    /// Those who wait for this lock, oldest first.
-    pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = &Waiter<C>> {
+    /// Those who wait for this lock, oldest first, and for how many locks each waits.
+    pub fn queue(&self, name: Name<'_>) -> impl Iterator<Item = (&Waiter<C>, usize)> {
         let queue = self.queue_named(name).map(|(_, queue)| queue);
-        queue.into_iter().flat_map(|queue| self.along(queue)).map(|(_, place)| &place.waiter)
-    }
-
-    /// Queues a waiter.
-    ///
-    /// An owner waits once: a second request takes over the place of the first. Whoever lost its connection
-    /// and asks again must neither queue up behind its own former self nor be granted the lock twice.
-    pub fn join(&mut self, name: Name<'_>, waiter: Waiter<C>) -> Joined<C> {
-        let id = self.id_of(name).unwrap_or_else(|| self.open(name));
-        if let Some(former) = self.waiting_as(id, waiter.owner.as_owner().as_bytes())
-            && let Some(place) = self.waiters.get_mut(former.0)
-        {
-            let since = place.waiter.since;
-            let kind = waiter.told.kind();
-            let left = std::mem::replace(&mut place.waiter, Waiter { since, ..waiter });
-            let share = place.waiter.share;
-            self.expect_patience(former);
-            self.count(id, left.told.kind(), usize::saturating_sub);
-            self.count(id, kind, usize::saturating_add);
-            if share != left.share {
-                // It may be admitted with the share that it asks for now.
-                self.mark_queue(id, Cause::Due);
-            }
-            return Joined::InPlaceOf(former, left.told);
-        }
-        Joined::Queued(self.append(id, waiter))
-    }
-
-    /// Keeps the place of an owner that asks again for its ticket, and for the same share, until the ticket would end. So it
-    /// is with nearly every request for a ticket, and nothing but the place changes.
-    pub fn renew(
-        &mut self,
-        name: Name<'_>,
-        wanted: &Wanted<'_>,
-        request: &TicketRequest<'_>,
-        now: Monotonic,
-    ) -> Renewed {
-        let id = self.id_of(name).and_then(|id| self.waiting_as(id, wanted.owner.as_bytes()));
-        let Some((id, place)) = id.and_then(|id| Some((id, self.waiters.get_mut(id.0)?))) else {
-            return Renewed::No;
-        };
-        match &mut place.waiter {
-            waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
-                waiter.ttl = wanted.ttl;
-                waiter.gives_up = Some(request.ticket.ends(now));
-                waiter.ephemeral = request.ephemeral;
-                if let Told::Ticket(kept) = &mut waiter.told {
-                    kept.renew(request.ticket, request.client);
-                }
-            }
-            _ => return Renewed::No,
-        }
-        let asked_at = place.asked_at;
-        self.expect_patience(id);
-        let is_as_before = self.waiters.get(id.0).is_some_and(|place| place.asked_at == asked_at);
-        if is_as_before { Renewed::Yes } else { Renewed::Sooner }
+        let waiting = queue.into_iter().flat_map(|queue| self.along(queue)).map(|(_, at)| at);
+        waiting.map(|waiting| (&waiting.waiter, waiting.places.count()))
     }
 
     /// Since when the one has waited that has waited longest.
     pub fn longest_since(&self) -> Option<Monotonic> {
-        let heads = self.queues.iter().filter_map(|(_, queue)| queue.head);
-        heads.filter_map(|head| self.waiters.get(head.0)).map(|place| place.waiter.since).min()
+        let heads = self.queues.iter().filter_map(|(_, queue)| self.waiting_at(queue.head?));
+        heads.map(|(_, waiting)| waiting.waiter.since).min()
     }
 
     /// The module itself has freed the lock or given it another fence: it was not taken from its holder.
@@ -217,6 +185,15 @@ impl<C> Queues<C> {
         if let Some(id) = self.id_of(name) {
             self.with_queue(id, |queue| queue.seen = None);
         }
+    }
+
+    /// What the key of a lock holds that is looked at for the sake of another. Which of the holds are over that were last
+    /// seen.
+    pub fn see(&mut self, name: Name<'_>, stored: Stored<'_>, now: Moment) -> Vec<Lost> {
+        let Some(id) = self.id_of(name) else { return Vec::new() };
+        let lost = self.lost(id, stored, now);
+        self.with_queue(id, |queue| queue.remember(stored.seen(), now));
+        lost
     }
 
     /// This is what the key holds, although the next waiter may be admitted: others have their turn first.
@@ -261,9 +238,9 @@ impl<C> Queues<C> {
         let mut ended = Vec::new();
         for _ in 0..at_most {
             let Some((asked_at, id)) = self.take_impatient(now.monotonic) else { break };
-            let gives_up = self.waiters.get_mut(id.0).and_then(|place| {
-                place.asked_at = None;
-                place.waiter.gives_up
+            let gives_up = self.waiters.get_mut(id.0).and_then(|waiting| {
+                waiting.asked_at = None;
+                waiting.waiter.gives_up
             });
             if gives_up == Some(asked_at) {
                 ended.extend(self.leave(id));
@@ -297,7 +274,7 @@ impl<C> Queues<C> {
     ) -> Look {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
         let turn = self.turn(id, stored, now.wall, limits, fences);
-        if let Turn::Of { .. } = turn {
+        if let Turn::Of { .. } | Turn::OfSeveral(_) = turn {
             self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
             return Look::ToSettle;
         }
@@ -322,9 +299,17 @@ impl<C> Queues<C> {
         self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
         let turn = self.turn(id, stored, now.wall, limits, fences);
         let lost = self.lost(id, stored, now.wall);
-        let Turn::Of { waiter, holders } = turn else {
-            self.wait_on(id, &turn, stored, now.wall);
-            return Settled { lost, holders: Holders::NOBODY, next: Next::Held };
+        let (waiter, holders) = match turn {
+            Turn::Of { waiter, holders } => (waiter, holders),
+            Turn::OfSeveral(waiter) => {
+                // Unless all its locks can be had, this one is left as it is.
+                self.wait_on(id, &turn, stored, now.wall);
+                return Settled { lost, holders: Holders::NOBODY, next: Next::Several(waiter) };
+            }
+            Turn::OfNobody { .. } | Turn::OfHolders { .. } | Turn::NotALock => {
+                self.wait_on(id, &turn, stored, now.wall);
+                return Settled { lost, holders: Holders::NOBODY, next: Next::Held };
+            }
         };
         let next = match self.leave(waiter) {
             Some(Departed { waiter, .. }) => self.serve(id, waiter, &holders, now, limits, fences),
@@ -344,6 +329,7 @@ impl<C> Queues<C> {
             Turn::OfHolders { may_change } => {
                 self.keep_waiting(id, stored.seen(), *may_change, now);
             }
+            Turn::OfSeveral(_) => self.keep_waiting(id, stored.seen(), None, now),
             // Not a lock at all: nobody can be granted it, and it may be gone again soon.
             Turn::NotALock | Turn::Of { .. } => self.keep_waiting(id, None, None, now),
         }
@@ -379,32 +365,6 @@ impl<C> Queues<C> {
         }
     }
 
-    fn append(&mut self, id: QueueId, waiter: Waiter<C>) -> WaiterId {
-        let tail = self.queues.get(id.0).and_then(|queue| queue.tail);
-        let (owner, kind) = (waiter.owner.clone(), waiter.told.kind());
-        let place = Place { waiter, queue: id, before: tail, behind: None, asked_at: None };
-        let waiter = WaiterId(self.waiters.insert(place));
-        match tail.and_then(|tail| self.waiters.get_mut(tail.0)) {
-            Some(last) => last.behind = Some(waiter),
-            None => self.with_queue(id, |queue| queue.head = Some(waiter)),
-        }
-        self.with_queue(id, |queue| queue.tail = Some(waiter));
-        self.index(id, waiter, owner);
-        self.count(id, kind, usize::saturating_add);
-        self.expect_patience(waiter);
-        waiter
-    }
-
-    /// A new queue is marked: nobody has looked at the key on its behalf yet.
-    fn open(&mut self, name: Name<'_>) -> QueueId {
-        let name = KeptName::from(name);
-        let (db, key) = (name.db, Rc::clone(&name.key));
-        let id = QueueId(self.queues.insert(Queue::new(name)));
-        self.names.insert(db, key, id);
-        self.mark_queue(id, Cause::Due);
-        id
-    }
-
     fn close(&mut self, id: QueueId) {
         self.look_at(id, None);
         self.unmark(id);
@@ -413,6 +373,7 @@ impl<C> Queues<C> {
         if self.queues.is_empty() {
             self.queues.shrink_to_fit();
             self.waiters.shrink_to_fit();
+            self.places.shrink_to_fit();
         }
     }
 
@@ -442,17 +403,23 @@ impl<C> Queues<C> {
 
     /// Sees to it that somebody asks whether the patience of this one has ended, no later than it ends.
     fn expect_patience(&mut self, id: WaiterId) {
-        let Some(place) = self.waiters.get_mut(id.0) else { return };
-        let end = place.waiter.gives_up;
-        if let (Some(asked_at), Some(end)) = (place.asked_at, end)
+        let Some(waiting) = self.waiters.get_mut(id.0) else { return };
+        let end = waiting.waiter.gives_up;
+        if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
             && asked_at <= end
         {
             return;
         }
-        if let Some(former) = std::mem::replace(&mut place.asked_at, end) {
+        if let Some(former) = std::mem::replace(&mut waiting.asked_at, end) {
             self.patience.remove(&(former, id));
         }
         self.patience.extend(end.map(|end| (end, id)));
+    }
+
+    /// Who has this place.
+    fn waiting_at(&self, id: PlaceId) -> Option<(WaiterId, &Waiting<C>)> {
+        let waiter = self.places.get(id.0)?.waiter;
+        Some((waiter, self.waiters.get(waiter.0)?))
     }
 
     fn id_of(&self, name: Name<'_>) -> Option<QueueId> {

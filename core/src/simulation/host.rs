@@ -67,6 +67,10 @@ impl Host for Server {
         Some(self.at(lock_name(name)))
     }
 
+    fn beside<'n>(&'n self, name: Name<'n>) -> At<'n> {
+        self.at(lock_name(name))
+    }
+
     fn answer(
         &self,
         name: Name<'_>,
@@ -109,9 +113,9 @@ impl Server {
         let state = &mut *borrowed;
         state.parked.remove(&client);
         match answer {
-            Answer::Granted { name, fence, .. } => {
+            Answer::Granted { names, fence, .. } => {
                 state.answers.push((client, Reply::Fence(fence.number())));
-                let grant = WaiterGrant { name, owner, fence };
+                let grant = WaiterGrant { names, owner, fence };
                 state.assert_is_written(&grant);
                 if std::mem::take(&mut state.dies_at_once) {
                     state.left_unheard(&grant);
@@ -120,10 +124,12 @@ impl Server {
                 }
                 state.in_flight.push((client, grant));
             }
-            Answer::Again { name, fence_number, .. } => {
+            Answer::Again { names, fence_number, .. } => {
                 state.answers.push((client, Reply::Fence(fence_number)));
                 state.history.left(client);
-                state.told(lock_name(name.as_name()), fence_number);
+                for name in names.iter() {
+                    state.told(lock_name(name.as_name()), fence_number);
+                }
             }
             Answer::GaveUp => {
                 state.answers.push((client, Reply::Nil));
@@ -288,14 +294,17 @@ impl Key for Opened<'_> {
 impl State {
     /// A client that is told of its grant before it is written may use the lock before it has it.
     fn assert_is_written(&self, grant: &WaiterGrant) {
-        let name = lock_name(grant.name.as_name());
-        let mut fences = self.fences_in(name).into_iter();
-        let is_written = fences.any(|fence| fence == grant.fence.number());
-        assert!(is_written, "{name:?}: a grant is told before it is written");
+        for name in grant.names.iter().map(|name| lock_name(name.as_name())) {
+            let mut fences = self.fences_in(name).into_iter();
+            let is_written = fences.any(|fence| fence == grant.fence.number());
+            assert!(is_written, "{name:?}: a grant is told before it is written");
+        }
     }
 
     pub(super) fn left_unheard(&mut self, grant: &WaiterGrant) {
-        self.history.left_unheard(lock_name(grant.name.as_name()), grant.fence.number());
+        for name in grant.names.iter() {
+            self.history.left_unheard(lock_name(name.as_name()), grant.fence.number());
+        }
     }
 
     /// The model settles a lock when the engine looks at it.

@@ -253,7 +253,7 @@ fn assert_same(server: &Server) {
         for name in waited_for(model) {
             let mut queue = queues.queue(lock(name));
             for waiting in model.waiters_for(name) {
-                let waiter = queue.next().expect("as many wait as in the model");
+                let (waiter, _) = queue.next().expect("as many wait as in the model");
                 let (client, lease) = match &waiter.told {
                     Told::Blocked(client) => ((*client).into(), waiter.ttl),
                     Told::Ticket(ticket) => (ticket.client, waiter.ttl.min(ticket.lasts)),

@@ -182,7 +182,8 @@ impl Server {
                 return self.take_ticket(client, &place, &wanted, &request);
             }
         };
-        match self.engine.has_room(self, place.name(), owner(asker), WaitKind::Blocked, room) {
+        match self.engine.has_room(self, place.name().into(), owner(asker), WaitKind::Blocked, room)
+        {
             Ok(()) => {}
             Err(no_room) => return self.has_no_room(client, no_room),
         }
@@ -196,7 +197,7 @@ impl Server {
             told: Told::Blocked(client),
         };
         self.joins(client, name, asker);
-        let id = self.engine.join(self, place.name(), waiter);
+        let id = self.engine.join(self, place.name().into(), waiter);
         let mut state = self.state.borrow_mut();
         state.joining = None;
         state.parked.insert(client, id);
@@ -219,9 +220,12 @@ impl Server {
         if let Some(waiting) = waiting {
             self.joins(client, place.name, waiting.owner);
         }
-        let taken = match self.engine.renew_ticket(self, place.name(), wanted, request) {
+        let taken = match self.engine.renew_ticket(self, place.name().into(), wanted, request) {
             Renewed::Yes | Renewed::Sooner => Ok(Taken::Queued),
-            Renewed::No => self.engine.take_ticket(self, place, wanted, request, room),
+            Renewed::No => {
+                let (places, names) = (std::slice::from_ref(place), place.name().into());
+                self.engine.take_ticket(self, places, names, wanted, request, room)
+            }
         };
         self.state.borrow_mut().joining = None;
         match taken {
@@ -347,10 +351,11 @@ impl Server {
     /// What was granted up to now reaches those who waited for it.
     pub(super) fn deliver(&self) {
         let in_flight = std::mem::take(&mut self.state.borrow_mut().in_flight);
-        for (_, WaiterGrant { name, fence, .. }) in in_flight {
+        for (_, WaiterGrant { names, fence, .. }) in in_flight {
             self.engine.mark_delivered(fence.number());
-            let name = super::host::lock_name(name.as_name());
-            self.state.borrow_mut().history.told(name, fence.number(), true);
+            for name in names.iter().map(|name| super::host::lock_name(name.as_name())) {
+                self.state.borrow_mut().history.told(name, fence.number(), true);
+            }
         }
     }
 

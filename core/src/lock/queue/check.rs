@@ -2,7 +2,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::{QueueId, Queues};
+use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
 use crate::lock::name::Name;
 use crate::lock::wait::WaitKind;
 
@@ -21,6 +21,23 @@ impl<C> Queues<C> {
     pub(crate) fn check(&self) {
         let mut waiters = 0;
         let (mut looks, mut marks, mut patience, mut tickets) = (0, 0, 0, 0);
+        for (index, waiting) in &self.waiters {
+            let places = waiting.places.all();
+            assert!(!places.is_empty(), "whoever waits has a place");
+            let is_its_own = |place: &PlaceId| self.places[place.0].waiter == WaiterId(index);
+            assert!(places.iter().all(is_its_own), "its places are its own");
+            waiters += places.len();
+            let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
+            patience += asked_at.into_iter().count();
+            assert!(asked_at.is_none_or(|end| self.patience.contains(&(end, WaiterId(index)))));
+            let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
+            assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
+        }
+        assert_eq!(self.places.len(), waiters, "every place is somebody's");
+        let is_blocked = |waiting: &Waiting<C>| waiting.waiter.told.kind() == WaitKind::Blocked;
+        let blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting)).count();
+        assert_eq!(self.blocked, blocked, "those who are blocked are counted");
+        let mut places = 0;
         for (index, queue) in &self.queues {
             let id = QueueId(index);
             assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
@@ -34,16 +51,13 @@ impl<C> Queues<C> {
             let mut length = 0;
             let mut of_queue = 0;
             while let Some(at) = next {
-                let place = &self.waiters[at.0];
+                let place = &self.places[at.0];
                 assert_eq!((place.queue, place.before), (id, before), "linked both ways");
-                let owner = place.waiter.owner.as_owner().as_bytes();
-                assert_eq!(self.waiting_as(id, owner), Some(at), "found by its owner");
-                let (gives_up, asked_at) = (place.waiter.gives_up, place.asked_at);
-                patience += asked_at.into_iter().count();
-                assert!(asked_at.is_none_or(|end| self.patience.contains(&(end, at))));
-                let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
-                assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
-                of_queue += usize::from(place.waiter.told.kind() == WaitKind::Ticket);
+                let waiting = &self.waiters[place.waiter.0];
+                assert!(waiting.places.all().contains(&at), "known to the one whose it is");
+                let owner = waiting.waiter.owner.as_owner().as_bytes();
+                assert_eq!(self.place_of(id, owner), Some(at), "found by its owner");
+                of_queue += usize::from(waiting.waiter.told.kind() == WaitKind::Ticket);
                 length += 1;
                 before = next;
                 next = place.behind;
@@ -53,11 +67,11 @@ impl<C> Queues<C> {
             assert_eq!(queue.length, length, "the length is known");
             let indexed = queue.owners.as_ref().map(|index| index.len());
             assert!(indexed.is_none_or(|indexed| indexed == length), "every owner waits once");
-            waiters += length;
+            places += length;
             assert_eq!(queue.tickets, of_queue, "tickets are counted");
             tickets += of_queue;
         }
-        assert_eq!(self.waiters.len(), waiters, "whoever waits is in a queue");
+        assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
         assert_eq!(self.looks.len(), looks, "every look is at a queue that there is");

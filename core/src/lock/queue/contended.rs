@@ -2,7 +2,7 @@
 
 use super::marking::{Mark, Suspicion};
 use super::owners::Index;
-use super::{Lost, LostBy, Ownership, RECHECK_MILLIS, Seen, WaiterId};
+use super::{Lost, LostBy, Ownership, PlaceId, RECHECK_MILLIS, Seen};
 use crate::lock::hold::{Hold, Stored};
 use crate::lock::holders::Holds;
 use crate::lock::lease::{Deadline, Moment};
@@ -11,8 +11,8 @@ use crate::lock::name::KeptName;
 #[derive(Debug)]
 pub(super) struct Queue {
     pub(super) name: KeptName,
-    pub(super) head: Option<WaiterId>,
-    pub(super) tail: Option<WaiterId>,
+    pub(super) head: Option<PlaceId>,
+    pub(super) tail: Option<PlaceId>,
     /// How many wait.
     pub(super) length: usize,
     /// Every waiter by its owner, if there are many.

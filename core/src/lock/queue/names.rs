@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 #[derive(Debug, Default)]
-pub(super) struct Names {
+pub(super) struct QueueNames {
     /// Few, as a rule one, so the one that is meant is soon found.
     dbs: Vec<(i32, Keys)>,
     sieve: Sieve,
@@ -16,7 +16,7 @@ pub(super) struct Names {
 /// Words of everybody's commands are looked up here, so the hash is a fast one.
 type Keys = HashMap<Rc<[u8]>, QueueId, RandomState>;
 
-impl Names {
+impl QueueNames {
     pub(super) fn get(&self, name: Name<'_>) -> Option<QueueId> {
         self.keys(name.db)?.get(name.key).copied()
     }
@@ -115,13 +115,13 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    fn insert(names: &mut Names, db: i32, key: &str, id: usize) {
+    fn insert(names: &mut QueueNames, db: i32, key: &str, id: usize) {
         names.insert(db, key.as_bytes().into(), QueueId(id));
     }
 
     #[test]
     fn a_name_is_found_in_every_database_that_has_it() {
-        let mut names = Names::default();
+        let mut names = QueueNames::default();
         insert(&mut names, 0, "k", 1);
         insert(&mut names, 9, "k", 2);
         insert(&mut names, 9, "a-much-longer-name-than-the-sieve-looks-at", 3);
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn a_name_that_is_gone_falls_through_no_hole_although_others_are_there() {
-        let mut names = Names::default();
+        let mut names = QueueNames::default();
         insert(&mut names, 0, "orders:1", 1);
         insert(&mut names, 0, "orders:2", 2);
         names.remove(Name::new(0, b"orders:1"));
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn the_sieve_lets_every_name_through_until_it_is_gone_everywhere() {
-        let mut names = Names::default();
+        let mut names = QueueNames::default();
         let keys: Vec<String> = (0..500).map(|number| format!("orders:{number}")).collect();
         for (id, key) in keys.iter().enumerate() {
             insert(&mut names, 0, key, id);
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn the_sieve_turns_nearly_every_other_word_away() {
-        let mut names = Names::default();
+        let mut names = QueueNames::default();
         insert(&mut names, 0, "orders:42", 1);
         let words = (0..10_000).map(|number| format!("orders:{number}"));
         let through = words.filter(|word| names.sieve.may_have(word.as_bytes())).count();

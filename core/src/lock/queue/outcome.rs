@@ -10,13 +10,15 @@ use crate::lock::name::KeptName;
 use crate::lock::outcome::Outcome;
 use crate::lock::wait::Told;
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 #[must_use]
 pub enum Joined<C> {
     /// At the tail.
     Queued(WaiterId),
-    /// In the place of a former request of the same owner, which is not told any more.
+    /// In the places of a former request of the same owner, which is not told any more.
     InPlaceOf(WaiterId, Told<C>),
+    /// At the tail, because these former requests of the same owner, which wait no more, were for other locks, too.
+    Anew(WaiterId, Vec<Departed<C>>),
 }
 
 /// Whether an owner that asks for a ticket had one, which is kept.
@@ -33,6 +35,7 @@ pub enum Renewed {
 /// One who waits no more.
 #[derive(Debug)]
 pub struct Departed<C> {
+    /// The lock that it waited for. Of several, the first.
     pub name: KeptName,
     pub waiter: Waiter<C>,
 }
@@ -100,6 +103,8 @@ pub enum Next<C> {
     GaveUp(Waiter<C>),
     /// The lock is free, but there is no fence to give: tell it so.
     NoFenceLeft(Waiter<C>),
+    /// This lock can be had, and the one who is first waits for others, too: see whether all can be had. It still waits.
+    Several(WaiterId),
     /// The lock is held, or nobody is granted anything for a while; the queue will be dirty again when that may
     /// change.
     Held,
@@ -119,7 +124,11 @@ impl<C> Next<C> {
     pub fn waiter(&self) -> Option<&Waiter<C>> {
         match self {
             Self::Grant { waiter, .. } | Self::Again { waiter, .. } => Some(waiter),
-            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => None,
+            Self::GaveUp(_)
+            | Self::NoFenceLeft(_)
+            | Self::Several(_)
+            | Self::Held
+            | Self::Nobody => None,
         }
     }
 
@@ -135,7 +144,11 @@ impl<C> Next<C> {
                 let (owner, share) = (waiter.owner.as_owner(), waiter.share);
                 Acquired::Again { owner, fence_number, longer, share }
             }
-            Self::GaveUp(_) | Self::NoFenceLeft(_) | Self::Held | Self::Nobody => return None,
+            Self::GaveUp(_)
+            | Self::NoFenceLeft(_)
+            | Self::Several(_)
+            | Self::Held
+            | Self::Nobody => return None,
         };
         Some(Outcome::Acquire(acquired))
     }

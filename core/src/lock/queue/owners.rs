@@ -4,7 +4,7 @@
 //! index, which takes memory for each of them.
 
 use super::contended::Queue;
-use super::{Place, QueueId, Queues, WaiterId};
+use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
 use crate::lock::owner::KeptOwner;
 use foldhash::fast::RandomState;
 use std::collections::HashMap;
@@ -12,40 +12,54 @@ use std::collections::HashMap;
 /// More than this have an index.
 const FEW: usize = 4;
 
-pub(super) type Index = HashMap<KeptOwner, WaiterId, RandomState>;
+pub(super) type Index = HashMap<KeptOwner, PlaceId, RandomState>;
 
 impl<C> Queues<C> {
     pub(super) fn waiting_as(&self, id: QueueId, owner: &[u8]) -> Option<WaiterId> {
+        let place = self.place_of(id, owner)?;
+        self.places.get(place.0).map(|place| place.waiter)
+    }
+
+    /// The place of this owner in the queue.
+    pub(super) fn place_of(&self, id: QueueId, owner: &[u8]) -> Option<PlaceId> {
         let queue = self.queues.get(id.0)?;
         match &queue.owners {
             Some(index) => index.get(owner).copied(),
             None => {
-                let mut places = self.along(queue);
-                let is_it =
-                    |(_, place): &(_, &Place<C>)| place.waiter.owner.as_owner().as_bytes() == owner;
-                places.find(is_it).map(|(id, _)| id)
+                let is_it = |(_, waiting): &(_, &Waiting<C>)| {
+                    waiting.waiter.owner.as_owner().as_bytes() == owner
+                };
+                self.along(queue).find(is_it).map(|(place, _)| place)
             }
         }
     }
 
-    /// The places in a queue, from head to tail.
-    pub(super) fn along(&self, queue: &Queue) -> impl Iterator<Item = (WaiterId, &Place<C>)> {
-        let place = |id: Option<WaiterId>| id.and_then(|id| Some((id, self.waiters.get(id.0)?)));
-        std::iter::successors(place(queue.head), move |(_, last)| place(last.behind))
+    /// The places in a queue, from head to tail, and who has them.
+    pub(super) fn along(&self, queue: &Queue) -> impl Iterator<Item = (PlaceId, &Waiting<C>)> {
+        let behind = |id: &PlaceId| self.places.get(id.0)?.behind;
+        let places = std::iter::successors(queue.head, behind);
+        places.filter_map(|place| Some((place, self.waiting_at(place)?.1)))
     }
 
-    /// This one has joined the queue.
-    pub(super) fn index(&mut self, id: QueueId, waiter: WaiterId, owner: KeptOwner) {
+    /// This place is the last in the queue.
+    pub(super) fn index(&mut self, id: QueueId, place: PlaceId) {
         let Some(queue) = self.queues.get_mut(id.0) else { return };
         queue.length = queue.length.saturating_add(1);
-        if let Some(index) = &mut queue.owners {
-            index.insert(owner, waiter);
-        } else if queue.length > FEW {
-            let Some(queue) = self.queues.get(id.0) else { return };
-            let named = self.along(queue).map(|(id, place)| (place.waiter.owner.clone(), id));
-            let index: Index = named.collect();
-            self.with_queue(id, |queue| queue.owners = Some(Box::new(index)));
+        if queue.owners.is_none() && queue.length <= FEW {
+            return;
         }
+        let Some(owner) = self.waiting_at(place).map(|(_, at)| at.waiter.owner.clone()) else {
+            return;
+        };
+        let Some(queue) = self.queues.get_mut(id.0) else { return };
+        if let Some(index) = &mut queue.owners {
+            index.insert(owner, place);
+            return;
+        }
+        let Some(queue) = self.queues.get(id.0) else { return };
+        let named = self.along(queue).map(|(place, at)| (at.waiter.owner.clone(), place));
+        let index: Index = named.collect();
+        self.with_queue(id, |queue| queue.owners = Some(Box::new(index)));
     }
 }
 

@@ -1,7 +1,7 @@
 //! How many may wait. Those who wait on a connection and those who wait by a ticket have limits of their own.
 
-use super::{QueueId, Queues};
-use crate::lock::name::Name;
+use super::Queues;
+use crate::lock::name::{Name, Names};
 use crate::lock::owner::Owner;
 use crate::lock::wait::WaitKind;
 
@@ -13,11 +13,11 @@ pub struct Room {
 }
 
 impl<C> Queues<C> {
-    /// How many wait in this way, for whatever lock.
+    /// How many wait in this way, for whatever lock. One who waits by a ticket counts once for each lock that it waits for.
     pub fn waiting(&self, kind: WaitKind) -> usize {
         match kind {
             WaitKind::Ticket => self.tickets,
-            WaitKind::Blocked => self.waiters.len().saturating_sub(self.tickets),
+            WaitKind::Blocked => self.blocked,
         }
     }
 
@@ -29,25 +29,24 @@ impl<C> Queues<C> {
         })
     }
 
-    /// Whether `owner` may join without exceeding a limit. One that waits already, and in the same way, takes its own
-    /// place.
-    pub fn has_room(&self, name: Name<'_>, owner: Owner<'_>, kind: WaitKind, room: Room) -> bool {
-        let id = self.id_of(name).and_then(|id| self.waiting_as(id, owner.as_bytes()));
-        let place = id.and_then(|id| self.waiters.get(id.0));
-        place.is_some_and(|place| place.waiter.told.kind() == kind)
-            || self.waiting_for(name, kind) < room.per_lock && self.waiting(kind) < room.for_all
-    }
-
-    /// Counts one more, or one fewer, who waits in this way.
-    pub(super) fn count(
-        &mut self,
-        id: QueueId,
+    /// Whether `owner` may wait for these locks without exceeding a limit. One that waits for them already, and in the same
+    /// way, takes its own places.
+    pub fn has_room<'n>(
+        &self,
+        names: impl Into<Names<'n>>,
+        owner: Owner<'_>,
         kind: WaitKind,
-        change: impl Fn(usize, usize) -> usize,
-    ) {
-        if kind == WaitKind::Ticket {
-            self.tickets = change(self.tickets, 1);
-            self.with_queue(id, |queue| queue.tickets = change(queue.tickets, 1));
-        }
+        room: Room,
+    ) -> bool {
+        let names = names.into();
+        let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner.as_bytes()));
+        let has_places = |former| {
+            self.waiter(former).is_some_and(|waiter| waiter.told.kind() == kind)
+                && self.is_for(former, names)
+        };
+        let counts = if kind == WaitKind::Ticket { names.count() } else { 1 };
+        former.is_some_and(has_places)
+            || self.waiting(kind).saturating_add(counts) <= room.for_all
+                && names.iter().all(|name| self.waiting_for(name, kind) < room.per_lock)
     }
 }

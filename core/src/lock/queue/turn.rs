@@ -15,7 +15,9 @@ pub(super) enum Turn<'v> {
         waiter: WaiterId,
         holders: Holders<'v>,
     },
-    /// Of those who hold it, at least until then.
+    /// Of this one, who waits for several locks and is first in the queues of all. This one can be had.
+    OfSeveral(WaiterId),
+    /// Of those who hold it, at least until then; or of nobody, while the first waits for others, too.
     OfHolders {
         may_change: Option<Moment>,
     },
@@ -70,28 +72,34 @@ impl<C> Queues<C> {
         fences: &mut FenceClock,
     ) -> Turn<'v> {
         let head = self.queues.get(id.0).and_then(|queue| queue.head);
-        let Some((waiter, place)) = head.and_then(|id| Some((id, self.waiters.get(id.0)?))) else {
+        let Some((waiter, waiting)) = head.and_then(|head| self.waiting_at(head)) else {
             return Turn::NotALock;
         };
         let holders_for = |waiter: &Waiter<C>, fences: &mut FenceClock| {
             stored.holders(waiter.owner.as_owner(), now, fences)
         };
-        let Ok(holders) = holders_for(&place.waiter, fences) else { return Turn::NotALock };
-        if holders.own().is_some() {
+        let Ok(holders) = holders_for(&waiting.waiter, fences) else { return Turn::NotALock };
+        let is_for_one = waiting.places.is_one();
+        if is_for_one && holders.own().is_some() {
             return Turn::Of { waiter, holders };
         }
         if let Some(waiter) = holders.sole().and_then(|hold| self.waiting_as(id, hold.owner))
-            && let Some(place) = self.waiters.get(waiter.0)
-            && let Ok(holders) = holders_for(&place.waiter, fences)
+            && let Some(waiting) = self.waiters.get(waiter.0)
+            && waiting.places.is_one()
+            && let Ok(holders) = holders_for(&waiting.waiter, fences)
         {
             return Turn::Of { waiter, holders };
         }
         let may_change = holders.next_end().map(Deadline::first_moment_after);
-        if !holders.admit(place.waiter.share, limits.max_holders) {
+        if !holders.admit(waiting.waiter.share, limits.max_holders) {
+            return Turn::OfHolders { may_change };
+        }
+        if !is_for_one && !self.is_first_everywhere(waiting) {
             return Turn::OfHolders { may_change };
         }
         match fences.quarantine_ends(now) {
-            None => Turn::Of { waiter, holders },
+            None if is_for_one => Turn::Of { waiter, holders },
+            None => Turn::OfSeveral(waiter),
             Some(end) if holders.is_free() => Turn::OfNobody { end },
             Some(end) => Turn::OfHolders { may_change: may_change.into_iter().chain([end]).min() },
         }

@@ -1,0 +1,362 @@
+//! Several locks at once: all or none, asked for by a client or waited for.
+//!
+//! One key at a time is open, and each twice: see [`lock::several`](crate::lock::Standing). Nobody is told of anything before
+//! all is written.
+
+use super::handoff::Effort;
+use super::pending::PendingRelease;
+use super::{
+    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
+};
+use crate::command::{DecideAll, Error};
+use crate::lock::{
+    self, Acquired, Changed, Deadline, Departed, Ephemeral, Grant, Joint, KeptName, KeptNames,
+    KeptOwner, Moment, NotALock, Outcome, Owner, Ownership, Released, Share, Standing, Ttl,
+    WaiterId, Wanted,
+};
+use crate::observe::Given;
+use std::ops::ControlFlow;
+
+/// What a request for several locks came to.
+#[derive(Debug)]
+pub struct Done<'r> {
+    pub joint: Joint<'r>,
+    /// How many locks were released.
+    pub released: usize,
+}
+
+/// One of the locks, after it was written.
+struct Written<'r> {
+    at: usize,
+    outcome: Outcome<'r>,
+    changed: Changed,
+}
+
+/// What is to be done with all of them, and for whom.
+#[derive(Clone, Copy)]
+struct Order<'a, 'r> {
+    owner: Owner<'a>,
+    joint: &'a Joint<'r>,
+    ephemeral: Option<Ephemeral>,
+    given: Given,
+    now: Moment,
+}
+
+/// What one who waits for several locks asked for.
+struct Asked {
+    owner: KeptOwner,
+    ttl: Ttl,
+    share: Share,
+    is_out_of_patience: bool,
+    ephemeral: Option<Ephemeral>,
+    /// The one first that was last found not to be had.
+    names: Vec<KeptName>,
+}
+
+/// Why one who is first in all its queues is not given its locks now.
+enum Refusal {
+    /// One of them is not to be had: it goes on waiting.
+    Held,
+    /// Nothing can be written for so many milliseconds.
+    NotNow(u64),
+    /// It does not wait any more, for this reason.
+    Over(Answer),
+}
+
+impl<C> Engine<C> {
+    /// Lets a request decide what becomes of several locks, and carries that out. The locks are different ones, of one
+    /// database.
+    pub fn change_all<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        request: &'r impl DecideAll,
+    ) -> Result<Done<'r>, Error> {
+        let ephemeral = self.ephemeral(host, request)?;
+        let owner = request.owner()?;
+        for lock in locks {
+            self.settle_if_suspect(host, lock, Some(owner));
+        }
+        if let Some(lock) = locks.first() {
+            lock.prepare();
+        }
+        let now = host.now();
+        let standings: Result<Vec<_>, Error> = locks
+            .iter()
+            .map(|lock| {
+                let others = self.waiters_for(lock.name());
+                let mut key = lock.open(Mode::Write);
+                self.put_back(&mut key, lock.name(), now)?;
+                let stored = key.stored();
+                if stored.may_be_granted(now) {
+                    lock.about_to_grant();
+                }
+                self.consult(host, |fences| {
+                    let holders = stored.holders(owner, now, fences)?;
+                    Ok(request.stand(&holders, others))
+                })
+            })
+            .collect();
+        let standings = standings?;
+        let joint = self.consult(host, |fences| request.decide_all(&standings, now, fences))?;
+        let (joint_of, given) = (&joint, Given::Asked);
+        let order = Order { owner, joint: joint_of, ephemeral, given, now };
+        let written = self.carry_out(host, locks, &order)?;
+        self.tell_all(host, locks, &order, &written);
+        if request.gives_up_ticket() {
+            for lock in locks {
+                self.give_up_ticket(host, lock.name(), owner);
+            }
+        }
+        // All of them before any is settled: who waits for one may wait for others, which are looked at then.
+        for Written { at, changed, .. } in &written {
+            if let (Changed::Value, Some(lock)) = (changed, locks.get(*at)) {
+                self.with_queues(|queues| queues.forget_seen(lock.name()));
+            }
+        }
+        for Written { at, changed, .. } in &written {
+            let Some(lock) = locks.get(*at) else { continue };
+            if *changed != Changed::Nothing && self.waiters_for(lock.name()) > 0 {
+                self.settle(host, lock, Initiator::Client, Ownership::Ours);
+            }
+        }
+        let is_released = |written: &&Written<'_>| {
+            matches!(written.outcome, Outcome::Release(Released::Released { .. }))
+        };
+        let released = written.iter().filter(is_released).count();
+        Ok(Done { joint, released })
+    }
+
+    /// Writes what is to become of each lock. If one cannot be written, those are taken back that were granted.
+    fn carry_out<'r, H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        order: &Order<'_, 'r>,
+    ) -> Result<Vec<Written<'r>>, Error> {
+        let Order { owner, joint, now, given, .. } = *order;
+        let mut all = Vec::with_capacity(locks.len());
+        for (at, lock) in locks.iter().enumerate() {
+            let mut key = lock.open(Mode::Write);
+            let holders = self.with_fences(
+                || host.monotonic(),
+                |fences| key.stored().holders(owner, now, fences),
+            )?;
+            let Some(outcome) = joint.outcome(at, &holders, now) else { continue };
+            let write = outcome.write(&holders);
+            let changed = write.changes();
+            if let Err(error) = key.write(write) {
+                drop(key);
+                self.undo(host, locks.get(..at).unwrap_or_default(), owner, joint);
+                return Err(error);
+            }
+            if given == Given::HandedOff {
+                // Others may wait for it still, and have not been told how it is held now.
+                self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
+            }
+            all.push(Written { at, outcome, changed });
+        }
+        Ok(all)
+    }
+
+    /// These were granted, and others that belong to the same grant cannot be.
+    fn undo<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        owner: Owner<'_>,
+        joint: &Joint<'_>,
+    ) {
+        let Joint::Granted(Grant { fence, .. }) = *joint else { return };
+        let due = host.monotonic();
+        for lock in locks {
+            let (name, owner) = (KeptName::from(lock.name()), KeptOwner::from(owner));
+            let pending = PendingRelease { name, owner, fence };
+            self.pending_releases.borrow_mut().add(pending, due);
+        }
+        self.changes_due();
+    }
+
+    /// What follows when all are written.
+    fn tell_all<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        order: &Order<'_, '_>,
+        written: &[Written<'_>],
+    ) {
+        let Order { owner, ephemeral, given, now, .. } = *order;
+        for Written { at, outcome, .. } in written {
+            let Some(lock) = locks.get(*at) else { continue };
+            if let Some(fence_number) = outcome.confirmed() {
+                self.mark_delivered(fence_number);
+            }
+            self.rebind(lock.name(), owner, outcome);
+            if let Some(ephemeral) = ephemeral {
+                self.bind(host, lock.name(), outcome, ephemeral, now);
+            }
+        }
+        for Written { at, outcome, .. } in written {
+            let Some(lock) = locks.get(*at) else { continue };
+            self.report(lock, outcome, given, now);
+        }
+    }
+
+    /// Gives all the locks that it waits for to one who is first in the queues of all, if all can be had. `Break` if they
+    /// cannot: then nothing changes, and it goes on waiting.
+    pub(super) fn hand_on_all<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        id: WaiterId,
+    ) -> (Effort, ControlFlow<()>) {
+        let mut effort = Effort::ROUND;
+        let Some(asked) = self.asked_by(host, id) else {
+            return (effort, ControlFlow::Continue(()));
+        };
+        let names = asked.names.iter();
+        let locks: Vec<_> = names.map(|name| host.beside(name.as_name())).collect();
+        let wanted = Wanted { owner: asked.owner.as_owner(), ttl: asked.ttl, share: asked.share };
+        let now = host.now();
+        let refusal = match self.stand_all(host, lock, &locks, &wanted, now, &mut effort) {
+            Ok(_) if asked.is_out_of_patience => Refusal::Over(Answer::GaveUp),
+            Ok(standings) => {
+                let joint = self
+                    .consult(host, |fences| lock::acquire_all(&standings, &wanted, now, fences));
+                let ephemeral = asked.ephemeral;
+                let (owner, given) = (wanted.owner, Given::HandedOff);
+                let order = Order { owner, joint: &joint, ephemeral, given, now };
+                match joint {
+                    Joint::Refused { acquired: Acquired::NoFenceLeft, .. } => {
+                        Refusal::Over(Answer::Refused(Error::NoFenceLeft))
+                    }
+                    Joint::Refused { .. } => Refusal::Over(Answer::GaveUp),
+                    _ => {
+                        effort.add(self.give_all(host, &locks, id, &order));
+                        return (effort, ControlFlow::Continue(()));
+                    }
+                }
+            }
+            Err((at, refusal)) => {
+                if let Some(refused) = locks.get(at) {
+                    self.with_queues(|queues| queues.refused(id, refused.name()));
+                }
+                refusal
+            }
+        };
+        match refusal {
+            Refusal::Held => (effort, ControlFlow::Break(())),
+            Refusal::NotNow(millis) => {
+                self.postpone(host, lock, millis);
+                (effort, ControlFlow::Break(()))
+            }
+            Refusal::Over(answer) => {
+                if let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id))
+                {
+                    effort.add(self.answer(host, name.as_name(), waiter, answer));
+                }
+                (effort, ControlFlow::Continue(()))
+            }
+        }
+    }
+
+    fn asked_by<H: Host<Client = C>>(&self, host: &H, id: WaiterId) -> Option<Asked> {
+        let (now, limits) = (host.monotonic(), host.limits());
+        self.with_queues(|queues| {
+            let names = queues.names_of(id);
+            let waiter = queues.waiter(id)?;
+            Some(Asked {
+                owner: waiter.owner.clone(),
+                ttl: waiter.told.lease(waiter.ttl).min(limits.max_ttl),
+                share: waiter.share,
+                is_out_of_patience: waiter.gives_up.is_some_and(|end| end <= now),
+                ephemeral: waiter.ephemeral,
+                names,
+            })
+        })
+    }
+
+    /// How it stands with each of the locks, up to the first that cannot be had. The module may write `settled`.
+    fn stand_all<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        settled: &H::Lock<'_>,
+        locks: &[H::Lock<'_>],
+        wanted: &Wanted<'_>,
+        now: Moment,
+        effort: &mut Effort,
+    ) -> Result<Vec<Standing>, (usize, Refusal)> {
+        let mut standings = Vec::with_capacity(locks.len());
+        for (at, lock) in locks.iter().enumerate() {
+            if lock.name() != settled.name() {
+                match lock.may_write(Initiator::Client) {
+                    Authority::Yes => {}
+                    Authority::NotNow => return Err((at, Refusal::NotNow(PAUSE_MILLIS))),
+                    Authority::Refused => return Err((at, Refusal::NotNow(REFUSAL_MILLIS))),
+                    Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
+                        let answer = Answer::Refused(Error::GrantedElsewhere);
+                        return Err((at, Refusal::Over(answer)));
+                    }
+                }
+                self.open_and_put_back(host, lock);
+            }
+            let key = lock.open(Mode::Write);
+            let stored = key.stored();
+            effort.add(Effort::of_round(stored));
+            if stored.may_be_granted(now) {
+                lock.about_to_grant();
+            }
+            let most = host.limits().max_holders;
+            let standing = self.consult(host, |fences| {
+                let holders = stored.holders(wanted.owner, now, fences)?;
+                Ok::<_, NotALock>(Standing::new(&holders, 0, wanted.share, most))
+            });
+            let lost = self.with_queues(|queues| queues.see(lock.name(), stored, now));
+            drop(key);
+            self.report_lost(lock, &lost, now);
+            match standing {
+                Ok(standing) if standing.may_be_had() => standings.push(standing),
+                Ok(_) | Err(NotALock) => return Err((at, Refusal::Held)),
+            }
+        }
+        Ok(standings)
+    }
+
+    /// Carries out what was decided for one who waits for several locks, and tells it.
+    fn give_all<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        id: WaiterId,
+        order: &Order<'_, '_>,
+    ) -> Effort {
+        let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id)) else {
+            return Effort::default();
+        };
+        let also = locks.iter().map(Lock::name).filter(|also| *also != name.as_name());
+        let names = KeptNames { also: also.map(KeptName::from).collect(), first: name.clone() };
+        let answer = match (self.carry_out(host, locks, order), *order.joint) {
+            (Err(error), _) => Answer::Refused(error),
+            (Ok(written), joint) => {
+                self.tell_all(host, locks, order, &written);
+                if let Some(Ephemeral { connection, .. }) = order.ephemeral
+                    && !host.is_connected(connection)
+                {
+                    // Nobody takes a ticket out of the queue when its connection ends.
+                    let _has_work = self.connection_ended(connection, host.monotonic());
+                }
+                match joint {
+                    Joint::Granted(Grant { fence, deadline, .. }) => {
+                        Answer::Granted { names, fence, deadline }
+                    }
+                    Joint::Again { wanted, fence } => {
+                        let deadline = Some(Deadline::after(order.now, wanted.ttl));
+                        Answer::Again { names, fence_number: fence.number(), deadline }
+                    }
+                    _ => Answer::GaveUp,
+                }
+            }
+        };
+        self.answer(host, name.as_name(), waiter, answer)
+    }
+}

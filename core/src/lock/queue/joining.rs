@@ -1,0 +1,159 @@
+//! The ways into a queue.
+
+use super::contended::Queue;
+use super::places::Places;
+use super::{Cause, Joined, Place, PlaceId, QueueId, Queues, Renewed, Waiter, WaiterId, Waiting};
+use crate::lock::decision::Wanted;
+use crate::lock::lease::Monotonic;
+use crate::lock::name::{KeptName, Name, Names};
+use crate::lock::wait::{TicketRequest, Told, WaitKind};
+use std::mem;
+use std::rc::Rc;
+
+impl<C> Queues<C> {
+    /// Queues a waiter for these locks.
+    ///
+    /// An owner waits once for a lock: a second request for the same locks takes over the places of the first, and one for
+    /// others ends the first. Whoever lost its connection and asks again must neither queue up behind its own former self
+    /// nor be granted the lock twice.
+    pub fn join<'n>(&mut self, names: impl Into<Names<'n>>, waiter: Waiter<C>) -> Joined<C> {
+        let names = names.into();
+        let formers = self.formers(names, waiter.owner.as_owner().as_bytes());
+        match formers[..] {
+            [] => Joined::Queued(self.append(names, waiter)),
+            [former] if self.is_for(former, names) => self.replace(former, waiter),
+            _ => {
+                let given_up = formers.into_iter().filter_map(|id| self.leave(id)).collect();
+                Joined::Anew(self.append(names, waiter), given_up)
+            }
+        }
+    }
+
+    /// The requests of this owner that wait for any of these locks.
+    fn formers(&self, names: Names<'_>, owner: &[u8]) -> Vec<WaiterId> {
+        let places = names.iter().filter_map(|name| self.waiting_as(self.id_of(name)?, owner));
+        let mut formers: Vec<_> = places.collect();
+        formers.sort_unstable();
+        formers.dedup();
+        formers
+    }
+
+    /// In the same places, and for as long as before.
+    fn replace(&mut self, former: WaiterId, waiter: Waiter<C>) -> Joined<C> {
+        let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
+        let since = waiting.waiter.since;
+        let (kind, share) = (waiter.told.kind(), waiter.share);
+        let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
+        self.expect_patience(former);
+        if kind != left.told.kind() {
+            self.count(former, left.told.kind(), usize::saturating_sub);
+            self.count(former, kind, usize::saturating_add);
+        }
+        if share != left.share {
+            // It may be admitted with the share that it asks for now.
+            for queue in self.queues_of(former) {
+                self.mark_queue(queue, Cause::Due);
+            }
+        }
+        Joined::InPlaceOf(former, left.told)
+    }
+
+    /// Keeps the places of an owner that asks again for its ticket, for the same locks and for the same share, until the
+    /// ticket would end. So it is with nearly every request for a ticket, and nothing but the place changes.
+    pub fn renew<'n>(
+        &mut self,
+        names: impl Into<Names<'n>>,
+        wanted: &Wanted<'_>,
+        request: &TicketRequest<'_>,
+        now: Monotonic,
+    ) -> Renewed {
+        let names = names.into();
+        let former = self.id_of(names.first).and_then(|id| {
+            let (place, owner) = (self.place_of(id, wanted.owner.as_bytes())?, &wanted.owner);
+            let (id, waiting) = self.waiting_at(place)?;
+            debug_assert_eq!(waiting.waiter.owner.as_owner(), *owner);
+            let is_it = if waiting.places.is_one() {
+                names.also.is_empty()
+            } else {
+                self.is_for(id, names)
+            };
+            is_it.then_some(id)
+        });
+        let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0)?)))
+        else {
+            return Renewed::No;
+        };
+        match &mut waiting.waiter {
+            waiter @ Waiter { told: Told::Ticket(_), .. } if waiter.share == wanted.share => {
+                waiter.ttl = wanted.ttl;
+                waiter.gives_up = Some(request.ticket.ends(now));
+                waiter.ephemeral = request.ephemeral;
+                if let Told::Ticket(kept) = &mut waiter.told {
+                    kept.renew(request.ticket, request.client);
+                }
+            }
+            _ => return Renewed::No,
+        }
+        let asked_at = waiting.asked_at;
+        self.expect_patience(id);
+        let is_as_before =
+            self.waiters.get(id.0).is_some_and(|waiting| waiting.asked_at == asked_at);
+        if is_as_before { Renewed::Yes } else { Renewed::Sooner }
+    }
+
+    fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
+        let kind = waiter.told.kind();
+        let first = Places::One(PlaceId(self.places.vacant_key()));
+        let waiting = Waiting { waiter, places: first, asked_at: None };
+        let id = WaiterId(self.waiters.insert(waiting));
+        let place = self.take_place(names.first, id);
+        if !names.also.is_empty() {
+            let also = names.iter().skip(1).map(|name| self.take_place(name, id));
+            let places = std::iter::once(place).chain(also).collect();
+            if let Some(waiting) = self.waiters.get_mut(id.0) {
+                waiting.places = Places::several(places);
+            }
+        }
+        self.count(id, kind, usize::saturating_add);
+        self.expect_patience(id);
+        id
+    }
+
+    /// The last place in the queue of this lock.
+    fn take_place(&mut self, name: Name<'_>, waiter: WaiterId) -> PlaceId {
+        let queue = self.id_of(name).unwrap_or_else(|| self.open(name));
+        let tail = self.queues.get(queue.0).and_then(|queue| queue.tail);
+        let place = Place { waiter, queue, before: tail, behind: None };
+        let id = PlaceId(self.places.insert(place));
+        match tail.and_then(|tail| self.places.get_mut(tail.0)) {
+            Some(last) => last.behind = Some(id),
+            None => self.with_queue(queue, |queue| queue.head = Some(id)),
+        }
+        self.with_queue(queue, |queue| queue.tail = Some(id));
+        self.index(queue, id);
+        id
+    }
+
+    /// A new queue is marked: nobody has looked at the key on its behalf yet.
+    fn open(&mut self, name: Name<'_>) -> QueueId {
+        let name = KeptName::from(name);
+        let (db, key) = (name.db, Rc::clone(&name.key));
+        let id = QueueId(self.queues.insert(Queue::new(name)));
+        self.names.insert(db, key, id);
+        self.mark_queue(id, Cause::Due);
+        id
+    }
+
+    /// Counts one more, or one fewer, who waits in this way.
+    fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
+        match kind {
+            WaitKind::Blocked => self.blocked = change(self.blocked, 1),
+            WaitKind::Ticket => {
+                for queue in self.queues_of(id) {
+                    self.tickets = change(self.tickets, 1);
+                    self.with_queue(queue, |queue| queue.tickets = change(queue.tickets, 1));
+                }
+            }
+        }
+    }
+}

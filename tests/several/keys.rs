@@ -1,0 +1,128 @@
+//! Which words are keys: what the server says of it, what the ACL allows, and what a cluster asks.
+
+use super::{LONG, asks, takes, waits};
+use redis::Value;
+use testkit::{Client, Server, int, lacks, strings, unchanged};
+
+#[test]
+fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
+    let server = Server::start();
+    let mut client = server.client();
+    for (command, keys) in [
+        ("LOCK.ACQUIRE a o 5 ALSO 2 b c", vec!["a", "b", "c"]),
+        ("LOCK.ACQUIRE a o 5 BLOCK 7 also 1 b SHARE 2", vec!["a", "b"]),
+        ("LOCK.ACQUIRE a ALSO 5 ALSO 1 b", vec!["a", "b"]),
+        ("LOCK.ACQUIRE k ALSO 5 ALSO 2 ALSO 1", vec!["k", "ALSO", "1"]),
+        ("LOCK.ACQUIRE a ALSO 5", vec!["a"]),
+        ("LOCK.ACQUIRE a o 5 TICKET 5 NOTIFY x EPHEMERAL 1 ALSO 1 b", vec!["a", "b"]),
+        ("LOCK.RELEASE a o ALSO 2 b c", vec!["a", "b", "c"]),
+        ("LOCK.RELEASE a o 5 ALSO 1 b", vec!["a", "b"]),
+        ("LOCK.RELEASE a ALSO", vec!["a"]),
+        ("LOCK.RELEASE a ALSO ALSO 1 b", vec!["a", "b"]),
+        ("LOCK.EXTEND a o 5 ALSO 1 b", vec!["a", "b"]),
+        ("LOCK.EXTEND a o 5 6 ALSO 2 b c", vec!["a", "b", "c"]),
+        ("LOCK.EXTEND a ALSO 5", vec!["a"]),
+    ] {
+        let reply = client.cmd(format!("COMMAND GETKEYS {command}"));
+        assert_eq!(strings(&reply), keys, "{command}");
+    }
+}
+
+/// A user who may do everything with locks of these names.
+fn worker(server: &Server, keys: &str) -> Client {
+    let words = format!("ACL SETUSER worker reset on nopass +@all {keys}");
+    assert_eq!(server.cmd(words), Value::Okay);
+    let mut client = server.client();
+    assert_eq!(client.cmd("AUTH worker x"), Value::Okay);
+    client
+}
+
+#[test]
+fn a_user_who_lacks_the_right_to_one_of_the_keys_is_refused_and_nothing_changes() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    let fence = takes(&mut client, "alice", &["theirs", "mine:a", "mine:b"]).unwrap();
+    let mut worker = worker(&server, "~mine:*");
+    for request in [
+        asks("alice", &["mine:a", "theirs"]),
+        asks("alice", &["mine:a", "mine:b", "theirs"]),
+        asks("alice", &["theirs", "mine:a"]),
+        format!("{} BLOCK 0", asks("bob", &["mine:c", "theirs"])),
+        format!("{} TICKET 5000", asks("bob", &["mine:c", "theirs"])),
+        "LOCK.RELEASE mine:a alice ALSO 1 theirs".to_owned(),
+        format!("LOCK.RELEASE mine:a alice {fence} ALSO 2 mine:b theirs"),
+        "LOCK.EXTEND mine:a alice 90000 ALSO 1 theirs".to_owned(),
+    ] {
+        let reply = unchanged(&server, || worker.cmd(&*request));
+        let Value::ServerError(told) = reply else { panic!("{request}: {reply:?}") };
+        assert_eq!(told.code(), "NOPERM", "{request}");
+    }
+    assert_eq!(worker.cmd("LOCK.EXTEND mine:a alice 90000 ALSO 1 mine:b"), int(1));
+    assert_eq!(worker.cmd("LOCK.RELEASE mine:a alice ALSO 1 mine:b"), int(2));
+}
+
+#[test]
+fn a_mistake_in_the_number_of_keys_gives_no_right_to_any() {
+    let server = Server::builder().aof().start();
+    let mut client = server.client();
+    client.grant("theirs", "alice", LONG);
+    let mut worker = worker(&server, "~mine:*");
+    for request in [
+        "LOCK.RELEASE theirs alice ALSO x",
+        "LOCK.RELEASE theirs alice ALSO 9 mine:a",
+        "LOCK.RELEASE theirs alice ALSO 0 mine:a",
+        "LOCK.EXTEND theirs alice 5 ALSO 01 mine:a",
+        "LOCK.ACQUIRE theirs alice 5 ALSO -1 mine:a",
+        "LOCK.ACQUIRE theirs alice 5 TICKET 5 NOTIFY also ALSO 1 mine:a",
+        "LOCK.ACQUIRE mine:a alice 5 TICKET 5 NOTIFY also ALSO 1 theirs",
+        "LOCK.ACQUIRE mine:a alice 5 ALSO 1 mine:b ALSO 1 theirs",
+    ] {
+        let reply = unchanged(&server, || worker.cmd(request));
+        assert!(matches!(reply, Value::ServerError(_)), "{request}: {reply:?}");
+    }
+    assert!(client.check("theirs", "alice").is_some());
+}
+
+#[test]
+fn the_rights_to_the_other_keys_are_those_to_the_first() {
+    if lacks((7, 0), "COMMAND GETKEYSANDFLAGS") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    for command in [
+        "LOCK.ACQUIRE a o 5 ALSO 2 b c",
+        "LOCK.RELEASE a o ALSO 2 b c",
+        "LOCK.EXTEND a o 5 ALSO 2 b c",
+    ] {
+        let reply = client.cmd(format!("COMMAND GETKEYSANDFLAGS {command}"));
+        let Value::Array(keys) = &reply else { panic!("{reply:?}") };
+        let rights: Vec<_> = keys
+            .iter()
+            .map(|key| match key {
+                Value::Array(pair) => format!("{:?}", pair[1]),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(rights, vec![rights[0].clone(); 3], "{command}");
+    }
+}
+
+#[test]
+fn who_waits_and_loses_the_right_to_one_of_the_keys_is_as_it_is_with_one_lock() {
+    if lacks((7, 0), "ACL that closes connections") {
+        return;
+    }
+    let server = Server::start();
+    let mut client = server.client();
+    takes(&mut client, "alice", &["mine:a", "mine:b"]).unwrap();
+    let connection = worker(&server, "~mine:*");
+    let request = format!("{} BLOCK 0", asks("bob", &["mine:a", "mine:b"]));
+    let waiter = testkit::Waiter::sends_on(connection, &server, &request);
+    let mut next = waits(&server, "carol", &["mine:b", "mine:a"]);
+    assert_eq!(client.cmd("ACL DELUSER worker"), int(1));
+    assert_eq!(client.cmd("LOCK.RELEASE mine:a alice ALSO 1 mine:b"), int(2));
+    let fence = next.fence();
+    super::holds_all(&mut client, "carol", &["mine:a", "mine:b"], fence);
+    drop(waiter);
+}

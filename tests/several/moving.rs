@@ -1,0 +1,147 @@
+//! Replicas, files, clusters.
+
+use super::{LONG, asks, behind, holds_all, takes, waiting, waits};
+use redis::Value;
+use testkit::{
+    Client, Cluster, Server, SlotMove, Snapshot, aof, eventually, int, is_older_than,
+    lacks_moves_at_once, start_pair, wait_until_in_sync,
+};
+
+#[test]
+fn a_grant_is_told_to_replicas_and_the_file_lock_by_lock_and_all_of_it() {
+    let setup = Server::builder().aof().module_args("fence-margin 0");
+    let (mut primary, replica) = start_pair(setup, Server::builder().without_module());
+    let mut client = primary.client();
+    let fence = takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
+    assert_eq!(client.cmd(format!("LOCK.EXTEND a alice {}{}", 2 * LONG, behind(&["b"]))), int(1));
+    assert_eq!(client.cmd("LOCK.RELEASE c alice ALSO 1 d"), int(1));
+    let mut waiter = waits(&primary, "bob", &["c", "a"]);
+    assert!(client.release("a", "alice"));
+    let handed_on = waiter.fence();
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(Snapshot::of(&replica), Snapshot::of(&primary));
+    let text = aof::lines(&primary).join("\n");
+    assert!(!text.to_lowercase().contains("lock."), "effects, and no commands:\n{text}");
+    primary.kill();
+    primary.start_again();
+    let mut client = primary.client();
+    holds_all(&mut client, "alice", &["b"], fence);
+    holds_all(&mut client, "bob", &["a", "c"], handed_on);
+}
+
+#[test]
+fn a_replica_that_is_promoted_goes_on_above_it() {
+    let (primary, replica) = start_pair(Server::builder(), Server::builder());
+    let mut client = primary.client();
+    let fence = takes(&mut client, "alice", &["a", "b"]).unwrap();
+    wait_until_in_sync(&primary, &replica);
+    drop(primary);
+    assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+    let mut client = replica.client();
+    holds_all(&mut client, "alice", &["a", "b"], fence);
+    let mut waiter = waits(&replica, "bob", &["b", "a"]);
+    assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 1 b"), int(2));
+    assert!(waiter.fence() > fence);
+}
+
+#[track_caller]
+fn code(reply: Value) -> String {
+    match reply {
+        Value::ServerError(told) => told.code().to_owned(),
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+#[test]
+fn in_a_cluster_locks_of_several_slots_are_refused_and_those_of_one_are_granted() {
+    let cluster = Cluster::of(1, 0);
+    let server = cluster.node(0);
+    let mut client = server.client();
+    for command in [
+        asks("alice", &["{x}a", "{y}b"]),
+        asks("alice", &["{x}a", "{x}b", "c"]),
+        format!("{} BLOCK 0", asks("alice", &["{x}a", "{y}b"])),
+        "LOCK.RELEASE {x}a alice ALSO 1 {y}b".to_owned(),
+        "LOCK.EXTEND {x}a alice 5 ALSO 1 {y}b".to_owned(),
+    ] {
+        assert_eq!(code(client.cmd(&*command)), "CROSSSLOT", "{command}");
+    }
+    let keys = ["{x}a", "{x}b", "{x}"];
+    let fence = takes(&mut client, "alice", &keys).unwrap();
+    holds_all(&mut client, "alice", &keys, fence);
+    let mut waiter = waits(server, "bob", &keys);
+    assert_eq!(client.cmd("LOCK.RELEASE {x}a alice ALSO 2 {x}b {x}"), int(3));
+    assert!(waiter.fence() > fence);
+}
+
+fn in_slot(cluster: &Cluster) -> (SlotMove, [String; 3]) {
+    let slot = cluster.slot_of(0);
+    let keys = ["a", "b", "c"].map(|name| slot.key(name));
+    (SlotMove { slot: slot.number, from: 0, to: 1 }, keys)
+}
+
+fn goes_on_over(cluster: &Cluster, moves: impl FnOnce(SlotMove)) {
+    let (step, names) = in_slot(cluster);
+    let keys: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
+    let fence = takes(&mut from, "alice", &keys).unwrap();
+    let mut waiter = waits(cluster.node(0), "bob", &keys);
+    moves(step);
+    assert_eq!(code(waiter.reply()), "TRYAGAIN");
+    assert_eq!(from.counter("waiters"), 0);
+    holds_all(&mut to, "alice", &keys, fence);
+    let mut waiter = waits(cluster.node(1), "bob", &keys);
+    let release = format!("LOCK.RELEASE {} alice{}", keys[0], behind(&keys[1..]));
+    assert_eq!(to.cmd(release), int(3));
+    assert!(waiter.fence() > fence);
+}
+
+#[test]
+fn whoever_waits_is_sent_on_when_the_slot_moves_key_by_key() {
+    let cluster = Cluster::of(2, 0);
+    goes_on_over(&cluster, |step| step.by_hand(&cluster));
+}
+
+#[test]
+fn whoever_waits_is_sent_on_when_the_slot_moves_at_once() {
+    if lacks_moves_at_once() {
+        return;
+    }
+    let cluster = Cluster::of(2, 0);
+    goes_on_over(&cluster, |step| step.at_once(&cluster));
+}
+
+#[test]
+fn while_a_slot_is_on_its_way_several_locks_are_to_be_asked_for_again_and_none_is_granted_twice() {
+    let cluster = Cluster::of(2, 0);
+    let (step, names) = in_slot(&cluster);
+    let keys: Vec<_> = names.iter().map(String::as_str).collect();
+    let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
+    // One is held and two are free.
+    from.grant(keys[0], "alice", LONG);
+    let mut waiter = waits(cluster.node(0), "bob", &keys);
+    step.import(&cluster);
+    step.migrate(&cluster);
+    let release = format!("LOCK.RELEASE {} alice{}", keys[0], behind(&keys[1..]));
+    // Redis 6.2 sends whoever lacks one of the keys on to the other node, which has them ask again.
+    let here = if is_older_than((7, 0)) { "ASK" } else { "TRYAGAIN" };
+    for command in [asks("alice", &keys), release.clone()] {
+        assert_eq!(code(from.cmd(&*command)), here, "{command}");
+        assert_eq!(code(to.pipeline(&["ASKING", &command]).remove(1)), "TRYAGAIN", "{command}");
+    }
+    assert!(from.check(keys[0], "alice").is_some(), "nothing has changed");
+    step.move_keys(&cluster);
+    step.give(&cluster);
+    assert_eq!(code(waiter.reply()), "TRYAGAIN");
+    eventually("the other node decides", || match to.cmd(&*release) {
+        Value::Int(released) => Ok(assert_eq!(released, 1)),
+        other => Err(other),
+    });
+    granted(&mut to, &keys);
+    assert_eq!(waiting(&mut to, &keys), [0, 0, 0]);
+}
+
+fn granted(client: &mut Client, keys: &[&str]) {
+    let fence = takes(client, "carol", keys).unwrap();
+    holds_all(client, "carol", keys, fence);
+}
