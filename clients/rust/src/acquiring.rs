@@ -45,11 +45,14 @@ impl Inner {
             return self.ask(name, pending, wanted, trying).await;
         }
         let (key, begun) = (pending.key.clone(), Instant::now());
-        let first = self.lines.enter_at_once(&key);
-        let mut ask = first.is_some();
+        // A request for several locks has a turn of its own in their queues, and keeps nobody of this process from any of them.
+        let is_alone = pending.also.is_empty();
+        let first = if is_alone { self.lines.enter_at_once(&key) } else { None };
+        let mut ask = first.is_some() || !is_alone;
         // Those of this process who came before are served before.
         let _first = match first {
-            Some(first) => first,
+            None if !is_alone => None,
+            Some(first) => Some(first),
             None => {
                 // But whoever shares the owner of the holder need not wait for anybody.
                 if wanted.owner.is_some()
@@ -59,7 +62,7 @@ impl Inner {
                     return Ok(Some(granted));
                 }
                 match self.stand(until, &key, self.lines.enter(&key)).await? {
-                    Some(first) => first,
+                    Some(first) => Some(first),
                     None => return Ok(None),
                 }
             }
@@ -279,7 +282,8 @@ impl Inner {
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
         let (share, place, asked_on) = (pending.share, None, None);
-        let abandoned = Abandoned { key, owner, share, ttl, place, parked, asked_on };
+        let also = pending.also.clone();
+        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
         self.orders.abandon(abandoned, pending.home);
     }
 
@@ -294,6 +298,7 @@ impl Inner {
             wire: &self.wire,
             crowd: &self.crowd,
             key: &pending.key,
+            also: &pending.also,
             owner: &pending.owner,
             share: pending.share,
             ttl: ttl_to_wait(pending.ttl, wanted),
@@ -314,14 +319,25 @@ impl Inner {
         wanted: &Wanted,
         until: Option<Instant>,
     ) -> Result<Waited, Error> {
-        let Pending { key, owner, share, ttl, parked, .. } = pending;
+        let Pending { key, also, owner, share, ttl, parked, .. } = pending;
         let each = self.wire.limits(*ttl, None).each;
         let ttl = ttl_to_wait(*ttl, wanted);
         let Settings { slice, unreachable_after, .. } = self.settings;
         let (wire, room) = (&self.wire, &self.room);
         let share = *share;
-        let queue =
-            Queue { wire, room, key, owner, share, ttl, slice, each, until, unreachable_after };
+        let queue = Queue {
+            wire,
+            room,
+            key,
+            also,
+            owner,
+            share,
+            ttl,
+            slice,
+            each,
+            until,
+            unreachable_after,
+        };
         queue.wait(parked).await
     }
 

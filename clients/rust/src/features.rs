@@ -28,10 +28,15 @@ pub(crate) struct Features {
 /// How long a server that has refused tickets is not asked for any: its operator may change what a user may do.
 const REFUSAL_LASTS: Duration = Duration::from_secs(60);
 
+/// For so long places are kept without being told of grants. Then requests wait on connections.
+const UNHEARD_FOR: Duration = Duration::from_secs(10);
+
 /// Whether a server gives tickets to this user, and for how long. No command tells: the first request does.
 #[derive(Debug, Default)]
 pub(crate) struct Tickets {
     refused: Mutex<Option<Instant>>,
+    /// Since when there has been no way to be told of grants.
+    unheard: Mutex<Option<Instant>>,
     /// In milliseconds; 0 is unknown.
     longest: AtomicU64,
 }
@@ -43,6 +48,19 @@ impl Tickets {
 
     pub(crate) fn are_refused(&self) -> bool {
         locked(&self.refused).is_some_and(|at| at.elapsed() < REFUSAL_LASTS)
+    }
+
+    pub(crate) fn heard(&self) {
+        *locked(&self.unheard) = None;
+    }
+
+    /// No connection could be opened for being told of grants. Something in between may not let it through.
+    pub(crate) fn not_heard(&self) {
+        let since = *locked(&self.unheard).get_or_insert_with(Instant::now);
+        if since.elapsed() >= UNHEARD_FOR {
+            self.heard();
+            self.refuse();
+        }
     }
 
     pub(crate) fn limit(&self, longest: Duration) {

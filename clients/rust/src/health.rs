@@ -59,7 +59,13 @@ impl Locks {
         let answer = wire
             .ask(
                 &key,
-                Question::Acquire { owner, share: Share::Exclusive, ttl: TTL, grace: None },
+                Question::Acquire {
+                    owner,
+                    share: Share::Exclusive,
+                    ttl: TTL,
+                    grace: None,
+                    also: &[],
+                },
                 limits,
             )
             .await?;

@@ -180,7 +180,7 @@ impl Keeper {
                 }
             }
             Order::Abandon { number, abandoned } => {
-                let abandoned = abandon(Arc::clone(&self.wire), abandoned);
+                let abandoned = abandon(Arc::clone(&self.wire), *abandoned);
                 self.work.push(numbered(number, abandoned));
             }
             Order::HoldOn { number, hold_on: held } => {

@@ -67,7 +67,7 @@
 //!
 //! Requests wait by tickets where the server has them, unless [`Settings::waiting`] says otherwise. Where it has none they wait
 //! by connections: with an older module, on Redis before 7.0.6, where this user may not subscribe to channels, and not
-//! publish on them (`&leasehold:*`, `+subscribe`). A server that has refused tickets is asked for them again a minute later. No
+//! publish on them (`&leasehold:*`, `+subscribe`), and where something in between lets no subscription through for ten seconds. A server that has refused tickets is asked for them again a minute later. No
 //! connection is added to wait on a server that has reached four fifths of its `maxclients`; without their subscription tickets
 //! are asked for every two seconds.
 //!
@@ -192,6 +192,7 @@ mod target;
 mod tickets;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod trouble;
 mod unanswered;
 mod validity;

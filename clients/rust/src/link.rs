@@ -54,7 +54,7 @@ impl Driver {
         Self { task, ended }
     }
 
-    fn is_running(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         !self.task.is_finished()
     }
 }

@@ -1,5 +1,6 @@
 //! The client.
 
+use crate::acquiring::Granted;
 use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
@@ -16,6 +17,7 @@ use crate::room::Room;
 use crate::same_owner::Slot;
 use crate::share::Share;
 use crate::tickets::Crowd;
+use crate::together::Alone;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
@@ -75,6 +77,8 @@ pub(crate) struct Inner {
     /// For connections that wait.
     pub(crate) room: Room,
     pub(crate) crowd: Crowd,
+    /// When a server took no more than one lock in a request.
+    pub(crate) alone: Alone,
     gate: Gate,
 }
 
@@ -148,8 +152,8 @@ impl Locks {
         let orders = Orders::new(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
         let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
-        let crowd = Crowd::default();
-        let inner = Inner { settings, wire, orders, slots, lines, room, crowd, gate };
+        let (crowd, alone) = (Crowd::default(), Alone::default());
+        let inner = Inner { settings, wire, orders, slots, lines, room, crowd, alone, gate };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -260,6 +264,10 @@ impl Locks {
         self.inner.key(name)
     }
 
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
+    }
+
     pub(crate) fn gate(&self) -> &Gate {
         &self.inner.gate
     }
@@ -280,7 +288,7 @@ impl Locks {
 }
 
 impl Inner {
-    fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.settings.prefix)
     }
 
@@ -324,6 +332,7 @@ impl Inner {
             orders: self.orders.clone(),
             home: Home::here(),
             key,
+            also: Vec::new(),
             owner: owner.to_owned(),
             share: wanted.share,
             ttl: wanted.ttl,
@@ -335,12 +344,31 @@ impl Inner {
         let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
             return Ok(None);
         };
-        let (key, owner) = (pending.key.clone(), pending.owner.clone());
+        let key = pending.key.clone();
+        let guard = self.guard(name, key, &mut pending, &granted, wanted, slot, asked)?;
+        if let Some(place) = pending.known() {
+            place.granted(&guard.hold);
+        }
+        Ok(Some(guard))
+    }
+
+    /// That of a lock that was granted. It is kept from now on.
+    #[expect(clippy::too_many_arguments, reason = "what was wanted, and what came of it")]
+    pub(crate) fn guard(
+        &self,
+        name: &str,
+        key: String,
+        pending: &mut Pending,
+        granted: &Granted,
+        wanted: &Wanted,
+        slot: Option<Arc<Slot>>,
+        begun: Instant,
+    ) -> Result<Guard, Error> {
         let names = Names {
             id: next_id(),
             name: name.to_owned(),
             key,
-            owner,
+            owner: pending.owner.clone(),
             correlation: wanted.correlation.clone(),
         };
         let unanswered = slot.as_ref().map(|slot| slot.unanswered(granted.fence));
@@ -354,7 +382,7 @@ impl Inner {
         );
         let bond = wanted
             .grace
-            .zip(granted.connection)
+            .zip(granted.connection.clone())
             .map(|(grace, connection)| Bond::new(grace, wanted.share, slot.clone(), connection));
         let lease = lease.bound(bond);
         wanted.hold(&lease);
@@ -365,7 +393,7 @@ impl Inner {
         }
         let lease = Arc::new(lease);
         self.orders.keep(&lease).map_err(|_| Error::Closed)?;
-        story::acquired(&lease, asked.elapsed());
+        story::acquired(&lease, begun.elapsed());
         let hold = Arc::new(Hold {
             lease,
             orders: self.orders.clone(),
@@ -374,10 +402,7 @@ impl Inner {
             share: wanted.share,
             guards: AtomicUsize::new(1),
         });
-        if let Some(place) = pending.known() {
-            place.granted(&hold);
-        }
-        Ok(Some(Guard { hold, left: false }))
+        Ok(Guard { hold, left: false })
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {

@@ -34,7 +34,7 @@ pub(crate) enum Order {
     Release(u64),
     Abandon {
         number: u64,
-        abandoned: Abandoned,
+        abandoned: Box<Abandoned>,
     },
     HoldOn {
         number: u64,
@@ -55,6 +55,8 @@ pub(crate) struct HoldOn {
 /// Nobody waits any more for a grant that may have been made.
 pub(crate) struct Abandoned {
     pub(crate) key: String,
+    /// The keys of other locks that were to be had with it.
+    pub(crate) also: Vec<String>,
     pub(crate) owner: String,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -162,6 +164,7 @@ impl Orders {
     pub(crate) fn abandon(&self, abandoned: Abandoned, home: Home) {
         let (key, ttl) = (abandoned.key.clone(), abandoned.ttl);
         let number = self.desk.ledger.begin(key, ttl, Home::here());
+        let abandoned = Box::new(abandoned);
         let _ = self.release(number, Order::Abandon { number, abandoned }, &[home]);
     }
 
@@ -270,8 +273,8 @@ impl Orders {
         let keeper = self.keepers().get(&home).cloned();
         match keeper {
             Some(keeper) => {
-                if let Order::Abandon { abandoned: Abandoned { place: Some(place), .. }, .. } =
-                    &order
+                if let Order::Abandon { abandoned, .. } = &order
+                    && let Some(place) = &abandoned.place
                 {
                     place.move_to(home);
                 }

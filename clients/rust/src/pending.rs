@@ -16,6 +16,8 @@ pub(crate) struct Pending {
     /// Where it was made.
     pub(crate) home: Home,
     pub(crate) key: String,
+    /// The keys of other locks that are to be had with it.
+    pub(crate) also: Vec<String>,
     pub(crate) owner: String,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -31,7 +33,8 @@ pub(crate) struct Pending {
 impl Pending {
     /// Whether it is to be had now.
     pub(crate) fn question(&self, grace: Option<Duration>) -> Question<'_> {
-        Question::Acquire { owner: &self.owner, share: self.share, ttl: self.ttl, grace }
+        let Self { owner, also, share, ttl, .. } = self;
+        Question::Acquire { owner, share: *share, ttl: *ttl, grace, also }
     }
 
     /// It is known what became of it.
@@ -47,8 +50,8 @@ impl Drop for Pending {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
             let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
             let asked_on = locked(&self.asked_on).take().map(Box::new);
-            let (share, ttl) = (self.share, self.ttl);
-            let abandoned = Abandoned { key, owner, share, ttl, place, parked, asked_on };
+            let (also, share, ttl) = (std::mem::take(&mut self.also), self.share, self.ttl);
+            let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
             self.orders.abandon(abandoned, self.home);
         }
     }

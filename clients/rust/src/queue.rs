@@ -41,6 +41,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) wire: &'a Arc<Wire>,
     pub(crate) room: &'a Room,
     pub(crate) key: &'a str,
+    /// The keys of other locks that are to be had with it.
+    pub(crate) also: &'a [String],
     pub(crate) owner: &'a str,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -191,8 +193,8 @@ impl Queue<'_> {
         }
         let asked = Moment::now();
         *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
-        let question =
-            Question::Wait { owner: self.owner, share: self.share, ttl: self.ttl, patience };
+        let Self { owner, also, share, ttl, .. } = *self;
+        let question = Question::Wait { owner, share, ttl, patience, also };
         let mut answer = pin!(link.ask(self.key, question, sent));
         let mut look_at = later(Instant::now(), self.slice);
         let mut look: Option<BoxFuture<'_, Result<Seen, Error>>> = None;
@@ -270,8 +272,8 @@ impl Queue<'_> {
             return Ok(if is_blind { Seen::Queued } else { Seen::Gone });
         }
         let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
-        let (share, ttl, grace) = (self.share, self.ttl, None);
-        let question = Question::Acquire { owner, share, ttl, grace };
+        let (also, share, ttl, grace) = (self.also, self.share, self.ttl, None);
+        let question = Question::Acquire { owner, share, ttl, grace, also };
         let answer = wire.ask(key, question, limits).await?;
         Ok(match answer.number {
             Some(fence) => Seen::Held { fence, asked: answer.asked },

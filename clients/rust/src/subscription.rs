@@ -25,7 +25,7 @@ pub(crate) struct Subscription {
     /// Nobody else knows it.
     pub(crate) channel: String,
     connection: MultiplexedConnection,
-    _driver: Driver,
+    driver: Driver,
     heard: Arc<Heard>,
     asking: Semaphore,
     /// When it was found to be alive.
@@ -80,15 +80,16 @@ impl Subscription {
             home: Home::here(),
             channel,
             connection,
-            _driver: driver,
+            driver,
             heard,
             asking: Semaphore::new(MOST_ASKING),
             checked: Mutex::new(Instant::now()),
         })
     }
 
+    /// Also if its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.heard.tickets().closed
+        self.heard.tickets().closed || !self.driver.is_running()
     }
 
     /// This ticket is told of from now on.

@@ -50,6 +50,8 @@ pub(crate) struct Tickets<'a> {
     pub(crate) wire: &'a Wire,
     pub(crate) crowd: &'a Crowd,
     pub(crate) key: &'a str,
+    /// The keys of other locks that are to be had with it.
+    pub(crate) also: &'a [String],
     pub(crate) owner: &'a str,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -208,7 +210,7 @@ impl Tickets<'_> {
             return Ok(Asked::NoTickets);
         }
         let known = locked(seat).take();
-        let Ok(seat) = self.seat(&node, known).await else {
+        let Ok(seat) = self.seat(&node, &link, known).await else {
             link.tickets.refuse();
             return Ok(Asked::NoTickets);
         };
@@ -223,8 +225,8 @@ impl Tickets<'_> {
         };
         let kept = self.kept().min(link.tickets.longest());
         let channel = subscription.as_ref().map(|subscription| subscription.channel.as_str());
-        let (owner, share, ttl, grace) = (self.owner, self.share, self.ttl, self.grace);
-        let question = Question::Ticket { owner, share, ttl, grace, kept, channel };
+        let Self { owner, also, share, ttl, grace, .. } = *self;
+        let question = Question::Ticket { owner, share, ttl, grace, kept, channel, also };
         let asked = Moment::now();
         self.sending(&link);
         let answer = within(self.each, link.ask(self.key, question, sent)).await;
@@ -260,18 +262,29 @@ impl Tickets<'_> {
     }
 
     /// Where this ticket is told of: nowhere, if no connection can be opened for that. An error is a refusal.
-    async fn seat(&self, node: &Arc<Node>, known: Option<Seat>) -> Result<Option<Seat>, ()> {
-        match node.subscription(self.each).await {
-            Ok(subscription) => Ok(Some(match known {
-                Some(known) if Arc::ptr_eq(&known.subscription, &subscription) => known,
-                _ => subscription.seat(self.owner, self.key),
-            })),
-            Err(error) => match verdict(&error) {
-                Verdict::Broken | Verdict::Crowded | Verdict::Again | Verdict::Elsewhere => {
-                    Ok(None)
-                }
-                _ => Err(()),
-            },
+    async fn seat(
+        &self,
+        node: &Arc<Node>,
+        link: &Link,
+        known: Option<Seat>,
+    ) -> Result<Option<Seat>, ()> {
+        let error = match node.subscription(self.each).await {
+            Ok(subscription) => {
+                link.tickets.heard();
+                return Ok(Some(match known {
+                    Some(known) if Arc::ptr_eq(&known.subscription, &subscription) => known,
+                    _ => subscription.seat(self.owner, self.key),
+                }));
+            }
+            Err(error) => error,
+        };
+        match verdict(&error) {
+            Verdict::Broken => {
+                link.tickets.not_heard();
+                Ok(None)
+            }
+            Verdict::Crowded | Verdict::Again | Verdict::Elsewhere => Ok(None),
+            _ => Err(()),
         }
     }
 
@@ -292,7 +305,8 @@ impl Tickets<'_> {
                     .await
                     .is_ok_and(|fence| fence.is_none())
             } else {
-                asked_on.release(key, owner, self.each).await
+                let release = Question::ReleaseAny { owner, also: self.also };
+                asked_on.release(key, release, self.each).await
             }
         };
         match timeout(LEAVING, leaving).await {
@@ -319,8 +333,8 @@ impl Tickets<'_> {
 impl AskedOn {
     /// Gives up a ticket of an owner that does not come back, and whatever it was granted. Whether nothing can come after
     /// that: the request is behind those for the place, on the same connection.
-    pub(crate) async fn release(&self, key: &str, owner: &str, limit: Duration) -> bool {
-        let asked = self.link.ask(key, Question::ReleaseAny { owner }, Sent::ByItself);
+    pub(crate) async fn release(&self, key: &str, release: Question<'_>, limit: Duration) -> bool {
+        let asked = self.link.ask(key, release, Sent::ByItself);
         within(limit, asked).await.is_ok() && !self.is_any_lost
     }
 }
@@ -336,7 +350,8 @@ pub(crate) async fn leave_queue(
     limits: Limits,
 ) -> Result<Option<u64>, Error> {
     let (ttl, kept) = (Duration::from_millis(1), Duration::from_millis(1));
-    let question = Question::Ticket { owner, share, ttl, grace: None, kept, channel: None };
+    let question =
+        Question::Ticket { owner, share, ttl, grace: None, kept, channel: None, also: &[] };
     Ok(wire.ask(key, question, limits).await?.number)
 }
 

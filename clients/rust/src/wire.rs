@@ -184,8 +184,9 @@ impl Wire {
         let link = self.shared(&node, each).await?;
         let asked = Moment::now();
         let number = within(each, link.ask(key, question, sent)).await;
-        let number =
-            number.map_err(|error| self.failed(lacks_option(error), Some((&node, Some(&link)))))?;
+        let number = number.map_err(|error| {
+            self.failed(lacks_option(question, error), Some((&node, Some(&link))))
+        })?;
         self.answered(&node);
         let dialect = link.server.dialect();
         Ok((Answer { number, asked, repeated, dialect, heard: 0 }, link.ended()))
@@ -426,8 +427,9 @@ fn to_wait_on(server: &str) -> String {
 }
 
 /// An older module does not know the option, and names those that it knows.
-fn lacks_option(error: RedisError) -> RedisError {
-    if error.detail().is_none_or(|detail| !detail.starts_with("unknown option")) {
+fn lacks_option(question: Question<'_>, error: RedisError) -> RedisError {
+    let is_one = matches!(question, Question::Acquire { also: [], .. });
+    if !is_one || error.detail().is_none_or(|detail| !detail.starts_with("unknown option")) {
         return error;
     }
     let reason = "an ephemeral hold needs a newer module than this server has";

@@ -42,6 +42,9 @@ pub(crate) enum Server {
     Plain(Compares),
 }
 
+/// What is said where a server takes no more than one lock in a request.
+pub(crate) const NO_ALSO: &str = "several locks in one request need a newer module";
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question<'a> {
     Acquire {
@@ -50,6 +53,8 @@ pub(crate) enum Question<'a> {
         ttl: Duration,
         /// Binds the hold to the connection, which it may outlive by so long; only native.
         grace: Option<Duration>,
+        /// The keys of other locks that are to be had with this one, by one grant; only native.
+        also: &'a [String],
     },
     /// Waits in the queue for so long, or without limit; only native.
     Wait {
@@ -57,6 +62,7 @@ pub(crate) enum Question<'a> {
         share: Share,
         ttl: Duration,
         patience: Option<Duration>,
+        also: &'a [String],
     },
     /// Keeps a place in the queue for so long, without waiting, and says so on a channel when it is granted; only native.
     Ticket {
@@ -66,6 +72,7 @@ pub(crate) enum Question<'a> {
         grace: Option<Duration>,
         kept: Duration,
         channel: Option<&'a str>,
+        also: &'a [String],
     },
     Extend {
         owner: &'a str,
@@ -79,6 +86,7 @@ pub(crate) enum Question<'a> {
     /// Whatever fence it has.
     ReleaseAny {
         owner: &'a str,
+        also: &'a [String],
     },
     /// Gives the grant a larger fence; the answer is the one now in force.
     Raise {
@@ -105,11 +113,10 @@ impl Server {
     /// Refuses what would mean something else in this dialect: without the module a lock has one
     /// holder, and its hold does not end with a connection.
     pub(crate) fn check(self, question: Question<'_>) -> Result<(), RedisError> {
-        let (share, grace) = match question {
-            Question::Acquire { share, grace, .. } | Question::Ticket { share, grace, .. } => {
-                (share, grace)
-            }
-            Question::Wait { share, .. } => (share, None),
+        let (share, grace, also) = match question {
+            Question::Acquire { share, grace, also, .. }
+            | Question::Ticket { share, grace, also, .. } => (share, grace, also),
+            Question::Wait { share, also, .. } => (share, None, also),
             _ => return Ok(()),
         };
         let (option, reason) = match self {
@@ -120,6 +127,7 @@ impl Server {
             Self::Plain(_) if grace.is_some() => {
                 ("EPHEMERAL", "an ephemeral hold needs the module, which this server does not have")
             }
+            Self::Plain(_) if !also.is_empty() => ("ALSO", NO_ALSO),
             _ => return Ok(()),
         };
         // As the detail, which is shown as it is. Behind a description the kind of the error would be named.

@@ -173,7 +173,7 @@ fn written(compares: Compares, by: By, key: &str, question: Question<'_>) -> Cmd
                 }
             }
         }
-        Question::ReleaseAny { owner } => {
+        Question::ReleaseAny { owner, .. } => {
             command = script(&RELEASE_ANY, by, 1);
             command.arg(key).arg(owner);
         }
@@ -277,10 +277,10 @@ mod tests {
     fn each_question_that_takes_a_script_is_known_by_it() {
         let owner = "alice";
         let questions = [
-            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL, grace: None },
+            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL, grace: None, also: &[] },
             Question::Extend { owner, fence: 7, ttl: TTL },
             Question::Release { owner, fence: 7 },
-            Question::ReleaseAny { owner },
+            Question::ReleaseAny { owner, also: &[] },
             Question::Raise { owner, fence: 7 },
         ];
         use Compares::{Delex, Delifeq, Scripts, Set};
@@ -295,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_script_is_sent_in_full_when_it_is_not_known() {
-        let question = Question::ReleaseAny { owner: "alice" };
+        let question = Question::ReleaseAny { owner: "alice", also: &[] };
         let sent = words(&command_in_full(Compares::Scripts, "printer", question));
         assert!(sent.starts_with("EVAL ") && sent.ends_with("1 printer alice"), "{sent}");
     }

@@ -27,8 +27,8 @@ const LEAVING: Duration = Duration::from_secs(5);
 const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 pub(super) async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, share, ttl, place, parked, asked_on } = abandoned;
-    let question = Question::ReleaseAny { owner: &owner };
+    let Abandoned { key, also, owner, share, ttl, place, parked, asked_on } = abandoned;
+    let question = Question::ReleaseAny { owner: &owner, also: &also };
     if let (Some(asked_on), None) = (asked_on, &parked) {
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
         let is_left = match &place {
@@ -37,7 +37,7 @@ pub(super) async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
                 let left = leave_queue(&wire, &key, &owner, share, limits).await;
                 left.is_ok_and(|fence| fence.is_none())
             }
-            None => asked_on.release(&key, &owner, limits.each).await,
+            None => asked_on.release(&key, question, limits.each).await,
         };
         if is_left {
             return Outcome::Done;
@@ -68,7 +68,7 @@ pub(super) async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
             None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
         };
         outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
-        if answer.is_ok_and(|number| number == Some(1)) {
+        if answer.is_ok_and(|number| number > Some(0)) {
             break;
         }
     }
@@ -86,7 +86,7 @@ async fn release_by_fence(
     limits: Limits,
 ) -> Result<Option<u64>, Error> {
     let Some(seen) = wire.fence_of(key, owner, limits).await? else {
-        let answer = wire.ask(key, Question::ReleaseAny { owner }, limits).await?;
+        let answer = wire.ask(key, Question::ReleaseAny { owner, also: &[] }, limits).await?;
         return Ok(answer.number);
     };
     let Some(fence) = seen else { return Ok(None) };

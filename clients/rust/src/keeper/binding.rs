@@ -69,7 +69,7 @@ async fn try_to_bind(wire: &Arc<Wire>, lease: &Lease, bond: &Bond) -> Tried {
     }
     let Some(mut asking) = lease.about_to_extend([ONLY], ttl, now) else { return Tried::Done };
     let (owner, share, grace) = (lease.owner.as_str(), bond.share, Some(bond.grace));
-    let question = Question::Acquire { owner, share, ttl, grace };
+    let question = Question::Acquire { owner, share, ttl, grace, also: &[] };
     let limits = Limits { until: Some(Instant::now()), ..wire.limits(ttl, None) };
     // The lease may end meanwhile. The answer is waited for all the same: it may be another grant.
     let Ok((answer, connection)) = wire.bind(&lease.key, question, limits).await else {
@@ -107,6 +107,7 @@ async fn give_back(wire: &Arc<Wire>, lease: &Lease, bond: &Bond) {
     }
     let (key, owner) = (lease.key.clone(), lease.owner.clone());
     let (share, ttl, parked, asked_on) = (bond.share, lease.ttl(), None, None);
-    let abandoned = Abandoned { key, owner, share, ttl, place, parked, asked_on };
+    let also = Vec::new();
+    let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
     let _ = abandon(Arc::clone(wire), abandoned).await;
 }

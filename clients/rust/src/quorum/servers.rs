@@ -222,11 +222,11 @@ impl Servers {
         let question = |now| match ask {
             Ask::Acquire => {
                 let (share, ttl, grace) = (Share::Exclusive, subject.ttl, None);
-                Question::Acquire { owner, share, ttl, grace }
+                Question::Acquire { owner, share, ttl, grace, also: &[] }
             }
             Ask::Raise { fence } => Question::Raise { owner, fence },
             Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
-            Ask::Release { .. } => Question::ReleaseAny { owner },
+            Ask::Release { .. } => Question::ReleaseAny { owner, also: &[] },
             Ask::HoldOn { fence, until, .. } => {
                 Question::Extend { owner, fence, ttl: until.since(now) }
             }
@@ -277,6 +277,7 @@ impl Servers {
             place: None,
             parked: None,
             asked_on: None,
+            also: Vec::new(),
         };
         locks.orders().abandon(abandoned, *home);
     }
