@@ -33,6 +33,8 @@ pub(crate) struct Granted {
 
 impl Inner {
     /// Asks until it is granted, or patience has ended.
+    ///
+    /// Requests are in boxes, which are gone while it waits: there may be many that wait.
     pub(crate) async fn granted(
         &self,
         name: &str,
@@ -42,7 +44,7 @@ impl Inner {
     ) -> Result<Option<Granted>, Error> {
         if wanted.wait == Some(Duration::ZERO) {
             let trying = later(Instant::now(), self.settings.within);
-            return self.ask(name, pending, wanted, trying).await;
+            return Box::pin(self.ask(name, pending, wanted, trying)).await;
         }
         let (key, begun) = (pending.key.clone(), Instant::now());
         // A request for several locks has a turn of its own in their queues, and keeps nobody of this process from any of them.
@@ -55,11 +57,12 @@ impl Inner {
             Some(first) => Some(first),
             None => {
                 // But whoever shares the owner of the holder need not wait for anybody.
-                if wanted.owner.is_some()
-                    && let Some(granted) =
-                        self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
-                {
-                    return Ok(Some(granted));
+                if wanted.owner.is_some() {
+                    let trying = self.trying(&key, begun, until);
+                    let asked = Box::pin(self.ask(name, pending, wanted, trying)).await?;
+                    if asked.is_some() {
+                        return Ok(asked);
+                    }
                 }
                 match self.stand(until, &key, self.lines.enter(&key)).await? {
                     Some(first) => Some(first),

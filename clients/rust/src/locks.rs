@@ -253,7 +253,9 @@ impl Locks {
         let told = async {
             let begun = Instant::now();
             let owner = wanted.owner.clone().unwrap_or_else(|| new_uuid().to_string());
-            let came = self.gate().pass(self.inner.acquire(name, &owner, &wanted)).await;
+            // In a box, because it is handed on: each hand would have room for it.
+            let asked = Box::pin(self.inner.acquire(name, &owner, &wanted));
+            let came = self.gate().pass(asked).await;
             story::not_acquired(name, Some(&owner), &wanted, begun, &came);
             came
         };
@@ -321,10 +323,12 @@ impl Inner {
                     error = self.stands_still(slot) => return Err(error),
                 };
                 let Some(place) = place else { return Ok(None) };
-                if let Some(guard) = join(place.hold(), wanted, self.settings.within).await? {
+                if let Some(guard) =
+                    Box::pin(join(place.hold(), wanted, self.settings.within)).await?
+                {
                     return Ok(Some(guard));
                 }
-                self.release_the_last(slot, &key, owner, wanted, until).await?;
+                Box::pin(self.release_the_last(slot, &key, owner, wanted, until)).await?;
                 Some(place)
             }
         };

@@ -232,7 +232,8 @@ impl Options {
     /// fence. From the moment when this client sees the end of a connection, [`Guard::valid_for`] is no more than the grace.
     /// If the grace is shorter than it takes to connect, the guard is lost: [`Loss::Expired`](crate::Loss::Expired), or
     /// [`Loss::Taken`](crate::Loss::Taken) if the server has given the lock to somebody else. With a grace of zero the end
-    /// of the connection is the end of the guard.
+    /// of the connection is the end of the guard. A server that does not answer within [`Settings::response`] counts as a
+    /// connection that has ended, because this client opens another one then.
     ///
     /// For tools that a person runs and interrupts, such as editors, migrations, and whatever is started on a developer's
     /// machine: nobody waits for the lease of a tool that was closed. It is of no use behind a proxy that shares connections,

@@ -121,12 +121,12 @@ impl Tickets<'_> {
         loop {
             let now = Instant::now();
             if self.until.is_some_and(|until| now >= until) {
-                let left = self.leave().await;
+                let left = Box::pin(self.leave()).await;
                 return last.map_or(Ok(left), Err);
             }
             let trying = later(now, self.unreachable_after);
             let trying = self.until.map_or(trying, |until| until.min(trying));
-            // In a box, which is not there while it waits for a reason to ask: there may be many that wait.
+            // In a box, which is gone while it waits for a reason to ask.
             let asked = Box::pin(self.ask(seat.take(), reason, trying)).await?;
             (reason, last) = (Reason::Place, None);
             let rest = match asked {
@@ -171,7 +171,7 @@ impl Tickets<'_> {
                 }
             },
             () = sleep_until(until.into()) => {
-                seat.subscription.check(self.slice, self.each).await;
+                Box::pin(seat.subscription.check(self.slice, self.each)).await;
                 Reason::Place
             }
         }
@@ -215,21 +215,25 @@ impl Tickets<'_> {
             return Ok(Asked::NoTickets);
         };
         let subscription = seat.as_ref().map(|seat| Arc::clone(&seat.subscription));
-        let _turn = match (&subscription, reason) {
+        let kept = self.kept().min(link.tickets.longest());
+        let turn = match (&subscription, reason) {
             (Some(subscription), Reason::Place) => {
                 let left = trying.saturating_duration_since(Instant::now());
-                let turn = within(left, subscription.turn()).await;
-                Some(turn.map_err(|error| self.wire.failed(error, Some((&node, None))))?)
+                let Ok(turn) = within(left, subscription.turn()).await else {
+                    // Patience has ended, or it asks later.
+                    return Ok(Asked::Queued { seat, kept });
+                };
+                Some(turn)
             }
             _ => None,
         };
-        let kept = self.kept().min(link.tickets.longest());
         let channel = subscription.as_ref().map(|subscription| subscription.channel.as_str());
         let Self { owner, also, share, ttl, grace, .. } = *self;
         let question = Question::Ticket { owner, share, ttl, grace, kept, channel, also };
         let asked = Moment::now();
         self.sending(&link);
         let answer = within(self.each, link.ask(self.key, question, sent)).await;
+        drop(turn);
         let is_heard = answer.as_ref().err().is_none_or(|error| verdict(error) != Verdict::Broken);
         if is_heard {
             self.answered();

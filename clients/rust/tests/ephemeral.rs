@@ -171,7 +171,7 @@ async fn a_lock_that_was_lost_meanwhile_is_not_taken_once_more() {
         let link = Proxy::to(server.port());
         let settings = Settings::default().response(millis(200));
         let ours = Locks::with_settings(url(link.port()), settings).unwrap();
-        let request = ours.lock("printer").ttl(millis(3_000)).ephemeral(millis(2_900));
+        let request = ours.lock("printer").ttl(LONG).ephemeral(LONG);
         let guard = match owner {
             Some(owner) => request.owner(owner).await.unwrap(),
             None => request.await.unwrap(),
