@@ -72,12 +72,15 @@ impl Inner {
         };
         let (mut entering, mut place) = (pin!(self.room.enter()), None);
         let mut by_ticket = self.settings.waiting == Waiting::Tickets;
+        ask &= !(by_ticket && self.crowd.expects_to_wait());
         let mut tries = 0_u32;
         loop {
             if ask || self.wire.dialect() == Dialect::Plain {
                 let trying = self.trying(&key, begun, until);
-                if let Some(granted) = Box::pin(self.ask(name, pending, wanted, trying)).await? {
-                    return Ok(Some(granted));
+                let granted = Box::pin(self.ask(name, pending, wanted, trying)).await?;
+                self.crowd.note(granted.is_none());
+                if granted.is_some() {
+                    return Ok(granted);
                 }
             }
             ask = true;

@@ -27,7 +27,7 @@ use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
 use crate::wire::{Failure, Limits, Try, Wire};
 use redis::RedisError;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until, timeout};
@@ -42,9 +42,13 @@ const KEPT_LEAST: Duration = Duration::from_secs(1);
 /// How long a server has to say that a ticket is given up.
 const LEAVING: Duration = Duration::from_secs(1);
 
-/// How many requests of a client wait by tickets.
+/// The requests of a client that wait by tickets.
 #[derive(Default)]
-pub(crate) struct Crowd(AtomicUsize);
+pub(crate) struct Crowd {
+    waiting: AtomicUsize,
+    /// Somebody else had the last lock that was asked for.
+    is_contended: AtomicBool,
+}
 
 pub(crate) struct Tickets<'a> {
     pub(crate) wire: &'a Wire,
@@ -111,6 +115,8 @@ enum Reason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refusal {
     Tickets,
+    /// It does not know an option: an older module.
+    Option,
     LongerThan(Duration),
 }
 
@@ -118,6 +124,7 @@ impl Tickets<'_> {
     pub(crate) async fn wait(&self) -> Result<Waited, Error> {
         let _waiting = self.crowd.enter();
         let (mut seat, mut reason, mut tries, mut last) = (None, Reason::Place, 0_u32, None);
+        let mut has_waited = false;
         loop {
             let now = Instant::now();
             if self.until.is_some_and(|until| now >= until) {
@@ -131,12 +138,13 @@ impl Tickets<'_> {
             (reason, last) = (Reason::Place, None);
             let rest = match asked {
                 Asked::Granted { fence, asked, ended } => {
+                    self.crowd.note(has_waited);
                     return Ok(Waited::Granted { fence, asked, ended: Some(ended) });
                 }
                 Asked::NoQueue => return Ok(Waited::NoQueue),
                 Asked::NoTickets => return Ok(Waited::NoTickets),
                 Asked::Queued { seat: Some(told), kept } => {
-                    tries = 0;
+                    (tries, has_waited) = (0, true);
                     reason = self.told(&told, kept).await;
                     seat = Some(told);
                     continue;
@@ -249,7 +257,10 @@ impl Tickets<'_> {
             Err(error) => error,
         };
         match refusal(&error) {
-            Some(Refusal::Tickets) => {
+            Some(refusal @ (Refusal::Tickets | Refusal::Option))
+                // What an older module does not know may be the option for several locks, too.
+                if refusal == Refusal::Tickets || self.also.is_empty() =>
+            {
                 link.tickets.refuse();
                 return Ok(Asked::NoTickets);
             }
@@ -370,10 +381,9 @@ fn refusal(error: &RedisError) -> Option<Refusal> {
     let begins = |with: &str| detail.starts_with(with);
     match error.code()? {
         "NOPERM" if detail.contains("channel") => Some(Refusal::Tickets),
-        // An older module, and an older server.
-        "ERR" if begins("unknown option") || begins("NOTIFY is not possible") => {
-            Some(Refusal::Tickets)
-        }
+        // An older server.
+        "ERR" if begins("NOTIFY is not possible") => Some(Refusal::Tickets),
+        "ERR" if begins("unknown option") => Some(Refusal::Option),
         "ERR" => {
             let limit = detail.strip_prefix("TICKET must be an integer from 1 to ")?;
             let millis = limit.split(' ').next()?.parse().ok()?;
@@ -388,19 +398,29 @@ struct Waiting<'c>(&'c Crowd);
 
 impl Crowd {
     fn enter(&self) -> Waiting<'_> {
-        self.0.fetch_add(1, Relaxed);
+        self.waiting.fetch_add(1, Relaxed);
         measure::one_more_ticket();
         Waiting(self)
     }
 
+    /// Whether a lock was taken.
+    pub(crate) fn note(&self, is_contended: bool) {
+        self.is_contended.store(is_contended, Relaxed);
+    }
+
+    /// Whether the next one probably is, too: then it is no use to try before a place is asked for.
+    pub(crate) fn expects_to_wait(&self) -> bool {
+        self.is_contended.load(Relaxed)
+    }
+
     /// How often each may ask so that all of them together ask a thousand times a second.
     fn each_asks_after(&self) -> Duration {
-        Duration::from_millis(u64::try_from(self.0.load(Relaxed)).unwrap_or(u64::MAX))
+        Duration::from_millis(u64::try_from(self.waiting.load(Relaxed)).unwrap_or(u64::MAX))
     }
 
     /// Within what time all of them may ask.
     fn spread(&self) -> Duration {
-        room::spread(u32::try_from(self.0.load(Relaxed)).unwrap_or(u32::MAX))
+        room::spread(u32::try_from(self.waiting.load(Relaxed)).unwrap_or(u32::MAX))
     }
 
     /// This long, or longer where many wait.
@@ -411,7 +431,7 @@ impl Crowd {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Relaxed);
+        self.0.waiting.fetch_sub(1, Relaxed);
         measure::one_less_ticket();
     }
 }
@@ -448,7 +468,7 @@ mod tests {
         assert_eq!(said("NOPERM", channel), Some(Refusal::Tickets));
         assert_eq!(said("NOPERM", "this user has no permissions to access the key"), None);
         let older = "unknown option, expected SHARE holders or BLOCK milliseconds";
-        assert_eq!(said("ERR", older), Some(Refusal::Tickets));
+        assert_eq!(said("ERR", older), Some(Refusal::Option));
         let server = "NOTIFY is not possible on this server, which does not tell modules";
         assert_eq!(said("ERR", server), Some(Refusal::Tickets));
         let longest =

@@ -255,12 +255,13 @@ async fn endure(setup: Setup, kind: &str) {
     })
     .await;
     if !kind.starts_with("without") {
-        let waiting = || server.client().info_field("leasehold", "leasehold_waiters");
-        eventually("nobody waits", || match waiting() {
-            Some(count) if count == "0" => Ok(()),
-            other => Err(other),
-        })
-        .await;
+        for count in ["leasehold_waiters", "leasehold_tickets"] {
+            eventually("nobody waits", || match server.client().info_field("leasehold", count) {
+                Some(count) if count == "0" => Ok(()),
+                other => Err(other),
+            })
+            .await;
+        }
     }
     let count = |counter: &AtomicU64| counter.load(Relaxed);
     let (grants, waits, losses) =

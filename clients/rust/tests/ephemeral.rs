@@ -4,12 +4,12 @@ use crate::scene::{
     LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
     millis, server, soon, ttl_of, url, with_module, without_module,
 };
-use leasehold_client::{Dialect, Error, Guard, Locks, Loss, Options, Released, Settings};
+use leasehold_client::{Dialect, Error, Guard, Locks, Loss, Options, Released, Settings, Target};
 use redis::Value;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use testkit::{Proxy, Server, bulk_text, figure};
+use testkit::{Proxy, Sentinels, Server, bulk_text, figure, wait_until_in_sync};
 use tokio::time::sleep;
 
 /// Where a program of its own, which this file is too, finds the server.
@@ -285,4 +285,32 @@ fn programs_that_have_no_runtime_hold_such_locks_too() {
     // The thread ends with the last guard, and the connection with it.
     assert!(guard.keep() > Duration::ZERO);
     testkit::eventually("it is free", || held(&server, "printer").map_or(Ok(()), Err));
+}
+
+/// A binding is known to one process alone, and nobody is told of it at a failover.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_guard_is_bound_at_the_next_primary() {
+    let mut sentinels = Sentinels::start();
+    let urls = sentinels.ports().into_iter().map(url);
+    let locks = Locks::connect(Target::sentinel(urls, "locks")).await.unwrap();
+    let guard = ephemeral(&locks, LONG / 2).await;
+    for replica in [1, 2] {
+        wait_until_in_sync(sentinels.server(0), sentinels.server(replica));
+    }
+    sentinels.server_mut(0).kill();
+    let primary = sentinels.wait_for_another_primary_than(0);
+    let primary = sentinels.server(primary);
+    let bindings = || primary.client().info_field("leasehold", "leasehold_bindings");
+    eventually("it is bound", || match bindings() {
+        Some(count) if count == "1" => Ok(()),
+        seen => Err(seen),
+    })
+    .await;
+    eventually("it counts on the whole lease", || match guard.valid_for() {
+        left if left > LONG / 2 => Ok(()),
+        left => Err(left),
+    })
+    .await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    assert_eq!(bindings().as_deref(), Some("0"));
 }
