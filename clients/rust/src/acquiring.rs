@@ -11,12 +11,14 @@ use crate::pending::Pending;
 use crate::queue::{Queue, Waited};
 use crate::request::Wanted;
 use crate::same_owner::{Slot, Unreleased};
+use crate::tickets::Tickets;
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits};
-use crate::{Error, Settings};
+use crate::{Error, Settings, Waiting};
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout_at};
+use tokio_util::sync::CancellationToken;
 
 /// How often whoever stands behind others looks whether the server answers at all.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -25,10 +27,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(500);
 pub(crate) struct Granted {
     pub(crate) fence: u64,
     pub(crate) asked: Moment,
+    /// It ends with the connection whose end fires this.
+    pub(crate) connection: Option<CancellationToken>,
 }
 
 impl Inner {
     /// Asks until it is granted, or patience has ended.
+    ///
+    /// Requests are in boxes, which are gone while it waits: there may be many that wait.
     pub(crate) async fn granted(
         &self,
         name: &str,
@@ -38,36 +44,44 @@ impl Inner {
     ) -> Result<Option<Granted>, Error> {
         if wanted.wait == Some(Duration::ZERO) {
             let trying = later(Instant::now(), self.settings.within);
-            return self.ask(name, pending, wanted, trying).await;
+            return Box::pin(self.ask(name, pending, wanted, trying)).await;
         }
         let (key, begun) = (pending.key.clone(), Instant::now());
-        let first = self.lines.enter_at_once(&key);
-        let mut ask = first.is_some();
+        // A request for several locks has a turn of its own in their queues, and keeps nobody of this process from any of them.
+        let is_alone = pending.also.is_empty();
+        let first = if is_alone { self.lines.enter_at_once(&key) } else { None };
+        let mut ask = first.is_some() || !is_alone;
         // Those of this process who came before are served before.
         let _first = match first {
-            Some(first) => first,
+            None if !is_alone => None,
+            Some(first) => Some(first),
             None => {
                 // But whoever shares the owner of the holder need not wait for anybody.
-                if wanted.owner.is_some()
-                    && let Some(granted) =
-                        self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
-                {
-                    return Ok(Some(granted));
+                if wanted.owner.is_some() {
+                    let trying = self.trying(&key, begun, until);
+                    let asked = Box::pin(self.ask(name, pending, wanted, trying)).await?;
+                    if asked.is_some() {
+                        return Ok(asked);
+                    }
                 }
                 match self.stand(until, &key, self.lines.enter(&key)).await? {
-                    Some(first) => first,
+                    Some(first) => Some(first),
                     None => return Ok(None),
                 }
             }
         };
         let (mut entering, mut place) = (pin!(self.room.enter()), None);
+        let mut by_ticket = self.settings.waiting == Waiting::Tickets;
+        ask &= !(by_ticket && self.crowd.expects_to_wait());
         let mut tries = 0_u32;
         loop {
-            if (ask || self.wire.dialect() == Dialect::Plain)
-                && let Some(granted) =
-                    self.ask(name, pending, wanted, self.trying(&key, begun, until)).await?
-            {
-                return Ok(Some(granted));
+            if ask || self.wire.dialect() == Dialect::Plain {
+                let trying = self.trying(&key, begun, until);
+                let granted = Box::pin(self.ask(name, pending, wanted, trying)).await?;
+                self.crowd.note(granted.is_none());
+                if granted.is_some() {
+                    return Ok(granted);
+                }
             }
             ask = true;
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -83,7 +97,7 @@ impl Inner {
                 tries = tries.saturating_add(1);
                 continue;
             }
-            if place.is_none() {
+            if place.is_none() && !by_ticket {
                 // The lock may become free while others wait for other locks on all connections there may be.
                 tokio::select! {
                     biased;
@@ -96,12 +110,20 @@ impl Inner {
             }
             pending.unknown = true;
             let ttl = pending.ttl;
-            match self.wait(pending, wanted, until).await? {
-                Waited::Granted { fence, asked }
-                    if wanted.replicas.is_none() && is_fresh(asked, ttl, Moment::now()) =>
+            let waited = match by_ticket {
+                true => self.wait_by_ticket(pending, wanted, until).await?,
+                false => Box::pin(self.wait(pending, wanted, until)).await?,
+            };
+            match waited {
+                Waited::Granted { fence, asked, ended }
+                    if wanted.replicas.is_none()
+                        && (wanted.grace.is_none() || ended.is_some())
+                        && is_fresh(asked, ttl, Moment::now()) =>
                 {
-                    return Ok(Some(Granted { fence, asked }));
+                    let connection = ended.filter(|_| wanted.grace.is_some());
+                    return Ok(Some(Granted { fence, asked, connection }));
                 }
+                Waited::NoTickets => (by_ticket, ask) = (false, false),
                 // Asked once more, it tells how much of the lease is left, or that it is over.
                 Waited::Granted { .. } | Waited::NoQueue => {}
                 Waited::Over => {
@@ -129,8 +151,10 @@ impl Inner {
     ) -> Result<Option<Granted>, Error> {
         pending.unknown = true;
         let limits = self.wire.limits(pending.ttl, Some(trying));
-        let question =
-            Question::Acquire { owner: &pending.owner, share: pending.share, ttl: pending.ttl };
+        if wanted.replicas.is_none() && wanted.grace.is_some() {
+            return self.bind(pending, wanted, limits).await;
+        }
+        let question = pending.question(None);
         let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
@@ -138,7 +162,26 @@ impl Inner {
             return Ok(None);
         };
         self.check_heard(name, pending, wanted, answer, limits).await?;
-        Ok(Some(Granted { fence, asked: answer.asked }))
+        if wanted.grace.is_some() {
+            // That connection is not the one that is to end with it.
+            return self.bind(pending, wanted, limits).await;
+        }
+        Ok(Some(Granted { fence, asked: answer.asked, connection: None }))
+    }
+
+    async fn bind(
+        &self,
+        pending: &mut Pending,
+        wanted: &Wanted,
+        limits: Limits,
+    ) -> Result<Option<Granted>, Error> {
+        let question = pending.question(wanted.grace);
+        let (answer, connection) = self.wire.bind(&pending.key, question, limits).await?;
+        let Some(fence) = answer.number else {
+            pending.unknown = false;
+            return Ok(None);
+        };
+        Ok(Some(Granted { fence, asked: answer.asked, connection: Some(connection) }))
     }
 
     /// Until when to go on trying if no server answers. Whoever has stood behind others while none
@@ -244,7 +287,36 @@ impl Inner {
         }
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
-        self.orders.abandon(Abandoned { key, owner, ttl, place: None, parked }, pending.home);
+        let (share, place, asked_on) = (pending.share, None, None);
+        let also = pending.also.clone();
+        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
+        self.orders.abandon(abandoned, pending.home);
+    }
+
+    async fn wait_by_ticket(
+        &self,
+        pending: &Pending,
+        wanted: &Wanted,
+        until: Option<Instant>,
+    ) -> Result<Waited, Error> {
+        let Settings { slice, unreachable_after, .. } = self.settings;
+        let tickets = Tickets {
+            wire: &self.wire,
+            crowd: &self.crowd,
+            key: &pending.key,
+            also: &pending.also,
+            owner: &pending.owner,
+            share: pending.share,
+            ttl: ttl_to_wait(pending.ttl, wanted),
+            grace: wanted.grace,
+            slice,
+            each: self.wire.limits(pending.ttl, None).each,
+            until,
+            unreachable_after,
+            is_chosen: wanted.owner.is_some(),
+            asked_on: &pending.asked_on,
+        };
+        tickets.wait().await
     }
 
     async fn wait(
@@ -253,16 +325,25 @@ impl Inner {
         wanted: &Wanted,
         until: Option<Instant>,
     ) -> Result<Waited, Error> {
-        let Pending { key, owner, share, ttl, parked, .. } = pending;
+        let Pending { key, also, owner, share, ttl, parked, .. } = pending;
         let each = self.wire.limits(*ttl, None).each;
-        // A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
-        let less = Duration::from_millis(1);
-        let ttl = if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { *ttl };
+        let ttl = ttl_to_wait(*ttl, wanted);
         let Settings { slice, unreachable_after, .. } = self.settings;
         let (wire, room) = (&self.wire, &self.room);
         let share = *share;
-        let queue =
-            Queue { wire, room, key, owner, share, ttl, slice, each, until, unreachable_after };
+        let queue = Queue {
+            wire,
+            room,
+            key,
+            also,
+            owner,
+            share,
+            ttl,
+            slice,
+            each,
+            until,
+            unreachable_after,
+        };
         queue.wait(parked).await
     }
 
@@ -290,4 +371,10 @@ impl Inner {
             wanted: replicas.count,
         })
     }
+}
+
+/// A grant that replicas must hear of is asked for once more, and what changes nothing is not replicated.
+fn ttl_to_wait(ttl: Duration, wanted: &Wanted) -> Duration {
+    let less = Duration::from_millis(1);
+    if wanted.replicas.is_some() { ttl.saturating_sub(less).max(less) } else { ttl }
 }

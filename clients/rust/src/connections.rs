@@ -6,6 +6,7 @@
 use crate::home::Home;
 use crate::link::Link;
 use crate::poison::locked;
+use crate::subscription::Subscription;
 use futures_util::future::{BoxFuture, Shared};
 use redis::RedisError;
 use std::collections::HashMap;
@@ -27,29 +28,47 @@ pub(crate) struct Connections {
 
 /// Those of one runtime.
 pub(crate) struct OfOne {
-    /// The one that all requests share.
-    pub(crate) link: Option<Link>,
-    pub(crate) opening: Option<Opening>,
-    /// There was one before.
-    pub(crate) was_open: bool,
+    /// For all requests.
+    pub(crate) requests: Common<Link>,
+    /// For being told of grants.
+    pub(crate) grants: Common<Arc<Subscription>>,
     /// To wait on.
     idle: Vec<Link>,
     dialing: Arc<Semaphore>,
 }
 
-/// The task that opens the connection that all share: whoever began that may be gone, or busy with
+/// A connection that all share.
+pub(crate) struct Common<T> {
+    pub(crate) open: Option<T>,
+    pub(crate) opening: Option<Opening<T>>,
+    /// There was one before.
+    pub(crate) was_open: bool,
+}
+
+/// The task that opens a connection that all share: whoever began that may be gone, or busy with
 /// something else.
-pub(crate) struct Opening {
-    pub(crate) opened: Shared<BoxFuture<'static, Result<Link, RedisError>>>,
+pub(crate) struct Opening<T> {
+    pub(crate) opened: Shared<BoxFuture<'static, Result<T, RedisError>>>,
     pub(crate) task: AbortHandle,
+}
+
+impl<T> Default for Common<T> {
+    fn default() -> Self {
+        Self { open: None, opening: None, was_open: false }
+    }
+}
+
+impl<T> Common<T> {
+    fn is_opening(&self) -> bool {
+        self.opening.as_ref().is_some_and(|opening| !opening.task.is_finished())
+    }
 }
 
 impl Default for OfOne {
     fn default() -> Self {
         Self {
-            link: None,
-            opening: None,
-            was_open: false,
+            requests: Common::default(),
+            grants: Common::default(),
             idle: Vec::new(),
             dialing: Arc::new(Semaphore::new(MOST_DIALING)),
         }
@@ -87,17 +106,25 @@ impl Connections {
 
     /// This connection has failed: the next one who asks opens another.
     pub(crate) fn forget(&self, link: &Link) {
+        link.give_up();
         self.with(link.home, |ours| {
-            ours.link.take_if(|known| known.id == link.id);
+            ours.requests.open.take_if(|known| known.id == link.id);
             // Those that were opened before it are no better.
             ours.idle.clear();
+        });
+    }
+
+    /// The same of a subscription.
+    pub(crate) fn forget_subscription(&self, subscription: &Arc<Subscription>) {
+        self.with(subscription.home, |ours| {
+            ours.grants.open.take_if(|known| Arc::ptr_eq(known, subscription))
         });
     }
 }
 
 impl OfOne {
     fn is_alive(&self) -> bool {
-        let opens = self.opening.as_ref().is_some_and(|opening| !opening.task.is_finished());
-        opens || self.link.iter().chain(&self.idle).any(Link::is_driven)
+        let opens = self.requests.is_opening() || self.grants.is_opening();
+        opens || self.requests.open.iter().chain(&self.idle).any(Link::is_driven)
     }
 }

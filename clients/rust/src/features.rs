@@ -6,11 +6,13 @@
 //! server says that it does not know a command.
 
 use crate::dialect::scripts::Scripts;
-use crate::dialect::{Compares, Server};
+use crate::dialect::{Compares, Server, millis};
 use crate::poison::locked;
 use redis::Value;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 /// The commands that are asked for, in this order.
 pub(crate) const COMMANDS: [&str; 3] = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"];
@@ -20,6 +22,57 @@ pub(crate) const COMMANDS: [&str; 3] = ["LOCK.ACQUIRE", "DELEX", "DELIFEQ"];
 pub(crate) struct Features {
     known: Mutex<HashMap<String, Server>>,
     scripts: Mutex<HashMap<String, Arc<Scripts>>>,
+    tickets: Mutex<HashMap<String, Arc<Tickets>>>,
+}
+
+/// How long a server that has refused tickets is not asked for any: its operator may change what a user may do.
+const REFUSAL_LASTS: Duration = Duration::from_secs(60);
+
+/// For so long places are kept without being told of grants. Then requests wait on connections.
+const UNHEARD_FOR: Duration = Duration::from_secs(10);
+
+/// Whether a server gives tickets to this user, and for how long. No command tells: the first request does.
+#[derive(Debug, Default)]
+pub(crate) struct Tickets {
+    refused: Mutex<Option<Instant>>,
+    /// Since when there has been no way to be told of grants.
+    unheard: Mutex<Option<Instant>>,
+    /// In milliseconds; 0 is unknown.
+    longest: AtomicU64,
+}
+
+impl Tickets {
+    pub(crate) fn refuse(&self) {
+        *locked(&self.refused) = Some(Instant::now());
+    }
+
+    pub(crate) fn are_refused(&self) -> bool {
+        locked(&self.refused).is_some_and(|at| at.elapsed() < REFUSAL_LASTS)
+    }
+
+    pub(crate) fn heard(&self) {
+        *locked(&self.unheard) = None;
+    }
+
+    /// No connection could be opened for being told of grants. Something in between may not let it through.
+    pub(crate) fn not_heard(&self) {
+        let since = *locked(&self.unheard).get_or_insert_with(Instant::now);
+        if since.elapsed() >= UNHEARD_FOR {
+            self.heard();
+            self.refuse();
+        }
+    }
+
+    pub(crate) fn limit(&self, longest: Duration) {
+        self.longest.store(millis(longest), Relaxed);
+    }
+
+    pub(crate) fn longest(&self) -> Duration {
+        match self.longest.load(Relaxed) {
+            0 => Duration::MAX,
+            millis => Duration::from_millis(millis),
+        }
+    }
 }
 
 impl Features {
@@ -44,6 +97,11 @@ impl Features {
     pub(crate) fn scripts(&self, run_id: &str) -> Arc<Scripts> {
         let mut scripts = locked(&self.scripts);
         Arc::clone(scripts.entry(run_id.to_owned()).or_default())
+    }
+
+    pub(crate) fn tickets(&self, run_id: &str) -> Arc<Tickets> {
+        let mut tickets = locked(&self.tickets);
+        Arc::clone(tickets.entry(run_id.to_owned()).or_default())
     }
 
     fn known(&self) -> MutexGuard<'_, HashMap<String, Server>> {

@@ -57,7 +57,17 @@ impl Locks {
         let limits = Limits { each: limit, until: Some(later(begun, limit)) };
         let wire = self.wire();
         let answer = wire
-            .ask(&key, Question::Acquire { owner, share: Share::Exclusive, ttl: TTL }, limits)
+            .ask(
+                &key,
+                Question::Acquire {
+                    owner,
+                    share: Share::Exclusive,
+                    ttl: TTL,
+                    grace: None,
+                    also: &[],
+                },
+                limits,
+            )
             .await?;
         let doubt = |reason: &str| Error::Unreachable { reason: reason.to_owned() };
         let fence = answer.number.ok_or_else(|| doubt("a lock that nobody has was refused"))?;

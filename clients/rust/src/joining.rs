@@ -24,6 +24,11 @@ pub(crate) async fn join(
                       first, or ask as another owner";
         return Err(Error::setting("owner", reason));
     }
+    if guard.hold.lease.bond.as_ref().map(|bond| bond.grace) != wanted.grace {
+        let reason = "this owner holds the lock with another grace, or without: release that guard \
+                      first, or ask as another owner";
+        return Err(Error::setting("ephemeral", reason));
+    }
     let (lease, begun) = (&guard.hold.lease, Moment::now());
     let ttl = match (lease.ttl_to_join(wanted.ttl, begun), wanted.replicas) {
         (Some(ttl), _) => Some(ttl),

@@ -13,13 +13,10 @@ use crate::dialect::Question;
 use crate::home::Home;
 use crate::lease::{Asking, Counted, Lease, Next, ONLY, released_in_time};
 use crate::ledger::{Ledger, Task};
-use crate::link::Left;
-use crate::orders::{Abandoned, HoldOn, Order};
+use crate::orders::{HoldOn, Order};
 use crate::poison::locked;
 use crate::releases::Outcome;
-use crate::same_owner::Slot;
 use crate::schedule::Schedule;
-use crate::unanswered::LONGEST_WAY;
 use crate::validity::later;
 use crate::wire::{Answer, Limits, Replicas, Wire};
 use crate::{Error, Loss, Released, story};
@@ -31,24 +28,17 @@ use std::future::pending;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::sleep;
-
-/// When it is asked again for what may have been granted to somebody who is gone: the server hears of the end of a
-/// connection and of this in either order.
-const RELEASES_AFTER: [Duration; 3] =
-    [Duration::ZERO, Duration::from_millis(50), Duration::from_millis(500)];
-
-/// How long a server may take at least to close a connection that is left.
-const LEAVING: Duration = Duration::from_secs(5);
-
-/// The same where the owner may come back: what is on its way may be granted after the release.
-const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 /// How often sentinels are asked again who is the primary.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// The shortest lease there is.
 const SHORTEST: Duration = Duration::from_millis(1);
+
+mod abandoning;
+mod binding;
+
+use abandoning::abandon;
 
 pub(crate) struct Keeper {
     orders: UnboundedReceiver<Order>,
@@ -85,6 +75,14 @@ enum Done {
         outcome: Outcome,
     },
     Looked,
+    /// The connection has ended that it was bound to.
+    Unbound {
+        id: u64,
+    },
+    /// It is bound to another one, or over.
+    Bound {
+        id: u64,
+    },
 }
 
 impl Keeper {
@@ -172,6 +170,7 @@ impl Keeper {
             Order::Begin => {}
             Order::Keep(lease) => {
                 self.schedule.set(lease.id, lease.next().at());
+                self.work.extend(binding::until_unbound(&lease));
                 self.leases.insert(lease.id, Kept { lease, renewing: false });
             }
             Order::Forget(id) => self.forget(id),
@@ -181,7 +180,7 @@ impl Keeper {
                 }
             }
             Order::Abandon { number, abandoned } => {
-                let abandoned = abandon(Arc::clone(&self.wire), abandoned);
+                let abandoned = abandon(Arc::clone(&self.wire), *abandoned);
                 self.work.push(numbered(number, abandoned));
             }
             Order::HoldOn { number, hold_on: held } => {
@@ -196,6 +195,14 @@ impl Keeper {
             Done::Released { number, came } => return self.ledger.released(number, came),
             Done::Ended { number, outcome } => return self.ledger.end(number, outcome),
             Done::Looked => return,
+            Done::Unbound { id } => return self.bind_again(id),
+            Done::Bound { id } => {
+                if let Some(kept) = self.leases.get(&id) {
+                    self.schedule.set(id, kept.lease.next().at());
+                    self.work.extend(binding::until_unbound(&kept.lease));
+                }
+                return;
+            }
             Done::Renewed { id, outcome } => (id, outcome),
         };
         let Some(kept) = self.leases.get_mut(&id) else { return };
@@ -230,6 +237,14 @@ impl Keeper {
             }
             next => self.schedule.set(id, next.at()),
         }
+    }
+
+    fn bind_again(&mut self, id: u64) {
+        let Some(kept) = self.leases.get(&id) else { return };
+        let lease = Arc::clone(&kept.lease);
+        lease.cut(Moment::now());
+        self.schedule.set(id, lease.next().at());
+        self.work.push(binding::bind_again(Arc::clone(&self.wire), lease));
     }
 
     fn lose(&mut self, lease: &Lease, loss: Loss) {
@@ -422,61 +437,4 @@ async fn before_the_end<T>(lease: &Lease, expected: impl Future<Output = T>) -> 
         came = expected => Some(came),
         () = sleep_until(end) => None,
     }
-}
-
-async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, owner, ttl, place, parked } = abandoned;
-    let question = Question::ReleaseAny { owner: &owner };
-    let left = match parked {
-        Some(parked) => {
-            // An owner that may come back is released by its fence, and only then: what named the
-            // owner alone could release a later grant.
-            let (last, limit) = match &place {
-                Some(_) => (None, LEAVING_FOR_GOOD),
-                None => (Some(question), ttl.max(LEAVING)),
-            };
-            parked.link.leave(&key, last, limit).await
-        }
-        None => Left::Unknown,
-    };
-    let mut outcome = Outcome::Failed;
-    // One release is enough where nothing can come after it. An owner that the caller chose may come
-    // back at any time: it is kept from that for one release.
-    let is_once = place.is_some() || left == Left::NothingComes;
-    let times = if is_once { 1 } else { RELEASES_AFTER.len() };
-    for rest in RELEASES_AFTER.into_iter().take(times) {
-        sleep(rest).await;
-        let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));
-        let answer = match &place {
-            Some(place) => release_by_fence(&wire, &key, &owner, place.slot(), limits).await,
-            None => wire.ask(&key, question, limits).await.map(|answer| answer.number),
-        };
-        outcome = if answer.is_ok() { Outcome::Done } else { Outcome::Failed };
-        if answer.is_ok_and(|number| number == Some(1)) {
-            break;
-        }
-    }
-    drop(place);
-    outcome
-}
-
-/// Of an owner that may come back: a try that reaches the server late, after another one was
-/// answered, must not release what the owner was granted meanwhile. That has another fence.
-async fn release_by_fence(
-    wire: &Wire,
-    key: &str,
-    owner: &str,
-    slot: &Slot,
-    limits: Limits,
-) -> Result<Option<u64>, Error> {
-    let Some(seen) = wire.fence_of(key, owner, limits).await? else {
-        let answer = wire.ask(key, Question::ReleaseAny { owner }, limits).await?;
-        return Ok(answer.number);
-    };
-    let Some(fence) = seen else { return Ok(None) };
-    let left = limits.until.map(|until| until.saturating_duration_since(Instant::now()));
-    slot.about_to_release(fence, None, Moment::now().later(left.unwrap_or_default()));
-    let answer = wire.ask(key, Question::Release { owner, fence }, limits).await?;
-    slot.released(fence);
-    Ok(answer.number)
 }

@@ -15,10 +15,12 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+mod bond;
 mod extending;
 mod releasing;
 mod watching;
 
+pub(crate) use bond::Bond;
 pub(crate) use extending::{Asking, Counted, Effect};
 
 pub(crate) struct Lease {
@@ -29,6 +31,8 @@ pub(crate) struct Lease {
     pub(crate) owner: String,
     pub(crate) fence: u64,
     pub(crate) correlation: String,
+    /// If it ends with a connection.
+    pub(crate) bond: Option<Bond>,
     granted: Moment,
     state: Mutex<State>,
     /// Later leases of the same owner share it if they are of the same grant.
@@ -135,6 +139,7 @@ impl Lease {
             owner,
             fence,
             correlation,
+            bond: None,
             granted: asked,
             state: Mutex::new(state),
             unanswered,
@@ -142,6 +147,11 @@ impl Lease {
             sooner: Notify::new(),
             heard: Notify::new(),
         }
+    }
+
+    /// It ends with a connection.
+    pub(crate) fn bound(self, bond: Option<Bond>) -> Self {
+        Self { bond, ..self }
     }
 
     /// The server gave the same grant again to a later request, whose lease it is now.

@@ -52,19 +52,30 @@
 //!
 //! # Waiting
 //!
-//! A client puts one waiter for each lock into the server's queue, on a connection that does nothing else. Its other tasks
-//! that want the same lock stand behind that one, first come, first served. So a process has one turn in the queue of a
-//! lock, however many of its tasks want it, and a thousand tasks that want one lock need two connections.
+//! A client puts one waiter for each lock into the server's queue. Its other tasks that want the same lock stand behind that
+//! one, first come, first served. So a process has one turn in the queue of a lock, however many of its tasks want it.
 //!
-//! At most 64 connections wait ([`Settings::wait_connections`]). Requests for more locks than that queue in the process. They
-//! look now and then whether their lock is free, and their patience counts. No connection is added to wait on a server that has
-//! reached four fifths of its `maxclients`.
+//! **By tickets**: the waiter keeps its place by asking for the lock again now and then ([`Settings::slice`]), and is told of
+//! its grant. That takes two connections to each server, however many locks are waited for: the one for all requests, and a
+//! subscription to a channel of this client's own. A message that is lost costs no more than a slice. A request that is dropped
+//! leaves the queue at once; a program that is killed leaves its places behind, each of which keeps the next one waiting for
+//! three slices at the most (15 seconds), or the ttl if that is less.
+//!
+//! **By connections**: the waiter waits on a connection that does nothing else, and leaves the queue when that is closed, however
+//! the program ends. At most 64 connections wait ([`Settings::wait_connections`]). Requests for more locks than that queue in the
+//! process. They look now and then whether their lock is free, and their patience counts.
+//!
+//! Requests wait by tickets where the server has them, unless [`Settings::waiting`] says otherwise. Where it has none they wait
+//! by connections: with an older module, on Redis before 7.0.6, where this user may not subscribe to channels, and not
+//! publish on them (`&leasehold:*`, `+subscribe`), and where something in between lets no subscription through for ten seconds. A server that has refused tickets is asked for them again a minute later. No
+//! connection is added to wait on a server that has reached four fifths of its `maxclients`; without their subscription tickets
+//! are asked for every two seconds.
 //!
 //! Patience for a lock that others hold has no limit unless it is given one ([`Options::wait`]). A server that does not
 //! answer is waited for no longer than [`Settings::unreachable_after`], 30 seconds.
 //!
-//! A client that closes its connection leaves the queue at once. One whose machine loses power is not noticed by the
-//! server before its `tcp-keepalive` (300 s by default): if it is granted a lock meanwhile, that stays for one lease.
+//! A machine that loses power is not noticed by the server before its `tcp-keepalive` (300 s by default): if a connection of it
+//! waits and is granted a lock meanwhile, that stays for one lease. Tickets run out as they do for a program that is killed.
 //!
 //! # What a guard promises
 //!
@@ -122,6 +133,7 @@
 //! | `leasehold_lost_total` | counter | locks that were lost while a guard held them, with the label `why`: `expired` or `taken` |
 //! | `leasehold_late_total` | counter | releases of locks that had been lost by then: the ttl is too short for the work |
 //! | `leasehold_reconnects_total` | counter | connections that were opened in place of one that was lost |
+//! | `leasehold_waiting_tickets` | gauge | requests that wait by tickets |
 //! | `leasehold_waiting_connections` | gauge | connections on which requests wait, of the [`Settings::wait_connections`] that there may be for each client |
 
 #![forbid(unsafe_code)]
@@ -175,9 +187,12 @@ mod share;
 mod slots;
 mod socket;
 mod story;
+mod subscription;
 mod target;
+mod tickets;
 #[cfg(feature = "tls")]
 mod tls;
+mod together;
 mod trouble;
 mod unanswered;
 mod validity;
@@ -194,7 +209,7 @@ pub use locks::Locks;
 pub use outcome::{Extended, Loss, Released};
 pub use quorum::{Quorum, QuorumGuard, QuorumRequest};
 pub use request::{Options, Request};
-pub use settings::{Renew, Settings};
+pub use settings::{Renew, Settings, Waiting};
 pub use several::{AllGuard, AllRequest};
 pub use target::Target;
 #[cfg(feature = "tls")]

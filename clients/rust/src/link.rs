@@ -2,6 +2,7 @@
 
 use crate::dialect::scripts::Scripts;
 use crate::dialect::{Question, Server, number};
+use crate::features::Tickets;
 use crate::home::Home;
 use crate::socket::Seen;
 use crate::verdict::{Verdict, verdict};
@@ -10,6 +11,7 @@ use redis::{Cmd, Pipeline, RedisError, Value, cmd, pipe};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
 
 /// Whether the server is to be told that the client was sent here by another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,14 +32,36 @@ pub(crate) struct Link {
     pub(crate) run_id: Option<String>,
     pub(crate) server: Server,
     pub(crate) scripts: Arc<Scripts>,
+    pub(crate) tickets: Arc<Tickets>,
 }
 
 /// The task that sends and receives. A connection that is dropped is closed at once, whatever is under way on it.
-pub(crate) struct Driver(pub(crate) JoinHandle<()>);
+pub(crate) struct Driver {
+    task: JoinHandle<()>,
+    /// Fires when the connection has ended, from either side, or was given up.
+    ended: CancellationToken,
+}
+
+impl Driver {
+    pub(crate) fn start(drive: impl Future<Output = ()> + Send + 'static) -> Self {
+        let ended = CancellationToken::new();
+        // Dropped also when the task is aborted, or its runtime ends.
+        let guard = ended.clone().drop_guard();
+        let task = tokio::spawn(async move {
+            let _guard = guard;
+            drive.await;
+        });
+        Self { task, ended }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        !self.task.is_finished()
+    }
+}
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        self.0.abort();
+        self.task.abort();
     }
 }
 
@@ -53,7 +77,17 @@ pub(crate) enum Left {
 impl Link {
     /// Not if its runtime has ended.
     pub(crate) fn is_driven(&self) -> bool {
-        !self.driver.0.is_finished()
+        self.driver.is_running()
+    }
+
+    /// Nothing more is sent on it, though answers may still come.
+    pub(crate) fn give_up(&self) {
+        self.driver.ended.cancel();
+    }
+
+    /// Fires when the connection has ended, or was given up.
+    pub(crate) fn ended(&self) -> CancellationToken {
+        self.driver.ended.clone()
     }
 
     /// That of the process at the other end.
@@ -68,7 +102,7 @@ impl Link {
         question: Question<'_>,
         sent: Sent,
     ) -> Result<Option<u64>, RedisError> {
-        self.server.check_share(question)?;
+        self.server.check(question)?;
         let Some(script) = self.server.script(question) else {
             return number(&self.send(self.server.command(key, question), sent).await?);
         };
@@ -94,7 +128,7 @@ impl Link {
         replicas: u64,
         within: Duration,
     ) -> Result<(Option<u64>, u64), RedisError> {
-        self.server.check_share(question)?;
+        self.server.check(question)?;
         let mut pipeline = pipe();
         if sent == Sent::ByAnotherNode {
             pipeline.cmd("ASKING").ignore();
@@ -163,7 +197,7 @@ impl Link {
             }
             drop(connection);
             if let Some(mut driver) = Arc::into_inner(driver) {
-                let _ = (&mut driver.0).await;
+                let _ = (&mut driver.task).await;
             }
         };
         let _ = tokio::time::timeout(limit, leaving).await;

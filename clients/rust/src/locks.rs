@@ -1,12 +1,13 @@
 //! The client.
 
+use crate::acquiring::Granted;
 use crate::clock::Moment;
 use crate::dialect::Dialect;
 use crate::gate::Gate;
 use crate::guard::{Guard, Hold};
 use crate::home::Home;
 use crate::joining::join;
-use crate::lease::{Lease, Names};
+use crate::lease::{Bond, Lease, Names};
 use crate::line::Lines;
 use crate::orders::Orders;
 use crate::pending::Pending;
@@ -15,6 +16,8 @@ use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
 use crate::same_owner::Slot;
 use crate::share::Share;
+use crate::tickets::Crowd;
+use crate::together::Alone;
 use crate::validity::later;
 use crate::wire::Wire;
 use crate::{Error, Settings, Target, story};
@@ -73,6 +76,9 @@ pub(crate) struct Inner {
     pub(crate) lines: Arc<Lines>,
     /// For connections that wait.
     pub(crate) room: Room,
+    pub(crate) crowd: Crowd,
+    /// When a server took no more than one lock in a request.
+    pub(crate) alone: Alone,
     gate: Gate,
 }
 
@@ -146,7 +152,8 @@ impl Locks {
         let orders = Orders::new(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
         let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
-        let inner = Inner { settings, wire, orders, slots, lines, room, gate };
+        let (crowd, alone) = (Crowd::default(), Alone::default());
+        let inner = Inner { settings, wire, orders, slots, lines, room, crowd, alone, gate };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -246,7 +253,9 @@ impl Locks {
         let told = async {
             let begun = Instant::now();
             let owner = wanted.owner.clone().unwrap_or_else(|| new_uuid().to_string());
-            let came = self.gate().pass(self.inner.acquire(name, &owner, &wanted)).await;
+            // In a box, because it is handed on: each hand would have room for it.
+            let asked = Box::pin(self.inner.acquire(name, &owner, &wanted));
+            let came = self.gate().pass(asked).await;
             story::not_acquired(name, Some(&owner), &wanted, begun, &came);
             came
         };
@@ -255,6 +264,10 @@ impl Locks {
 
     pub(crate) fn key(&self, name: &str) -> String {
         self.inner.key(name)
+    }
+
+    pub(crate) fn inner(&self) -> &Inner {
+        &self.inner
     }
 
     pub(crate) fn gate(&self) -> &Gate {
@@ -277,7 +290,7 @@ impl Locks {
 }
 
 impl Inner {
-    fn key(&self, name: &str) -> String {
+    pub(crate) fn key(&self, name: &str) -> String {
         format!("{}{name}", self.settings.prefix)
     }
 
@@ -310,10 +323,12 @@ impl Inner {
                     error = self.stands_still(slot) => return Err(error),
                 };
                 let Some(place) = place else { return Ok(None) };
-                if let Some(guard) = join(place.hold(), wanted, self.settings.within).await? {
+                if let Some(guard) =
+                    Box::pin(join(place.hold(), wanted, self.settings.within)).await?
+                {
                     return Ok(Some(guard));
                 }
-                self.release_the_last(slot, &key, owner, wanted, until).await?;
+                Box::pin(self.release_the_last(slot, &key, owner, wanted, until)).await?;
                 Some(place)
             }
         };
@@ -321,22 +336,43 @@ impl Inner {
             orders: self.orders.clone(),
             home: Home::here(),
             key,
+            also: Vec::new(),
             owner: owner.to_owned(),
             share: wanted.share,
             ttl: wanted.ttl,
             place,
             unknown: false,
             parked: None,
+            asked_on: Mutex::default(),
         };
         let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
             return Ok(None);
         };
-        let (key, owner) = (pending.key.clone(), pending.owner.clone());
+        let key = pending.key.clone();
+        let guard = self.guard(name, key, &mut pending, &granted, wanted, slot, asked)?;
+        if let Some(place) = pending.known() {
+            place.granted(&guard.hold);
+        }
+        Ok(Some(guard))
+    }
+
+    /// That of a lock that was granted. It is kept from now on.
+    #[expect(clippy::too_many_arguments, reason = "what was wanted, and what came of it")]
+    pub(crate) fn guard(
+        &self,
+        name: &str,
+        key: String,
+        pending: &mut Pending,
+        granted: &Granted,
+        wanted: &Wanted,
+        slot: Option<Arc<Slot>>,
+        begun: Instant,
+    ) -> Result<Guard, Error> {
         let names = Names {
             id: next_id(),
             name: name.to_owned(),
             key,
-            owner,
+            owner: pending.owner.clone(),
             correlation: wanted.correlation.clone(),
         };
         let unanswered = slot.as_ref().map(|slot| slot.unanswered(granted.fence));
@@ -348,6 +384,11 @@ impl Inner {
             wanted.renew,
             unanswered.unwrap_or_default(),
         );
+        let bond = wanted
+            .grace
+            .zip(granted.connection.clone())
+            .map(|(grace, connection)| Bond::new(grace, wanted.share, slot.clone(), connection));
+        let lease = lease.bound(bond);
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             // An earlier lease of the same grant may have been longer.
@@ -356,7 +397,7 @@ impl Inner {
         }
         let lease = Arc::new(lease);
         self.orders.keep(&lease).map_err(|_| Error::Closed)?;
-        story::acquired(&lease, asked.elapsed());
+        story::acquired(&lease, begun.elapsed());
         let hold = Arc::new(Hold {
             lease,
             orders: self.orders.clone(),
@@ -365,10 +406,7 @@ impl Inner {
             share: wanted.share,
             guards: AtomicUsize::new(1),
         });
-        if let Some(place) = pending.known() {
-            place.granted(&hold);
-        }
-        Ok(Some(Guard { hold, left: false }))
+        Ok(Guard { hold, left: false })
     }
 
     fn slot(&self, key: &str, owner: &str) -> Arc<Slot> {

@@ -58,6 +58,14 @@ mod enabled {
     pub(crate) fn one_less_waits() {
         gauge!("leasehold_waiting_connections").decrement(1.0);
     }
+
+    pub(crate) fn one_more_ticket() {
+        gauge!("leasehold_waiting_tickets").increment(1.0);
+    }
+
+    pub(crate) fn one_less_ticket() {
+        gauge!("leasehold_waiting_tickets").decrement(1.0);
+    }
 }
 
 #[cfg(not(feature = "metrics"))]
@@ -71,6 +79,8 @@ mod enabled {
     pub(crate) fn reconnected() {}
     pub(crate) fn one_more_waits() {}
     pub(crate) fn one_less_waits() {}
+    pub(crate) fn one_more_ticket() {}
+    pub(crate) fn one_less_ticket() {}
 }
 
 pub(crate) use enabled::*;

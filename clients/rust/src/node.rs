@@ -17,7 +17,7 @@
 //! - Sentinel. A primary that was replaced and still answers is left: sentinels are asked every
 //!   second. `topology::a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels`
 
-use crate::connections::{Connections, Opening};
+use crate::connections::{Common, Connections, OfOne, Opening};
 use crate::dialect::{Compares, Server};
 use crate::features::{self, COMMANDS, Features, Info};
 use crate::home::Home;
@@ -26,10 +26,11 @@ use crate::measure;
 use crate::poison::locked;
 use crate::reading;
 use crate::socket::{Encryption, Seen, Socket};
+use crate::subscription::{Heard, Subscription};
 use crate::verdict::{CROWDED, Verdict, verdict};
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, Either, ready};
-use redis::aio::{AsyncPushSender, MultiplexedConnection};
+use redis::aio::{AsyncPushSender, ConnectionLike, MultiplexedConnection};
 use redis::{
     AsyncConnectionConfig, ConnectionAddr, ProtocolVersion, RedisConnectionInfo, RedisError, Value,
     cmd, make_extension_error, pipe,
@@ -54,6 +55,8 @@ pub(crate) enum Purpose {
     Requests,
     /// One request that waits.
     Waiting,
+    /// Being told of grants.
+    Grants,
     /// Asking a sentinel, which is no server of locks.
     Sentinel,
 }
@@ -114,24 +117,59 @@ impl Node {
 
     /// The connection that all requests of this runtime share; nothing that blocks goes over it.
     pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
+        let open = move |node: Arc<Self>| async move { node.open(node.purpose, limit).await };
+        self.common(|ours| &mut ours.requests, open).await
+    }
+
+    /// The connection on which this runtime is told of grants.
+    pub(crate) async fn subscription(
+        self: &Arc<Self>,
+        limit: Duration,
+    ) -> Result<Arc<Subscription>, RedisError> {
+        let open = move |node: Arc<Self>| async move { node.subscribe(limit).await.map(Arc::new) };
+        let subscription = self.common(|ours| &mut ours.grants, open).await?;
+        if !subscription.is_closed() {
+            return Ok(subscription);
+        }
+        self.connections.forget_subscription(&subscription);
+        self.common(|ours| &mut ours.grants, open).await
+    }
+
+    /// One that all share. Whoever asks first has it opened, by a task.
+    async fn common<T, F>(
+        self: &Arc<Self>,
+        of: fn(&mut OfOne) -> &mut Common<T>,
+        open: impl FnOnce(Arc<Self>) -> F,
+    ) -> Result<T, RedisError>
+    where
+        T: Clone + Send + Sync + 'static,
+        F: Future<Output = Result<T, RedisError>> + Send + 'static,
+    {
         let home = Home::here();
-        let link = self.connections.with(home, |ours| match &ours.link {
-            Some(link) => Either::Left(ready(Ok(link.clone()))),
+        let common = self.connections.with(home, |ours| match &of(ours).open {
+            Some(open) => Either::Left(ready(Ok(open.clone()))),
             None => {
-                let opening = ours.opening.get_or_insert_with(|| self.open_shared(home, limit));
+                let begin = || self.begin_to_open(home, of, open(Arc::clone(self)));
+                let opening = of(ours).opening.get_or_insert_with(begin);
                 Either::Right(opening.opened.clone())
             }
         });
-        link.await
+        common.await
     }
 
-    fn open_shared(self: &Arc<Self>, home: Home, limit: Duration) -> Opening {
+    fn begin_to_open<T: Clone + Send + Sync + 'static>(
+        self: &Arc<Self>,
+        home: Home,
+        of: fn(&mut OfOne) -> &mut Common<T>,
+        open: impl Future<Output = Result<T, RedisError>> + Send + 'static,
+    ) -> Opening<T> {
         let node = Arc::clone(self);
         let opening = tokio::spawn(async move {
-            let opened = node.open(node.purpose, limit).await;
+            let opened = open.await;
             let is_another = node.connections.with(home, |ours| {
+                let ours = of(ours);
                 ours.opening = None;
-                ours.link = opened.as_ref().ok().cloned();
+                ours.open = opened.as_ref().ok().cloned();
                 opened.is_ok() && std::mem::replace(&mut ours.was_open, true)
             });
             if is_another {
@@ -143,7 +181,7 @@ impl Node {
         let opened = async move {
             // Its runtime may have ended.
             opening.await.unwrap_or_else(|_| {
-                node.connections.with(home, |ours| ours.opening = None);
+                node.connections.with(home, |ours| of(ours).opening = None);
                 Err(RedisError::from(io::Error::from(io::ErrorKind::ConnectionAborted)))
             })
         };
@@ -204,6 +242,7 @@ impl Node {
             run_id: None,
             server: Server::Plain(Compares::Scripts),
             scripts: Arc::default(),
+            tickets: Arc::default(),
         };
         if purpose != Purpose::Sentinel {
             let introduced = within(limit, self.introduce(&mut link, purpose)).await;
@@ -218,12 +257,33 @@ impl Node {
         told: impl AsyncPushSender,
         limit: Duration,
     ) -> Result<(MultiplexedConnection, Driver), RedisError> {
+        self.dial_to_listen(told, "observing", limit).await
+    }
+
+    async fn subscribe(&self, limit: Duration) -> Result<Subscription, RedisError> {
+        let heard = Arc::<Heard>::default();
+        let told = Heard::told(&heard);
+        let purpose = Purpose::Grants.to_string();
+        let (mut connection, driver) = self.dial_to_listen(told, &purpose, limit).await?;
+        let mut question = cmd("INFO");
+        let asked = connection.req_packed_command(question.arg("clients"));
+        check_room(&text(within(limit, asked).await?)?)?;
+        Subscription::begin(connection, driver, heard, limit).await
+    }
+
+    /// A connection on which the server tells something to this sender.
+    async fn dial_to_listen(
+        &self,
+        told: impl AsyncPushSender,
+        purpose: &str,
+        limit: Duration,
+    ) -> Result<(MultiplexedConnection, Driver), RedisError> {
         let redis = self.dialer.redis.clone().set_protocol(ProtocolVersion::RESP3);
         let config = AsyncConnectionConfig::new().set_push_sender(told);
         let (mut connection, driver, _) = self.dial(&redis, config, limit).await?;
         if let Some(name) = &self.dialer.name {
             let mut command = cmd("CLIENT");
-            command.arg("SETNAME").arg(format!("{name}:observing")).set_no_response(true);
+            command.arg("SETNAME").arg(format!("{name}:{purpose}")).set_no_response(true);
             connection.send_packed_command(&command).await?;
         }
         Ok((connection, driver))
@@ -241,7 +301,7 @@ impl Node {
         let config = config.set_response_timeout(None);
         let opened = MultiplexedConnection::new_with_config(redis, socket, config);
         let (connection, driver) = within(limit, opened).await?;
-        Ok((connection, Driver(tokio::spawn(driver)), seen))
+        Ok((connection, Driver::start(driver), seen))
     }
 
     /// Finds out what the server has, and tells it what the connection is for.
@@ -267,17 +327,10 @@ impl Node {
         if let Some(run_id) = &info.run_id {
             features.learn(run_id, link.server);
             link.scripts = features.scripts(run_id);
+            link.tickets = features.tickets(run_id);
         }
         link.run_id = info.run_id;
-        match features::clients(&clients) {
-            Some((connected, most))
-                if purpose == Purpose::Waiting
-                    && connected.saturating_mul(100) > most.saturating_mul(MOST_PERCENT) =>
-            {
-                Err(crowded(connected, most))
-            }
-            _ => Ok(()),
-        }
+        if purpose == Purpose::Waiting { check_room(&clients) } else { Ok(()) }
     }
 
     /// A server that expects TLS closes a connection that begins otherwise, most often without a word.
@@ -307,6 +360,7 @@ impl std::fmt::Display for Purpose {
         f.write_str(match self {
             Self::Requests => "requests",
             Self::Waiting => "waiting",
+            Self::Grants => "grants",
             Self::Sentinel => "sentinel",
         })
     }
@@ -324,6 +378,18 @@ fn text(reply: Value) -> Result<String, RedisError> {
 /// The user may not use this command, or it has another name here.
 fn is_forbidden(error: &RedisError) -> bool {
     error.code() == Some("NOPERM") || verdict(error) == Verdict::UnknownCommand
+}
+
+/// None is added to wait where there is little room left, by what `INFO clients` says.
+fn check_room(clients: &str) -> Result<(), RedisError> {
+    match features::clients(clients) {
+        Some((connected, most))
+            if connected.saturating_mul(100) > most.saturating_mul(MOST_PERCENT) =>
+        {
+            Err(crowded(connected, most))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The same error as that of a server that takes no more clients at all.

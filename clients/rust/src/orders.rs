@@ -13,6 +13,8 @@ use crate::ledger::{Keeping, Leaving, Ledger};
 use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::{Place, Slot};
+use crate::share::Share;
+use crate::tickets::AskedOn;
 use crate::wire::Wire;
 use crate::{Error, Released};
 use std::collections::HashMap;
@@ -32,7 +34,7 @@ pub(crate) enum Order {
     Release(u64),
     Abandon {
         number: u64,
-        abandoned: Abandoned,
+        abandoned: Box<Abandoned>,
     },
     HoldOn {
         number: u64,
@@ -53,11 +55,16 @@ pub(crate) struct HoldOn {
 /// Nobody waits any more for a grant that may have been made.
 pub(crate) struct Abandoned {
     pub(crate) key: String,
+    /// The keys of other locks that were to be had with it.
+    pub(crate) also: Vec<String>,
     pub(crate) owner: String,
+    pub(crate) share: Share,
     pub(crate) ttl: Duration,
     /// If the caller chose the owner: others of the same owner wait for it.
     pub(crate) place: Option<Place>,
     pub(crate) parked: Option<Box<Parked>>,
+    /// Where it may have a ticket.
+    pub(crate) asked_on: Option<Box<AskedOn>>,
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;
@@ -157,6 +164,7 @@ impl Orders {
     pub(crate) fn abandon(&self, abandoned: Abandoned, home: Home) {
         let (key, ttl) = (abandoned.key.clone(), abandoned.ttl);
         let number = self.desk.ledger.begin(key, ttl, Home::here());
+        let abandoned = Box::new(abandoned);
         let _ = self.release(number, Order::Abandon { number, abandoned }, &[home]);
     }
 
@@ -265,8 +273,8 @@ impl Orders {
         let keeper = self.keepers().get(&home).cloned();
         match keeper {
             Some(keeper) => {
-                if let Order::Abandon { abandoned: Abandoned { place: Some(place), .. }, .. } =
-                    &order
+                if let Order::Abandon { abandoned, .. } = &order
+                    && let Some(place) = &abandoned.place
                 {
                     place.move_to(home);
                 }

@@ -1,10 +1,14 @@
 //! A request that may have been heard: whoever drops it gives back what it may have been granted.
 
+use crate::dialect::Question;
 use crate::home::Home;
 use crate::orders::{Abandoned, Orders};
+use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::Place;
 use crate::share::Share;
+use crate::tickets::AskedOn;
+use std::sync::Mutex;
 use std::time::Duration;
 
 pub(crate) struct Pending {
@@ -12,6 +16,8 @@ pub(crate) struct Pending {
     /// Where it was made.
     pub(crate) home: Home,
     pub(crate) key: String,
+    /// The keys of other locks that are to be had with it.
+    pub(crate) also: Vec<String>,
     pub(crate) owner: String,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -20,9 +26,17 @@ pub(crate) struct Pending {
     pub(crate) unknown: bool,
     /// The connection on which it waits.
     pub(crate) parked: Option<Parked>,
+    /// The one on which its ticket was asked for.
+    pub(crate) asked_on: Mutex<Option<AskedOn>>,
 }
 
 impl Pending {
+    /// Whether it is to be had now.
+    pub(crate) fn question(&self, grace: Option<Duration>) -> Question<'_> {
+        let Self { owner, also, share, ttl, .. } = self;
+        Question::Acquire { owner, share: *share, ttl: *ttl, grace, also }
+    }
+
     /// It is known what became of it.
     pub(crate) fn known(mut self) -> Option<Place> {
         self.unknown = false;
@@ -35,7 +49,9 @@ impl Drop for Pending {
         if self.unknown {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
             let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
-            let abandoned = Abandoned { key, owner, ttl: self.ttl, place, parked };
+            let asked_on = locked(&self.asked_on).take().map(Box::new);
+            let (also, share, ttl) = (std::mem::take(&mut self.also), self.share, self.ttl);
+            let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
             self.orders.abandon(abandoned, self.home);
         }
     }

@@ -32,6 +32,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, sleep_until};
+use tokio_util::sync::CancellationToken;
 
 /// How long a server has to say that patience has ended.
 const GRACE: Duration = Duration::from_secs(1);
@@ -40,6 +41,8 @@ pub(crate) struct Queue<'a> {
     pub(crate) wire: &'a Arc<Wire>,
     pub(crate) room: &'a Room,
     pub(crate) key: &'a str,
+    /// The keys of other locks that are to be had with it.
+    pub(crate) also: &'a [String],
     pub(crate) owner: &'a str,
     pub(crate) share: Share,
     pub(crate) ttl: Duration,
@@ -59,11 +62,13 @@ pub(crate) struct Parked {
 }
 
 /// What waiting came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) enum Waited {
     Granted {
         fence: u64,
         asked: Moment,
+        /// Fires when the connection ends on which a ticket was granted.
+        ended: Option<CancellationToken>,
     },
     /// Patience has ended, and no request is under way.
     Over,
@@ -71,6 +76,8 @@ pub(crate) enum Waited {
     Unanswered,
     /// This server keeps no queue.
     NoQueue,
+    /// It keeps one, and gives no tickets.
+    NoTickets,
     /// The server does not know of the request, which is parked still.
     Gone,
     /// This server takes no more clients.
@@ -117,7 +124,7 @@ impl Queue<'_> {
             let told = asked.await;
             let (rest, error) = match told {
                 Told::Answer { fence: Some(fence), asked } => {
-                    return Ok(Waited::Granted { fence, asked });
+                    return Ok(Waited::Granted { fence, asked, ended: None });
                 }
                 // Its patience has ended, or somebody has ended it.
                 Told::Answer { fence: None, .. } => (RETRY.random_rest(tries), None),
@@ -186,8 +193,8 @@ impl Queue<'_> {
         }
         let asked = Moment::now();
         *parked = Some(Parked { node: Arc::clone(&node), link: link.clone() });
-        let question =
-            Question::Wait { owner: self.owner, share: self.share, ttl: self.ttl, patience };
+        let Self { owner, also, share, ttl, .. } = *self;
+        let question = Question::Wait { owner, share, ttl, patience, also };
         let mut answer = pin!(link.ask(self.key, question, sent));
         let mut look_at = later(Instant::now(), self.slice);
         let mut look: Option<BoxFuture<'_, Result<Seen, Error>>> = None;
@@ -265,9 +272,9 @@ impl Queue<'_> {
             return Ok(if is_blind { Seen::Queued } else { Seen::Gone });
         }
         let limits = Limits { each: self.each, until: Some(later(Instant::now(), self.each)) };
-        let answer = wire
-            .ask(key, Question::Acquire { owner, share: self.share, ttl: self.ttl }, limits)
-            .await?;
+        let (also, share, ttl, grace) = (self.also, self.share, self.ttl, None);
+        let question = Question::Acquire { owner, share, ttl, grace, also };
+        let answer = wire.ask(key, question, limits).await?;
         Ok(match answer.number {
             Some(fence) => Seen::Held { fence, asked: answer.asked },
             None => Seen::Gone,

@@ -10,6 +10,9 @@ use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
 
+/// What servers take.
+const LONGEST_GRACE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
 /// What one request wants to be different from the settings of its client.
 ///
 /// ```
@@ -26,6 +29,7 @@ pub struct Options {
     owner: Option<String>,
     replicas: Option<Replicas>,
     hold_at_least: Option<Duration>,
+    ephemeral: Option<Duration>,
     correlation: Option<String>,
 }
 
@@ -40,6 +44,8 @@ pub(crate) struct Wanted {
     pub(crate) owner: Option<String>,
     pub(crate) replicas: Option<Replicas>,
     pub(crate) hold_at_least: Option<Duration>,
+    /// How long the hold outlives its connection, if it ends with that.
+    pub(crate) grace: Option<Duration>,
     pub(crate) correlation: String,
 }
 
@@ -219,6 +225,47 @@ impl Options {
         self
     }
 
+    /// Binds the hold to the connection of this client, the one for all requests. When that ends, because the program was
+    /// closed or killed, or the network failed, the lock is free `grace` later, and not only at the end of its lease.
+    ///
+    /// The guard goes on when the client connects again within the grace: it asks for the lock at once, and gets the same
+    /// fence. From the moment when this client sees the end of a connection, [`Guard::valid_for`] is no more than the grace.
+    /// If the grace is shorter than it takes to connect, the guard is lost: [`Loss::Expired`](crate::Loss::Expired), or
+    /// [`Loss::Taken`](crate::Loss::Taken) if the server has given the lock to somebody else. With a grace of zero the end
+    /// of the connection is the end of the guard. A server that does not answer within [`Settings::response`] counts as a
+    /// connection that has ended, because this client opens another one then.
+    ///
+    /// For tools that a person runs and interrupts, such as editors, migrations, and whatever is started on a developer's
+    /// machine: nobody waits for the lease of a tool that was closed. It is of no use behind a proxy that shares connections,
+    /// or closes those that are idle. **The ttl counts as ever**, and the lease is renewed: a machine that vanishes without a
+    /// word ends no connection.
+    ///
+    /// What `valid_for` does not see: a server that closes the connection while the network keeps that from this client, as
+    /// when an operator kills it. For that there is [`Guard::fence`], as ever. A lock that is [kept](Guard::keep) ends with
+    /// the connection, too, and with the runtime of its request: the connection is driven there.
+    ///
+    /// It needs the module. On a server that has none, or an older one, the request fails with
+    /// [`Error::Refused`], and nothing was changed.
+    ///
+    /// ```no_run
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # use std::time::Duration;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// let editing = locks.lock("page-7").ephemeral(Duration::from_secs(5)).await?;
+    /// # editing.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn ephemeral(mut self, grace: Duration) -> Self {
+        self.ephemeral = Some(grace);
+        self
+    }
+
     /// What the caller goes by: a field of all that is traced about this lock.
     ///
     /// ```
@@ -254,6 +301,13 @@ impl Options {
                 "it must be no more than the lease lasts, which is not renewed for so long";
             return Err(Error::setting("hold_at_least", reason));
         }
+        if self.ephemeral.is_some() && self.hold_at_least.is_some() {
+            let reason = "it ends with the connection, and cannot be held for a least time";
+            return Err(Error::setting("ephemeral", reason));
+        }
+        if self.ephemeral > Some(LONGEST_GRACE) {
+            return Err(Error::setting("ephemeral", "it must be no more than a hundred years"));
+        }
         Ok(Wanted {
             share: share.checked()?,
             ttl: checked(ttl)?,
@@ -262,6 +316,7 @@ impl Options {
             owner: self.owner,
             replicas: Some(replicas).filter(|replicas| replicas.count > 0),
             hold_at_least: self.hold_at_least,
+            grace: self.ephemeral,
             correlation: self.correlation.unwrap_or_default(),
         })
     }
@@ -341,6 +396,11 @@ impl Request {
     /// [`Options::hold_at_least`]
     pub fn hold_at_least(self, least: Duration) -> Self {
         self.with(|options| options.hold_at_least(least))
+    }
+
+    /// [`Options::ephemeral`]
+    pub fn ephemeral(self, grace: Duration) -> Self {
+        self.with(|options| options.ephemeral(grace))
     }
 
     /// [`Options::correlation`]

@@ -51,7 +51,8 @@ impl Drop for Place {
     }
 }
 
-fn spread(waiting: u32) -> Duration {
+/// Within what time so many come back.
+pub(crate) fn spread(waiting: u32) -> Duration {
     SPREAD.max(Duration::from_millis(u64::from(waiting.div_ceil(COMERS_EACH_MILLI))))
 }
 

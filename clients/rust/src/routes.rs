@@ -188,6 +188,12 @@ impl Routes {
         }
     }
 
+    /// Whether one request may name all of these keys.
+    pub(crate) fn are_together(&self, keys: &[String]) -> bool {
+        let slots = || keys.windows(2).all(|two| matches!(two, [a, b] if slot_of(a) == slot_of(b)));
+        !matches!(self.kind, Kind::Cluster { .. }) || slots()
+    }
+
     /// Whether somebody else decides who is the primary, so that it is worth while to look again now and then.
     pub(crate) fn is_watched(&self) -> bool {
         matches!(self.kind, Kind::Sentinel { .. })

@@ -15,6 +15,18 @@ pub enum Renew {
     AtMost(Duration),
 }
 
+/// By what requests keep their places in the server's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Waiting {
+    /// Tickets: all requests of a runtime share two connections to each server, and ask again now and then. A server that has
+    /// no tickets, or does not let this user be told of grants, is waited for as with `Connections`.
+    #[default]
+    Tickets,
+    /// A connection for each lock that is waited for, up to [`Settings::wait_connections`].
+    Connections,
+}
+
 /// Defaults for all requests of a client.
 ///
 /// [`Settings::from_env`] reads them from the environment. Nothing else does.
@@ -29,6 +41,7 @@ pub enum Renew {
 /// | `LEASEHOLD_WITHIN_MS` | how long to go on trying when servers fail, for whoever does not wait | 3000 |
 /// | `LEASEHOLD_UNREACHABLE_AFTER_MS` | how long to wait for a server that does not answer, for whoever waits | 30000 |
 /// | `LEASEHOLD_SLICE_MS` | how often a request that waits is looked after | 5000 |
+/// | `LEASEHOLD_WAITING` | by what requests keep their places in the queue: `tickets` or `connections` | `tickets` |
 /// | `LEASEHOLD_WAIT_CONNECTIONS` | how many connections may wait at a time | 64 |
 /// | `LEASEHOLD_CONNECTION_NAME` | what the names of connections begin with; nothing: they get none | `leasehold` |
 /// | `LEASEHOLD_REPLICAS` | how many replicas must have heard of a grant | 0 |
@@ -50,6 +63,7 @@ pub struct Settings {
     pub(crate) within: Duration,
     pub(crate) unreachable_after: Duration,
     pub(crate) slice: Duration,
+    pub(crate) waiting: Waiting,
     pub(crate) wait_connections: usize,
     pub(crate) connection_name: Option<String>,
     pub(crate) replicas: u64,
@@ -69,6 +83,7 @@ impl Default for Settings {
             within: Duration::from_secs(3),
             unreachable_after: Duration::from_secs(30),
             slice: Duration::from_secs(5),
+            waiting: Waiting::Tickets,
             wait_connections: 64,
             connection_name: Some("leasehold".to_owned()),
             replicas: 0,
@@ -118,6 +133,16 @@ impl Settings {
                 Error::setting("LEASEHOLD_REPLICAS", "it must be a number of replicas")
             })?,
         };
+        let waiting = match text("LEASEHOLD_WAITING")?.as_deref() {
+            None | Some("tickets") => Waiting::Tickets,
+            Some("connections") => Waiting::Connections,
+            Some(_) => {
+                return Err(Error::setting(
+                    "LEASEHOLD_WAITING",
+                    "it must be tickets or connections",
+                ));
+            }
+        };
         let wait_connections = match text("LEASEHOLD_WAIT_CONNECTIONS")? {
             None => defaults.wait_connections,
             Some(text) => text.parse().ok().filter(|count| *count > 0).ok_or_else(|| {
@@ -136,6 +161,7 @@ impl Settings {
                 defaults.unreachable_after,
             )?,
             slice: millis("LEASEHOLD_SLICE_MS", defaults.slice)?,
+            waiting,
             wait_connections,
             connection_name: match text("LEASEHOLD_CONNECTION_NAME")? {
                 None => defaults.connection_name,
@@ -206,8 +232,21 @@ impl Settings {
         self
     }
 
-    /// On how many connections this client may wait at a time, 64 unless this is called. Each
-    /// serves one lock, however many tasks of a runtime want it.
+    /// By what requests keep their places in the server's queue.
+    ///
+    /// ```
+    /// use leasehold_client::{Settings, Waiting};
+    /// let settings = Settings::default().waiting(Waiting::Connections);
+    /// # let _ = settings;
+    /// ```
+    #[must_use]
+    pub fn waiting(mut self, waiting: Waiting) -> Self {
+        self.waiting = waiting;
+        self
+    }
+
+    /// On how many connections this client may wait at a time, 64 unless this is called. It is of
+    /// no account for tickets. Each connection serves one lock, however many tasks of a runtime want it.
     ///
     /// Requests for more locks than that queue in this process until one of the connections is
     /// free, and their patience counts. Meanwhile each of them only tries, at intervals of up to
@@ -232,6 +271,10 @@ impl Settings {
     }
 
     /// How often a request that waits is looked after: a connection that died without a word costs no more than this.
+    ///
+    /// A ticket is asked for again as often, and its place is kept for three times as long, at least a second: when this program
+    /// dies, its place may keep others waiting for that time. With more than 5,000 tickets at a server each is asked for less
+    /// often, about a thousand a second in all, and kept for longer.
     #[must_use]
     pub fn slice(mut self, slice: Duration) -> Self {
         self.slice = slice;
@@ -300,6 +343,7 @@ mod tests {
             ("LEASEHOLD_WITHIN_MS", "2"),
             ("LEASEHOLD_UNREACHABLE_AFTER_MS", "4"),
             ("LEASEHOLD_SLICE_MS", "3"),
+            ("LEASEHOLD_WAITING", "connections"),
             ("LEASEHOLD_WAIT_CONNECTIONS", "7"),
             ("LEASEHOLD_CONNECTION_NAME", "billing"),
             ("LEASEHOLD_REPLICAS", "2"),
@@ -314,6 +358,7 @@ mod tests {
             within: millis(2),
             unreachable_after: millis(4),
             slice: millis(3),
+            waiting: Waiting::Connections,
             wait_connections: 7,
             connection_name: Some("billing".to_owned()),
             replicas: 2,
@@ -322,6 +367,7 @@ mod tests {
         };
         assert_eq!(settings.unwrap(), expected);
         assert_eq!(from(&[("LEASEHOLD_RENEW", "off")]).unwrap().renew, Renew::Off);
+        assert_eq!(from(&[("LEASEHOLD_WAITING", "tickets")]).unwrap().waiting, Waiting::Tickets);
         assert_eq!(from(&[("LEASEHOLD_RENEW", "on")]).unwrap().renew, Renew::Every);
     }
 
@@ -335,6 +381,7 @@ mod tests {
             ("LEASEHOLD_RESPONSE_MS", ""),
             ("LEASEHOLD_WITHIN_MS", "x"),
             ("LEASEHOLD_SLICE_MS", "1.5"),
+            ("LEASEHOLD_WAITING", "polling"),
             ("LEASEHOLD_WAIT_CONNECTIONS", "0"),
             ("LEASEHOLD_REPLICAS", "many"),
             ("LEASEHOLD_REPLICAS_WITHIN_MS", "0"),

@@ -1,22 +1,30 @@
 //! Several locks at once, all or none.
 
 use crate::clock::Moment;
+use crate::request::Wanted;
 use crate::settings::Renew;
 use crate::share::Share;
+use crate::together::Together;
 use crate::validity::later;
-use crate::{Error, Extended, Guard, Locks, Loss, Options, Released};
+use crate::{Error, Extended, Guard, Locks, Loss, Options, Released, story};
 use futures_util::future::{join_all, select_all};
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::time::{Duration, Instant};
+use tracing::Instrument;
 
 impl Locks {
     /// Waits for all these locks, when it is awaited: one guard has them all, or nobody has any.
     ///
-    /// They are taken one after another in the order of their names, whatever the order in which
-    /// they are given, so that two who want the same ones never wait for each other in a circle.
-    /// Those that have been granted are held while the others are waited for. A name that is given
-    /// twice counts once.
+    /// A name that is given twice counts once.
+    ///
+    /// A server with the module is asked for all of them by one request, for 128 locks at the most. They have one fence then, and
+    /// whoever waits holds none of them meanwhile: it has a place in the queue of each, and is granted all when it is the
+    /// first in all. In a cluster that takes names in one slot, by a hash tag, as in `{account}:7` and `{account}:9`.
+    ///
+    /// Otherwise, and with a chosen [owner](Options::owner) or [replicas](Options::replicas), they are taken one after
+    /// another in the order of their names, whatever the order in which they are given, so that two who want the same ones never
+    /// wait for each other in a circle. Those that have been granted are held while the others are waited for.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
@@ -142,7 +150,13 @@ impl AllRequest {
             return Err(Error::setting("names", "there must be at least one"));
         }
         let wanted = self.options.clone().over(Share::Exclusive, self.locks.settings())?;
-        let until = wanted.wait.map(|patience| later(Instant::now(), patience));
+        let begun = Instant::now();
+        let until = wanted.wait.map(|patience| later(begun, patience));
+        match self.take_together(&wanted, until, begun).await? {
+            Together::All(guards) => return Ok(Some(AllGuard { guards })),
+            Together::Busy => return Ok(None),
+            Together::NotSo => {}
+        }
         loop {
             match self.take_in_order(wanted.ttl, wanted.renew, until).await? {
                 Taken::All(guards) => return Ok(Some(AllGuard { guards })),
@@ -155,7 +169,29 @@ impl AllRequest {
         }
     }
 
-    /// One request for each. A server that takes several locks in one request would be asked here.
+    async fn take_together(
+        &self,
+        wanted: &Wanted,
+        until: Option<Instant>,
+        begun: Instant,
+    ) -> Result<Together, Error> {
+        let (locks, names) = (&self.locks, self.names.join(" "));
+        let told = async {
+            let asked = locks.inner().acquire_together(&self.names, wanted, until);
+            let came = locks.gate().pass(asked).await;
+            // Those that were granted have been told of, each by itself.
+            let refused = match &came {
+                Ok(Together::Busy) => Ok(None::<()>),
+                Err(error) => Err(error.clone()),
+                Ok(_) => return came,
+            };
+            story::not_acquired(&names, None, wanted, begun, &refused);
+            came
+        };
+        told.instrument(story::span(&names, &wanted.correlation)).await
+    }
+
+    /// One request for each.
     async fn take_in_order(
         &self,
         ttl: Duration,

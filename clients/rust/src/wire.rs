@@ -14,11 +14,12 @@ use crate::trouble::Trouble;
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
 use crate::{Error, Settings, Target};
-use redis::RedisError;
+use redis::{ErrorKind, RedisError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) struct Wire {
     pub(crate) routes: Routes,
@@ -159,6 +160,36 @@ impl Wire {
         limits: Limits,
     ) -> Result<Answer, Error> {
         self.ask_anew(key, |_| question, limits).await
+    }
+
+    /// Asks for a hold that ends with its connection, and says which one that is: this fires when it has ended.
+    pub(crate) async fn bind(
+        &self,
+        key: &str,
+        question: Question<'_>,
+        limits: Limits,
+    ) -> Result<(Answer, CancellationToken), Error> {
+        self.try_on(limits, |this| self.bind_once(key, question, limits.each, this)).await
+    }
+
+    async fn bind_once(
+        &self,
+        key: &str,
+        question: Question<'_>,
+        each: Duration,
+        this: Try,
+    ) -> Result<(Answer, CancellationToken), Failure> {
+        let (sent, repeated) = (this.sent(), this.repeated);
+        let node = self.node(key, each, this.redirected).await?;
+        let link = self.shared(&node, each).await?;
+        let asked = Moment::now();
+        let number = within(each, link.ask(key, question, sent)).await;
+        let number = number.map_err(|error| {
+            self.failed(lacks_option(question, error), Some((&node, Some(&link))))
+        })?;
+        self.answered(&node);
+        let dialect = link.server.dialect();
+        Ok((Answer { number, asked, repeated, dialect, heard: 0 }, link.ended()))
     }
 
     /// The same where the question depends on the moment of each try.
@@ -376,7 +407,7 @@ impl Wire {
         if self.may_not_check.load(Relaxed) {
             return Ok(None);
         }
-        let asked = |server: Server| vec![server.check(key, owner)];
+        let asked = |server: Server| vec![server.ask_holder(key, owner)];
         match self.read(key, asked, limits).await {
             Ok((server, replies)) => {
                 Ok(Some(replies.first().and_then(|reply| server.fence_in(reply, owner))))
@@ -393,4 +424,14 @@ impl Wire {
 /// A server that takes no more connections to wait on answers others all the same: that is told apart.
 fn to_wait_on(server: &str) -> String {
     format!("{server}, to wait on")
+}
+
+/// An older module does not know the option, and names those that it knows.
+fn lacks_option(question: Question<'_>, error: RedisError) -> RedisError {
+    let is_one = matches!(question, Question::Acquire { also: [], .. });
+    if !is_one || error.detail().is_none_or(|detail| !detail.starts_with("unknown option")) {
+        return error;
+    }
+    let reason = "an ephemeral hold needs a newer module than this server has";
+    RedisError::from((ErrorKind::InvalidClientConfig, "EPHEMERAL", reason.to_owned()))
 }

@@ -1,10 +1,10 @@
 //! Many tasks that wait at once: how many connections they take, and what others notice of them.
 
 use crate::scene::{
-    Kind, LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis,
-    server, soon, url, with_module,
+    Kind, LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks_with,
+    millis, server, soon, url, with_module,
 };
-use leasehold_client::{Error, Locks, Released, Settings};
+use leasehold_client::{Error, Locks, Released, Settings, Waiting};
 use redis::Value;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -125,15 +125,16 @@ async fn a_thousand_tasks_that_want_one_lock_need_two_connections_and_cause_no_e
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_tasks_that_want_a_thousand_locks_need_no_more_connections_than_may_wait() {
-    for kind in Kind::BOTH {
+    for (kind, way) in Kind::BOTH.into_iter().flat_map(|kind| WAYS.map(|way| (kind, way))) {
         let server = Arc::new(kind.setup().start());
         let name = |number: usize| format!("printer:{number}");
         (0..CROWD).for_each(|number| taken(&server, &name(number)));
-        let locks = locks(&server).await;
+        let locks = locks_with(&server, by(way)).await;
         let count = Count::of(&server);
         let tasks = crowd(&locks, name);
         eventually_asked(&server, CROWD).await;
-        if kind == Kind::With {
+        let is_crowd = (kind, way) == (Kind::With, Waiting::Connections);
+        if is_crowd {
             eventually("as many wait as may", || match connections(&server, "waiting") {
                 64 => Ok(()),
                 other => Err(other),
@@ -146,11 +147,14 @@ async fn a_thousand_tasks_that_want_a_thousand_locks_need_no_more_connections_th
             server.cmd(["DEL", name(number).as_str()]);
         }
         all_served(tasks).await;
-        kind.measured("ms in which 1,000 tasks take 1,000 locks", begun.elapsed().as_millis());
+        let took = begun.elapsed().as_millis();
+        kind.measured(&format!("ms in which 1,000 tasks take 1,000 locks by {way:?}"), took);
         let most = count.most.load(SeqCst);
-        kind.measured("connections of 1,000 tasks that want 1,000 locks", most);
-        kind.measured("errors of 1,000 tasks that want 1,000 locks", errors(&server).len());
-        let expected = if kind == Kind::With { 65..=66 } else { 1..=2 };
+        let what = format!("connections of 1,000 tasks that want 1,000 locks by {way:?}");
+        kind.measured(&what, most);
+        let what = format!("errors of 1,000 tasks that want 1,000 locks by {way:?}");
+        kind.measured(&what, errors(&server).len());
+        let expected = if is_crowd { 65..=66 } else { 1..=2 };
         assert!(expected.contains(&most), "{most}");
         assert_eq!(errors(&server), [""; 0]);
     }
@@ -163,7 +167,8 @@ async fn whoever_finds_no_room_to_wait_has_a_lock_that_becomes_free() {
     for name in ["printer", "scanner"] {
         server.client().grant(name, "somebody", 600_000);
     }
-    let locks = locks_with(&server, Settings::default().wait_connections(1)).await;
+    let settings = by(Waiting::Connections).wait_connections(1);
+    let locks = locks_with(&server, settings).await;
     let first = tokio::spawn(locks.lock("printer").into_future());
     eventually_waiting(&server, "printer", 1).await;
     let second = tokio::spawn(locks.lock("scanner").into_future());
@@ -189,7 +194,8 @@ async fn those_who_wait_never_shut_others_out() {
     for number in 0..CROWD {
         server.client().grant(name(number), "somebody", 600_000);
     }
-    let locks = locks_with(&server, Settings::default().wait_connections(CROWD)).await;
+    let settings = by(Waiting::Connections).wait_connections(CROWD);
+    let locks = locks_with(&server, settings).await;
     let (over, refused) = (Arc::<AtomicBool>::default(), Arc::<AtomicUsize>::default());
     let stranger = std::thread::spawn({
         let (over, refused, port) = (Arc::clone(&over), Arc::clone(&refused), server.port());
@@ -223,7 +229,8 @@ async fn come_back(kind: Kind, crowd: usize) -> (usize, Duration) {
     let server = kind.setup().start();
     let name = |number: usize| format!("printer:{number}");
     (0..crowd).for_each(|number| taken(&server, &name(number)));
-    let locks = locks_with(&server, Settings::default().wait_connections(crowd)).await;
+    let settings = by(Waiting::Connections).wait_connections(crowd);
+    let locks = locks_with(&server, settings).await;
     let waiters: Vec<_> =
         (0..crowd).map(|number| tokio::spawn(locks.lock(name(number)).into_future())).collect();
     // Without the module they ask again and again, over the connection that all share.
@@ -298,7 +305,13 @@ async fn connections_have_names_that_say_what_they_are_for() {
     assert!(list().contains(" name=billing:requests "), "{}", list());
     let waiter = tokio::spawn(named.lock("printer").into_future());
     eventually_waiting(&server, "printer", 1).await;
+    assert!(list().contains(" name=billing:grants "), "{}", list());
+    let connected = by(Waiting::Connections).connection_name("billing");
+    let connected = locks_with(&server, connected).await;
+    let second = tokio::spawn(connected.lock("printer").into_future());
+    eventually_waiting(&server, "printer", 2).await;
     assert!(list().contains(" name=billing:waiting "), "{}", list());
+    second.abort();
     if !lacks((7, 2), "CLIENT SETINFO") {
         assert!(list().contains(" lib-name=leasehold-client "), "{}", list());
     }
@@ -314,21 +327,34 @@ async fn connections_have_names_that_say_what_they_are_for() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dropped_request_leaves_no_lock_behind_on_a_connection_that_is_slow() {
     for kind in Kind::BOTH {
-        for (delay, owner) in [(250, Some("worker-7")), (800, None)] {
-            let took = dropped_on_a_slow_connection(kind, delay, owner).await;
-            let what = format!("ms until a request that is {delay} ms away has been taken back");
-            kind.measured(&what, took.as_millis());
+        let ways: &[_] = match kind {
+            Kind::With => &WAYS,
+            Kind::Without => &[Waiting::Connections],
+        };
+        for way in ways.iter().copied() {
+            for (delay, owner) in [(250, Some("worker-7")), (800, None)] {
+                let took = dropped_on_a_slow_connection(kind, way, delay, owner).await;
+                let what =
+                    format!("ms until a request that is {delay} ms away is taken back by {way:?}");
+                kind.measured(&what, took.as_millis());
+            }
         }
     }
 }
 
-async fn dropped_on_a_slow_connection(kind: Kind, delay: u64, owner: Option<&str>) -> Duration {
+async fn dropped_on_a_slow_connection(
+    kind: Kind,
+    way: Waiting,
+    delay: u64,
+    owner: Option<&str>,
+) -> Duration {
     let server = kind.setup().start();
-    // The shared connection is the first one: without the module it is the only one.
-    let fast = if kind == Kind::With { 1 } else { 0 };
+    // The shared connection is the first one: without the module it is the only one, and tickets are asked for on it.
+    let is_parked = (kind, way) == (Kind::With, Waiting::Connections);
+    let fast = if is_parked { 1 } else { 0 };
     let link = Proxy::to(server.port());
     link.slow_all_but(fast, millis(delay));
-    let settings = Settings::default().response(millis(5_000));
+    let settings = by(way).response(millis(5_000));
     let locks = Locks::connect_with(url(link.port()), settings).await.unwrap();
     taken(&server, "printer");
     let mut request = locks.lock("printer").ttl(LONG);
@@ -336,15 +362,14 @@ async fn dropped_on_a_slow_connection(kind: Kind, delay: u64, owner: Option<&str
         request = request.owner(owner);
     }
     let waiter = tokio::spawn(request.into_future());
-    match kind {
-        Kind::With => {
-            eventually("the connection is open", || match connections(&server, "waiting") {
-                1 => Ok(()),
-                other => Err(other),
-            })
-            .await;
-        }
-        Kind::Without => eventually_asked(&server, 1).await,
+    if is_parked {
+        eventually("the connection is open", || match connections(&server, "waiting") {
+            1 => Ok(()),
+            other => Err(other),
+        })
+        .await;
+    } else {
+        eventually_asked(&server, 1).await;
     }
     // What tells of the connection, or that the lock is taken, is on its way back, and then the
     // request on its way there.
@@ -356,8 +381,8 @@ async fn dropped_on_a_slow_connection(kind: Kind, delay: u64, owner: Option<&str
     soon(locks.settle()).await;
     let took = begun.elapsed();
     assert_eq!(held(&server, "printer"), None, "{delay} ms");
-    // Without the module its release is asked for in up to three ways there and back.
-    let most = if kind == Kind::With { 4 * delay } else { 8 * delay };
+    // On a connection that others share its release is asked for in up to three ways there and back.
+    let most = if is_parked { 4 * delay } else { 8 * delay };
     assert!(took < millis(most), "{took:?}");
     // Nothing comes after.
     sleep(millis(2 * delay)).await;
@@ -409,24 +434,6 @@ async fn a_client_can_be_made_before_its_server_is_started() {
     }
 }
 
-/// Those who may use locks and nothing else.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
-    let server = server();
-    let made =
-        server.cmd("ACL SETUSER worker on >secret ~* +lock.acquire +lock.release +lock.extend");
-    assert_eq!(made, Value::Okay);
-    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
-    let settings = Settings::default().slice(millis(100));
-    let locks = Locks::connect_with(url, settings).await.unwrap();
-    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
-    eventually_waiting(&server, "printer", 1).await;
-    sleep(millis(500)).await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    drop(soon(waiter).await.unwrap().unwrap());
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_stand_behind_others_hear_of_a_silent_server_when_these_do() {
     for (kind, owner) in Kind::BOTH.into_iter().flat_map(|it| [(it, None), (it, Some("worker-7"))])
@@ -470,18 +477,4 @@ async fn a_request_whose_connection_is_cut_as_it_is_dropped_leaves_no_lock_behin
     proxy.heal();
     soon(locks.settle()).await;
     assert_eq!(held(&server, "printer"), None);
-}
-
-/// A connection that is opened by a task which is then busy with something else.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
-    let server = server();
-    let link = Proxy::to(server.port());
-    link.slow(millis(100));
-    let locks = Locks::new(url(link.port())).unwrap();
-    let mut first = Box::pin(locks.lock("printer").into_future());
-    // It begins to connect, and is not looked at again.
-    assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
-    drop(soon(locks.lock("scanner")).await.unwrap());
-    drop(soon(first).await.unwrap());
 }

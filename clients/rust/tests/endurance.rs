@@ -5,8 +5,8 @@
 //!      └──► a store for each lock: which fence was the last, and whose guards there are
 //! ```
 
-use crate::scene::{LONG, eventually, millis, soon, url, with_module, without_module};
-use leasehold_client::{Error, Extended, Guard, Locks, Loss, Renew, Settings};
+use crate::scene::{LONG, by, eventually, millis, soon, url, with_module, without_module};
+use leasehold_client::{Error, Extended, Guard, Locks, Loss, Renew, Waiting};
 use redis::Value;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -228,8 +228,10 @@ async fn endure(setup: Setup, kind: &str) {
     let server = setup.config("appendonly", "yes").config("appendfsync", "always").start();
     let proxies = Arc::new([Proxy::to(server.port()), Proxy::to(server.port())]);
     let mut clients = Vec::new();
-    for proxy in proxies.iter().cycle().take(CLIENTS) {
-        let settings = Settings::default().prefix("lock:").slice(millis(400)).within(millis(500));
+    // Those who wait by tickets and those who wait on connections stand in the same queues.
+    let ways = [Waiting::Tickets, Waiting::Tickets, Waiting::Connections, Waiting::Connections];
+    for (proxy, way) in proxies.iter().cycle().zip(ways.into_iter().cycle()).take(CLIENTS) {
+        let settings = by(way).prefix("lock:").slice(millis(400)).within(millis(500));
         clients.push(Locks::connect_with(url(proxy.port()), settings).await.unwrap());
     }
     let length = short_or_long(millis(4_000), LONG);
@@ -253,12 +255,13 @@ async fn endure(setup: Setup, kind: &str) {
     })
     .await;
     if !kind.starts_with("without") {
-        let waiting = || server.client().info_field("leasehold", "leasehold_waiters");
-        eventually("nobody waits", || match waiting() {
-            Some(count) if count == "0" => Ok(()),
-            other => Err(other),
-        })
-        .await;
+        for count in ["leasehold_waiters", "leasehold_tickets"] {
+            eventually("nobody waits", || match server.client().info_field("leasehold", count) {
+                Some(count) if count == "0" => Ok(()),
+                other => Err(other),
+            })
+            .await;
+        }
     }
     let count = |counter: &AtomicU64| counter.load(Relaxed);
     let (grants, waits, losses) =

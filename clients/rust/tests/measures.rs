@@ -3,9 +3,10 @@
 //! Each test runs on one thread, to which the recorder listens.
 
 use crate::scene::{
-    LONG, both_kinds, eventually, eventually_waiting, held, locks, locks_with, millis, server, soon,
+    LONG, both_kinds, by, eventually, eventually_waiting, held, locks, locks_with, millis, server,
+    soon,
 };
-use leasehold_client::{Loss, Released, Settings};
+use leasehold_client::{Loss, Released, Settings, Waiting};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata,
     SharedString, Unit,
@@ -147,27 +148,33 @@ async fn locks_that_are_lost_and_late_releases_are_counted() {
 }
 
 #[tokio::test]
-async fn connections_that_wait_and_those_that_were_opened_again_are_counted() {
-    let recorder = Recorder::default();
-    let _listens = metrics::set_default_local_recorder(&recorder);
-    let server = server();
-    let locks = locks(&server).await;
-    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-    let waiting = tokio::spawn(locks.lock("printer").into_future());
-    eventually_waiting(&server, "printer", 1).await;
-    assert_eq!(recorder.sum("leasehold_waiting_connections"), 1.0);
-    assert_eq!(recorder.sum("leasehold_reconnects_total"), 0.0);
-    server.cmd("CLIENT KILL TYPE normal SKIPME yes");
-    assert!(locks.info("printer").await.unwrap().is_some());
-    eventually("both connections are back", || {
-        let count = recorder.sum("leasehold_reconnects_total");
-        if count == 2.0 { Ok(()) } else { Err(count) }
-    })
-    .await;
-    eventually_waiting(&server, "printer", 1).await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let next = soon(waiting).await.unwrap().unwrap();
-    assert_eq!(recorder.sum("leasehold_waiting_connections"), 0.0);
-    assert_eq!(recorder.sum("leasehold_reconnects_total"), 2.0);
-    assert_eq!(next.release().await.unwrap(), Released::Released);
+async fn those_who_wait_and_connections_that_were_opened_again_are_counted() {
+    for (way, gauge) in [
+        (Waiting::Tickets, "leasehold_waiting_tickets"),
+        (Waiting::Connections, "leasehold_waiting_connections"),
+    ] {
+        let recorder = Recorder::default();
+        let _listens = metrics::set_default_local_recorder(&recorder);
+        let server = server();
+        let locks = locks_with(&server, by(way)).await;
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        let waiting = tokio::spawn(locks.lock("printer").into_future());
+        eventually_waiting(&server, "printer", 1).await;
+        assert_eq!(recorder.sum(gauge), 1.0);
+        assert_eq!(recorder.sum("leasehold_reconnects_total"), 0.0);
+        server.cmd("CLIENT KILL TYPE normal SKIPME yes");
+        server.cmd("CLIENT KILL TYPE pubsub SKIPME yes");
+        assert!(locks.info("printer").await.unwrap().is_some());
+        eventually("both connections are back", || {
+            let count = recorder.sum("leasehold_reconnects_total");
+            if count == 2.0 { Ok(()) } else { Err(count) }
+        })
+        .await;
+        eventually_waiting(&server, "printer", 1).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let next = soon(waiting).await.unwrap().unwrap();
+        assert_eq!(recorder.sum(gauge), 0.0);
+        assert_eq!(recorder.sum("leasehold_reconnects_total"), 2.0);
+        assert_eq!(next.release().await.unwrap(), Released::Released);
+    }
 }

@@ -1,6 +1,6 @@
 //! What most tests begin with.
 
-use leasehold_client::{Guard, Locks, Quorum, Request, Settings};
+use leasehold_client::{Guard, Locks, Quorum, Request, Settings, Waiting};
 use redis::Value;
 use std::fmt::{self, Debug, Display};
 use std::future::poll_fn;
@@ -43,6 +43,13 @@ pub(crate) async fn poll_once<F: Future>(mut begun: Pin<&mut F>) {
 /// A runtime that stands still while nobody blocks on it.
 pub(crate) fn standing() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+pub(crate) const WAYS: [Waiting; 2] = [Waiting::Tickets, Waiting::Connections];
+
+/// Those of a client that waits so.
+pub(crate) fn by(way: Waiting) -> Settings {
+    Settings::default().waiting(way)
 }
 
 /// A server with the module that clients reach over TCP.

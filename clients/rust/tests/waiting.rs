@@ -1,10 +1,10 @@
 //! Waiting for a lock that somebody else has.
 
 use crate::scene::{
-    LONG, eventually, eventually_free, eventually_waiting, held, locks, locks_with, millis, server,
-    soon, url, waiters, without_module,
+    LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
+    millis, server, soon, url, waiters, without_module,
 };
-use leasehold_client::{Error, Guard, Locks, Released, Settings};
+use leasehold_client::{Error, Guard, Locks, Released, Settings, Waiting};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::{Proxy, Seed, Server, bulk_text, figure, short_or_long};
@@ -28,141 +28,291 @@ async fn taken(server: &Server) -> Guard {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_goes_to_whoever_has_waited_longest_also_when_requests_are_looked_after() {
-    let server = server();
-    let guard = taken(&server).await;
-    // Each is looked after many times while it waits.
-    let mut queue = Vec::new();
-    for _ in 0..4 {
-        let locks = locks_with(&server, Settings::default().slice(millis(100))).await;
-        queue.push(waits(&server, &locks, LONG).await);
-    }
-    sleep(millis(1_000)).await;
-    assert_eq!(waiters(&server, "printer"), 4);
-    let mut holder = guard;
-    for waiter in queue {
-        let fence = holder.fence();
-        assert_eq!(holder.release().await.unwrap(), Released::Released);
-        holder = soon(waiter).await.unwrap().unwrap().0;
-        assert!(holder.fence() > fence);
+    for way in WAYS {
+        let server = server();
+        let guard = taken(&server).await;
+        // Each is looked after many times while it waits.
+        let mut queue = Vec::new();
+        for _ in 0..4 {
+            let locks = locks_with(&server, by(way).slice(millis(100))).await;
+            queue.push(waits(&server, &locks, LONG).await);
+        }
+        sleep(millis(1_000)).await;
+        assert_eq!(waiters(&server, "printer"), 4);
+        let mut holder = guard;
+        for waiter in queue {
+            let fence = holder.fence();
+            assert_eq!(holder.release().await.unwrap(), Released::Released);
+            holder = soon(waiter).await.unwrap().unwrap().0;
+            assert!(holder.fence() > fence);
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_waits_is_granted_the_lock_without_polling() {
-    let server = server();
-    let guard = taken(&server).await;
-    let waiter = waits(&server, &locks(&server).await, LONG).await;
-    sleep(millis(300)).await;
-    let released = Instant::now();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let (_next, granted) = soon(waiter).await.unwrap().unwrap();
-    let took = granted - released;
-    assert!(took < millis(250), "{took:?}");
-    figure(&format!("client: a hand-off from guard to guard takes {} us", took.as_micros()));
+    for way in WAYS {
+        let server = server();
+        let guard = taken(&server).await;
+        let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        sleep(millis(300)).await;
+        let released = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let (_next, granted) = soon(waiter).await.unwrap().unwrap();
+        let took = granted - released;
+        assert!(took < millis(250), "{took:?}");
+        let micros = took.as_micros();
+        figure(&format!("client: a hand-off from guard to guard takes {micros} us, {way:?}"));
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn patience_ends_in_an_error_and_leaves_no_one_in_the_queue() {
-    for slice in [millis(5_000), millis(100)] {
-        let server = server();
-        let _guard = taken(&server).await;
-        let locks = locks_with(&server, Settings::default().slice(slice)).await;
-        let begun = Instant::now();
-        let error = locks.lock("printer").wait(millis(500)).await.unwrap_err();
-        assert!(
-            matches!(error, Error::Busy { ref name, waited }
-            if name == "printer" && waited >= millis(500)),
-            "{error}"
-        );
-        assert!(begun.elapsed() < millis(1_400), "{:?}", begun.elapsed());
-        assert_eq!(waiters(&server, "printer"), 0);
+    for way in WAYS {
+        for slice in [millis(5_000), millis(100)] {
+            let server = server();
+            let _guard = taken(&server).await;
+            let locks = locks_with(&server, by(way).slice(slice)).await;
+            let begun = Instant::now();
+            let error = locks.lock("printer").wait(millis(500)).await.unwrap_err();
+            assert!(
+                matches!(error, Error::Busy { ref name, waited }
+                if name == "printer" && waited >= millis(500)),
+                "{error}"
+            );
+            assert!(begun.elapsed() < millis(1_400), "{:?}", begun.elapsed());
+            assert_eq!(waiters(&server, "printer"), 0);
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn those_who_wait_do_not_hinder_those_who_ask_for_another_lock() {
-    let server = server();
-    let guard = taken(&server).await;
-    let locks = locks(&server).await;
-    let first = waits(&server, &locks, LONG).await;
-    let others = (0..9).map(|_| {
-        let request = locks.lock("printer");
-        tokio::spawn(async move { drop(request.await.unwrap()) })
-    });
-    let others: Vec<_> = others.collect();
-    let begun = Instant::now();
-    for _ in 0..20 {
-        let other = locks.try_lock("scanner").await.unwrap().expect("it is free");
-        assert_eq!(other.release().await.unwrap(), Released::Released);
-    }
-    assert!(begun.elapsed() < millis(1_000), "{:?}", begun.elapsed());
-    drop(guard);
-    drop(soon(first).await.unwrap().unwrap());
-    for waiter in others {
-        soon(waiter).await.unwrap();
+    for way in WAYS {
+        let server = server();
+        let guard = taken(&server).await;
+        let locks = locks_with(&server, by(way)).await;
+        let first = waits(&server, &locks, LONG).await;
+        let others = (0..9).map(|_| {
+            let request = locks.lock("printer");
+            tokio::spawn(async move { drop(request.await.unwrap()) })
+        });
+        let others: Vec<_> = others.collect();
+        let begun = Instant::now();
+        for _ in 0..20 {
+            let other = locks.try_lock("scanner").await.unwrap().expect("it is free");
+            assert_eq!(other.release().await.unwrap(), Released::Released);
+        }
+        assert!(begun.elapsed() < millis(1_000), "{:?}", begun.elapsed());
+        drop(guard);
+        drop(soon(first).await.unwrap().unwrap());
+        for waiter in others {
+            soon(waiter).await.unwrap();
+        }
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lease_that_was_waited_for_is_counted_from_the_grant() {
-    let server = server();
-    let guard = taken(&server).await;
-    let waiter = waits(&server, &locks(&server).await, millis(1_000)).await;
-    // Longer than the ttl that was asked for.
-    sleep(millis(1_500)).await;
-    let released = Instant::now();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let (next, _) = soon(waiter).await.unwrap().unwrap();
-    assert!(next.valid_for() > millis(500), "{:?}", next.valid_for());
-    assert!(next.valid_for() < millis(1_000));
-    sleep(millis(1_500)).await;
-    assert_eq!(next.loss(), None, "it is renewed, {:?} later", released.elapsed());
+    for way in WAYS {
+        let server = server();
+        let guard = taken(&server).await;
+        let waiter = waits(&server, &locks_with(&server, by(way)).await, millis(1_000)).await;
+        // Longer than the ttl that was asked for.
+        sleep(millis(1_500)).await;
+        let released = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let (next, _) = soon(waiter).await.unwrap().unwrap();
+        assert!(next.valid_for() > millis(500), "{:?}", next.valid_for());
+        assert!(next.valid_for() < millis(1_000));
+        sleep(millis(1_500)).await;
+        assert_eq!(next.loss(), None, "it is renewed, {:?} later", released.elapsed());
+    }
 }
 
 /// The grant is made, and the answer never arrives.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_has_died_without_a_word_costs_no_more_than_a_slice() {
-    let server = server();
-    let proxy = Proxy::to(server.port());
-    let guard = taken(&server).await;
-    let settings = Settings::default().slice(millis(600)).response(millis(300));
-    let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
-    let first = waits(&server, &unlucky, LONG).await;
-    let second = waits(&server, &locks(&server).await, LONG).await;
-    proxy.deafen();
-    let released = Instant::now();
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let (first, granted) = soon(first).await.unwrap().unwrap();
-    assert!(granted - released < millis(3_000), "{:?}", granted - released);
-    let fence = first.fence();
-    assert_eq!(waiters(&server, "printer"), 1, "the second one waits, the first one no more");
-    assert_eq!(first.release().await.unwrap(), Released::Released);
-    assert!(soon(second).await.unwrap().unwrap().0.fence() > fence);
+    for way in WAYS {
+        let server = server();
+        let proxy = Proxy::to(server.port());
+        let guard = taken(&server).await;
+        let settings = by(way).slice(millis(600)).response(millis(300));
+        let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
+        let first = waits(&server, &unlucky, LONG).await;
+        let second = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        proxy.deafen();
+        let released = Instant::now();
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let (first, granted) = soon(first).await.unwrap().unwrap();
+        assert!(granted - released < millis(3_000), "{:?}", granted - released);
+        let fence = first.fence();
+        assert_eq!(waiters(&server, "printer"), 1, "the second one waits, the first one no more");
+        assert_eq!(first.release().await.unwrap(), Released::Released);
+        assert!(soon(second).await.unwrap().unwrap().0.fence() > fence);
+    }
 }
 
 /// The connection dies while the lock is still held, and the place in the queue is kept.
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_lost_a_connection_keeps_the_place_in_the_queue() {
-    let server = server();
-    let proxy = Proxy::to(server.port());
-    let guard = taken(&server).await;
-    let settings = Settings::default().slice(millis(300)).response(millis(300));
-    let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
-    let first = waits(&server, &unlucky, LONG).await;
-    let second = waits(&server, &locks(&server).await, LONG).await;
-    proxy.deafen();
-    let before = proxy.connections();
-    eventually("it has asked again", || match proxy.connections() - before {
-        0 => Err(()),
-        _ => Ok(()),
-    })
-    .await;
-    eventually_waiting(&server, "printer", 2).await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    let first = soon(first).await.unwrap().unwrap().0;
-    assert!(!second.is_finished());
-    drop(first);
-    drop(soon(second).await.unwrap().unwrap());
+    for way in WAYS {
+        let server = server();
+        let proxy = Proxy::to(server.port());
+        let guard = taken(&server).await;
+        let settings = by(way).slice(millis(300)).response(millis(300));
+        let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
+        let first = waits(&server, &unlucky, LONG).await;
+        let second = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        proxy.deafen();
+        let before = proxy.connections();
+        eventually("it has asked again", || match proxy.connections() - before {
+            0 => Err(()),
+            _ => Ok(()),
+        })
+        .await;
+        eventually_waiting(&server, "printer", 2).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        let first = soon(first).await.unwrap().unwrap().0;
+        assert!(!second.is_finished());
+        drop(first);
+        drop(soon(second).await.unwrap().unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_stops_waiting_leaves_the_queue() {
+    for way in WAYS {
+        let server = server();
+        let guard = taken(&server).await;
+        let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        waiter.abort();
+        eventually_waiting(&server, "printer", 0).await;
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        assert_eq!(held(&server, "printer"), None);
+    }
+}
+
+/// Requests are dropped at any moment around the hand-off: heard or not, nobody holds the lock afterwards.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_is_dropped_leaves_no_lock_behind() {
+    for way in WAYS {
+        let mut seed = Seed::announced();
+        for server in [server(), without_module().start()] {
+            let locks = locks_with(&server, by(way)).await;
+            let cycles = short_or_long(40, 500);
+            let mut granted = 0;
+            for _ in 0..cycles {
+                let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+                let request = locks.lock("printer").ttl(LONG);
+                let waiter = tokio::spawn(async move { request.await.map(drop) });
+                rest(&mut seed, 3_000);
+                drop(guard);
+                rest(&mut seed, 1_000);
+                waiter.abort();
+                granted += i32::from(waiter.await.is_ok());
+                locks.settle().await;
+                eventually_free(&server, "printer").await;
+            }
+            assert!(granted < cycles, "none of them was dropped in time");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_goes_on_waiting_when_the_server_is_gone_for_a_while() {
+    for way in WAYS {
+        let mut server = server();
+        let guard = taken(&server).await;
+        let waiter = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        server.kill();
+        sleep(millis(300)).await;
+        // Its data is lost, and so the lock is free.
+        server.start_again();
+        let next = soon(waiter).await.unwrap().unwrap().0;
+        assert!(next.fence() > guard.fence());
+    }
+}
+
+/// The server reads what was sent meanwhile in any order, and requests of one owner replace each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_goes_on_waiting_when_the_server_hangs_for_a_while() {
+    for way in WAYS {
+        let mut server = server();
+        let guard = taken(&server).await;
+        let settings = by(way).slice(millis(100)).response(millis(200));
+        let mut queue = Vec::new();
+        for _ in 0..8 {
+            let patient = locks_with(&server, settings.clone()).await;
+            queue.push(waits(&server, &patient, LONG).await);
+        }
+        for _ in 0..3 {
+            server.freeze();
+            sleep(millis(350)).await;
+            server.thaw();
+            sleep(millis(150)).await;
+        }
+        eventually_waiting(&server, "printer", 8).await;
+        assert_eq!(queue.iter().filter(|waiter| waiter.is_finished()).count(), 0);
+        assert_eq!(guard.release().await.unwrap(), Released::Released);
+        // In any order: a place may be lost with a connection that was given up.
+        let granted =
+            queue.into_iter().map(|waiter| async { drop(soon(waiter).await.unwrap().unwrap()) });
+        soon(futures_util::future::join_all(granted)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_for_a_server_that_stays_away_is_told_so() {
+    for way in WAYS {
+        let mut server = server();
+        let _guard = taken(&server).await;
+        let locks = locks_with(&server, by(way)).await;
+        let request = locks.lock("printer").wait(millis(800));
+        let waiter = tokio::spawn(async move { request.await });
+        eventually_waiting(&server, "printer", 1).await;
+        server.kill();
+        let error = soon(waiter).await.unwrap().unwrap_err();
+        assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_finds_the_queue_full_asks_again_until_patience_ends() {
+    for way in WAYS {
+        let server = crate::scene::with_module().module_args("max-waiters 1 max-tickets 1");
+        let server = server.start();
+        let guard = taken(&server).await;
+        let client = locks_with(&server, by(way)).await;
+        let first = waits(&server, &locks_with(&server, by(way)).await, LONG).await;
+        let refused = client.lock("printer").wait(millis(300)).await.unwrap_err();
+        assert!(refused.to_string().contains("QUEUEFULL"), "{refused}");
+        let request = client.lock("printer");
+        let second = tokio::spawn(async move { request.await });
+        sleep(millis(100)).await;
+        assert!(!second.is_finished());
+        drop(guard);
+        drop(soon(first).await.unwrap().unwrap());
+        assert!(soon(second).await.unwrap().is_ok());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_the_module_whoever_waits_polls() {
+    for way in WAYS {
+        let server = without_module().start();
+        let guard = taken(&server).await;
+        let client = locks_with(&server, by(way)).await;
+        let refused = client.lock("printer").wait(millis(200)).await.unwrap_err();
+        assert!(matches!(refused, Error::Busy { .. }), "{refused}");
+        let request = client.lock("printer").ttl(LONG);
+        let waiter = tokio::spawn(async move { request.await });
+        sleep(millis(300)).await;
+        assert!(!waiter.is_finished());
+        let fence = guard.fence();
+        drop(guard);
+        assert!(soon(waiter).await.unwrap().unwrap().fence() > fence);
+    }
 }
 
 /// Neither side tells the other: the server has closed the connection, and the client does not hear of it.
@@ -171,7 +321,7 @@ async fn whoever_was_lost_by_the_server_asks_again() {
     let server = server();
     let proxy = Proxy::to(server.port());
     let guard = taken(&server).await;
-    let settings = Settings::default().slice(millis(300)).response(millis(300));
+    let settings = by(Waiting::Connections).slice(millis(300)).response(millis(300));
     let unlucky = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
     let waiter = waits(&server, &unlucky, LONG).await;
     proxy.deafen();
@@ -185,44 +335,9 @@ async fn whoever_was_lost_by_the_server_asks_again() {
     drop(soon(waiter).await.unwrap().unwrap());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_stops_waiting_leaves_the_queue() {
-    let server = server();
-    let guard = taken(&server).await;
-    let waiter = waits(&server, &locks(&server).await, LONG).await;
-    waiter.abort();
-    eventually_waiting(&server, "printer", 0).await;
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    assert_eq!(held(&server, "printer"), None);
-}
-
 /// The others go on: this thread is the test's own. Timers of the runtime are not fine enough.
 fn rest(seed: &mut Seed, longest_micros: usize) {
     std::thread::sleep(Duration::from_micros(seed.below(longest_micros) as u64));
-}
-
-/// Requests are dropped at any moment around the hand-off: heard or not, nobody holds the lock afterwards.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_request_that_is_dropped_leaves_no_lock_behind() {
-    let mut seed = Seed::announced();
-    for server in [server(), without_module().start()] {
-        let locks = locks(&server).await;
-        let cycles = short_or_long(40, 500);
-        let mut granted = 0;
-        for _ in 0..cycles {
-            let guard = locks.lock("printer").ttl(LONG).await.unwrap();
-            let request = locks.lock("printer").ttl(LONG);
-            let waiter = tokio::spawn(async move { request.await.map(drop) });
-            rest(&mut seed, 3_000);
-            drop(guard);
-            rest(&mut seed, 1_000);
-            waiter.abort();
-            granted += i32::from(waiter.await.is_ok());
-            locks.settle().await;
-            eventually_free(&server, "printer").await;
-        }
-        assert!(granted < cycles, "none of them was dropped in time");
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -241,88 +356,34 @@ async fn a_try_that_is_dropped_leaves_no_lock_behind() {
     }
 }
 
+/// Those who may use locks and nothing else.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_goes_on_waiting_when_the_server_is_gone_for_a_while() {
-    let mut server = server();
-    let guard = taken(&server).await;
-    let waiter = waits(&server, &locks(&server).await, LONG).await;
-    server.kill();
-    sleep(millis(300)).await;
-    // Its data is lost, and so the lock is free.
-    server.start_again();
-    let next = soon(waiter).await.unwrap().unwrap().0;
-    assert!(next.fence() > guard.fence());
-}
-
-/// The server reads what was sent meanwhile in any order, and requests of one owner replace each other.
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_goes_on_waiting_when_the_server_hangs_for_a_while() {
-    let mut server = server();
-    let guard = taken(&server).await;
-    let settings = Settings::default().slice(millis(100)).response(millis(200));
-    let mut queue = Vec::new();
-    for _ in 0..8 {
-        let patient = locks_with(&server, settings.clone()).await;
-        queue.push(waits(&server, &patient, LONG).await);
-    }
-    for _ in 0..3 {
-        server.freeze();
-        sleep(millis(350)).await;
-        server.thaw();
-        sleep(millis(150)).await;
-    }
-    eventually_waiting(&server, "printer", 8).await;
-    assert_eq!(queue.iter().filter(|waiter| waiter.is_finished()).count(), 0);
-    assert_eq!(guard.release().await.unwrap(), Released::Released);
-    // In any order: a place may be lost with a connection that was given up.
-    let granted =
-        queue.into_iter().map(|waiter| async { drop(soon(waiter).await.unwrap().unwrap()) });
-    soon(futures_util::future::join_all(granted)).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn whoever_waits_for_a_server_that_stays_away_is_told_so() {
-    let mut server = server();
-    let _guard = taken(&server).await;
-    let locks = locks(&server).await;
-    let request = locks.lock("printer").wait(millis(800));
-    let waiter = tokio::spawn(async move { request.await });
+async fn a_user_who_may_use_little_more_than_locks_waits_like_others() {
+    let server = server();
+    let made =
+        server.cmd("ACL SETUSER worker on >secret ~* +lock.acquire +lock.release +lock.extend");
+    assert_eq!(made, Value::Okay);
+    let url = format!("redis://worker:secret@127.0.0.1:{}", server.port());
+    let settings = Settings::default().slice(millis(100));
+    let locks = Locks::connect_with(url, settings).await.unwrap();
+    let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+    let waiter = tokio::spawn(locks.lock("printer").ttl(LONG).into_future());
     eventually_waiting(&server, "printer", 1).await;
-    server.kill();
-    let error = soon(waiter).await.unwrap().unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+    sleep(millis(500)).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(soon(waiter).await.unwrap().unwrap());
 }
 
+/// A connection that is opened by a task which is then busy with something else.
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_finds_the_queue_full_asks_again_until_patience_ends() {
-    let server = crate::scene::with_module().module_args("max-waiters 1");
-    let server = server.start();
-    let guard = taken(&server).await;
-    let client = locks(&server).await;
-    let first = waits(&server, &locks(&server).await, LONG).await;
-    let refused = client.lock("printer").wait(millis(300)).await.unwrap_err();
-    assert!(refused.to_string().contains("QUEUEFULL"), "{refused}");
-    let request = client.lock("printer");
-    let second = tokio::spawn(async move { request.await });
-    sleep(millis(100)).await;
-    assert!(!second.is_finished());
-    drop(guard);
-    drop(soon(first).await.unwrap().unwrap());
-    assert!(soon(second).await.unwrap().is_ok());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn without_the_module_whoever_waits_polls() {
-    let server = without_module().start();
-    let guard = taken(&server).await;
-    let client = locks(&server).await;
-    let refused = client.lock("printer").wait(millis(200)).await.unwrap_err();
-    assert!(matches!(refused, Error::Busy { .. }), "{refused}");
-    let request = client.lock("printer").ttl(LONG);
-    let waiter = tokio::spawn(async move { request.await });
-    sleep(millis(300)).await;
-    assert!(!waiter.is_finished());
-    let fence = guard.fence();
-    drop(guard);
-    assert!(soon(waiter).await.unwrap().unwrap().fence() > fence);
+async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_connecting() {
+    let server = server();
+    let link = Proxy::to(server.port());
+    link.slow(millis(100));
+    let locks = Locks::new(url(link.port())).unwrap();
+    let mut first = Box::pin(locks.lock("printer").into_future());
+    // It begins to connect, and is not looked at again.
+    assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
+    drop(soon(locks.lock("scanner")).await.unwrap());
+    drop(soon(first).await.unwrap());
 }

@@ -42,12 +42,19 @@ pub(crate) enum Server {
     Plain(Compares),
 }
 
+/// What is said where a server takes no more than one lock in a request.
+pub(crate) const NO_ALSO: &str = "several locks in one request need a newer module";
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question<'a> {
     Acquire {
         owner: &'a str,
         share: Share,
         ttl: Duration,
+        /// Binds the hold to the connection, which it may outlive by so long; only native.
+        grace: Option<Duration>,
+        /// The keys of other locks that are to be had with this one, by one grant; only native.
+        also: &'a [String],
     },
     /// Waits in the queue for so long, or without limit; only native.
     Wait {
@@ -55,6 +62,17 @@ pub(crate) enum Question<'a> {
         share: Share,
         ttl: Duration,
         patience: Option<Duration>,
+        also: &'a [String],
+    },
+    /// Keeps a place in the queue for so long, without waiting, and says so on a channel when it is granted; only native.
+    Ticket {
+        owner: &'a str,
+        share: Share,
+        ttl: Duration,
+        grace: Option<Duration>,
+        kept: Duration,
+        channel: Option<&'a str>,
+        also: &'a [String],
     },
     Extend {
         owner: &'a str,
@@ -68,6 +86,7 @@ pub(crate) enum Question<'a> {
     /// Whatever fence it has.
     ReleaseAny {
         owner: &'a str,
+        also: &'a [String],
     },
     /// Gives the grant a larger fence; the answer is the one now in force.
     Raise {
@@ -92,22 +111,31 @@ impl Server {
     }
 
     /// Refuses what would mean something else in this dialect: without the module a lock has one
-    /// holder.
-    pub(crate) fn check_share(self, question: Question<'_>) -> Result<(), RedisError> {
-        let (Question::Acquire { share, .. } | Question::Wait { share, .. }) = question else {
-            return Ok(());
+    /// holder, and its hold does not end with a connection.
+    pub(crate) fn check(self, question: Question<'_>) -> Result<(), RedisError> {
+        let (share, grace, also) = match question {
+            Question::Acquire { share, grace, also, .. }
+            | Question::Ticket { share, grace, also, .. } => (share, grace, also),
+            Question::Wait { share, also, .. } => (share, None, also),
+            _ => return Ok(()),
         };
-        if self == Self::Native || share == Share::Exclusive {
-            return Ok(());
-        }
-        let reason =
-            "a lock with several holders needs the module, which this server does not have";
+        let (option, reason) = match self {
+            Self::Plain(_) if share != Share::Exclusive => (
+                "SHARE",
+                "a lock with several holders needs the module, which this server does not have",
+            ),
+            Self::Plain(_) if grace.is_some() => {
+                ("EPHEMERAL", "an ephemeral hold needs the module, which this server does not have")
+            }
+            Self::Plain(_) if !also.is_empty() => ("ALSO", NO_ALSO),
+            _ => return Ok(()),
+        };
         // As the detail, which is shown as it is. Behind a description the kind of the error would be named.
-        Err(RedisError::from((ErrorKind::InvalidClientConfig, "SHARE", reason.to_owned())))
+        Err(RedisError::from((ErrorKind::InvalidClientConfig, option, reason.to_owned())))
     }
 
     /// Asks whether this owner has the lock.
-    pub(crate) fn check(self, key: &str, owner: &str) -> Cmd {
+    pub(crate) fn ask_holder(self, key: &str, owner: &str) -> Cmd {
         match self {
             Self::Native => native::check(key, owner),
             Self::Plain(_) => redis::cmd("GET").arg(key).take(),

@@ -3,18 +3,28 @@
 use super::{Question, millis};
 use crate::share::Share;
 use redis::{Cmd, Value, cmd};
+use std::time::Duration;
 
 pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
     let mut command;
     match question {
-        Question::Acquire { owner, share, ttl } => {
+        Question::Acquire { owner, share, ttl, grace, also } => {
             command = cmd("LOCK.ACQUIRE");
-            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share)).arg(bound(grace));
+            name(also, &mut command);
         }
-        Question::Wait { owner, share, ttl, patience } => {
+        Question::Wait { owner, share, ttl, patience, also } => {
             command = cmd("LOCK.ACQUIRE");
             command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share));
             command.arg("BLOCK").arg(patience.map_or(0, millis));
+            name(also, &mut command);
+        }
+        Question::Ticket { owner, share, ttl, grace, kept, channel, also } => {
+            command = cmd("LOCK.ACQUIRE");
+            command.arg(key).arg(owner).arg(millis(ttl)).arg(shared(share)).arg(bound(grace));
+            command.arg("TICKET").arg(millis(kept));
+            command.arg(channel.map(|channel| ("NOTIFY", channel)));
+            name(also, &mut command);
         }
         Question::Extend { owner, fence, ttl } => {
             command = cmd("LOCK.EXTEND");
@@ -24,9 +34,10 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
             command = cmd("LOCK.RELEASE");
             command.arg(key).arg(owner).arg(fence);
         }
-        Question::ReleaseAny { owner } => {
+        Question::ReleaseAny { owner, also } => {
             command = cmd("LOCK.RELEASE");
             command.arg(key).arg(owner);
+            name(also, &mut command);
         }
         Question::Raise { owner, fence } => {
             command = cmd("LOCK.RAISE");
@@ -39,6 +50,19 @@ pub(crate) fn command(key: &str, question: Question<'_>) -> Cmd {
 /// The option of a hold that is not exclusive.
 fn shared(share: Share) -> Option<(&'static str, u32)> {
     share.option().map(|holders| ("SHARE", holders))
+}
+
+/// The option of a hold that ends with its connection.
+fn bound(grace: Option<Duration>) -> Option<(&'static str, u64)> {
+    let millis = |grace: Duration| u64::try_from(grace.as_millis()).unwrap_or(u64::MAX);
+    grace.map(|grace| ("EPHEMERAL", millis(grace)))
+}
+
+/// The option of a request for several locks.
+fn name(also: &[String], command: &mut Cmd) {
+    if !also.is_empty() {
+        command.arg("ALSO").arg(also.len()).arg(also);
+    }
 }
 
 /// Where a request stands, according to a look at the queue of its lock.
@@ -99,31 +123,49 @@ fn is_text(value: &Value, text: &str) -> bool {
 mod tests {
     use super::*;
     use crate::dialect::words;
-    use std::time::Duration;
 
     #[test]
     fn each_question_is_one_command() {
         let (owner, share, ttl) = ("alice", Share::Exclusive, Duration::from_secs(5));
+        let also = &[];
         let asked = |question| words(&command("printer", question));
         assert_eq!(
-            asked(Question::Acquire { owner, share, ttl }),
+            asked(Question::Acquire { owner, share, ttl, grace: None, also }),
             "LOCK.ACQUIRE printer alice 5000"
         );
-        let waits = |patience| asked(Question::Wait { owner, share, ttl, patience });
+        let bound =
+            |grace| asked(Question::Acquire { owner, share, ttl, grace: Some(grace), also });
+        assert_eq!(bound(Duration::ZERO), "LOCK.ACQUIRE printer alice 5000 EPHEMERAL 0");
+        let waits = |patience| asked(Question::Wait { owner, share, ttl, patience, also });
         let patience = Some(Duration::from_secs(10));
         assert_eq!(waits(patience), "LOCK.ACQUIRE printer alice 5000 BLOCK 10000");
         assert_eq!(waits(None), "LOCK.ACQUIRE printer alice 5000 BLOCK 0");
+        let (kept, grace) = (Duration::from_secs(15), None);
+        let ticket =
+            |channel| asked(Question::Ticket { owner, share, ttl, grace, kept, channel, also });
+        assert_eq!(ticket(None), "LOCK.ACQUIRE printer alice 5000 TICKET 15000");
+        assert_eq!(
+            ticket(Some("grants")),
+            "LOCK.ACQUIRE printer alice 5000 TICKET 15000 NOTIFY grants"
+        );
         let share = Share::AtMost(5);
-        let five = Question::Wait { owner, share, ttl, patience: None };
+        let five = Question::Wait { owner, share, ttl, patience: None, also };
         assert_eq!(asked(five), "LOCK.ACQUIRE printer alice 5000 SHARE 5 BLOCK 0");
-        let read = Question::Acquire { owner, share: Share::Any, ttl };
+        let read = Question::Acquire { owner, share: Share::Any, ttl, grace: None, also };
         assert_eq!(asked(read), "LOCK.ACQUIRE printer alice 5000 SHARE 0");
         assert_eq!(
             asked(Question::Extend { owner, fence: 7, ttl }),
             "LOCK.EXTEND printer alice 5000 7"
         );
         assert_eq!(asked(Question::Release { owner, fence: 7 }), "LOCK.RELEASE printer alice 7");
-        assert_eq!(asked(Question::ReleaseAny { owner }), "LOCK.RELEASE printer alice");
+        assert_eq!(asked(Question::ReleaseAny { owner, also }), "LOCK.RELEASE printer alice");
+        let (share, also) = (Share::Exclusive, &["b".to_owned(), "c".to_owned()]);
+        assert_eq!(
+            asked(Question::Acquire { owner, share, ttl, grace: None, also }),
+            "LOCK.ACQUIRE printer alice 5000 ALSO 2 b c"
+        );
+        let released = asked(Question::ReleaseAny { owner, also });
+        assert_eq!(released, "LOCK.RELEASE printer alice ALSO 2 b c");
         assert_eq!(asked(Question::Raise { owner, fence: 7 }), "LOCK.RAISE printer alice 7");
     }
 

@@ -116,7 +116,9 @@ enum By {
 /// The script that this question takes, if the server has no command for it.
 pub(crate) fn script_for(compares: Compares, question: Question<'_>) -> Option<Script> {
     match (question, compares) {
-        (Question::Acquire { .. } | Question::Wait { .. }, _) => Some(Script::Acquire),
+        (Question::Acquire { .. } | Question::Wait { .. } | Question::Ticket { .. }, _) => {
+            Some(Script::Acquire)
+        }
         (Question::Extend { .. }, Compares::Scripts) => Some(Script::Extend),
         (Question::Release { .. }, Compares::Scripts | Compares::Set) => Some(Script::Release),
         (Question::Extend { .. } | Question::Release { .. }, _) => None,
@@ -137,7 +139,9 @@ fn written(compares: Compares, by: By, key: &str, question: Question<'_>) -> Cmd
     let mut command;
     match question {
         // Nobody waits here; whoever asks in this way is told of the present.
-        Question::Acquire { owner, ttl, .. } | Question::Wait { owner, ttl, .. } => {
+        Question::Acquire { owner, ttl, .. }
+        | Question::Wait { owner, ttl, .. }
+        | Question::Ticket { owner, ttl, .. } => {
             command = script(&ACQUIRE, by, 2);
             command.arg(key).arg(beside(key)).arg(owner).arg(millis(ttl));
             command.arg(DAY_MILLIS).arg(MARGIN_MICROS);
@@ -169,7 +173,7 @@ fn written(compares: Compares, by: By, key: &str, question: Question<'_>) -> Cmd
                 }
             }
         }
-        Question::ReleaseAny { owner } => {
+        Question::ReleaseAny { owner, .. } => {
             command = script(&RELEASE_ANY, by, 1);
             command.arg(key).arg(owner);
         }
@@ -273,10 +277,10 @@ mod tests {
     fn each_question_that_takes_a_script_is_known_by_it() {
         let owner = "alice";
         let questions = [
-            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL },
+            Question::Acquire { owner, share: Share::Exclusive, ttl: TTL, grace: None, also: &[] },
             Question::Extend { owner, fence: 7, ttl: TTL },
             Question::Release { owner, fence: 7 },
-            Question::ReleaseAny { owner },
+            Question::ReleaseAny { owner, also: &[] },
             Question::Raise { owner, fence: 7 },
         ];
         use Compares::{Delex, Delifeq, Scripts, Set};
@@ -291,7 +295,7 @@ mod tests {
 
     #[test]
     fn a_script_is_sent_in_full_when_it_is_not_known() {
-        let question = Question::ReleaseAny { owner: "alice" };
+        let question = Question::ReleaseAny { owner: "alice", also: &[] };
         let sent = words(&command_in_full(Compares::Scripts, "printer", question));
         assert!(sent.starts_with("EVAL ") && sent.ends_with("1 printer alice"), "{sent}");
     }

@@ -220,10 +220,13 @@ impl Servers {
         let locks = self.all.get(server).ok_or(Error::Closed)?;
         let owner = subject.owner.as_str();
         let question = |now| match ask {
-            Ask::Acquire => Question::Acquire { owner, share: Share::Exclusive, ttl: subject.ttl },
+            Ask::Acquire => {
+                let (share, ttl, grace) = (Share::Exclusive, subject.ttl, None);
+                Question::Acquire { owner, share, ttl, grace, also: &[] }
+            }
             Ask::Raise { fence } => Question::Raise { owner, fence },
             Ask::Extend { fence, ttl } => Question::Extend { owner, fence, ttl },
-            Ask::Release { .. } => Question::ReleaseAny { owner },
+            Ask::Release { .. } => Question::ReleaseAny { owner, also: &[] },
             Ask::HoldOn { fence, until, .. } => {
                 Question::Extend { owner, fence, ttl: until.since(now) }
             }
@@ -266,7 +269,16 @@ impl Servers {
             }
             Ask::Raise { .. } | Ask::Extend { .. } => return,
         };
-        let abandoned = Abandoned { key, owner, ttl, place: None, parked: None };
+        let abandoned = Abandoned {
+            key,
+            owner,
+            share: Share::Exclusive,
+            ttl,
+            place: None,
+            parked: None,
+            asked_on: None,
+            also: Vec::new(),
+        };
         locks.orders().abandon(abandoned, *home);
     }
 
