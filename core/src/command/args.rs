@@ -65,10 +65,12 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
 }
 
-/// Not the word before the names of other locks: the server takes the first such word for that.
+/// Not the word before the names of other locks: the server takes the first such word for that, finds no keys behind it, and asks
+/// for the right to none. It compares words only up to a zero byte.
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
-    if Also::is_begun_by(bytes) {
+    let compared = bytes.split(|&byte| byte == 0).next();
+    if compared.is_some_and(Also::is_begun_by) {
         return Err(Error::ChannelReserved);
     }
     has_length.then_some(bytes).ok_or(Error::ChannelLength)
