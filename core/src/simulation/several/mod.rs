@@ -23,8 +23,9 @@ mod server;
 use super::setting;
 use crate::lock::Told;
 use host::live_in;
-use model::{Client, Content};
-use schedule::{Op, Schedule, Step};
+use model::{Client, Content, Key};
+use requests::{Claim, Request, Waits};
+use schedule::{EVERYTHING, Op, Schedule, Step};
 use server::{KEYS, Server, lock};
 use std::collections::VecDeque;
 use std::io::Write;
@@ -65,6 +66,29 @@ fn show_the_end_of(seed: u64) {
     println!("\nseed {seed:#x} failed. Its last steps:");
     last.iter().rev().for_each(|line| println!("{line}"));
     println!("replay: LEASEHOLD_SEED={seed:#x} cargo test simulation::several\n");
+}
+
+#[test]
+fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
+    let server = Server::new(1_763_000_000_000_000, EVERYTHING, 0, true);
+    let request = |keys: &[Key], owner, waits| {
+        let keys = keys.to_vec();
+        Request { keys, owner, ttl: 60_000, share: 1, waits, ephemeral: None }
+    };
+    let [.., last] = KEYS;
+    server.acquire(0, &request(&[last], "ann", None));
+    server.acquire(1, &request(&KEYS, "bob", Some(Waits::Block(0))));
+    for key in KEYS {
+        server.passes(3_000);
+        server.named.set(0);
+        server.touches(key);
+        server.work();
+        // Each of those that were named before is looked at once more.
+        assert!(server.named.get() < KEYS.len(), "{key}: others were looked at in vain");
+    }
+    server.release(&Claim { keys: vec![last], owner: "ann", fence: None });
+    let state = server.state.borrow();
+    assert!(KEYS.iter().all(|key| state.model.own(key, "bob", state.wall).is_some()));
 }
 
 /// Takes every step of a schedule, and looks at everything after each.

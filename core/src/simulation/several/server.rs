@@ -378,10 +378,16 @@ impl Server {
         let (now, is_at_rest) = (state.wall, self.is_at_rest_at(state.clocks()));
         let may_be_left = state.is_paused() || !is_at_rest;
         let model = &mut state.model;
+        let mut all = std::mem::take(&mut model.bound);
+        // By a clock that is set back a hold may come into force again that the engine has forgotten.
+        let is_live = |bound: &Bound| {
+            let own = model.own(bound.key, bound.owner, now);
+            own.is_some_and(|own| own.fence == bound.fence)
+        };
+        all.retain(|bound| is_live(bound) || self.is_bound(bound));
         let has_ended =
             |bound: &Bound| model.ended.get(&bound.connection).is_some_and(|&at| at != u64::MAX);
-        let (over, bound): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut model.bound).into_iter().partition(has_ended);
+        let (over, bound): (Vec<_>, Vec<_>) = all.into_iter().partition(has_ended);
         model.bound = bound;
         for bound in over {
             if self.is_bound(&bound) {
