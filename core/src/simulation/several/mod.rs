@@ -32,7 +32,7 @@ use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const SEEDS: u64 = 2_000;
-const STEPS: usize = 400;
+const STEPS: usize = 300;
 
 /// How many of the last steps are shown of a schedule that failed.
 const SHOWN: usize = 25;
