@@ -5,7 +5,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::model::{Asked, Content, Held, Key, MICROS_PER_MILLI, Model, Verdict, Waiting};
+use super::model::{Asked, Bound, Content, Held, Key, MICROS_PER_MILLI, Model, Verdict, Waiting};
 
 #[derive(Clone, Debug)]
 pub(super) enum Effect {
@@ -143,6 +143,7 @@ impl Model {
             self.hold(key, held);
             return self.bind(key, owner, fence.expect("that of the grant"), bind);
         };
+        self.has_parted(key, &own, now);
         match effect {
             Effect::Granted(held) => {
                 self.hear(own.fence);
@@ -250,6 +251,20 @@ impl Model {
         if let Some(end) = bind.and_then(|(connection, _)| self.ended.get_mut(&connection)) {
             *end = self.elapsed;
         }
+    }
+
+    /// A command finds a hold as its connection has left it, and may make it last longer.
+    fn has_parted(&mut self, key: Key, own: &Held, now: u64) {
+        let ended = |connection| self.ended.get(&connection).is_some_and(|&at| at != u64::MAX);
+        let is_over = |bound: &&Bound| {
+            (bound.key, bound.owner, bound.fence) == (key, &*own.owner, own.fence)
+                && ended(bound.connection)
+        };
+        let Some(bound) = self.bound.iter().find(is_over) else { return };
+        let left = own.end.map(|end| end.saturating_sub(now / MICROS_PER_MILLI));
+        let is_short = left.is_some_and(|left| left <= bound.grace);
+        assert!(is_short, "{key}: {own:?} is found as if {bound:?} had not ended");
+        self.unbind(key, &own.owner, own.fence);
     }
 
     fn may_end(&self, key: Key, over: &Held) -> bool {
