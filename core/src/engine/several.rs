@@ -11,7 +11,7 @@ use super::{
 use crate::command::{DecideAll, Error};
 use crate::lock::{
     self, Acquired, Changed, Deadline, Departed, Ephemeral, Grant, Joint, KeptName, KeptNames,
-    KeptOwner, Moment, NotALock, Outcome, Owner, Ownership, Released, Share, Standing, Ttl,
+    KeptOwner, Moment, Name, NotALock, Outcome, Owner, Ownership, Released, Share, Standing, Ttl,
     WaiterId, Wanted,
 };
 use crate::observe::Given;
@@ -242,13 +242,12 @@ impl<C> Engine<C> {
         let Some(asked) = self.asked_by(host, id) else {
             return (effort, ControlFlow::Continue(()));
         };
-        let names = asked.names.iter();
-        let locks: Vec<_> = names.map(|name| host.beside(name.as_name())).collect();
         let wanted = Wanted { owner: asked.owner.as_owner(), ttl: asked.ttl, share: asked.share };
         let now = host.now();
-        let refusal = match self.stand_all(host, lock, &locks, &wanted, now, &mut effort) {
+        let names = &asked.names;
+        let refusal = match self.stand_all(host, lock, names, &wanted, now, &mut effort) {
             Ok(_) if asked.is_out_of_patience => Refusal::Over(Answer::GaveUp),
-            Ok(standings) => {
+            Ok((locks, standings)) => {
                 let joint = self
                     .consult(host, |fences| lock::acquire_all(&standings, &wanted, now, fences));
                 let ephemeral = asked.ephemeral;
@@ -265,10 +264,8 @@ impl<C> Engine<C> {
                     }
                 }
             }
-            Err((at, refusal)) => {
-                if let Some(refused) = locks.get(at) {
-                    self.with_queues(|queues| queues.refused(id, refused.name()));
-                }
+            Err((refused, refusal)) => {
+                self.with_queues(|queues| queues.refused(id, refused));
                 refusal
             }
         };
@@ -304,29 +301,32 @@ impl<C> Engine<C> {
         })
     }
 
-    /// How it stands with each of the locks, up to the first that cannot be had. The module may write `settled`.
-    fn stand_all<H: Host<Client = C>>(
+    /// The locks of these names, and how it stands with each; or the first that cannot be had. So where one stays held, none of
+    /// the others is asked for. The module may write `settled`.
+    fn stand_all<'n, H: Host<Client = C>>(
         &self,
-        host: &H,
+        host: &'n H,
         settled: &H::Lock<'_>,
-        locks: &[H::Lock<'_>],
+        names: &'n [KeptName],
         wanted: &Wanted<'_>,
         now: Moment,
         effort: &mut Effort,
-    ) -> Result<Vec<Standing>, (usize, Refusal)> {
-        let mut standings = Vec::with_capacity(locks.len());
-        for (at, lock) in locks.iter().enumerate() {
-            if lock.name() != settled.name() {
+    ) -> Result<(Vec<H::Lock<'n>>, Vec<Standing>), (Name<'n>, Refusal)> {
+        let mut locks = Vec::new();
+        let mut standings = Vec::new();
+        for name in names.iter().map(KeptName::as_name) {
+            let lock = host.beside(name);
+            if name != settled.name() {
                 match lock.may_write(Initiator::Client) {
                     Authority::Yes => {}
-                    Authority::NotNow => return Err((at, Refusal::NotNow(PAUSE_MILLIS))),
-                    Authority::Refused => return Err((at, Refusal::NotNow(REFUSAL_MILLIS))),
+                    Authority::NotNow => return Err((name, Refusal::NotNow(PAUSE_MILLIS))),
+                    Authority::Refused => return Err((name, Refusal::NotNow(REFUSAL_MILLIS))),
                     Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
                         let answer = Answer::Refused(Error::GrantedElsewhere);
-                        return Err((at, Refusal::Over(answer)));
+                        return Err((name, Refusal::Over(answer)));
                     }
                 }
-                self.open_and_put_back(host, lock);
+                self.open_and_put_back(host, &lock);
             }
             let key = lock.open(Mode::Write);
             let stored = key.stored();
@@ -339,15 +339,16 @@ impl<C> Engine<C> {
                 let holders = stored.holders(wanted.owner, now, fences)?;
                 Ok::<_, NotALock>(Standing::new(&holders, 0, wanted.share, most))
             });
-            let lost = self.with_queues(|queues| queues.see(lock.name(), stored, now));
+            let lost = self.with_queues(|queues| queues.see(name, stored, now));
             drop(key);
-            self.report_lost(lock, &lost, now);
+            self.report_lost(&lock, &lost, now);
             match standing {
                 Ok(standing) if standing.may_be_had() => standings.push(standing),
-                Ok(_) | Err(NotALock) => return Err((at, Refusal::Held)),
+                Ok(_) | Err(NotALock) => return Err((name, Refusal::Held)),
             }
+            locks.push(lock);
         }
-        Ok(standings)
+        Ok((locks, standings))
     }
 
     /// Carries out what was decided for one who waits for several locks, and tells it.
