@@ -106,6 +106,8 @@ pub(super) struct Model {
     pub(super) last_fence: u64,
     pub(super) elapsed: u64,
     pub(super) quarantine_ends: u64,
+    /// Whether the engine can write nothing on its own account.
+    pub(super) is_held_up: bool,
 }
 
 impl Held {

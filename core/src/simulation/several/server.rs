@@ -216,7 +216,9 @@ impl Server {
             }
             Role::Primary | Role::Paused | Role::Refusing => {}
         }
-        self.state.borrow_mut().role = role;
+        let state = &mut *self.state.borrow_mut();
+        state.role = role;
+        state.model.is_held_up = role != Role::Primary;
     }
 
     /// A connection ends, with those who wait on it and those who were about to be told on it.
