@@ -260,7 +260,11 @@ impl<C> Engine<C> {
             // Another server decides, and may have bound the hold anew. The lease ends it.
             Authority::Replica | Authority::NotOurs => return Parting::Done(Effort::ROUND),
         }
-        Parting::Done(self.shorten(host, lock, &binding, left))
+        match self.shorten(host, lock, &binding, left) {
+            Ok(effort) => Parting::Done(effort),
+            // The server has refused the change. The hold is bound until it is over.
+            Err(_refused) => Parting::PutOff(binding, REFUSAL_MILLIS),
+        }
     }
 
     fn shorten<H: Host<Client = C>>(
@@ -269,15 +273,13 @@ impl<C> Engine<C> {
         lock: &H::Lock<'_>,
         binding: &Binding,
         left: Option<Ttl>,
-    ) -> Effort {
+    ) -> Result<Effort, Error> {
         let mut key = lock.open(Mode::Write);
         let now = host.now();
-        if self.put_back(&mut key, lock.name(), now).is_err() {
-            return Effort::ROUND;
-        }
+        self.put_back(&mut key, lock.name(), now)?;
         let effort = Effort::of_round(key.stored());
         let proof = proof_of(&binding.owner, binding.fence_number);
-        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return effort };
+        let Some(holders) = self.holders_in(host, &key, &proof, now) else { return Ok(effort) };
         let end = holders.own().and_then(|own| own.deadline);
         let outcome = match left {
             None => Outcome::Release(lock::release(&holders, &proof)),
@@ -285,9 +287,10 @@ impl<C> Engine<C> {
         };
         let write = outcome.write(&holders);
         let changed = write.changes();
-        if changed == Changed::Nothing || key.write(write).is_err() {
-            return effort;
+        if changed == Changed::Nothing {
+            return Ok(effort);
         }
+        key.write(write)?;
         drop(key);
         let event = self.with_observer(|observer| {
             observer.note_disconnected(lock.name(), &outcome, proof.owner, end, now)
@@ -299,7 +302,7 @@ impl<C> Engine<C> {
             }
             queues.mark(lock.name());
         });
-        effort
+        Ok(effort)
     }
 
     /// The holds of this lock that are over with their connections, and are still to be released.
