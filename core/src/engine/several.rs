@@ -53,6 +53,9 @@ struct Asked {
     names: Vec<KeptName>,
 }
 
+/// Several locks, and how it stands with each.
+type AllToBeHad<L> = (Vec<L>, Vec<Standing>);
+
 /// Why one who is first in all its queues is not given its locks now.
 enum Refusal {
     /// One of them is not to be had: it goes on waiting.
@@ -280,7 +283,7 @@ impl<C> Engine<C> {
         wanted: &Wanted<'_>,
         now: Moment,
         effort: &mut Effort,
-    ) -> Result<(Vec<H::Lock<'n>>, Vec<Standing>), (Name<'n>, Refusal)> {
+    ) -> Result<AllToBeHad<H::Lock<'n>>, (Name<'n>, Refusal)> {
         let mut locks = Vec::new();
         let mut standings = Vec::new();
         for name in names.iter().map(KeptName::as_name) {
