@@ -160,7 +160,7 @@ impl<R: DecideAll> DecideAll for Watched<'_, R> {
 }
 
 /// What a request came to, as its client is told.
-enum Told_ {
+enum Heard {
     Fence,
     Nil,
     Waits,
@@ -228,13 +228,13 @@ impl Server {
         let words: Vec<_> = words.iter().map(String::as_bytes).collect();
         let page = acquire::Request::parse(&words, &LIMITS, || panic!("nobody asks for an owner"))
             .expect("a good request");
-        if let Some(Told_::Waits) = self.tries(&page, &asked) {
+        if let Some(Heard::Waits) = self.tries(&page, &asked) {
             self.waits(client, &page, &asked, waits.expect("it is ready to wait"));
         }
         self.state.borrow_mut().connection = None;
     }
 
-    fn tries(&self, page: &acquire::Request<'_>, asked: &Asked) -> Option<Told_> {
+    fn tries(&self, page: &acquire::Request<'_>, asked: &Asked) -> Option<Heard> {
         let watched = Watched { request: page, server: self, asks: Asks::Acquire(asked) };
         let (waits, reply) = if let [key] = asked.keys[..] {
             let outcome =
@@ -255,10 +255,10 @@ impl Server {
                 let state = self.state.borrow();
                 let owns = |key: &Key| state.model.own(key, asked.owner, state.wall).is_some();
                 assert!(asked.keys.iter().all(owns), "told {fence}, and it is not its own");
-                Some(Told_::Fence)
+                Some(Heard::Fence)
             }
-            Reply::Nil if waits => Some(Told_::Waits),
-            Reply::Nil => Some(Told_::Nil),
+            Reply::Nil if waits => Some(Heard::Waits),
+            Reply::Nil => Some(Heard::Nil),
             other => panic!("told {other:?}"),
         }
     }
