@@ -239,7 +239,8 @@ impl<C> Engine<C> {
             }
             Err((at, refusal)) => {
                 if let Some(refused) = locks.get(at) {
-                    self.with_queues(|queues| queues.refused(id, refused.name()));
+                    let is_held = matches!(refusal, Refusal::Held);
+                    self.with_queues(|queues| queues.refused(id, refused.name(), is_held));
                 }
                 refusal
             }
