@@ -183,3 +183,33 @@ fn a_wide_request_that_waits_for_one_lock_keeps_no_other_client_of_the_server_wa
         assert_eq!(client.cmd(release), int(128));
     }
 }
+
+#[test]
+fn a_release_of_locks_that_thousands_wait_for_goes_on_when_others_have_had_their_turn() {
+    const READERS: usize = 20;
+    let server = Server::start();
+    let mut client = server.client();
+    let all = names(128);
+    let keys = as_words(&all);
+    takes(&mut client, "alice", &keys).unwrap();
+    for key in &keys {
+        for number in 0..READERS {
+            client.send(format!("LOCK.ACQUIRE {key} r{number} 60000 SHARE 0 TICKET 60000"));
+        }
+    }
+    for _ in 0..keys.len() * READERS {
+        assert_eq!(client.receive(), Value::Nil);
+    }
+    let release = format!("LOCK.RELEASE {} alice{}", keys[0], behind(&keys[1..]));
+    let replies = client.transaction(&[&release, "INFO leasehold"]);
+    assert_eq!(replies[0], int(128));
+    let granted = format!("{:?}", replies[1]);
+    let (_, granted) = granted.split_once("leasehold_waits_granted:").unwrap();
+    let granted: String = granted.chars().take_while(char::is_ascii_digit).collect();
+    let granted: usize = granted.parse().unwrap();
+    assert!((100..1_000).contains(&granted), "{granted} in one step");
+    eventually("all are granted", || match client.counter("tickets") {
+        0 => Ok(()),
+        left => Err(left),
+    });
+}

@@ -114,10 +114,18 @@ impl<C> Engine<C> {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
         }
+        let mut effort = Effort::default();
         for Written { at, changed, .. } in &written {
             let Some(lock) = locks.get(*at) else { continue };
-            if *changed != Changed::Nothing && self.waiters_for(lock.name()) > 0 {
-                self.settle(host, lock, Initiator::Client, Ownership::Ours);
+            if *changed == Changed::Nothing || self.waiters_for(lock.name()) == 0 {
+                continue;
+            }
+            if effort.fills(host.batch()) {
+                // So many that others have their turn first.
+                self.changes_due();
+                self.with_queues(|queues| queues.mark(lock.name()));
+            } else {
+                effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
             }
         }
         let is_released = |written: &&Written<'_>| {
