@@ -291,7 +291,8 @@ impl<C> Engine<C> {
                 }
             }
             Err(NotToBeHad { name, refusal }) => {
-                self.with_queues(|queues| queues.refused(id, name));
+                let is_held = matches!(refusal, Refusal::Held);
+                self.with_queues(|queues| queues.refused(id, name, is_held));
                 refusal
             }
         };

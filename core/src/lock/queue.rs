@@ -281,7 +281,12 @@ impl<C> Queues<C> {
     ) -> Look {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
         let turn = self.turn(id, stored, now.wall, limits, fences);
-        if let Turn::Of { .. } | Turn::OfSeveral(_) = turn {
+        let is_to_settle = match turn {
+            Turn::Of { .. } => true,
+            Turn::OfSeveral(waiter) => !self.waits_for_another(waiter, id),
+            Turn::OfHolders { .. } | Turn::OfNobody { .. } | Turn::NotALock => false,
+        };
+        if is_to_settle {
             self.mark_queue(id, Cause::Due); // until it is settled, whatever goes wrong on the way
             return Look::ToSettle;
         }

@@ -16,11 +16,13 @@ pub(super) struct Several {
     /// The lock at this one was not to be had when it was last looked at, and is looked at first the next time. So one
     /// that is held does not make others be looked at in vain.
     refused: usize,
+    /// Whether that was because somebody holds it.
+    is_held: bool,
 }
 
 impl Places {
     pub(super) fn several(places: Box<[PlaceId]>) -> Self {
-        Self::Several(Box::new(Several { places, refused: 0 }))
+        Self::Several(Box::new(Several { places, refused: 0, is_held: false }))
     }
 
     pub(super) fn all(&self) -> &[PlaceId] {
@@ -60,8 +62,8 @@ impl<C> Queues<C> {
         in_turn.filter_map(|&place| self.name_at(place)).cloned().collect()
     }
 
-    /// This one of the locks that it waits for is not to be had now.
-    pub fn refused(&mut self, id: WaiterId, name: Name<'_>) {
+    /// This one of the locks that it waits for is not to be had now, while it is first in all its queues.
+    pub fn refused(&mut self, id: WaiterId, name: Name<'_>, is_held: bool) {
         let Some(waiting) = self.waiters.get(id.0) else { return };
         let is_it =
             |&place: &PlaceId| self.name_at(place).is_some_and(|known| known.as_name() == name);
@@ -69,8 +71,22 @@ impl<C> Queues<C> {
         if let (Some(at), Some(Waiting { places: Places::Several(several), .. })) =
             (at, self.waiters.get_mut(id.0))
         {
-            several.refused = at;
+            (several.refused, several.is_held) = (at, is_held);
         }
+    }
+
+    /// Whether another of its locks was found to be held, and nobody has touched that since. Then nothing is to be done for the
+    /// sake of this one: that lock is looked at in time, as every contended one, and all are granted from there. Without this
+    /// each look at a free lock would be one at all of them, although nothing happens.
+    pub(super) fn waits_for_another(&self, waiter: WaiterId, id: QueueId) -> bool {
+        let Some(waiting) = self.waiters.get(waiter.0) else { return false };
+        let Places::Several(several) = &waiting.places else { return false };
+        let refused = several.places.get(several.refused).filter(|_| several.is_held);
+        let place = refused.and_then(|refused| self.places.get(refused.0));
+        let other = place.map(|place| place.queue).filter(|other| *other != id);
+        other
+            .and_then(|other| self.queues.get(other.0))
+            .is_some_and(|other| other.touched.is_none())
     }
 
     /// Whether nobody stands before it in any of its queues.

@@ -160,11 +160,11 @@ fn the_lock_that_was_not_to_be_had_is_looked_at_first() {
     let mut queues = Queues::new();
     let id = join_all(&mut queues, &[A, B, C], waiter("x", 1));
     assert_eq!(keys_of(&queues, id), [A, B, C]);
-    queues.refused(id, Name::new(0, C));
+    queues.refused(id, Name::new(0, C), true);
     assert_eq!(keys_of(&queues, id), [C, A, B]);
-    queues.refused(id, Name::new(0, B));
+    queues.refused(id, Name::new(0, B), true);
     assert_eq!(keys_of(&queues, id), [B, C, A]);
-    queues.refused(id, Name::new(1, A));
+    queues.refused(id, Name::new(1, A), true);
     queues.refused(id, Name::new(0, b"d"));
     assert_eq!(keys_of(&queues, id), [B, C, A], "it does not wait for these");
 }
@@ -279,4 +279,35 @@ fn one_of_its_locks_that_it_holds_is_not_told_alone() {
     join_all(&mut queues, &[C], waiter("y", 2));
     join_all(&mut queues, &[C, b"d"], waiter("z", 3));
     assert!(matches!(settle_one(&mut queues, C, held_by("z", None)), Next::Held));
+}
+
+fn look(queues: &mut Queues<Connection>, key: &'static [u8], stored: Stored<'_>) -> Look {
+    let look = queues.look(Name::new(0, key), stored, at(NOW), LIMITS, &mut FenceClock::new());
+    queues.check();
+    look
+}
+
+#[test]
+fn while_one_lock_is_held_a_look_at_another_that_is_free_comes_to_nothing() {
+    let mut queues = Queues::new();
+    let id = join_all(&mut queues, &[A, B], waiter("a", 1));
+    let held = || Look::Held { lost: Vec::new() };
+    assert_eq!(look(&mut queues, A, Stored::Nothing), Look::ToSettle);
+    queues.refused(id, Name::new(0, B), true);
+    assert_eq!(look(&mut queues, B, held_by("b", None)), held());
+    assert_eq!(look(&mut queues, A, Stored::Nothing), held());
+    assert!(!queues.has_marks());
+    // From the one that was held all are granted.
+    assert_eq!(look(&mut queues, B, Stored::Nothing), Look::ToSettle);
+    // Whoever touched that may have freed it.
+    touch(&mut queues, B, Suspicion::Freed, NOW);
+    assert_eq!(look(&mut queues, A, Stored::Nothing), Look::ToSettle);
+}
+
+#[test]
+fn a_lock_that_could_not_be_written_keeps_no_look_from_being_more() {
+    let mut queues = Queues::new();
+    let id = join_all(&mut queues, &[A, B], waiter("a", 1));
+    queues.refused(id, Name::new(0, B), false);
+    assert_eq!(look(&mut queues, A, Stored::Nothing), Look::ToSettle);
 }
