@@ -165,7 +165,7 @@ fn the_lock_that_was_not_to_be_had_is_looked_at_first() {
     queues.refused(id, Name::new(0, B), true);
     assert_eq!(keys_of(&queues, id), [B, C, A]);
     queues.refused(id, Name::new(1, A), true);
-    queues.refused(id, Name::new(0, b"d"));
+    queues.refused(id, Name::new(0, b"d"), true);
     assert_eq!(keys_of(&queues, id), [B, C, A], "it does not wait for these");
 }
 
