@@ -136,7 +136,10 @@ impl Model {
     fn admits(&self, key: Key, owner: &str, share: u32, now: u64) -> bool {
         let Some(live) = self.live(key, now) else { return false };
         let others: Vec<_> = live.iter().filter(|held| held.owner != owner).collect();
-        let most = |share: u32| if share == 0 { usize::MAX } else { share as usize };
+        let most = |share: u32| match share {
+            0 => usize::MAX,
+            share => usize::try_from(share).expect("a small number"),
+        };
         let least = others.iter().map(|held| most(held.share)).min().unwrap_or(usize::MAX);
         others.len() < least.min(most(share)).min(MOST_HOLDERS)
     }
