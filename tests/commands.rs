@@ -23,7 +23,7 @@ const COMMANDS: [Expected; 11] = [
     Expected {
         name: "lock.acquire",
         arity: -4,
-        flags: &["write", "denyoom", "fast", "blocking"],
+        flags: &["write", "denyoom", "fast", "blocking", "movablekeys"],
         categories: &["@write", "@fast", "@blocking", "@lock"],
         tips: &["nondeterministic_output"],
         rights: &["RW", "access", "insert"],
@@ -34,31 +34,33 @@ const COMMANDS: [Expected; 11] = [
             "[SHARE holders: integer]",
             "[wait: oneof]",
             "[EPHEMERAL grace: integer]",
+            "[also: block]",
         ],
         usage: "LOCK.ACQUIRE key owner ttl [SHARE holders] \
-            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]",
+            [BLOCK milliseconds|TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace] \
+            [ALSO numkeys key [key ...]]",
         example: "LOCK.ACQUIRE the-key alice 5000",
     },
     Expected {
         name: "lock.release",
         arity: -3,
-        flags: &["write", "fast"],
+        flags: &["write", "fast", "movablekeys"],
         categories: &["@write", "@fast", "@lock"],
         tips: &[],
         rights: &["RM", "access", "delete"],
-        args: &["key: key 0", "owner: string", "[fence: integer]"],
-        usage: "LOCK.RELEASE key owner [fence]",
+        args: &["key: key 0", "owner: string", "[fence: integer]", "[also: block]"],
+        usage: "LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]",
         example: "LOCK.RELEASE the-key alice 7",
     },
     Expected {
         name: "lock.extend",
         arity: -4,
-        flags: &["write", "fast"],
+        flags: &["write", "fast", "movablekeys"],
         categories: &["@write", "@fast", "@lock"],
         tips: &[],
         rights: &["RW", "access", "update"],
-        args: &["key: key 0", "owner: string", "ttl: integer", "[fence: integer]"],
-        usage: "LOCK.EXTEND key owner ttl [fence]",
+        args: &["key: key 0", "owner: string", "ttl: integer", "[fence: integer]", "[also: block]"],
+        usage: "LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]",
         example: "LOCK.EXTEND the-key alice 5000",
     },
     Expected {
@@ -197,6 +199,7 @@ fn typed(arg: &Value, name: &str) -> String {
     match flags.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => format!("{keyword}{name}"),
         ["optional"] => format!("[{keyword}{name}]"),
+        ["multiple"] => format!("{keyword}{name} [{name} ...]"),
         _ => panic!("{flags:?} of {name}"),
     }
 }
@@ -329,8 +332,16 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
             assert_eq!(specs[..], [], "{}", command.name);
             continue;
         }
-        let [spec] = &specs[..] else { panic!("{}: {specs:?}", command.name) };
-        assert_same(strings(field(spec, "flags").unwrap()), command.rights, command.name);
+        let [spec, others @ ..] = &specs[..] else { panic!("{}: {specs:?}", command.name) };
+        for spec in &specs[..] {
+            assert_same(strings(field(spec, "flags").unwrap()), command.rights, command.name);
+        }
+        let takes_several = command.flags.contains(&"movablekeys");
+        assert_eq!(others.len(), usize::from(takes_several), "{}", command.name);
+        if let [other] = others {
+            let from = usize::try_from(command.arity.abs()).unwrap();
+            assert_is_behind_also(other, from);
+        }
 
         let begin = field(spec, "begin_search").unwrap();
         assert_eq!(text_field(begin, "type").as_deref(), Some("index"), "{}", command.name);
@@ -343,6 +354,22 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
         for (name, number) in [("lastkey", 0), ("keystep", 1), ("limit", 0)] {
             assert_eq!(field(range, name), Some(&int(number)), "{name} of {}", command.name);
         }
+    }
+}
+
+/// The other keys stand behind `ALSO`, which is looked for from this word on, and behind their number.
+#[track_caller]
+fn assert_is_behind_also(spec: &Value, from: usize) {
+    let begin = field(spec, "begin_search").unwrap();
+    assert_eq!(text_field(begin, "type").as_deref(), Some("keyword"));
+    let keyword = field(begin, "spec").unwrap();
+    assert_eq!(text_field(keyword, "keyword").as_deref(), Some("ALSO"));
+    assert_eq!(field(keyword, "startfrom"), Some(&int(from)));
+    let find = field(spec, "find_keys").unwrap();
+    assert_eq!(text_field(find, "type").as_deref(), Some("keynum"));
+    let numbers = field(find, "spec").unwrap();
+    for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)] {
+        assert_eq!(field(numbers, name), Some(&int(number)), "{name}");
     }
 }
 

@@ -13,6 +13,7 @@ mod shapes;
 mod shares;
 mod stores;
 mod stories;
+mod tickets;
 
 use testkit::Server;
 

@@ -15,9 +15,10 @@ fn help_has_a_line_for_every_command() {
     let lines = strings(&reply);
     for usage in [
         "LOCK.ACQUIRE key owner ttl [SHARE holders] \
-         [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace]",
-        "LOCK.RELEASE key owner [fence]",
-        "LOCK.EXTEND key owner ttl [fence]",
+         [BLOCK milliseconds | TICKET milliseconds [NOTIFY channel]] [EPHEMERAL grace] \
+         [ALSO numkeys key [key ...]]",
+        "LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]",
+        "LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]",
         "LOCK.CHECK key owner [fence]",
         "LOCK.INFO key",
         "LOCK.HOLDERS key [COUNT count]",

@@ -75,8 +75,18 @@ fn each_way_to_be_one_of_several_holders_is_measured() {
 }
 
 #[test]
+fn sets_of_locks_are_measured() {
+    assert_eq!(rows("several").len(), 6);
+}
+
+#[test]
 fn tickets_are_measured() {
     assert_eq!(rows("tickets").len(), 7);
+}
+
+#[test]
+fn holds_that_end_with_their_connection_are_measured() {
+    assert_eq!(rows("ephemeral").len(), 11);
 }
 
 #[test]

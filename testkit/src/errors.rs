@@ -10,7 +10,7 @@ pub const TTL_ABOVE_LIMIT: &str =
     "ERR ttl must be at most 86400000 milliseconds (config leasehold.max-ttl)";
 pub const FENCE_NOT_A_NUMBER: &str = "ERR fence must be an integer from 0 to 9007199254740991";
 pub const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, \
-     NOTIFY channel or EPHEMERAL grace, each at most once";
+     NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once";
 pub const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 pub const SCRIPT_REPEATED: &str =

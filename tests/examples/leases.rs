@@ -169,8 +169,8 @@ fn fifty_wait_at_once_and_all_are_served_also_when_their_connections_are_killed(
 
 #[test]
 fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_stays_busy() {
-    let patience = 2_000;
-    for recipe in Recipe::all() {
+    let patience = 4_000;
+    for recipe in Recipe::all().chain(Recipe::by_tickets()) {
         let server = server();
         let mut client = server.client();
         client.grant("k", "alice", LONG);
@@ -180,7 +180,7 @@ fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_s
                 let waits = scope.spawn(|| recipe.takes(&text, Locks { patience, ..ONE }));
                 eventually("it has waited half its patience", || {
                     let waited = first_waiter(&mut client, "k").map(|(_, waited)| waited);
-                    waited.filter(|waited| *waited > 1_000).ok_or(waited)
+                    waited.filter(|waited| *waited > 2_000).ok_or(waited)
                 });
                 client.cmd("CLIENT KILL TYPE normal SKIPME yes");
                 waits.join().unwrap()
@@ -193,7 +193,7 @@ fn a_request_ends_within_its_patience_when_connections_are_killed_and_the_lock_s
 #[test]
 fn a_server_that_never_returns_is_an_error_within_the_patience_and_a_second() {
     let patience = 2_000;
-    for recipe in Recipe::all() {
+    for recipe in Recipe::all().chain(Recipe::by_tickets()) {
         for is_killed in [false, true] {
             let outcome = in_time(patience + SECOND, || {
                 let mut server = server();
@@ -201,7 +201,8 @@ fn a_server_that_never_returns_is_an_error_within_the_patience_and_a_second() {
                 let text = recipe.text(&address_of(&server));
                 thread::scope(|scope| {
                     let waits = scope.spawn(|| recipe.takes(&text, Locks { patience, ..ONE }));
-                    server.client().wait_until_waiters(1);
+                    let mut client = server.client();
+                    eventually("it waits", || first_waiter(&mut client, "k").ok_or(()));
                     if is_killed {
                         server.kill();
                     } else {

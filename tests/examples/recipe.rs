@@ -67,13 +67,18 @@ async def main():
 asyncio.run(main())
 ";
 
+/// The block that waits says so, and the ways to wait on a shared connection take its place.
+const OWN_CONNECTION: &str = "In the server's queue, on a connection of its own.";
+
 pub(super) struct Recipe {
     pub(super) client: &'static str,
     /// The headings of what it consists of, one after another.
     headings: Vec<&'static str>,
     /// Where the page says what takes the place of the block with the address.
     in_a_cluster: &'static str,
-    language: &'static str,
+    /// The headings of what takes the place of the block that waits, if it waits by tickets.
+    by_tickets: Vec<&'static str>,
+    pub(super) language: &'static str,
     driver: &'static str,
     interpreter: Interpreter,
 }
@@ -113,6 +118,17 @@ impl Recipe {
         Self::of_javascript().chain(threads).chain(Self::asyncio())
     }
 
+    /// Those that wait by tickets.
+    pub(super) fn by_tickets() -> impl Iterator<Item = Self> {
+        let node = [
+            Self::ioredis().map(|recipe| (recipe, vec!["ioredis, by tickets", "With a ticket"])),
+            Self::node_redis()
+                .map(|recipe| (recipe, vec!["node-redis, by tickets", "With a ticket"])),
+            Self::asyncio().map(|recipe| (recipe, vec!["redis-py with asyncio, by tickets"])),
+        ];
+        node.into_iter().flatten().map(|(recipe, by_tickets)| Self { by_tickets, ..recipe })
+    }
+
     pub(super) fn of_javascript() -> impl Iterator<Item = Self> {
         [Self::ioredis(), Self::node_redis()].into_iter().flatten()
     }
@@ -134,6 +150,7 @@ impl Recipe {
             client,
             headings: vec![client, "With a lock"],
             in_a_cluster,
+            by_tickets: Vec::new(),
             language: "js",
             driver: DRIVER_OF_NODE,
             interpreter: Interpreter::Node(installed),
@@ -154,6 +171,7 @@ impl Recipe {
             client,
             headings: vec![client],
             in_a_cluster,
+            by_tickets: Vec::new(),
             language: "python",
             driver,
             interpreter: Interpreter::Python(REDIS_PY.programs()?.join("python")),
@@ -172,10 +190,17 @@ impl Recipe {
     }
 
     fn joined(&self, address: &str, of: impl Fn(String) -> String) -> String {
-        let blocks = self.headings.iter().flat_map(|heading| {
-            page::each_block(PAGE, heading, self.language).into_iter().map(&of)
-        });
-        let text = blocks.collect::<Vec<_>>().join("\n");
+        let below = |heading: &&str| page::each_block(PAGE, heading, self.language);
+        let mut blocks: Vec<_> = self.headings.iter().flat_map(below).collect();
+        let by_tickets: Vec<_> = self.by_tickets.iter().flat_map(below).collect();
+        if !by_tickets.is_empty() {
+            let names_the_server = |block: &String| block.contains(ADDRESS);
+            let another = by_tickets.iter().any(names_the_server);
+            blocks.retain(|block| !(another && names_the_server(block)));
+            let waits = blocks.iter().position(|block| block.contains(OWN_CONNECTION)).unwrap();
+            blocks.splice(waits..=waits, by_tickets);
+        }
+        let text = blocks.into_iter().map(of).collect::<Vec<_>>().join("\n");
         assert_eq!(text.matches(ADDRESS).count(), 1, "a recipe for one server: {text}");
         text.replace(ADDRESS, address)
     }

@@ -10,8 +10,7 @@ fn bad_requests_are_refused_and_change_nothing() {
     let number = "ERR numkeys must be an integer from 1 to 128";
     let fewer = "ERR numkeys is larger than the number of keys";
     let twice = "ERR a key is named twice";
-    let option = "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, \
-                  NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once";
+    let option = errors::UNKNOWN_OPTION;
     let (release, extend) =
         (errors::wrong_arity("lock.release"), errors::wrong_arity("lock.extend"));
     let many = format!("LOCK.ACQUIRE a o 5 ALSO 129 {}", as_words(&names(129)).join(" "));

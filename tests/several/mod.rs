@@ -64,7 +64,7 @@ fn waiting(client: &mut Client, keys: &[&str]) -> Vec<usize> {
         Value::Array(rows) => rows.len(),
         other => panic!("no list of waiters: {other:?}"),
     };
-    keys.iter().map(|key| waiting_for(key)).collect()
+    keys.iter().map(&mut waiting_for).collect()
 }
 
 /// Waits until so many wait for each of the locks.

@@ -133,10 +133,11 @@ fn while_a_slot_is_on_its_way_several_locks_are_to_be_asked_for_again_and_none_i
     step.move_keys(&cluster);
     step.give(&cluster);
     assert_eq!(code(waiter.reply()), "TRYAGAIN");
-    eventually("the other node decides", || match to.cmd(&*release) {
-        Value::Int(released) => Ok(assert_eq!(released, 1)),
+    let released = eventually("the other node decides", || match to.cmd(&*release) {
+        Value::Int(released) => Ok(released),
         other => Err(other),
     });
+    assert_eq!(released, 1);
     granted(&mut to, &keys);
     assert_eq!(waiting(&mut to, &keys), [0, 0, 0]);
 }

@@ -5,14 +5,11 @@ use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
 use testkit::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
+use testkit::errors::{PATIENCE_OUT_OF_RANGE, UNKNOWN_OPTION};
 use testkit::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
 };
 
-const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BLOCK milliseconds, TICKET milliseconds, \
-     NOTIFY channel or EPHEMERAL grace, each at most once";
-const PATIENCE_OUT_OF_RANGE: &str =
-    "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
 const NO_COUNT: &str = "ERR unknown option, expected COUNT and a positive integer or -1";
 
 #[test]

@@ -113,7 +113,7 @@ fn wait_until_blocked(observer: &mut Client, wanted: usize) {
     });
 }
 
-fn longest_ping(server: &Server, over: &AtomicBool) -> f64 {
+pub(super) fn longest_ping(server: &Server, over: &AtomicBool) -> f64 {
     let (mut line, ping) = (server.line_client(), encoded("PING"));
     let mut longest = Duration::ZERO;
     while !over.load(Ordering::Relaxed) {

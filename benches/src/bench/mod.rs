@@ -5,6 +5,8 @@
 //!   contended   many workers, one lock: against other ways to wait
 //!   shared      a lock with several holders: one joins and one leaves, against scripts
 //!   tickets     places in a queue without a connection: their memory, and how soon one hears of a grant
+//!   several     several locks in one request, against a request for each
+//!   ephemeral   holds that end with their connection: how soon, and what bindings cost everybody else
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
@@ -20,6 +22,7 @@
 mod contended;
 mod contenders;
 mod cores;
+mod ephemeral;
 pub(crate) mod fairness;
 mod hand_off;
 mod held;
@@ -33,6 +36,7 @@ pub(crate) mod overview;
 mod plot;
 pub(crate) mod report;
 mod same_work;
+mod several;
 mod shared;
 pub(crate) mod statistics;
 pub(crate) mod table;
@@ -64,11 +68,13 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 10] = [
+pub(crate) const SECTIONS: [Section; 12] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
     ("tickets", tickets::run),
+    ("several", several::run),
+    ("ephemeral", ephemeral::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),

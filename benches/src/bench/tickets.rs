@@ -80,7 +80,7 @@ fn batches(lines: &[String], reply: Reply) -> Vec<Batch> {
     lines.chunks(SHAPE.depth).map(batch).collect()
 }
 
-fn send(line: &mut LineClient, lines: &[String], reply: Reply) {
+pub(super) fn send(line: &mut LineClient, lines: &[String], reply: Reply) {
     for batch in batches(lines, reply) {
         line.send(&batch.bytes);
         batch.replies.iter().for_each(|reply| reply.check(line.line()));

@@ -41,7 +41,7 @@ pub struct Request<'a> {
     max_holders: usize,
     wait: Option<Wait<'a>>,
     grace: Option<Grace>,
-    also: Option<Also<'a>>,
+    also: Option<Box<Also<'a>>>,
 }
 
 /// What follows the ttl, as the client sent it.
@@ -137,7 +137,7 @@ impl<'a> Request<'a> {
         };
         let options = Options::parse(words, 4)?;
         let (share, wait, grace) = (options.share()?, options.wait(limits)?, options.grace()?);
-        Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also })
+        Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also.map(Box::new) })
     }
 
     pub fn wanted(&self) -> Result<Wanted<'_>, Error> {
@@ -145,8 +145,8 @@ impl<'a> Request<'a> {
     }
 
     /// Which locks it is for beside the first.
-    pub const fn also(&self) -> Option<&Also<'a>> {
-        self.also.as_ref()
+    pub fn also(&self) -> Option<&Also<'a>> {
+        self.also.as_deref()
     }
 
     /// How the client is ready to wait, if it came to this for several locks and they may be had later.

@@ -118,7 +118,7 @@ impl<C> Engine<C> {
         asker: Option<Owner<'_>>,
     ) -> usize {
         self.take_back_pending(host, lock);
-        self.part_pending(host, lock, asker);
+        self.part_pending(host, lock, asker, host.batch());
         let name = lock.name();
         let waiters = {
             let queues = self.queues.borrow();

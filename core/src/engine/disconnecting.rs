@@ -198,22 +198,23 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and then for as many
-    /// others as one turn can. Each reads the whole value, so a thousand holders that end at once are left to the timer.
+    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and then for so many
+    /// others at most. Each reads the whole value, so a thousand holders that end at once are left to the timer.
     pub(super) fn part_pending<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
         asker: Option<Owner<'_>>,
+        most: usize,
     ) {
         // Nearly always there are none.
         if !self.bindings.borrow().has_ended() {
             return;
         }
-        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, host.batch());
+        let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
         let mut effort = Effort::default();
         for (binding, since) in pending {
-            if effort.fills(host.batch()) {
+            if effort.fills(most) {
                 self.changes_due();
                 self.bindings.borrow_mut().put_off(binding, since);
                 continue;

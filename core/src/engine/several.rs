@@ -74,9 +74,7 @@ impl<C> Engine<C> {
     ) -> Result<Done<'r>, Error> {
         let ephemeral = self.ephemeral(host, request)?;
         let owner = request.owner()?;
-        for lock in locks {
-            self.settle_if_suspect(host, lock, Some(owner));
-        }
+        self.settle_suspects(host, locks, owner);
         if let Some(lock) = locks.first() {
             lock.prepare();
         }
@@ -114,10 +112,17 @@ impl<C> Engine<C> {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
         }
+        let mut effort = Effort::default();
         for Written { at, changed, .. } in &written {
             let Some(lock) = locks.get(*at) else { continue };
-            if *changed != Changed::Nothing && self.waiters_for(lock.name()) > 0 {
-                self.settle(host, lock, Initiator::Client, Ownership::Ours);
+            if *changed == Changed::Nothing || self.waiters_for(lock.name()) == 0 {
+                continue;
+            }
+            if effort.fills(host.slice()) {
+                self.with_queues(|queues| queues.mark(lock.name()));
+                self.changes_due();
+            } else {
+                effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
             }
         }
         let is_released = |written: &&Written<'_>| {
@@ -125,6 +130,29 @@ impl<C> Engine<C> {
         };
         let released = written.iter().filter(is_released).count();
         Ok(Done { joint, released })
+    }
+
+    /// Makes the keys say what is true of the locks, before anybody looks at them. Together the locks get no more time than one
+    /// does. What is left to be done is for the timer: a lock that somebody waits for is not to be had.
+    fn settle_suspects<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        locks: &[H::Lock<'_>],
+        owner: Owner<'_>,
+    ) {
+        let share = host.batch().checked_div(locks.len()).unwrap_or(0).max(1);
+        let mut effort = Effort::default();
+        for lock in locks {
+            self.take_back_pending(host, lock);
+            self.part_pending(host, lock, Some(owner), share);
+            let is_settled = {
+                let queues = self.queues.borrow();
+                queues.is_empty() || queues.waiters_if_settled(lock.name()).is_some()
+            };
+            if !is_settled && !effort.fills(host.slice()) {
+                effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+            }
+        }
     }
 
     /// Writes what is to become of each lock. If one cannot be written, those are taken back that were granted.

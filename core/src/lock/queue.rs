@@ -97,6 +97,9 @@ struct Waiting<C> {
     /// When to see whether its patience has ended; also in `patience`. It may be earlier than that: who asks again all
     /// the time only puts it off.
     asked_at: Option<Monotonic>,
+    /// Who came right before it and right behind it, for whatever locks.
+    earlier: Option<WaiterId>,
+    later: Option<WaiterId>,
 }
 
 /// A place in a queue.
@@ -116,6 +119,9 @@ pub struct Queues<C> {
     waiters: Slab<Waiting<C>>,
     places: Slab<Place>,
     names: QueueNames,
+    /// Who has waited longest, and shortest.
+    oldest: Option<WaiterId>,
+    newest: Option<WaiterId>,
     /// How many wait on a connection.
     blocked: usize,
     /// How many places there are of those who wait by a ticket.
@@ -144,6 +150,8 @@ impl<C> Queues<C> {
             waiters: Slab::new(),
             places: Slab::new(),
             names: QueueNames::default(),
+            oldest: None,
+            newest: None,
             blocked: 0,
             tickets: 0,
             patience: BTreeSet::new(),
@@ -176,8 +184,7 @@ impl<C> Queues<C> {
 
     /// Since when the one has waited that has waited longest.
     pub fn longest_since(&self) -> Option<Monotonic> {
-        let heads = self.queues.iter().filter_map(|(_, queue)| self.waiting_at(queue.head?));
-        heads.map(|(_, waiting)| waiting.waiter.since).min()
+        self.waiter(self.oldest?).map(|waiter| waiter.since)
     }
 
     /// The module itself has freed the lock or given it another fence: it was not taken from its holder.

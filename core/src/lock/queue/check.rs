@@ -33,6 +33,12 @@ impl<C> Queues<C> {
             let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
             assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
         }
+        let later = |id: &WaiterId| self.waiters[id.0].later;
+        let arrivals: Vec<_> = std::iter::successors(self.oldest, later).collect();
+        assert_eq!(arrivals.len(), self.waiters.len(), "all have come one after the other");
+        assert_eq!(arrivals.last(), self.newest.as_ref());
+        let since = |id: &WaiterId| self.waiters[id.0].waiter.since;
+        assert!(arrivals.iter().is_sorted_by_key(since), "in the order in which they wait");
         assert_eq!(self.places.len(), waiters, "every place is somebody's");
         let is_blocked = |waiting: &Waiting<C>| waiting.waiter.told.kind() == WaitKind::Blocked;
         let blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting)).count();

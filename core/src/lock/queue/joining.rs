@@ -104,8 +104,14 @@ impl<C> Queues<C> {
     fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
         let kind = waiter.told.kind();
         let first = Places::One(PlaceId(self.places.vacant_key()));
-        let waiting = Waiting { waiter, places: first, asked_at: None };
+        let earlier = self.newest;
+        let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
         let id = WaiterId(self.waiters.insert(waiting));
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+            Some(earlier) => earlier.later = Some(id),
+            None => self.oldest = Some(id),
+        }
+        self.newest = Some(id);
         let place = self.take_place(names.first, id);
         if !names.also.is_empty() {
             let also = names.iter().skip(1).map(|name| self.take_place(name, id));

@@ -8,7 +8,15 @@ use crate::lock::wait::WaitKind;
 impl<C> Queues<C> {
     /// Takes a waiter out, wherever it stands. `None` if it is not there any more.
     pub fn leave(&mut self, id: WaiterId) -> Option<Departed<C>> {
-        let Waiting { waiter, places, asked_at } = self.waiters.try_remove(id.0)?;
+        let Waiting { waiter, places, asked_at, earlier, later } = self.waiters.try_remove(id.0)?;
+        match earlier.and_then(|earlier| self.waiters.get_mut(earlier.0)) {
+            Some(neighbour) => neighbour.later = later,
+            None => self.oldest = later,
+        }
+        match later.and_then(|later| self.waiters.get_mut(later.0)) {
+            Some(neighbour) => neighbour.earlier = earlier,
+            None => self.newest = earlier,
+        }
         if let Some(asked_at) = asked_at {
             self.patience.remove(&(asked_at, id));
         }

@@ -1,0 +1,267 @@
+//! Holds that end with their connection: how soon the next one has the lock, and what bindings cost everybody else.
+
+use super::contenders::{Batch, Lock, OKAY, ONE, Reply};
+use super::leaving::longest_ping;
+use super::load::{Load, Shape, Work};
+use super::memory::settled;
+use super::report::{Report, Target};
+use super::statistics::{Spread, quantile};
+use super::table::Table;
+use super::tickets::send;
+use super::{Effort, cores};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Instant;
+use testkit::{LineClient, Server, encoded, eventually, int};
+
+const SHAPE: Shape = Shape { connections: 1, depth: 64 };
+
+/// Longer than any measurement, in milliseconds.
+const LONG: u64 = 86_400_000;
+
+/// The limits of times, where those without bindings are 1.
+const MOST_WITHOUT: f64 = 1.01;
+const MOST_WITH_ONE: f64 = 1.05;
+const MOST_WITH_MANY: f64 = 1.00;
+
+/// In milliseconds.
+const SOONEST: f64 = 2.0;
+const LONGEST_PING: f64 = 50.0;
+
+/// What is asked pipelined, with `{}` for a number, and the replies that it must get.
+const TRAFFIC: [(&str, &[&str], &[Reply]); 3] = [
+    ("SET", &["SET k{} v"], &[OKAY]),
+    ("GET", &["GET k{}"], &[Reply::Exactly(b"$1"), Reply::Exactly(b"v")]),
+    (
+        "LOCK.ACQUIRE, LOCK.RELEASE",
+        &["LOCK.ACQUIRE l{} owner 60000", "LOCK.RELEASE l{} owner"],
+        &[Reply::Number, ONE],
+    ),
+];
+
+pub(crate) fn run(effort: Effort, report: &mut Report) {
+    let count = effort.pick(1_000, 100_000, 100_000);
+    let mut table = Table::new(&["Holds that end with their connection", "measured"]);
+    let mut row = |what: &str, figure: String| table.row(vec![what.to_owned(), figure]);
+
+    let mut after = until_granted(effort);
+    after.sort_by(f64::total_cmp);
+    let [half, most, longest] = [0.5, 0.99, 1.0].map(|share| quantile(&after, share) * 1e3);
+    row("from the close to the next one's grant, half of them", format!("{half:.3} ms"));
+    row("from the close to the next one's grant, 99 % of them", format!("{most:.3} ms"));
+    row("from the close to the next one's grant, the longest", format!("{longest:.3} ms"));
+
+    let [without, with_one] = connecting(effort);
+    row("connect, PING, close: no binding, against no module", ratio(without));
+    row("connect, PING, close: one binding, against no module", ratio(with_one));
+
+    let Many { bytes, costs } = many(effort, count);
+    row("memory of a binding", format!("{bytes:.0} bytes"));
+    for ((name, ..), cost) in TRAFFIC.iter().zip(&costs) {
+        row(&format!("{name}: {count} bindings, against none"), ratio(*cost));
+    }
+
+    let Ended { took, ping } = end_at_once(effort, count);
+    row("until all locks of one connection are free", format!("{took:.1} ms"));
+    row("the longest PING meanwhile", format!("{ping:.1} ms"));
+    report.table("ephemeral", &table, &[]);
+    report.file("ephemeral", &table);
+
+    let at_most = |what: &str, measured: f64, wanted: f64, digits: usize| Target {
+        what: what.to_owned(),
+        against: String::new(),
+        wanted: format!("≤ {wanted:.0} ms"),
+        measured: format!("{measured:.digits$} ms"),
+        met: measured <= wanted,
+    };
+    let next = "from the end of a connection to the next one's grant, the longest";
+    report.target(at_most(next, longest, SOONEST, 3));
+    for (what, measured, wanted) in [
+        ("connect, PING, close: no binding", without, MOST_WITHOUT),
+        ("connect, PING, close: one binding", with_one, MOST_WITH_ONE),
+    ] {
+        report.target(at_most_as_long(what, "without the module", measured, wanted));
+    }
+    let dearest = costs.into_iter().max_by(|one, other| one.median.total_cmp(&other.median));
+    let what = format!("a command with {count} bindings");
+    report.target(at_most_as_long(&what, "with none", dearest.unwrap(), MOST_WITH_MANY));
+    let what = format!("the longest PING while {count} bindings end");
+    report.target(at_most(&what, ping, LONGEST_PING, 1));
+}
+
+fn ratio(spread: Spread) -> String {
+    format!("{:.3} ({:.3}–{:.3}) ×", spread.median, spread.low, spread.high)
+}
+
+fn at_most_as_long(what: &str, against: &str, measured: Spread, wanted: f64) -> Target {
+    Target {
+        what: what.to_owned(),
+        against: against.to_owned(),
+        wanted: format!("≤ {wanted:.2} × the time"),
+        measured: format!("{:.3} ×", measured.median),
+        // As many digits as the limit has.
+        met: (measured.median * 100.0).round() <= (wanted * 100.0).round(),
+    }
+}
+
+/// Seconds from the moment at which a connection is closed until the one that waits for its lock has read the grant.
+fn until_granted(effort: Effort) -> Vec<f64> {
+    let server = Server::start();
+    let mut bob = server.line_client();
+    let waits = encoded(format!("LOCK.ACQUIRE k bob {LONG} BLOCK 0"));
+    let mut observer = server.client();
+    let rounds = 0..effort.pick(20, 500, 2_000);
+    let measured = rounds.map(|_| {
+        let mut alice = server.line_client();
+        send(&mut alice, &[format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")], Reply::Number);
+        bob.send(&waits);
+        observer.wait_until_waiters(1);
+        let begun = Instant::now();
+        drop(alice);
+        Reply::Number.check(bob.line());
+        let took = begun.elapsed().as_secs_f64();
+        send(&mut bob, &["LOCK.RELEASE k bob".to_owned()], ONE);
+        took
+    });
+    measured.collect()
+}
+
+/// To connect, ask and close, against a server without the module: where nothing is bound any more, and where one hold is.
+fn connecting(effort: Effort) -> [Spread; 2] {
+    let servers = [Server::builder().without_module().start(), Server::start(), Server::start()];
+    let [_, unbound, bound] = &servers;
+    let bind = [format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")];
+    let mut holders = [unbound.line_client(), bound.line_client()];
+    for holder in &mut holders {
+        send(holder, &bind, Reply::Number);
+    }
+    send(&mut holders[0], &["LOCK.RELEASE k alice".to_owned()], ONE);
+    eventually("nothing is bound", || match unbound.client().counter("bindings") {
+        0 => Ok(()),
+        bindings => Err(bindings),
+    });
+    let _apart = cores::leave_the_last();
+    servers.iter().for_each(cores::give_the_last_to);
+    let sockets = servers.each_ref().map(Server::socket);
+    let connections = effort.pick(5, 500, 500);
+    let mut times = [Vec::new(), Vec::new(), Vec::new()];
+    for round in 0..effort.pick(1, 20, 60) {
+        // The order changes, because the first finds the processor's caches in another state.
+        for turn in 0..servers.len() {
+            let one = (round + turn) % servers.len();
+            times[one].push(connect(&sockets[one], connections));
+        }
+    }
+    assert_eq!(bound.client().counter("bindings"), 1, "the hold was to be bound all the time");
+    [&times[1], &times[2]].map(|times_with| Spread::of_ratios(times_with, &times[0]))
+}
+
+/// Seconds for so many connections, one after the other.
+fn connect(socket: &Path, count: usize) -> f64 {
+    let ping = encoded("PING");
+    let begun = Instant::now();
+    for _ in 0..count {
+        assert_eq!(LineClient::over_unix(socket).unwrap().ask(&ping), b"+PONG");
+    }
+    begun.elapsed().as_secs_f64()
+}
+
+struct Many {
+    /// For each binding, beside its lock.
+    bytes: f64,
+    /// The time of each traffic, where it is 1 with as many locks of which none is bound.
+    costs: Vec<Spread>,
+}
+
+/// As many locks on each of two servers. On one of them all are bound.
+fn many(effort: Effort, count: usize) -> Many {
+    let servers = [Server::start(), Server::start()];
+    let [_, bound] = &servers;
+    let mut holders = servers.each_ref().map(Server::line_client);
+    for holder in &mut holders {
+        send(holder, &requests(count, ""), Reply::Number);
+    }
+    let mut client = bound.client();
+    // What the module needs for the first one is not counted.
+    send(&mut holders[1], &[format!("LOCK.ACQUIRE k alice {LONG} EPHEMERAL 0")], Reply::Number);
+    let before = settled(effort, &mut client);
+    send(&mut holders[1], &requests(count, " EPHEMERAL 0"), Reply::Number);
+    let bytes = (settled(effort, &mut client) - before) / count as f64;
+    assert_eq!(client.counter("bindings"), count as u64 + 1);
+
+    let _apart = cores::leave_the_last();
+    servers.iter().for_each(cores::give_the_last_to);
+    let numbers: Vec<usize> = (0..effort.pick(64, 6_400, 6_400)).collect();
+    let work: Vec<_> = TRAFFIC
+        .iter()
+        .map(|(_, commands, replies)| {
+            Work::shared(SHAPE, &numbers, |numbers| batches(numbers, commands, replies))
+        })
+        .collect();
+    let mut loads = servers.each_ref().map(|server| Load::on(server, SHAPE));
+    let mut times = vec![[Vec::new(), Vec::new()]; TRAFFIC.len()];
+    for round in 0..effort.pick(1, 20, 60) {
+        for turn in 0..servers.len() {
+            let one = (round + turn) % servers.len();
+            for (work, times) in work.iter().zip(&mut times) {
+                times[one].push(loads[one].measure(work, numbers.len()).wall);
+            }
+        }
+    }
+    let costs = times.iter().map(|[unbound, bound]| Spread::of_ratios(bound, unbound)).collect();
+    Many { bytes, costs }
+}
+
+/// The locks of one connection.
+fn requests(count: usize, option: &str) -> Vec<String> {
+    let request = |lock: Lock| format!("LOCK.ACQUIRE {} {} {LONG}{option}", lock.key, lock.owner);
+    (0..count).map(Lock::numbered).map(request).collect()
+}
+
+fn batches(numbers: &[usize], commands: &[&str], replies: &[Reply]) -> Vec<Batch> {
+    let batch = |numbers: &[usize]| {
+        let mut batch = Batch { bytes: Vec::new(), replies: replies.repeat(numbers.len()) };
+        for number in numbers {
+            for command in commands {
+                batch.bytes.extend(encoded(command.replace("{}", &number.to_string())));
+            }
+        }
+        batch
+    };
+    numbers.chunks(SHAPE.depth).map(batch).collect()
+}
+
+/// In milliseconds. The median and the longest of some rounds.
+struct Ended {
+    took: f64,
+    ping: f64,
+}
+
+/// A connection is closed to which so many locks are bound.
+fn end_at_once(effort: Effort, count: usize) -> Ended {
+    let server = Server::start();
+    let (mut observer, over) = (server.client(), AtomicBool::new(false));
+    let rounds = 0..effort.pick(1, 1, 3);
+    let (took, pings): (Vec<_>, Vec<_>) = rounds
+        .map(|_| {
+            let mut holder = server.line_client();
+            send(&mut holder, &requests(count, " EPHEMERAL 0"), Reply::Number);
+            assert_eq!(observer.counter("bindings"), count as u64);
+            over.store(false, Ordering::Relaxed);
+            thread::scope(|scope| {
+                let pinging = scope.spawn(|| longest_ping(&server, &over));
+                let begun = Instant::now();
+                drop(holder);
+                eventually("all are free", || match observer.cmd("DBSIZE") {
+                    size if size == int(0) => Ok(()),
+                    size => Err(size),
+                });
+                let took = begun.elapsed().as_secs_f64();
+                over.store(true, Ordering::Relaxed);
+                (took * 1e3, pinging.join().unwrap() * 1e3)
+            })
+        })
+        .unzip();
+    Ended { took: Spread::of(took).median, ping: pings.into_iter().fold(0.0, f64::max) }
+}
