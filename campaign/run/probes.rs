@@ -17,6 +17,7 @@ mod kept;
 mod leases;
 mod shared;
 mod tickets;
+mod together;
 mod turns;
 
 pub(crate) use gone::{closed_in_any_way, over_when_told};
@@ -61,7 +62,7 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 22] = [
+const ALL: [(usize, Conversation); 25] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
@@ -82,6 +83,9 @@ const ALL: [(usize, Conversation); 22] = [
     (60, ephemeral::bound),
     (80, tickets::kept),
     (20, tickets::unclaimed),
+    (80, together::in_turn),
+    (60, together::leaving),
+    (40, together::tried),
     (60, fences::lifted),
     (30, fences::minted),
     (30, gone::deleted_user),

@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use leasehold_core::command::{Decide, Error, Reply};
+use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply};
 use leasehold_core::command::{
     acquire, check, extend, help, holders, info, raise, release, waiters,
 };
@@ -82,18 +82,35 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             }
             assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
             request.reply(&outcome)?;
+            if let Some(also) = request.also() {
+                for (outcome, write) in decided_all(&request, also, words, lock)? {
+                    assert_acquired(lock, wanted.owner, wanted.share, &outcome, write);
+                }
+            }
         }
         1 => {
             let request = release::Request::parse(words)?;
             let (outcome, write) = decided(&request, lock)?;
             let is_refused = release::reply(&outcome) == Reply::Integer(0);
             assert_only_holders(lock, request.owner()?, write, is_refused);
+            if let Some(also) = request.also() {
+                for (outcome, write) in decided_all(&request, also, words, lock)? {
+                    let is_refused = release::reply(&outcome) == Reply::Integer(0);
+                    assert_only_holders(lock, request.owner()?, write, is_refused);
+                }
+            }
         }
         2 => {
             let request = extend::Request::parse(words, &LIMITS)?;
             let (outcome, write) = decided(&request, lock)?;
             let is_refused = extend::reply(&outcome) == Reply::Integer(0);
             assert_only_holders(lock, request.owner()?, write, is_refused);
+            if let Some(also) = request.also() {
+                for (outcome, write) in decided_all(&request, also, words, lock)? {
+                    let is_refused = extend::reply(&outcome) == Reply::Integer(0);
+                    assert_only_holders(lock, request.owner()?, write, is_refused);
+                }
+            }
         }
         3 => {
             let request = raise::Request::parse(words)?;
@@ -117,7 +134,7 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             drop(request.answer(lock.holds.iter().copied(), now));
         }
         7 => {
-            let nobody = std::iter::empty::<&Waiter<u64>>();
+            let nobody = std::iter::empty::<(&Waiter<u64>, usize)>();
             let request = waiters::Request::parse(words)?;
             drop(request.answer(nobody, |&client| client, Monotonic::from_micros(0)));
         }
@@ -135,6 +152,32 @@ fn decided<'r>(
     let holders = lock.stored.holders(request.owner()?, lock.now, fences)?;
     let outcome = request.decide(&holders, lock.waiters, lock.now, fences)?;
     Ok((outcome, outcome.write(&holders)))
+}
+
+/// The same of several locks, each of which is as this one: what each comes to of which there is anything to tell. Of such locks
+/// all are written, or none.
+fn decided_all<'r>(
+    request: &'r impl DecideAll,
+    also: &Also<'_>,
+    words: &[&[u8]],
+    lock: Lock<'_>,
+) -> Result<Vec<(Outcome<'r>, Write<'r>)>, Error> {
+    let mut keys = also.keys.clone();
+    assert!((1..=128).contains(&keys.len()));
+    keys.extend(words.get(1));
+    let count = keys.len();
+    keys.sort_unstable();
+    keys.dedup();
+    assert_eq!(keys.len(), count, "a key is named twice");
+    let fences = &mut FenceClock::new();
+    let holders = lock.stored.holders(request.owner()?, lock.now, fences)?;
+    let standings = vec![request.stand(&holders, lock.waiters); count];
+    let joint = request.decide_all(&standings, lock.now, fences)?;
+    let outcomes = (0..count).filter_map(|at| joint.outcome(at, &holders, lock.now));
+    let all: Vec<_> = outcomes.map(|outcome| (outcome, outcome.write(&holders))).collect();
+    let written = all.iter().filter(|(_, write)| *write != Write::Keep).count();
+    assert!(written == 0 || written == count, "all or none");
+    Ok(all)
 }
 
 fn is_held_by(lock: Lock<'_>, owner: Owner<'_>) -> bool {

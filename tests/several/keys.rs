@@ -84,6 +84,27 @@ fn a_mistake_in_the_number_of_keys_gives_no_right_to_any() {
 }
 
 #[test]
+fn a_channel_that_the_server_takes_for_the_option_gives_no_right_to_any_key() {
+    let server = Server::builder().aof().start();
+    let mut worker = worker(&server, "~mine:* &*");
+    // The server compares words up to a zero byte. Behind such a channel it finds no keys.
+    for request in [
+        "LOCK.ACQUIRE theirs alice 5000 NOTIFY ALSO\0x TICKET 5",
+        "LOCK.ACQUIRE theirs alice 5000 NOTIFY also\0 TICKET 5",
+        "LOCK.ACQUIRE mine:a alice 5000 NOTIFY aLSO\0 TICKET 5 ALSO 1 theirs",
+        "LOCK.ACQUIRE mine:a alice 5000 TICKET 5 NOTIFY ALSO\0x ALSO 1 theirs",
+    ] {
+        let reply = unchanged(&server, || worker.cmd(request));
+        assert!(matches!(reply, Value::ServerError(_)), "{request:?}: {reply:?}");
+    }
+    // Others with a zero byte are as any.
+    let mut client = server.client();
+    client.grant("mine:a", "bob", LONG);
+    let request = "LOCK.ACQUIRE mine:a alice 5000 TICKET 5 NOTIFY x\0ALSO ALSO 1 mine:b";
+    assert_eq!(worker.cmd(request), Value::Nil);
+}
+
+#[test]
 fn the_rights_to_the_other_keys_are_those_to_the_first() {
     if lacks((7, 0), "COMMAND GETKEYSANDFLAGS") {
         return;

@@ -176,7 +176,7 @@ fn the_rows_are_maps_in_resp3_and_flat_arrays_in_resp2() {
     let server = Server::start();
     server.client().grant("k", "alice", LONG);
     let _bob = Waiter::of(&server, "k", "bob");
-    let names = ["owner", "client", "waited", "patience", "share", "kind"];
+    let names = ["owner", "client", "waited", "patience", "share", "kind", "locks"];
     let Value::Array(flat) = server.client().cmd("LOCK.WAITERS k") else { panic!("no array") };
     let [Value::Array(fields)] = &flat[..] else { panic!("{flat:?}") };
     let even: Vec<_> = fields.iter().step_by(2).cloned().collect();

@@ -396,4 +396,57 @@ mod tests {
         let outcome = decide(&request, Stored::OtherType, 0, &mut FenceClock::new());
         assert_eq!(outcome, Err(Error::WrongType));
     }
+
+    #[test]
+    fn other_locks_are_named_anywhere_among_the_options() {
+        let also = |line: &str| {
+            let line = format!("lock.acquire k a 5 {line}");
+            let request = parse(&line).unwrap();
+            let keys = &request.also().unwrap().keys;
+            (keys.len(), request.share.number(), request.wait.is_some(), request.grace.is_some())
+        };
+        assert_eq!(also("ALSO 2 x y"), (2, 1, false, false));
+        assert_eq!(also("SHARE 0 ALSO 2 SHARE 1 BLOCK 7 EPHEMERAL 1"), (2, 0, true, true));
+        assert_eq!(also("also 2 BLOCK 9 TICKET 8 NOTIFY c SHARE 2"), (2, 2, true, false));
+        assert!(parse("lock.acquire ALSO ALSO 5").unwrap().also().is_none());
+        let named_so = parse("lock.acquire ALSO ALSO 5 ALSO 1 also").unwrap();
+        assert_eq!(named_so.owner().unwrap().as_bytes(), b"ALSO");
+        assert_eq!(named_so.also().unwrap().keys, [b"also"]);
+    }
+
+    #[test]
+    fn mistakes_about_other_locks_are_found_with_those_about_unknown_words() {
+        let mistake = |line| parse(&format!("lock.acquire k a 5 {line}")).unwrap_err();
+        assert_eq!(mistake("ALSO"), Error::KeyNumberOutOfRange);
+        assert_eq!(mistake("SHARE x ALSO 0"), Error::KeyNumberOutOfRange);
+        assert_eq!(mistake("FOO 1 ALSO 0"), Error::UnknownOption);
+        assert_eq!(mistake("ALSO 1 k FOO"), Error::KeyTwice);
+        assert_eq!(mistake("ALSO 3 x BLOCK"), Error::FewerKeys);
+        assert_eq!(mistake("ALSO 1 x ALSO 1 y"), Error::UnknownOption);
+        assert_eq!(mistake("ALSO 1 x y"), Error::UnknownOption);
+        assert_eq!(mistake("ALSO 1 x SHARE x BLOCK x"), Error::ShareOutOfRange);
+        assert_eq!(mistake("BLOCK 1 TICKET 1 ALSO 1 x"), Error::BlockWithTicket);
+        assert_eq!(mistake("TICKET 5 NOTIFY also ALSO 1 x"), Error::ChannelReserved);
+    }
+
+    #[test]
+    fn a_client_that_waits_for_several_is_told_nothing_yet_unless_its_owner_was_made_up() {
+        let owner = Owner::new(b"a").unwrap();
+        let busy = Joint::Refused { at: 0, acquired: Acquired::Busy(owner) };
+        let kept = Joint::Refused { at: 0, acquired: Acquired::NotUpgraded(owner) };
+        let minted = || Reply::Array(vec![Reply::Bytes(&UUID), Reply::Nil]);
+        for (line, waits, reply) in [
+            ("k a 5 ALSO 1 x", false, Reply::Nil),
+            ("k a 5 TICKET 5 ALSO 1 x", true, Reply::Nil),
+            ("k * 5 ALSO 1 x", false, Reply::Nil),
+            ("k * 5 TICKET 5 ALSO 1 x", true, minted()),
+        ] {
+            let line = format!("lock.acquire {line}");
+            let request = parse(&line).unwrap();
+            assert_eq!(request.wait_for_all(&busy).is_some(), waits, "{line}");
+            assert_eq!(request.reply_for_all(&busy), Ok(reply), "{line}");
+            assert_eq!(request.wait_for_all(&kept), None, "it must not wait with one in its hand");
+            assert_eq!(request.reply_for_all(&kept), Ok(Reply::Nil));
+        }
+    }
 }

@@ -65,10 +65,12 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
 }
 
-/// Not the word before the names of other locks: the server takes the first such word for that.
+/// Not the word before the names of other locks: the server takes the first such word for that, finds no keys behind it, and asks
+/// for the right to none. It compares words only up to a zero byte.
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
-    if Also::is_begun_by(bytes) {
+    let compared = bytes.split(|&byte| byte == 0).next();
+    if compared.is_some_and(Also::is_begun_by) {
         return Err(Error::ChannelReserved);
     }
     has_length.then_some(bytes).ok_or(Error::ChannelLength)
@@ -321,5 +323,94 @@ mod tests {
         assert_eq!(shown("cmd k a x").unwrap_err(), Error::FenceNotANumber);
         assert_eq!(shown("cmd k a").unwrap().fence, None);
         assert_eq!(shown("cmd k a 7").unwrap().fence, Some(7));
+    }
+
+    fn keys<'a>(also: &Also<'a>) -> Vec<&'a str> {
+        also.keys.iter().map(|key| str::from_utf8(key).unwrap()).collect()
+    }
+
+    #[test]
+    fn other_locks_are_named_behind_their_number() {
+        let also = |line| Also::parse(&words(line), 2);
+        let (two, next) = also("cmd k ALSO 2 a b FOO").unwrap();
+        assert_eq!((two.at, keys(&two), next), (4, vec!["a", "b"], 6));
+        let (odd, next) = also("cmd k also 3 ALSO also 2").unwrap();
+        assert_eq!((keys(&odd), next), (vec!["ALSO", "also", "2"], 7));
+        for number in ["0", "129", "-1", "+1", "01", "", "x", "99999999999999999999"] {
+            let line = format!("cmd k ALSO {number} a");
+            assert_refused(
+                Also::parse(&words(&line), 2),
+                "ERR numkeys must be an integer from 1 to 128",
+            );
+        }
+        assert_eq!(also("cmd k ALSO").unwrap_err(), Error::KeyNumberOutOfRange);
+        for line in ["cmd k ALSO 1", "cmd k ALSO 2 a", "cmd k ALSO 128 a"] {
+            assert_refused(also(line), "ERR numkeys is larger than the number of keys");
+        }
+        for line in ["cmd k ALSO 1 k", "cmd k ALSO 2 a a", "cmd k ALSO 3 a b a", "cmd k ALSO 2 a k"]
+        {
+            assert_refused(also(line), "ERR a key is named twice");
+        }
+        assert!(also("cmd k ALSO 1 K").is_ok(), "keys are bytes");
+        assert_eq!(keys(&also("cmd k ALSO 1 ").unwrap().0), [""], "the empty key is one");
+    }
+
+    #[test]
+    fn as_many_as_128_other_locks_are_named() {
+        let line = |number: usize| {
+            let keys: Vec<_> = (0..number).map(|key| key.to_string()).collect();
+            format!("cmd k ALSO {number} {}", keys.join(" "))
+        };
+        for number in [1, 128] {
+            let line = line(number);
+            let (also, next) = Also::parse(&words(&line), 2).unwrap();
+            assert_eq!((also.keys.len(), next), (number, number + 4));
+        }
+        let many = line(129);
+        assert_eq!(Also::parse(&words(&many), 2), Err(Error::KeyNumberOutOfRange));
+    }
+
+    #[test]
+    fn the_server_finds_the_keys_that_the_page_does() {
+        let find = |line, from| Also::find(&words(line), from).map(|also| keys(&also).join(" "));
+        assert_eq!(find("cmd k o 5 SHARE 0 also 2 a b BLOCK 1", 4), Some("a b".to_owned()));
+        assert_eq!(find("cmd ALSO ALSO 1 a", 3), None, "the owner is called so");
+        assert_eq!(find("cmd k ALSO ALSO 1 a", 3), Some("a".to_owned()));
+        assert_eq!(find("cmd k o", 3), None);
+        assert_eq!(find("cmd k o ALSO", 3), None);
+        assert_eq!(find("cmd k o ALSO 2 a", 3), None);
+        // The first such word decides, as it does for the servers that look by themselves.
+        assert_eq!(find("cmd k o 5 TICKET 9 NOTIFY ALSO ALSO 1 a", 4), None);
+    }
+
+    #[test]
+    fn what_takes_a_fence_takes_other_locks_behind_it() {
+        let behind = |line: &'static str| {
+            let words = words(line);
+            count_behind(&words, 3)?;
+            let (fence, also) = fence_and_also(&words, 3)?;
+            Ok::<_, Error>((fence, also.map(|also| keys(&also).join(" "))))
+        };
+        let named = |names: &str| Some(names.to_owned());
+        assert_eq!(behind("cmd k o"), Ok((None, None)));
+        assert_eq!(behind("cmd k o 7"), Ok((Some(7), None)));
+        assert_eq!(behind("cmd k o ALSO 1 a"), Ok((None, named("a"))));
+        assert_eq!(behind("cmd k o 7 aLSO 2 a b"), Ok((Some(7), named("a b"))));
+        for more in ["cmd k o 7 8", "cmd k o x y", "cmd k o ALSO 1 a b", "cmd k o 7 ALSO 1 a b"] {
+            assert_eq!(behind(more), Err(Error::WrongArity), "{more}");
+        }
+        assert_eq!(behind("cmd k o ALSO 1 a ALSO 1 b"), Err(Error::WrongArity));
+        assert_eq!(behind("cmd k o x ALSO 0"), Err(Error::FenceNotANumber));
+        assert_eq!(behind("cmd k o 7 ALSO 0"), Err(Error::KeyNumberOutOfRange));
+        assert_eq!(behind("cmd k o ALSO 7"), Err(Error::FewerKeys));
+        assert_eq!(behind("cmd k o ALSO ALSO 1 a"), Err(Error::KeyNumberOutOfRange));
+    }
+
+    #[test]
+    fn no_channel_is_called_as_the_word_before_other_locks() {
+        for name in ["ALSO", "also", "aLsO"] {
+            assert_refused(channel(name.as_bytes()), "ERR channel must not be called ALSO");
+        }
+        assert!(channel(b"ALSO ").is_ok());
     }
 }

@@ -113,6 +113,10 @@ mod tests {
         assert_eq!(parse("lock.extend k  0 x"), Error::OwnerLength);
         assert_eq!(parse("lock.extend k a 0 x"), Error::TtlNotPositive);
         assert_eq!(parse("lock.extend k a 1 x"), Error::FenceNotANumber);
+        assert_eq!(parse("lock.extend k a 0 1 2 ALSO 1 x"), Error::WrongArity);
+        assert_eq!(parse("lock.extend k a 0 1 ALSO 0"), Error::TtlNotPositive);
+        assert_eq!(parse("lock.extend k a 1 ALSO 1 x y"), Error::WrongArity);
+        assert_eq!(parse("lock.extend k a 1 ALSO 1 k"), Error::KeyTwice);
         assert_eq!(answer("lock.extend k a 1", Stored::OtherType), Err(Error::WrongType));
     }
 
@@ -135,5 +139,14 @@ mod tests {
             assert_eq!(answer(line, held.stored()).unwrap(), nothing, "{line}");
         }
         assert_eq!(answer("lock.extend k a 9000", Stored::Nothing).unwrap(), nothing);
+    }
+
+    #[test]
+    fn an_owner_may_be_called_as_the_word_before_other_locks() {
+        let parse = |line: &'static str| Request::parse(&words(line), &LIMITS).unwrap();
+        assert!(parse("lock.extend ALSO ALSO 1").also().is_none());
+        let also = parse("lock.extend ALSO ALSO 1 2 ALSO 1 also");
+        assert_eq!(also.proof.fence, Some(2));
+        assert_eq!(also.also().unwrap().keys, [b"also"]);
     }
 }

@@ -124,4 +124,24 @@ mod tests {
         }
         assert_eq!(answer("lock.release k a", Stored::Nothing).unwrap(), nothing);
     }
+
+    #[test]
+    fn an_owner_may_be_called_as_the_word_before_other_locks() {
+        let parse = |line: &'static str| Request::parse(&words(line));
+        assert!(parse("lock.release ALSO ALSO").unwrap().also().is_none());
+        let also = parse("lock.release ALSO ALSO ALSO 1 also").unwrap();
+        assert_eq!(also.proof.fence, None);
+        assert_eq!(also.also().unwrap().keys, [b"also"]);
+        assert_eq!(parse("lock.release k ALSO 1 2").unwrap_err(), Error::WrongArity);
+        assert_eq!(parse("lock.release k ALSO 7 ALSO 1 x").unwrap().proof.fence, Some(7));
+    }
+
+    #[test]
+    fn only_a_release_without_a_fence_gives_up_a_ticket() {
+        for (line, gives_up) in
+            [("lock.release k a ALSO 1 x", true), ("lock.release k a 7 ALSO 1 x", false)]
+        {
+            assert_eq!(Request::parse(&words(line)).unwrap().gives_up_ticket(), gives_up);
+        }
+    }
 }

@@ -36,12 +36,13 @@ impl<C> Engine<C> {
             write = outcome.write(&holders);
             Ok::<_, Error>(outcome)
         })?;
-        if let Some(fence_number) = outcome.confirmed() {
-            self.mark_delivered(fence_number);
-        }
         let changed = write.changes();
         key.write(write)?;
         drop(key);
+        // Not before: of a write that is refused the client is told an error, and nothing that it could count on.
+        if let Some(fence_number) = outcome.confirmed() {
+            self.mark_delivered(fence_number);
+        }
         self.rebind(lock.name(), request.owner()?, &outcome);
         if let Some(ephemeral) = ephemeral {
             self.bind(host, lock.name(), &outcome, ephemeral, now);

@@ -11,8 +11,8 @@ use super::{
 use crate::command::{DecideAll, Error};
 use crate::lock::{
     self, Acquired, Changed, Deadline, Departed, Ephemeral, Grant, Joint, KeptName, KeptNames,
-    KeptOwner, Moment, NotALock, Outcome, Owner, Ownership, Released, Share, Standing, Ttl,
-    WaiterId, Wanted,
+    KeptOwner, Lost, Moment, Name, NotALock, Outcome, Owner, Ownership, Released, Share, Standing,
+    Ttl, WaiterId, Wanted,
 };
 use crate::observe::Given;
 use std::ops::ControlFlow;
@@ -51,6 +51,29 @@ struct Asked {
     ephemeral: Option<Ephemeral>,
     /// The one first that was last found not to be had.
     names: Vec<KeptName>,
+}
+
+/// The locks that can all be had, and how it stands with each.
+struct ToBeHad<L> {
+    locks: Vec<L>,
+    standings: Vec<Standing>,
+}
+
+/// A lock that cannot be had now.
+struct NotToBeHad<'n> {
+    name: Name<'n>,
+    refusal: Refusal,
+}
+
+/// Holds of a lock that are over, and that nobody has been told of.
+type Untold = Vec<(KeptName, Vec<Lost>)>;
+
+/// What the locks are looked at for.
+struct Look<'a> {
+    /// The module may write this one.
+    settled: Name<'a>,
+    wanted: &'a Wanted<'a>,
+    now: Moment,
 }
 
 /// Why one who is first in all its queues is not given its locks now.
@@ -242,13 +265,15 @@ impl<C> Engine<C> {
         let Some(asked) = self.asked_by(host, id) else {
             return (effort, ControlFlow::Continue(()));
         };
-        let names = asked.names.iter();
-        let locks: Vec<_> = names.map(|name| host.beside(name.as_name())).collect();
         let wanted = Wanted { owner: asked.owner.as_owner(), ttl: asked.ttl, share: asked.share };
         let now = host.now();
-        let refusal = match self.stand_all(host, lock, &locks, &wanted, now, &mut effort) {
+        let names = &asked.names;
+        let mut lost = Untold::new();
+        let look = Look { settled: lock.name(), wanted: &wanted, now };
+        let stood = self.stand_all(host, &look, names, &mut effort, &mut lost);
+        let refusal = match stood {
             Ok(_) if asked.is_out_of_patience => Refusal::Over(Answer::GaveUp),
-            Ok(standings) => {
+            Ok(ToBeHad { locks, standings }) => {
                 let joint = self
                     .consult(host, |fences| lock::acquire_all(&standings, &wanted, now, fences));
                 let ephemeral = asked.ephemeral;
@@ -260,18 +285,17 @@ impl<C> Engine<C> {
                     }
                     Joint::Refused { .. } => Refusal::Over(Answer::GaveUp),
                     _ => {
-                        effort.add(self.give_all(host, &locks, id, &order));
+                        effort.add(self.give_all(host, &locks, id, &order, &lost));
                         return (effort, ControlFlow::Continue(()));
                     }
                 }
             }
-            Err((at, refusal)) => {
-                if let Some(refused) = locks.get(at) {
-                    self.with_queues(|queues| queues.refused(id, refused.name()));
-                }
+            Err(NotToBeHad { name, refusal }) => {
+                self.with_queues(|queues| queues.refused(id, name));
                 refusal
             }
         };
+        self.report_untold(host, &lost, now);
         match refusal {
             Refusal::Held => (effort, ControlFlow::Break(())),
             Refusal::NotNow(millis) => {
@@ -304,29 +328,34 @@ impl<C> Engine<C> {
         })
     }
 
-    /// How it stands with each of the locks, up to the first that cannot be had. The module may write `settled`.
-    fn stand_all<H: Host<Client = C>>(
+    /// The locks of these names, and how it stands with each; or the first that cannot be had. So where one stays held, none of
+    /// the others is asked for. What was lost is told later: another module may react to that, and change a key that was looked
+    /// at.
+    fn stand_all<'n, H: Host<Client = C>>(
         &self,
-        host: &H,
-        settled: &H::Lock<'_>,
-        locks: &[H::Lock<'_>],
-        wanted: &Wanted<'_>,
-        now: Moment,
+        host: &'n H,
+        look: &Look<'_>,
+        names: &'n [KeptName],
         effort: &mut Effort,
-    ) -> Result<Vec<Standing>, (usize, Refusal)> {
-        let mut standings = Vec::with_capacity(locks.len());
-        for (at, lock) in locks.iter().enumerate() {
-            if lock.name() != settled.name() {
-                match lock.may_write(Initiator::Client) {
-                    Authority::Yes => {}
-                    Authority::NotNow => return Err((at, Refusal::NotNow(PAUSE_MILLIS))),
-                    Authority::Refused => return Err((at, Refusal::NotNow(REFUSAL_MILLIS))),
+        untold: &mut Untold,
+    ) -> Result<ToBeHad<H::Lock<'n>>, NotToBeHad<'n>> {
+        let Look { settled, wanted, now } = *look;
+        let mut all = ToBeHad { locks: Vec::new(), standings: Vec::new() };
+        for name in names.iter().map(KeptName::as_name) {
+            let lock = host.beside(name);
+            if name != settled {
+                let refusal = match lock.may_write(Initiator::Client) {
+                    Authority::Yes => None,
+                    Authority::NotNow => Some(Refusal::NotNow(PAUSE_MILLIS)),
+                    Authority::Refused => Some(Refusal::NotNow(REFUSAL_MILLIS)),
                     Authority::Replica | Authority::NotOurs | Authority::ClusterDown => {
-                        let answer = Answer::Refused(Error::GrantedElsewhere);
-                        return Err((at, Refusal::Over(answer)));
+                        Some(Refusal::Over(Answer::Refused(Error::GrantedElsewhere)))
                     }
+                };
+                if let Some(refusal) = refusal {
+                    return Err(NotToBeHad { name, refusal });
                 }
-                self.open_and_put_back(host, lock);
+                self.open_and_put_back(host, &lock);
             }
             let key = lock.open(Mode::Write);
             let stored = key.stored();
@@ -339,15 +368,26 @@ impl<C> Engine<C> {
                 let holders = stored.holders(wanted.owner, now, fences)?;
                 Ok::<_, NotALock>(Standing::new(&holders, 0, wanted.share, most))
             });
-            let lost = self.with_queues(|queues| queues.see(lock.name(), stored, now));
+            let lost = self.with_queues(|queues| queues.see(name, stored, now));
             drop(key);
-            self.report_lost(lock, &lost, now);
-            match standing {
-                Ok(standing) if standing.may_be_had() => standings.push(standing),
-                Ok(_) | Err(NotALock) => return Err((at, Refusal::Held)),
+            if !lost.is_empty() {
+                untold.push((name.into(), lost));
             }
+            match standing {
+                Ok(standing) if standing.may_be_had() => all.standings.push(standing),
+                Ok(_) | Err(NotALock) => {
+                    return Err(NotToBeHad { name, refusal: Refusal::Held });
+                }
+            }
+            all.locks.push(lock);
         }
-        Ok(standings)
+        Ok(all)
+    }
+
+    fn report_untold<H: Host<Client = C>>(&self, host: &H, untold: &Untold, now: Moment) {
+        for (name, lost) in untold {
+            self.report_lost(&host.beside(name.as_name()), lost, now);
+        }
     }
 
     /// Carries out what was decided for one who waits for several locks, and tells it.
@@ -357,13 +397,16 @@ impl<C> Engine<C> {
         locks: &[H::Lock<'_>],
         id: WaiterId,
         order: &Order<'_, '_>,
+        lost: &Untold,
     ) -> Effort {
         let Some(Departed { name, waiter }) = self.with_queues(|queues| queues.leave(id)) else {
             return Effort::default();
         };
         let also = locks.iter().map(Lock::name).filter(|also| *also != name.as_name());
         let names = KeptNames { also: also.map(KeptName::from).collect(), first: name.clone() };
-        let answer = match (self.carry_out(host, locks, order), *order.joint) {
+        let written = self.carry_out(host, locks, order);
+        self.report_untold(host, lost, order.now);
+        let answer = match (written, *order.joint) {
             (Err(error), _) => Answer::Refused(error),
             (Ok(written), joint) => {
                 self.tell_all(host, locks, order, &written);

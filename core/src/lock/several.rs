@@ -151,3 +151,6 @@ impl<'r> Joint<'r> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -26,6 +26,7 @@ mod model;
 mod requests;
 mod schedule;
 mod settling;
+mod several;
 mod strangers;
 mod tickets;
 mod waiting;

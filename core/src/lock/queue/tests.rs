@@ -1,6 +1,7 @@
 mod losing;
 mod marking;
 mod room;
+mod several;
 mod sharing;
 mod tickets;
 

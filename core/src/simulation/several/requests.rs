@@ -1,0 +1,394 @@
+//! What clients ask for, by the pages of the commands. At the moment of each decision the model says what it must be.
+
+use super::host::{At, LIMITS};
+use super::model::{Asked, Client, Key, MICROS_PER_MILLI, Verdict, Waiting};
+use super::plan::{Effect, Plan};
+use super::server::{Server, State, lock};
+use crate::command::{Decide, DecideAll, Error, Reply, acquire, extend, release};
+use crate::engine::Taken;
+use crate::lock::{
+    Acquired, Ephemeral, Extended, FenceClock, Grace, Holders, Joint, Moment, Names, Outcome,
+    Owner, Released, Renewed, Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
+};
+
+/// How a request is ready to wait, in milliseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Waits {
+    /// 0 stands for ever.
+    Block(u64),
+    Ticket(u64),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Request {
+    pub(super) keys: Vec<Key>,
+    pub(super) owner: &'static str,
+    pub(super) ttl: u64,
+    pub(super) share: u32,
+    pub(super) waits: Option<Waits>,
+    /// On which of the connections it comes, and the grace.
+    pub(super) ephemeral: Option<(usize, u64)>,
+}
+
+/// Who says to hold which locks.
+#[derive(Clone, Debug)]
+pub(super) struct Claim {
+    pub(super) keys: Vec<Key>,
+    pub(super) owner: &'static str,
+    pub(super) fence: Option<u64>,
+}
+
+/// A request, with the model looking on.
+struct Watched<'s, R> {
+    request: &'s R,
+    server: &'s Server,
+    asks: Asks<'s>,
+}
+
+#[derive(Clone, Copy)]
+enum Asks<'s> {
+    Acquire(&'s Asked),
+    Release(&'s Claim),
+    Extend(&'s Claim, u64),
+}
+
+impl State {
+    /// What the engine has decided, and by which fence. The model agrees, or the simulation fails.
+    fn is_decided(&mut self, asks: Asks<'_>, verdict: &Verdict, fence: Option<u64>) {
+        let (now, model) = (self.wall, &mut self.model);
+        let expected = match asks {
+            Asks::Acquire(asked) => model.acquire(asked, now),
+            Asks::Release(Claim { keys, owner, fence }) => model.release(keys, owner, *fence, now),
+            Asks::Extend(Claim { keys, owner, fence }, _) => model.extend(keys, owner, *fence, now),
+        };
+        let is_same = match (&expected, verdict) {
+            // Of a release nothing is decided before each lock is looked at.
+            (Verdict::Released(_), Verdict::Released(_)) => true,
+            (expected, verdict) => expected == verdict,
+        };
+        assert!(is_same, "decided: {verdict:?}, the model: {expected:?}");
+        match asks {
+            Asks::Acquire(asked) => model.plan_acquire(asked, verdict, fence, now),
+            Asks::Release(Claim { keys, owner, fence }) => {
+                if fence.is_none() {
+                    model.gives_up_tickets(keys, owner);
+                }
+                if let Verdict::Released(released) = expected {
+                    self.released = released.len();
+                    let to_do = released.into_iter().map(|key| (key, Effect::Released)).collect();
+                    model.plan = Some(Plan::new(owner, to_do));
+                }
+            }
+            Asks::Extend(Claim { keys, owner, .. }, ttl) if expected == Verdict::Extended => {
+                let end = now / MICROS_PER_MILLI + ttl;
+                let to_do = keys.iter().map(|&key| (key, Effect::Extended { end })).collect();
+                model.plan = Some(Plan::new(owner, to_do));
+            }
+            Asks::Extend(..) => {}
+        }
+    }
+}
+
+impl<R: Decide> Decide for Watched<'_, R> {
+    fn gives_up_ticket(&self) -> bool {
+        self.request.gives_up_ticket()
+    }
+
+    fn owner(&self) -> Result<Owner<'_>, Error> {
+        self.request.owner()
+    }
+
+    fn grace(&self) -> Option<Grace> {
+        self.request.grace()
+    }
+
+    fn decide(
+        &self,
+        holders: &Holders<'_>,
+        waiters: usize,
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Outcome<'_>, Error> {
+        let outcome = self.request.decide(holders, waiters, now, fences)?;
+        let mut fence = None;
+        let verdict = match outcome {
+            Outcome::Acquire(Acquired::Granted { grant, .. }) => {
+                fence = Some(grant.fence.number());
+                Verdict::Granted
+            }
+            Outcome::Acquire(Acquired::Again { fence_number, .. }) => Verdict::Again(fence_number),
+            Outcome::Acquire(Acquired::NotUpgraded(_)) => Verdict::Kept,
+            Outcome::Acquire(_) | Outcome::Wait(_) => Verdict::Busy,
+            Outcome::Release(_) => Verdict::Released(Vec::new()),
+            Outcome::Extend(Extended::Until { .. }) => Verdict::Extended,
+            Outcome::Extend(_) => Verdict::NotExtended,
+            Outcome::Raise(_) => panic!("nobody raises"),
+        };
+        self.server.state.borrow_mut().is_decided(self.asks, &verdict, fence);
+        Ok(outcome)
+    }
+}
+
+impl<R: DecideAll> DecideAll for Watched<'_, R> {
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        self.request.stand(holders, others)
+    }
+
+    fn decide_all(
+        &self,
+        standings: &[Standing],
+        now: Moment,
+        fences: &mut FenceClock,
+    ) -> Result<Joint<'_>, Error> {
+        let joint = self.request.decide_all(standings, now, fences)?;
+        let mut granted = None;
+        let verdict = match joint {
+            Joint::Granted(grant) => {
+                granted = Some(grant.fence.number());
+                Verdict::Granted
+            }
+            Joint::Again { fence, .. } => Verdict::Again(fence.number()),
+            Joint::Refused { acquired: Acquired::NotUpgraded(_), .. } => Verdict::Kept,
+            Joint::Refused { .. } => Verdict::Busy,
+            Joint::Released(_) => Verdict::Released(Vec::new()),
+            Joint::Extended { .. } => Verdict::Extended,
+            Joint::NotExtended { .. } => Verdict::NotExtended,
+        };
+        self.server.state.borrow_mut().is_decided(self.asks, &verdict, granted);
+        Ok(joint)
+    }
+}
+
+/// What a request came to, as its client is told.
+enum Told_ {
+    Fence,
+    Nil,
+    Waits,
+}
+
+impl Server {
+    fn places(&self, keys: &[Key]) -> Vec<At<'_>> {
+        keys.iter().map(|&key| self.at(key)).collect()
+    }
+
+    /// A command of a client, from its first look to its last write.
+    fn commands<T>(&self, keys: &[Key], command: impl FnOnce() -> Result<T, Error>) -> Option<T> {
+        self.state.borrow_mut().in_command = true;
+        let outcome = command();
+        let mut state = self.state.borrow_mut();
+        state.in_command = false;
+        let plan = state.model.plan.take();
+        match outcome {
+            Ok(done) => {
+                let is_done = plan.as_ref().is_none_or(|plan| plan.to_do.is_empty());
+                assert!(is_done, "not all was written: {plan:?}");
+                Some(done)
+            }
+            Err(Error::WrongType) => {
+                let now = state.wall;
+                let is_any = keys.iter().any(|key| state.model.live(key, now).is_none());
+                assert!(is_any && plan.is_none(), "each of {keys:?} is a lock");
+                None
+            }
+            Err(Error::NotReplicated) => {
+                assert!(plan.is_some_and(|plan| plan.has_failed), "no write was refused");
+                None
+            }
+            Err(error) => panic!("refused: {error}"),
+        }
+    }
+
+    pub(super) fn acquire(&self, client: Client, request: &Request) {
+        let Request { keys, owner, ttl, share, waits, ephemeral } = request;
+        let connection = ephemeral.map(|(slot, _)| self.state.borrow().connections[slot]);
+        self.state.borrow_mut().connection = connection;
+        let grace = ephemeral.map(|(_, grace)| grace);
+        let asked = Asked {
+            keys: keys.clone(),
+            owner,
+            ttl: *ttl,
+            share: *share,
+            bind: connection.zip(grace),
+        };
+        let mut words = vec!["".to_owned(), keys[0].to_owned(), (*owner).to_owned()];
+        words.push(ttl.to_string());
+        let mut option = |name: &str, value: u64| words.extend([name.into(), value.to_string()]);
+        if *share != 1 {
+            option("SHARE", (*share).into());
+        }
+        match *waits {
+            Some(Waits::Block(patience)) => option("BLOCK", patience),
+            Some(Waits::Ticket(lasts)) => option("TICKET", lasts),
+            None => {}
+        }
+        if let Some(grace) = grace {
+            option("EPHEMERAL", grace);
+        }
+        also(&mut words, keys);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let page = acquire::Request::parse(&words, &LIMITS, || panic!("nobody asks for an owner"))
+            .expect("a good request");
+        if let Some(Told_::Waits) = self.tries(&page, &asked) {
+            self.waits(client, &page, &asked, waits.expect("it is ready to wait"));
+        }
+        self.state.borrow_mut().connection = None;
+    }
+
+    fn tries(&self, page: &acquire::Request<'_>, asked: &Asked) -> Option<Told_> {
+        let watched = Watched { request: page, server: self, asks: Asks::Acquire(asked) };
+        let (waits, reply) = if let [key] = asked.keys[..] {
+            let outcome =
+                self.commands(&[key], || self.engine.change(self, &self.at(key), &watched))?;
+            (matches!(outcome, Outcome::Wait(_)), page.reply(&outcome).expect("a reply"))
+        } else {
+            let places = self.places(&asked.keys);
+            let change = || self.engine.change_all(self, &places, &watched);
+            let joint = self.commands(&asked.keys, change)?.joint;
+            let reply = page.reply_for_all(&joint).expect("a reply");
+            (page.wait_for_all(&joint).is_some(), reply)
+        };
+        match reply {
+            Reply::Integer(fence) => {
+                // Who has no other way of knowing it counts on it from now on.
+                let fence = u64::try_from(fence).expect("a fence");
+                self.state.borrow_mut().model.hear(fence);
+                let state = self.state.borrow();
+                let owns = |key: &Key| state.model.own(key, asked.owner, state.wall).is_some();
+                assert!(asked.keys.iter().all(owns), "told {fence}, and it is not its own");
+                Some(Told_::Fence)
+            }
+            Reply::Nil if waits => Some(Told_::Waits),
+            Reply::Nil => Some(Told_::Nil),
+            other => panic!("told {other:?}"),
+        }
+    }
+
+    fn waits(&self, client: Client, page: &acquire::Request<'_>, asked: &Asked, waits: Waits) {
+        let also: Vec<_> = asked.keys[1..].iter().map(|key| key.as_bytes()).collect();
+        let names = Names { first: lock(asked.keys[0]), also: &also };
+        let wanted = page.wanted().expect("a good request");
+        let ephemeral = asked.bind.map(|(connection, grace)| {
+            let grace = Grace::from_millis(grace).expect("a short grace");
+            Ephemeral { connection, grace }
+        });
+        let places = self.places(&asked.keys);
+        let mut state = self.state.borrow_mut();
+        let monotonic = state.clocks().monotonic;
+        let waiting = |kind, patience: Option<u64>, ttl| Waiting {
+            client,
+            asked: Asked { ttl, ..asked.clone() },
+            kind,
+            gives_up: patience.map(|millis| state.elapsed + millis * MICROS_PER_MILLI),
+        };
+        let (kind, room, new) = match waits {
+            Waits::Block(patience) => {
+                let new = waiting(WaitKind::Blocked, (patience > 0).then_some(patience), asked.ttl);
+                (WaitKind::Blocked, state.room, new)
+            }
+            Waits::Ticket(lasts) => {
+                let new = waiting(WaitKind::Ticket, Some(lasts), asked.ttl.min(lasts));
+                (WaitKind::Ticket, state.room_for_tickets, new)
+            }
+        };
+        let has_room = state.model.has_room(asked, kind, room.for_all, room.per_lock);
+        if has_room {
+            state.model.join(new);
+        }
+        drop(state);
+        match waits {
+            Waits::Block(_) => {
+                let patience = match page.wait_for_all(&busy(&wanted.owner)) {
+                    Some(Wait::Block(patience)) => patience,
+                    other => panic!("{other:?}"),
+                };
+                let found = self.engine.has_room(self, names, wanted.owner, kind, room);
+                assert_eq!(found.is_ok(), has_room, "room for {asked:?}");
+                if !has_room {
+                    return;
+                }
+                let waiter = Waiter {
+                    owner: wanted.owner.into(),
+                    ttl: wanted.ttl,
+                    share: wanted.share,
+                    since: monotonic,
+                    gives_up: patience.ends(monotonic),
+                    ephemeral,
+                    told: Told::Blocked(client),
+                };
+                let id = self.engine.join(self, names, waiter);
+                let on = asked.bind.map(|(connection, _)| connection);
+                self.state.borrow_mut().parked.insert(client, (id, on));
+                for place in &places {
+                    self.engine.settle_joined(self, place);
+                }
+            }
+            Waits::Ticket(_) => {
+                let ticket = match page.wait_for_all(&busy(&wanted.owner)) {
+                    Some(Wait::Ticket(ticket)) => ticket,
+                    other => panic!("{other:?}"),
+                };
+                let request = TicketRequest { ticket, client: client.into(), ephemeral };
+                if self.engine.renew_ticket(self, names, &wanted, &request) != Renewed::No {
+                    return assert!(has_room, "it has a place already: {asked:?}");
+                }
+                let taken = self.engine.take_ticket(self, &places, names, &wanted, &request, room);
+                assert_eq!(taken.is_ok(), has_room, "room for {asked:?}");
+                if let Ok(Taken::Over) = taken {
+                    let _told = self.tries(page, asked);
+                }
+            }
+        }
+    }
+
+    pub(super) fn release(&self, claim: &Claim) {
+        let mut words = vec!["".to_owned(), claim.keys[0].to_owned(), claim.owner.to_owned()];
+        words.extend(claim.fence.map(|fence| fence.to_string()));
+        also(&mut words, &claim.keys);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let page = release::Request::parse(&words).expect("a good request");
+        let watched = Watched { request: &page, server: self, asks: Asks::Release(claim) };
+        let released = if let [key] = claim.keys[..] {
+            let change = || self.engine.change(self, &self.at(key), &watched);
+            self.commands(&[key], change).map(|outcome| {
+                usize::from(matches!(outcome, Outcome::Release(Released::Released { .. })))
+            })
+        } else {
+            let places = self.places(&claim.keys);
+            let change = || self.engine.change_all(self, &places, &watched);
+            self.commands(&claim.keys, change).map(|done| done.released)
+        };
+        let expected = self.state.borrow().released;
+        assert!(released.is_none_or(|released| released == expected), "told of {released:?}");
+    }
+
+    pub(super) fn extend(&self, claim: &Claim, ttl: u64) {
+        let mut words = vec!["".to_owned(), claim.keys[0].to_owned(), claim.owner.to_owned()];
+        words.push(ttl.to_string());
+        words.extend(claim.fence.map(|fence| fence.to_string()));
+        also(&mut words, &claim.keys);
+        let words: Vec<_> = words.iter().map(String::as_bytes).collect();
+        let page = extend::Request::parse(&words, &LIMITS).expect("a good request");
+        let watched = Watched { request: &page, server: self, asks: Asks::Extend(claim, ttl) };
+        if let [key] = claim.keys[..] {
+            let change = || self.engine.change(self, &self.at(key), &watched);
+            let _outcome = self.commands(&[key], change);
+        } else {
+            let places = self.places(&claim.keys);
+            let change = || self.engine.change_all(self, &places, &watched);
+            let _done = self.commands(&claim.keys, change);
+        }
+    }
+}
+
+fn busy<'r>(owner: &Owner<'r>) -> Joint<'r> {
+    Joint::Refused { at: 0, acquired: Acquired::Busy(*owner) }
+}
+
+fn also(words: &mut Vec<String>, keys: &[Key]) {
+    if let [_, also @ ..] = keys
+        && !also.is_empty()
+    {
+        words.extend(["ALSO".to_owned(), also.len().to_string()]);
+        words.extend(also.iter().map(|&key| key.to_owned()));
+    }
+}
