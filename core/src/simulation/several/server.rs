@@ -374,6 +374,18 @@ impl Server {
         }
     }
 
+    /// What has run out and is not there any more does not come into force again by a clock that is set back.
+    pub(super) fn forgets_what_is_gone(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let (keys, now) = (&state.keys, state.wall);
+        for key in KEYS {
+            let is_gone = keys.copy((0, key)).is_none() && self.evicted(key).is_none();
+            if is_gone && state.model.live(key, now).is_some_and(|live| live.is_empty()) {
+                state.model.keys.remove(key);
+            }
+        }
+    }
+
     /// The holds whose connections have ended, as soon as the engine has nothing more to do about them.
     pub(super) fn connections_have_ended(&self) {
         let state = &mut *self.state.borrow_mut();
