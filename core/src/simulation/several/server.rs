@@ -346,8 +346,8 @@ impl Server {
         if !is_kept {
             state.model.keys.remove(key);
         } else if !state.tells_what_it_evicts {
-            // The module knows no more than what it saw last.
-            let holds = live_in(evicted.as_ref(), now.micros());
+            // The module knows no more than what it saw last, what has run out included.
+            let holds = live_in(evicted.as_ref(), 0);
             state.model.keys.insert(key, Content::Holds(holds));
         }
     }
