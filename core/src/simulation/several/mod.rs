@@ -107,6 +107,7 @@ fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
         take(&server, Client::try_from(number).expect("a small number"), step);
         server.connections_have_ended();
         assert_same(&server);
+        server.forgets_what_is_gone();
         if then_works && server.is_at_rest() && server.state.borrow().is_primary() {
             assert_nobody_waits_in_vain(&server);
         }

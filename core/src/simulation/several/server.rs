@@ -346,8 +346,8 @@ impl Server {
         if !is_kept {
             state.model.keys.remove(key);
         } else if !state.tells_what_it_evicts {
-            // The module knows no more than what it saw last.
-            let holds = live_in(evicted.as_ref(), now.micros());
+            // The module knows no more than what it saw last, what has run out included.
+            let holds = live_in(evicted.as_ref(), 0);
             state.model.keys.insert(key, Content::Holds(holds));
         }
     }
@@ -371,6 +371,18 @@ impl Server {
         if !self.engine.with_queues(|queues| queues.is_marked(lock(key))) {
             // It was just looked at, and is not looked at again for a moment.
             state.excuse(key, suspicion.gap_millis() * MICROS_PER_MILLI);
+        }
+    }
+
+    /// What has run out and is not there any more does not come into force again by a clock that is set back.
+    pub(super) fn forgets_what_is_gone(&self) {
+        let state = &mut *self.state.borrow_mut();
+        let (keys, now) = (&state.keys, state.wall);
+        for key in KEYS {
+            let is_gone = keys.copy((0, key)).is_none() && self.evicted(key).is_none();
+            if is_gone && state.model.live(key, now).is_some_and(|live| live.is_empty()) {
+                state.model.keys.remove(key);
+            }
         }
     }
 
