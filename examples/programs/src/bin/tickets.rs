@@ -55,9 +55,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         // After two seconds a visitor is told to try again, whether others have the lock or Redis
         // is down.
         .wait(Duration::from_secs(2))
-        .unreachable_after(Duration::from_secs(2))
-        // Requests for more than four concerts at a time queue in this process.
-        .wait_connections(4);
+        .unreachable_after(Duration::from_secs(2));
     // It connects with the first sale, so the service also starts while Redis is down.
     let locks = Locks::with_settings(variable("REDIS_URL", "redis://127.0.0.1:6379"), settings)?;
     let database = Connection::open(variable("DATABASE", "/tmp/tickets.db"))?;
