@@ -4,7 +4,7 @@ use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
 use leasehold_core::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
+    Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info, log as log_page,
     raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
@@ -12,12 +12,13 @@ use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 11] = [
+static COMMANDS: [(&Spec, Entry); 12] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&raise::SPEC, entry::raise),
     (&check::SPEC, entry::check),
+    (&guard::SPEC, entry::guard),
     (&info::SPEC, entry::info),
     (&holders::SPEC, entry::holders),
     (&waiters::SPEC, entry::waiters),
@@ -70,6 +71,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
         Access::Update | Access::Delete => &[c"write fast"],
+        Access::Guard => &[c"write getkeys-api"],
     }
 }
 
@@ -84,7 +86,8 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     let mut history: Vec<_> = spec.history.iter().map(change).chain([NO_MORE_CHANGES]).collect();
     let mut kept = Vec::new();
     let args = arguments(spec.args, &mut kept);
-    let mut keys = [key_spec(spec.access), NO_MORE_KEYS];
+    let others = if spec.access == Access::Guard { KEYS_OF_ANOTHER_COMMAND } else { NO_MORE_KEYS };
+    let mut keys = [key_spec(spec.access), others, NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
         summary: spec.summary.as_ptr(),
@@ -157,6 +160,7 @@ const fn categories(access: Access) -> &'static CStr {
         Access::List => c"read slow",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
+        Access::Guard => c"write slow",
     }
 }
 
@@ -220,11 +224,13 @@ fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg 
 fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
     let parts = match arg.kind {
         ArgKind::OneOf(parts) | ArgKind::Block(parts) => parts,
-        ArgKind::Key | ArgKind::Text | ArgKind::Integer | ArgKind::Word => &[],
+        ArgKind::Key | ArgKind::Text | ArgKind::Texts | ArgKind::Integer | ArgKind::Word => &[],
     };
     let (type_, key_spec_index) = match arg.kind {
         ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
-        ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
+        ArgKind::Text | ArgKind::Texts => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC)
+        }
         ArgKind::Integer => {
             (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
         }
@@ -239,12 +245,14 @@ fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
         }
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
+    let is_many = matches!(arg.kind, ArgKind::Texts);
+    let many = if is_many { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
     raw::RedisModuleCommandArg {
         name: arg.name.as_ptr(),
         type_,
         key_spec_index,
         token: arg.keyword.map_or(ptr::null(), CStr::as_ptr),
-        flags: optional.cast_signed(),
+        flags: (optional | many).cast_signed(),
         subargs: arguments(parts, kept),
         ..NO_MORE_ARGS
     }
@@ -257,12 +265,29 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
+const ANYTHING: u64 = raw::REDISMODULE_CMD_KEY_RW as u64
+    | raw::REDISMODULE_CMD_KEY_ACCESS as u64
+    | raw::REDISMODULE_CMD_KEY_UPDATE as u64
+    | raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS as u64;
+
+/// Where they are, and what becomes of them, only [`inner_command`](super::inner_command) can tell, which the server asks.
+const KEYS_OF_ANOTHER_COMMAND: raw::RedisModuleCommandKeySpec =
+    raw::RedisModuleCommandKeySpec {
+        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
+        ..key_spec_at(
+            ANYTHING,
+            0,
+            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_UNKNOWN,
+            raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
+        )
+    };
+
 /// The one key, at position 1. Every command that has one also tells the client something of what it
 /// holds, hence ACCESS throughout.
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
     let rights = match access {
         Access::None | Access::Operator => 0,
-        Access::Read | Access::List => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Read | Access::List | Access::Guard => raw::REDISMODULE_CMD_KEY_RO,
         Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,
