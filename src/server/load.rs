@@ -10,9 +10,9 @@ use super::ffi::main_thread::{self, MainThread};
 use super::ffi::{context, log, server_flavor};
 use super::locks::LOCKS;
 use super::{
-    alarm, blocked_client, clock, command_filter, command_table, config, connections, delivery, due, events,
-    eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
-    server_settings, slots, unload_blockers, version,
+    alarm, blocked_client, clock, command_filter, command_table, config, connections, delivery,
+    due, events, eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register,
+    replicate, room, server_settings, slots, unload_blockers, version,
 };
 use leasehold_core::lock::{Moment, WaitKind};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};

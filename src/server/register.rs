@@ -4,8 +4,8 @@ use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
 use leasehold_core::command::{
-    Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info, log as log_page,
-    raise, release, top, waiters,
+    Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info,
+    log as log_page, raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
@@ -271,16 +271,15 @@ const ANYTHING: u64 = raw::REDISMODULE_CMD_KEY_RW as u64
     | raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS as u64;
 
 /// Where they are, and what becomes of them, only [`inner_command`](super::inner_command) can tell, which the server asks.
-const KEYS_OF_ANOTHER_COMMAND: raw::RedisModuleCommandKeySpec =
-    raw::RedisModuleCommandKeySpec {
-        find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
-        ..key_spec_at(
-            ANYTHING,
-            0,
-            raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_UNKNOWN,
-            raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
-        )
-    };
+const KEYS_OF_ANOTHER_COMMAND: raw::RedisModuleCommandKeySpec = raw::RedisModuleCommandKeySpec {
+    find_keys_type: raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
+    ..key_spec_at(
+        ANYTHING,
+        0,
+        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_UNKNOWN,
+        raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
+    )
+};
 
 /// The one key, at position 1. Every command that has one also tells the client something of what it
 /// holds, hence ACCESS throughout.

@@ -75,7 +75,8 @@ impl Guarded {
     /// Whether the command can have so many words, its name included.
     pub fn check_arity(&self, words: usize) -> Result<(), Error> {
         let words = i64::try_from(words).unwrap_or(i64::MAX);
-        let fits = if self.arity < 0 { words >= -self.arity } else { words == self.arity };
+        let fits =
+            if self.arity < 0 { words >= self.arity.saturating_neg() } else { words == self.arity };
         if fits { Ok(()) } else { Err(Error::GuardedArity) }
     }
 }
@@ -136,8 +137,7 @@ impl Described<'_> {
     }
 
     fn is_of_another_module(&self) -> bool {
-        let is_ours =
-            ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(self.name));
+        let is_ours = ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(self.name));
         self.is_of_a_module() && !is_ours
     }
 }
@@ -203,12 +203,20 @@ mod tests {
         assert_not_guarded("exec", "noscript @slow @transaction", Error::GuardedTransaction);
         assert_not_guarded("watch", "noscript fast @fast @transaction", Error::GuardedTransaction);
         assert_not_guarded("eval", "noscript @slow @scripting", Error::GuardedScript);
-        assert_not_guarded("config|get", "admin noscript @admin @slow", Error::GuardedAdministration);
+        assert_not_guarded(
+            "config|get",
+            "admin noscript @admin @slow",
+            Error::GuardedAdministration,
+        );
         assert_not_guarded("subscribe", "pubsub noscript @pubsub @slow", Error::GuardedConnection);
         assert_not_guarded("hello", "noscript fast @fast @connection", Error::GuardedConnection);
         assert_not_guarded("ping", "fast @fast @connection", Error::GuardedConnection);
         assert_not_guarded("wait", "noscript @keyspace @slow", Error::GuardedConnection);
-        assert_not_guarded("SELECT", "loading fast stale @keyspace @fast", Error::GuardedConnection);
+        assert_not_guarded(
+            "SELECT",
+            "loading fast stale @keyspace @fast",
+            Error::GuardedConnection,
+        );
         assert_not_guarded("post", "readonly loading stale @read @slow", Error::GuardedConnection);
         assert_not_guarded("lock.guard", "write module @write", Error::GuardedItself);
     }
@@ -226,7 +234,8 @@ mod tests {
 
     #[test]
     fn the_number_of_words_is_that_of_the_command() {
-        let fits = |arity, words| described("c", arity, "@slow").guarded().unwrap().check_arity(words);
+        let fits =
+            |arity, words| described("c", arity, "@slow").guarded().unwrap().check_arity(words);
         for (arity, words) in [(2, 2), (-2, 2), (-2, 9), (1, 1), (-1, 10_000)] {
             assert_eq!(fits(arity, words), Ok(()), "{arity} {words}");
         }

@@ -45,12 +45,9 @@ impl Access {
     pub const fn has_key(self) -> bool {
         match self {
             Self::None | Self::Operator => false,
-            Self::Read
-            | Self::List
-            | Self::Insert
-            | Self::Update
-            | Self::Delete
-            | Self::Guard => true,
+            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete | Self::Guard => {
+                true
+            }
         }
     }
 }
