@@ -147,10 +147,16 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
 /// Whether the server would let a client read the key: in a cluster it refuses if the slot is not ours, or if it is
 /// leaving and the key has left already.
 pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Authority {
+    to_read_all(ctx, &[key])
+}
+
+/// The same of all these keys at once: it also refuses if they are in several slots, and while their slot moves, unless all of
+/// them are here. The client may have sent `ASKING`.
+pub(super) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleString]) -> Authority {
     if flags(ctx) & raw::REDISMODULE_CTX_FLAGS_CLUSTER == 0 {
         return Authority::Yes;
     }
-    match ask_to_read(ctx, key) {
+    match ask_to_read(ctx, keys) {
         // Renamed: then nobody can be asked, and the server's own redirections have to do.
         None | Some(libc::ENOENT) => Authority::Yes,
         Some(libc::ENETDOWN) => Authority::ClusterDown,
@@ -158,42 +164,24 @@ pub(super) fn to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> 
     }
 }
 
-/// Asks the server whether it would let a client read the key. `None` if it would, else the error number.
-pub(super) fn ask_to_read(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option<i32> {
-    let format = if has_dry_runs() { c"Ds" } else { c"s" };
-    // SAFETY: the format takes one string; the reply goes nowhere else. The error number is this thread's own.
-    let reply = unsafe {
-        *errno() = 0;
-        CallReply::of_call(api!(RedisModule_Call)(ctx, c"EXISTS".as_ptr(), format.as_ptr(), key))
-    };
-    refusal_of(reply.as_ref())
-}
-
-/// Why the server refused what it was just asked; `None` if it did not.
-fn refusal_of(reply: Option<&CallReply>) -> Option<i32> {
-    // To a dry run that succeeds some servers reply and some do not.
-    match io::Error::last_os_error().raw_os_error() {
-        Some(0) | None if has_dry_runs() => None,
-        _ if reply.is_some() && !has_dry_runs() => None,
-        refusal => Some(refusal.unwrap_or(0)),
-    }
-}
-
-/// Whether the server would let a client read all of these keys at once: in a cluster it refuses if they are in several slots,
-/// and while their slot moves, unless all of them are here. The client may have sent `ASKING`.
-pub(super) fn to_read_all(ctx: *mut RedisModuleCtx, keys: &[*mut RedisModuleString]) -> Authority {
+/// Asks the server whether it would let a client read the keys. `None` if it would, else the error number.
+pub(super) fn ask_to_read(
+    ctx: *mut RedisModuleCtx,
+    keys: &[*mut RedisModuleString],
+) -> Option<i32> {
     let format = if has_dry_runs() { c"Dv" } else { c"v" };
     let (start, count) = (keys.as_ptr(), keys.len());
-    // SAFETY: the format takes strings and their number. The reply goes nowhere else; the error number is this thread's own.
+    // SAFETY: the format takes strings and their number; the reply goes nowhere else. The error number is this thread's own.
     let reply = unsafe {
         *errno() = 0;
         let (name, format) = (c"EXISTS".as_ptr(), format.as_ptr());
         CallReply::of_call(api!(RedisModule_Call)(ctx, name, format, start, count))
     };
-    match refusal_of(reply.as_ref()) {
-        None | Some(libc::ENOENT) => Authority::Yes,
-        Some(libc::ENETDOWN) => Authority::ClusterDown,
-        Some(_) => Authority::NotOurs,
+    // To a dry run that succeeds some servers reply and some do not.
+    match io::Error::last_os_error().raw_os_error() {
+        Some(0) | None if has_dry_runs() => None,
+        _ if reply.is_some() && !has_dry_runs() => None,
+        refusal => Some(refusal.unwrap_or(0)),
     }
 }
 

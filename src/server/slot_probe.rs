@@ -26,7 +26,7 @@ impl SlotProbe {
     /// elsewhere, nobody's, on its way in or on its way out.
     pub(super) fn is_served(&self, slot: Slot) -> bool {
         let key = OwnedString::new(self.ctx, &slot.vacant_key());
-        match authority::ask_to_read(self.ctx, key.string()) {
+        match authority::ask_to_read(self.ctx, &[key.string()]) {
             None => true,
             Some(libc::EPERM) => false,
             // While the cluster is down the server does not say whose slot it is. Nor where EXISTS
