@@ -18,6 +18,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 mod binding;
+mod chance;
 mod content;
 mod history;
 mod host;
@@ -25,6 +26,7 @@ mod keyspace;
 mod model;
 mod requests;
 mod schedule;
+mod seeds;
 mod settling;
 mod several;
 mod strangers;
@@ -37,50 +39,19 @@ use content::{Content, Held};
 use model::{Client, LockName, Model, Reply};
 use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
-use std::collections::VecDeque;
-use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use seeds::Trace;
 use world::{Role, Server, lock};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
 
-/// How many of the last steps are shown of a schedule that failed.
-const SHOWN: usize = 20;
-
 #[test]
 fn the_queues_do_what_the_model_says_and_l1_to_l5_hold() {
-    if let Some(seed) = setting("LEASEHOLD_SEED") {
-        // Not with println, which the test harness keeps to itself as long as all is well.
-        let mut terminal = std::io::stderr().lock();
-        return run(seed, Some(&mut |line| writeln!(terminal, "{line}").expect("a terminal")));
-    }
-    for seed in 0..setting("LEASEHOLD_SEEDS").unwrap_or(SEEDS) {
-        if let Err(failure) = catch_unwind(|| run(seed, None)) {
-            show_the_end_of(seed);
-            resume_unwind(failure);
-        }
-    }
-}
-
-fn show_the_end_of(seed: u64) {
-    let mut last = VecDeque::new();
-    let _failure = catch_unwind(AssertUnwindSafe(|| {
-        run(
-            seed,
-            Some(&mut |line| {
-                last.truncate(SHOWN - 1);
-                last.push_front(line);
-            }),
-        );
-    }));
-    println!("\nseed {seed:#x} failed. Its last steps:");
-    last.iter().rev().for_each(|line| println!("{line}"));
-    println!("replay: LEASEHOLD_SEED={seed:#x} cargo test simulation\n");
+    seeds::run_each(SEEDS, "simulation", run);
 }
 
 /// Takes every step of a schedule, and looks at everything after each.
-fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
+fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);
     let Schedule { start, at_once, quarantine_millis, .. } = schedule;
     let server = Server::new(start, at_once, quarantine_millis, !seed.is_multiple_of(4));
@@ -351,14 +322,4 @@ fn waited_for(model: &Model) -> Vec<LockName> {
         }
     }
     names
-}
-
-/// A number, as `42` or as `0x2a`.
-fn setting(name: &str) -> Option<u64> {
-    let value = std::env::var(name).ok()?;
-    let parsed = match value.strip_prefix("0x") {
-        Some(digits) => u64::from_str_radix(digits, 16),
-        None => value.parse(),
-    };
-    Some(parsed.unwrap_or_else(|_| panic!("{name} is not a number: {value}")))
 }

@@ -4,6 +4,7 @@
 //! can happen do so and how often), because a schedule in which everything happens all the time
 //! never gets anywhere. Names are few and times short, so that everything meets everything.
 
+use super::chance::{clock_step, pick, weighted};
 use super::content::Content;
 use super::model::{Client, LockName, Waits};
 use super::requests::{Claim, Request};
@@ -151,7 +152,6 @@ pub(super) fn owner_named(name: &[u8]) -> &'static str {
 pub(super) struct Schedule {
     rng: SmallRng,
     weights: Vec<(Kind, u32)>,
-    all_weights: u32,
     has_tickets: bool,
     dbs: i32,
     keys: usize,
@@ -185,7 +185,6 @@ impl Schedule {
         let has_tickets = weights.iter().any(|(kind, _)| matches!(kind, Kind::Ticket));
         Self {
             has_tickets,
-            all_weights: weights.iter().map(|&(_, weight)| weight).sum(),
             weights,
             dbs: rng.random_range(1..=2),
             keys: if is_crowd { 1 } else { rng.random_range(1..=3) },
@@ -207,7 +206,7 @@ impl Schedule {
         let server = &*server.state.borrow();
         let mut op = None;
         while op.is_none() {
-            let kind = self.kind();
+            let kind = weighted(&mut self.rng, &self.weights);
             op = self.draw(kind, server);
         }
         Step {
@@ -219,23 +218,12 @@ impl Schedule {
         }
     }
 
-    fn kind(&mut self) -> Kind {
-        let mut at = self.rng.random_range(0..self.all_weights);
-        for &(kind, weight) in &self.weights {
-            if at < weight {
-                return kind;
-            }
-            at -= weight;
-        }
-        Kind::Pass
-    }
-
     /// `None` if that cannot happen now.
     fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
         let op = match kind {
             Kind::Pass => Op::Pass(self.rng.random_range(0..3_000)),
             Kind::Leap => Op::Pass(self.rng.random_range(0..2_500_000)),
-            Kind::Step => Op::Step(self.clock_step()),
+            Kind::Step => Op::Step(clock_step(&mut self.rng)),
             Kind::Leave => {
                 let at = self.one_of(server.model.waiters.len())?;
                 let waiting = &server.model.waiters[at];
@@ -258,7 +246,7 @@ impl Schedule {
             Kind::Delete if server.role == Role::Replica => Op::Delete(self.name()),
             _ if has_to_wait(kind, server.role) => return None,
             Kind::WaitWhileSet => {
-                Op::AcquireWhileSet(self.request(server, true), self.clock_step())
+                Op::AcquireWhileSet(self.request(server, true), clock_step(&mut self.rng))
             }
             Kind::Wait => Op::Acquire(self.request(server, true)),
             Kind::Ticket => Op::Acquire(self.by_ticket(server)),
@@ -393,11 +381,6 @@ impl Schedule {
     }
 
     /// Mostly a little; sometimes a summer's hour, either way.
-    fn clock_step(&mut self) -> i64 {
-        let micros = *pick(&mut self.rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
-        self.rng.random_range(-micros..=micros)
-    }
-
     fn limit(&mut self) -> usize {
         if self.rng.random_bool(0.5) { usize::MAX } else { self.rng.random_range(0..=4) }
     }
@@ -435,8 +418,4 @@ fn has_to_wait(kind: Kind, role: Role) -> bool {
 
 fn possible(fence: u64) -> u64 {
     fence.min(Fence::LAST.number())
-}
-
-fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
-    &choices[rng.random_range(0..choices.len())]
 }

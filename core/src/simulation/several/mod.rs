@@ -20,52 +20,23 @@ mod requests;
 mod schedule;
 mod server;
 
-use super::setting;
+use super::seeds::{self, Trace};
 use crate::lock::Told;
 use host::live_in;
 use model::{Client, Content, Key};
 use requests::{Claim, Request, Waits};
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use server::{KEYS, Server, lock};
-use std::collections::VecDeque;
-use std::io::Write;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 300;
-
-/// How many of the last steps are shown of a schedule that failed.
-const SHOWN: usize = 25;
 
 /// How often the timer may ring before all is done, however little is done each time.
 const MOST_RINGS: usize = 500;
 
 #[test]
 fn several_locks_are_granted_at_once_or_not_at_all_and_l1_to_l5_hold() {
-    if let Some(seed) = setting("LEASEHOLD_SEED") {
-        let mut terminal = std::io::stderr().lock();
-        return run(seed, Some(&mut |line| writeln!(terminal, "{line}").expect("a terminal")));
-    }
-    for seed in 0..setting("LEASEHOLD_SEEDS").unwrap_or(SEEDS) {
-        if let Err(failure) = catch_unwind(|| run(seed, None)) {
-            show_the_end_of(seed);
-            resume_unwind(failure);
-        }
-    }
-}
-
-fn show_the_end_of(seed: u64) {
-    let mut last = VecDeque::new();
-    let _failure = catch_unwind(AssertUnwindSafe(|| {
-        let mut remember = |line| {
-            last.truncate(SHOWN - 1);
-            last.push_front(line);
-        };
-        run(seed, Some(&mut remember));
-    }));
-    println!("\nseed {seed:#x} failed. Its last steps:");
-    last.iter().rev().for_each(|line| println!("{line}"));
-    println!("replay: LEASEHOLD_SEED={seed:#x} cargo test simulation::several\n");
+    seeds::run_each(SEEDS, "simulation::several", run);
 }
 
 #[test]
@@ -92,7 +63,7 @@ fn where_one_of_many_locks_stays_held_the_others_are_not_asked_for() {
 }
 
 /// Takes every step of a schedule, and looks at everything after each.
-fn run(seed: u64, mut trace: Option<&mut dyn FnMut(String)>) {
+fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);
     let Schedule { start, at_once, quarantine_millis, .. } = schedule;
     let server = Server::new(start, at_once, quarantine_millis, !seed.is_multiple_of(4));

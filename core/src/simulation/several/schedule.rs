@@ -2,6 +2,7 @@
 //!
 //! As in the [simulation of single locks](crate::simulation), every seed has habits of its own.
 
+use super::super::chance::{clock_step, pick, weighted};
 use super::model::{Client, Content, Held, Key};
 use super::requests::{Claim, Request, Waits};
 use super::server::{CONNECTIONS, KEYS, Role, State};
@@ -99,7 +100,6 @@ const USUAL: [(Kind, u32, bool); 20] = [
 pub(super) struct Schedule {
     rng: SmallRng,
     weights: Vec<(Kind, u32)>,
-    all_weights: u32,
     keys: usize,
     most_keys: usize,
     owners: usize,
@@ -124,7 +124,6 @@ impl Schedule {
             }
         }
         Self {
-            all_weights: weights.iter().map(|&(_, weight)| weight).sum(),
             weights,
             keys: rng.random_range(3..=KEYS.len()),
             most_keys: rng.random_range(2..=4),
@@ -144,7 +143,7 @@ impl Schedule {
     pub(super) fn next(&mut self, server: &State) -> Step {
         let mut op = None;
         while op.is_none() {
-            let kind = self.kind();
+            let kind = weighted(&mut self.rng, &self.weights);
             op = self.draw(kind, server);
         }
         Step {
@@ -155,24 +154,13 @@ impl Schedule {
         }
     }
 
-    fn kind(&mut self) -> Kind {
-        let mut at = self.rng.random_range(0..self.all_weights);
-        for &(kind, weight) in &self.weights {
-            if at < weight {
-                return kind;
-            }
-            at -= weight;
-        }
-        Kind::Pass
-    }
-
     /// `None` if that cannot happen now.
     fn draw(&mut self, kind: Kind, server: &State) -> Option<Op> {
         let is_usual = server.role == Role::Primary;
         let op = match kind {
             Kind::Pass => Op::Pass(self.rng.random_range(0..3_000)),
             Kind::Leap => Op::Pass(self.rng.random_range(0..2_500_000)),
-            Kind::Step => Op::Step(self.clock_step()),
+            Kind::Step => Op::Step(clock_step(&mut self.rng)),
             Kind::Disconnect => Op::Disconnect(self.rng.random_range(0..CONNECTIONS)),
             Kind::Leave => {
                 let waiting = &server.model.waiters[self.one_of(server.model.waiters.len())?];
@@ -292,11 +280,6 @@ impl Schedule {
         Content::Holds(vec![Held { owner: self.owner().to_owned(), fence, end, share: 1 }])
     }
 
-    fn clock_step(&mut self) -> i64 {
-        let micros = *pick(&mut self.rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
-        self.rng.random_range(-micros..=micros)
-    }
-
     fn limit(&mut self) -> usize {
         if self.rng.random_bool(0.5) { usize::MAX } else { self.rng.random_range(0..=6) }
     }
@@ -324,8 +307,4 @@ impl Schedule {
     fn one_of(&mut self, len: usize) -> Option<usize> {
         (len > 0).then(|| self.rng.random_range(0..len))
     }
-}
-
-fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
-    &choices[rng.random_range(0..choices.len())]
 }

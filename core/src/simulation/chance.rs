@@ -1,0 +1,27 @@
+//! What schedules draw.
+
+use rand::RngExt;
+use rand::rngs::SmallRng;
+
+pub(super) fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
+    &choices[rng.random_range(0..choices.len())]
+}
+
+/// One of these, each as often as its weight says.
+pub(super) fn weighted<K: Copy>(rng: &mut SmallRng, weights: &[(K, u32)]) -> K {
+    let all: u32 = weights.iter().map(|&(_, weight)| weight).sum();
+    let mut at = rng.random_range(0..all);
+    for &(kind, weight) in weights {
+        if at < weight {
+            return kind;
+        }
+        at -= weight;
+    }
+    panic!("no weights")
+}
+
+/// By how many microseconds somebody sets the wall clock.
+pub(super) fn clock_step(rng: &mut SmallRng) -> i64 {
+    let micros = *pick(rng, &[2_000, 30_000, 2_000_000, 3_600_000_000]);
+    rng.random_range(-micros..=micros)
+}
