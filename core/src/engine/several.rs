@@ -26,8 +26,8 @@ pub struct Done<'r> {
 }
 
 /// One of the locks, after it was written.
-struct Written<'r> {
-    at: usize,
+struct Written<'l, 'r, L> {
+    lock: &'l L,
     outcome: Outcome<'r>,
     changed: Changed,
 }
@@ -120,24 +120,22 @@ impl<C> Engine<C> {
             .collect();
         let standings = standings?;
         let joint = self.consult(host, |fences| request.decide_all(&standings, now, fences))?;
-        let (joint_of, given) = (&joint, Given::Asked);
-        let order = Order { owner, joint: joint_of, ephemeral, given, now };
+        let order = Order { owner, joint: &joint, ephemeral, given: Given::Asked, now };
         let written = self.carry_out(host, locks, &order)?;
-        self.tell_all(host, locks, &order, &written);
+        self.tell_all(host, &order, &written);
         if request.gives_up_ticket() {
             for lock in locks {
                 self.give_up_ticket(host, lock.name(), owner);
             }
         }
         // All of them before any is settled: who waits for one may wait for others, which are looked at then.
-        for Written { at, changed, .. } in &written {
-            if let (Changed::Value, Some(lock)) = (changed, locks.get(*at)) {
+        for Written { lock, changed, .. } in &written {
+            if *changed == Changed::Value {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
         }
         let mut effort = Effort::default();
-        for Written { at, changed, .. } in &written {
-            let Some(lock) = locks.get(*at) else { continue };
+        for Written { lock, changed, .. } in &written {
             if *changed == Changed::Nothing || self.waiters_for(lock.name()) == 0 {
                 continue;
             }
@@ -148,10 +146,10 @@ impl<C> Engine<C> {
                 effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
             }
         }
-        let is_released = |written: &&Written<'_>| {
-            matches!(written.outcome, Outcome::Release(Released::Released { .. }))
-        };
-        let released = written.iter().filter(is_released).count();
+        let outcomes = written.iter().map(|written| written.outcome);
+        let is_release =
+            |outcome: &_| matches!(outcome, Outcome::Release(Released::Released { .. }));
+        let released = outcomes.filter(is_release).count();
         Ok(Done { joint, released })
     }
 
@@ -179,12 +177,12 @@ impl<C> Engine<C> {
     }
 
     /// Writes what is to become of each lock. If one cannot be written, those are taken back that were granted.
-    fn carry_out<'r, H: Host<Client = C>>(
+    fn carry_out<'l, 'r, 'n, H: Host<Client = C>>(
         &self,
         host: &H,
-        locks: &[H::Lock<'_>],
+        locks: &'l [H::Lock<'n>],
         order: &Order<'_, 'r>,
-    ) -> Result<Vec<Written<'r>>, Error> {
+    ) -> Result<Vec<Written<'l, 'r, H::Lock<'n>>>, Error> {
         let Order { owner, joint, now, given, .. } = *order;
         let mut all = Vec::with_capacity(locks.len());
         for (at, lock) in locks.iter().enumerate() {
@@ -205,7 +203,7 @@ impl<C> Engine<C> {
                 // Others may wait for it still, and have not been told how it is held now.
                 self.with_queues(|queues| queues.remember(lock.name(), key.stored(), now));
             }
-            all.push(Written { at, outcome, changed });
+            all.push(Written { lock, outcome, changed });
         }
         Ok(all)
     }
@@ -232,13 +230,11 @@ impl<C> Engine<C> {
     fn tell_all<H: Host<Client = C>>(
         &self,
         host: &H,
-        locks: &[H::Lock<'_>],
         order: &Order<'_, '_>,
-        written: &[Written<'_>],
+        written: &[Written<'_, '_, H::Lock<'_>>],
     ) {
         let Order { owner, ephemeral, given, now, .. } = *order;
-        for Written { at, outcome, .. } in written {
-            let Some(lock) = locks.get(*at) else { continue };
+        for Written { lock, outcome, .. } in written {
             if let Some(fence_number) = outcome.confirmed() {
                 self.mark_delivered(fence_number);
             }
@@ -247,9 +243,8 @@ impl<C> Engine<C> {
                 self.bind(host, lock.name(), outcome, ephemeral, now);
             }
         }
-        for Written { at, outcome, .. } in written {
-            let Some(lock) = locks.get(*at) else { continue };
-            self.report(lock, outcome, given, now);
+        for Written { lock, outcome, .. } in written {
+            self.report(*lock, outcome, given, now);
         }
     }
 
@@ -410,7 +405,7 @@ impl<C> Engine<C> {
         let answer = match (written, *order.joint) {
             (Err(error), _) => Answer::Refused(error),
             (Ok(written), joint) => {
-                self.tell_all(host, locks, order, &written);
+                self.tell_all(host, order, &written);
                 if let Some(Ephemeral { connection, .. }) = order.ephemeral
                     && !host.is_connected(connection)
                 {

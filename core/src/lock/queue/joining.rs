@@ -68,17 +68,9 @@ impl<C> Queues<C> {
         now: Monotonic,
     ) -> Renewed {
         let names = names.into();
-        let former = self.id_of(names.first).and_then(|id| {
-            let (place, owner) = (self.place_of(id, wanted.owner.as_bytes())?, &wanted.owner);
-            let (id, waiting) = self.waiting_at(place)?;
-            debug_assert_eq!(waiting.waiter.owner.as_owner(), *owner);
-            let is_it = if waiting.places.is_one() {
-                names.also.is_empty()
-            } else {
-                self.is_for(id, names)
-            };
-            is_it.then_some(id)
-        });
+        let owner = wanted.owner.as_bytes();
+        let former = self.id_of(names.first).and_then(|id| self.waiting_as(id, owner));
+        let former = former.filter(|&id| self.is_for(id, names));
         let Some((id, waiting)) = former.and_then(|id| Some((id, self.waiters.get_mut(id.0)?)))
         else {
             return Renewed::No;

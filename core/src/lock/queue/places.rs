@@ -95,12 +95,13 @@ impl<C> Queues<C> {
         places.filter_map(|place| self.places.get(place.0)).all(|place| place.before.is_none())
     }
 
-    /// Whether it waits for these locks, in whatever order, and for no others.
+    /// Whether one who waits for any of these locks waits for all of them, in whatever order, and for no others.
     pub(super) fn is_for(&self, id: WaiterId, names: Names<'_>) -> bool {
         let Some(waiting) = self.waiters.get(id.0) else { return false };
         let owner = waiting.waiter.owner.as_owner().as_bytes();
         let is_at = |name| self.id_of(name).and_then(|at| self.waiting_as(at, owner)) == Some(id);
-        waiting.places.count() == names.count() && names.iter().all(is_at)
+        waiting.places.count() == names.count()
+            && (names.also.is_empty() || names.iter().all(is_at))
     }
 
     /// The queues that it stands in.
