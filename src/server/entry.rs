@@ -39,41 +39,39 @@ pub(super) extern "C" fn acquire(
             return acquire_all(call, &request, also);
         }
         let key = call.key()?;
-        let outcome = call.change(&key, &request)?;
+        let mut outcome = call.change(&key, &request)?;
         if let Outcome::Wait(wait) = outcome {
-            return begin_to_wait(call, key, &request, wait);
+            let (keys, names) = (slice::from_ref(&key), Names::from(key.name()));
+            match begin_to_wait(call, keys, names, &request, wait)? {
+                None => return Ok(()),
+                Some(Taken::Queued) => {}
+                Some(Taken::Over) => outcome = call.change(&key, &request)?,
+            }
         }
         call.reply(&request.reply(&outcome)?);
         Ok(())
     })
 }
 
-/// The lock is not to be had now. Out of the way of those who get it at once.
+/// What was asked for is not to be had now. `None` if the client has its reply, or waits for it. Out of the way of those who get
+/// it at once.
 #[inline(never)]
 fn begin_to_wait(
     call: &Call,
-    key: LockKey<'_>,
+    keys: &[LockKey<'_>],
+    names: Names<'_>,
     request: &acquire::Request<'_>,
     wait: Wait<'_>,
-) -> Result<(), Error> {
-    let wanted = request.wanted()?;
-    let names = Names::from(key.name());
-    let outcome = match wait {
+) -> Result<Option<Taken>, Error> {
+    let (wanted, grace) = (request.wanted()?, request.grace());
+    match wait {
         Wait::Block(patience) => {
-            let (minted, grace) = (request.is_minted(), request.grace());
-            let block = Block { patience, minted, grace };
-            return call.wait(slice::from_ref(&key), names, &wanted, block);
+            let block = Block { patience, minted: request.is_minted(), grace };
+            call.wait(keys, names, &wanted, block)?;
+            Ok(None)
         }
-        Wait::Ticket(ticket) => {
-            let (keys, grace) = (slice::from_ref(&key), request.grace());
-            match call.take_ticket(keys, names, &wanted, ticket, grace)? {
-                Taken::Queued => Outcome::Wait(wait),
-                Taken::Over => call.change(&key, request)?,
-            }
-        }
-    };
-    call.reply(&request.reply(&outcome)?);
-    Ok(())
+        Wait::Ticket(ticket) => call.take_ticket(keys, names, &wanted, ticket, grace).map(Some),
+    }
 }
 
 /// Several locks, now or as soon as all of them can be had.
@@ -82,20 +80,12 @@ fn acquire_all(call: &Call, request: &acquire::Request<'_>, also: &Also<'_>) -> 
     let keys = call.keys(also)?;
     let mut done = call.change_all(&keys, request)?;
     if let Some(wait) = request.wait_for_all(&done.joint) {
-        let wanted = request.wanted()?;
         let first = keys.first().ok_or(Error::WrongArity)?.name();
         let names = Names { first, also: &also.keys };
-        match wait {
-            Wait::Block(patience) => {
-                let (minted, grace) = (request.is_minted(), request.grace());
-                return call.wait(&keys, names, &wanted, Block { patience, minted, grace });
-            }
-            Wait::Ticket(ticket) => {
-                match call.take_ticket(&keys, names, &wanted, ticket, request.grace())? {
-                    Taken::Queued => {}
-                    Taken::Over => done = call.change_all(&keys, request)?,
-                }
-            }
+        match begin_to_wait(call, &keys, names, request, wait)? {
+            None => return Ok(()),
+            Some(Taken::Queued) => {}
+            Some(Taken::Over) => done = call.change_all(&keys, request)?,
         }
     }
     call.reply(&request.reply_for_all(&done.joint)?);

@@ -1,6 +1,6 @@
 //! What clients send: bytes. Every argument is checked here, and every mistake is named here.
 
-use super::Error;
+use super::{ALSO, Error};
 use crate::lock::{Fence, Grace, Limits, Owner, Patience, Proof, Share, Ttl};
 
 /// Each ticket keeps the name of its channel.
@@ -150,7 +150,7 @@ impl<'a> Also<'a> {
 
     /// The word that goes before them.
     pub(super) fn is_begun_by(word: &[u8]) -> bool {
-        word.eq_ignore_ascii_case(b"ALSO")
+        word.eq_ignore_ascii_case(ALSO.to_bytes())
     }
 
     /// What is named behind the word at this place, and the place of the first word behind that.

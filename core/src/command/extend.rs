@@ -2,8 +2,8 @@
 
 use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
 use crate::lock::{
-    self, Extended, FenceClock, Holders, Joint, Limits, Moment, Outcome, Owner, Proof, Share,
-    Standing, Ttl,
+    self, Extended, FenceClock, Holders, Joint, Limits, Moment, Outcome, Owner, Proof, Standing,
+    Ttl,
 };
 
 pub static SPEC: Spec = Spec {
@@ -57,10 +57,6 @@ impl Decide for Request<'_> {
 }
 
 impl DecideAll for Request<'_> {
-    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
-        Standing::new(holders, others, Share::EXCLUSIVE, 1)
-    }
-
     fn decide_all(
         &self,
         standings: &[Standing],

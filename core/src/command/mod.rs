@@ -23,7 +23,7 @@ mod spec;
 pub mod top;
 pub mod waiters;
 
-use crate::lock::{FenceClock, Grace, Holders, Joint, Moment, Outcome, Owner, Standing};
+use crate::lock::{FenceClock, Grace, Holders, Joint, Moment, Outcome, Owner, Share, Standing};
 
 pub use args::{Also, parse_integer};
 pub use error::Error;
@@ -73,7 +73,9 @@ pub trait Decide {
 /// The same of several locks.
 pub trait DecideAll: Decide {
     /// How it stands with one of the locks, if these hold it, as the owner sees them, and so many others wait for it.
-    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing;
+    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
+        Standing::new(holders, others, Share::EXCLUSIVE, 1)
+    }
 
     /// What it comes to for all of them.
     fn decide_all(

@@ -2,7 +2,7 @@
 
 use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
 use crate::lock::{
-    self, FenceClock, Holders, Joint, Moment, Outcome, Owner, Proof, Released, Share, Standing,
+    self, FenceClock, Holders, Joint, Moment, Outcome, Owner, Proof, Released, Standing,
 };
 
 pub static SPEC: Spec = Spec {
@@ -58,10 +58,6 @@ impl Decide for Request<'_> {
 }
 
 impl DecideAll for Request<'_> {
-    fn stand(&self, holders: &Holders<'_>, others: usize) -> Standing {
-        Standing::new(holders, others, Share::EXCLUSIVE, 1)
-    }
-
     fn decide_all(
         &self,
         _standings: &[Standing],
