@@ -45,6 +45,11 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
 }
 
+/// Whether the server uses more than `maxmemory`, and could not make room.
+pub(super) fn is_out_of_memory(ctx: *mut RedisModuleCtx) -> bool {
+    flags(ctx) & raw::REDISMODULE_CTX_FLAGS_OOM != 0
+}
+
 /// What the server as a whole allows now, whatever the key. Asking costs next to nothing.
 pub(super) fn of_the_server(ctx: *mut RedisModuleCtx) -> Authority {
     of_flags(flags(ctx))

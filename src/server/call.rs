@@ -4,15 +4,16 @@ use super::blocked_client::BlockedClient;
 use super::ffi::api::status;
 use super::ffi::string::bytes_of;
 use super::host::{LockKey, Server};
+use super::inner_command::InnerCommand;
 use super::locks::LOCKS;
 use super::respond::respond;
 use super::wait::{self, Block};
-use super::{authority, channel, guard, slots, ticket};
+use super::{authority, channel, command_filter, guard, slots, ticket};
 use leasehold_core::cluster::Slot;
-use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check};
+use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check, guard as guard_page};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
 use leasehold_core::lock::{
-    Grace, Hold, Moment, Name, Names, Outcome, Proof, Queues, Stored, Ticket, Wanted,
+    Checked, Grace, Hold, Moment, Name, Names, Outcome, Proof, Queues, Stored, Ticket, Wanted,
 };
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
@@ -112,6 +113,27 @@ impl Call {
         Ok(())
     }
 
+    /// Runs the command behind the proof if that is of the hold in force, and replies with what it replies.
+    pub(super) fn run_if_held(&self, proof: &Proof<'_>) -> Result<(), Error> {
+        if authority::is_verbatim_script(self.ctx) {
+            return Err(Error::ScriptRepeated);
+        }
+        let words = self.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
+        let command = InnerCommand::find(self.ctx, words)?;
+        match LOCKS.check(&self.server(), &self.key()?, proof)? {
+            Checked::NotHolder => return Err(Error::NotHolder),
+            Checked::Holds { .. } => {}
+        }
+        let reply = command.run(self.ctx)?;
+        // The server lets no filter of ours hear of what we call ourselves.
+        command_filter::hear_of_call(&command.words());
+        self.answered.set(true);
+        if !reply.forward(self.ctx) {
+            respond(self.ctx, &Reply::Error(Error::GuardedRefused));
+        }
+        Ok(())
+    }
+
     /// Replies with what `look` makes of the holds in force, and of the number of those who wait.
     pub(super) fn read(
         &self,
@@ -205,7 +227,7 @@ impl Call {
         Server { ctx: self.ctx }
     }
 
-    fn strings(&self) -> &[*mut RedisModuleString] {
+    pub(super) fn strings(&self) -> &[*mut RedisModuleString] {
         if self.argv.is_null() {
             return &[];
         }

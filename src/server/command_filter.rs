@@ -94,15 +94,28 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     });
 }
 
-/// The module's own commands settle what they change themselves.
+/// The module itself has called a command with these words, of which the filter does not hear.
+pub(super) fn hear_of_call(words: &[&[u8]]) {
+    let from = |at: usize| words.iter().skip(at).copied();
+    LOCKS.suspect(
+        from(1),
+        || suspicion_of(words.first()?, from(OPTIONS_OF_SET_AT.into())),
+        clock::now,
+    );
+}
+
+/// Behind the command, the key and the value.
+const OPTIONS_OF_SET_AT: u8 = 3;
+
 fn suspicion(filtered: *mut RedisModuleCommandFilterCtx) -> Option<Suspicion> {
     let command = Words::starting_at(0, filtered).next()?;
+    suspicion_of(command, Words::starting_at(OPTIONS_OF_SET_AT.into(), filtered))
+}
+
+/// The module's own commands settle what they change themselves.
+fn suspicion_of<'w>(command: &[u8], options: impl Iterator<Item = &'w [u8]>) -> Option<Suspicion> {
     let is_ours = command.get(..OURS.len()).is_some_and(|start| start.eq_ignore_ascii_case(OURS));
-    if is_ours {
-        return None;
-    }
-    // Behind the command, the key and the value are the options of `SET`.
-    READERS.suspicion(command, Words::starting_at(3, filtered))
+    if is_ours { None } else { READERS.suspicion(command, options) }
 }
 
 /// The words of the command that is being filtered, which nobody changes meanwhile.

@@ -10,9 +10,9 @@ use super::ffi::main_thread::{self, MainThread};
 use super::ffi::{context, log, server_flavor};
 use super::locks::LOCKS;
 use super::{
-    alarm, blocked_client, clock, command_filter, config, connections, delivery, due, events,
-    eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register, replicate, room,
-    server_settings, slots, unload_blockers, version,
+    alarm, blocked_client, clock, command_filter, command_table, config, connections, delivery,
+    due, events, eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register,
+    replicate, room, server_settings, slots, unload_blockers, version,
 };
 use leasehold_core::lock::{Moment, WaitKind};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -68,6 +68,7 @@ fn begin_anew() {
     LOCKS.reset();
     blocked_client::reset();
     command_filter::reset();
+    command_table::reset();
     connections::reset();
     delivery::reset();
     due::reset();
@@ -92,6 +93,7 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
             return status(false);
         }
         alarm::stop(ctx);
+        command_table::reset();
         context::free();
         replicate::free_cached_args();
         guard::stop_listening();

@@ -6,6 +6,7 @@
 //! |--------------------------------------|---------------------------|-------------------------------------|
 //! | loads or unloads the module          | `load::*`                 | registers all the others            |
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
+//! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells those of the command behind it |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
@@ -35,6 +36,7 @@ mod call;
 mod channel;
 mod clock;
 mod command_filter;
+mod command_table;
 mod config;
 mod connections;
 mod delivery;
@@ -50,11 +52,13 @@ mod ffi;
 mod guard;
 mod host;
 mod info;
+mod inner_command;
 mod key;
 mod keys;
 mod lifecycle;
 mod load;
 mod locks;
+mod permission;
 mod random_owner;
 mod register;
 mod replicate;

@@ -5,20 +5,21 @@ use super::ffi::api::{api, optional, status};
 use super::ffi::log;
 use super::keys;
 use leasehold_core::command::{
-    ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, help, holders, info, log as log_page,
-    raise, release, top, waiters,
+    ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info,
+    log as log_page, raise, release, top, waiters,
 };
 use redis_module::raw::{self, RedisModuleCtx};
 use std::ffi::{CStr, CString, c_int, c_uint};
 use std::ptr;
 
 /// Every command: what is said of it, and what the server calls.
-static COMMANDS: [(&Spec, Entry); 11] = [
+static COMMANDS: [(&Spec, Entry); 12] = [
     (&acquire::SPEC, entry::acquire),
     (&release::SPEC, entry::release),
     (&extend::SPEC, entry::extend),
     (&raise::SPEC, entry::raise),
     (&check::SPEC, entry::check),
+    (&guard::SPEC, entry::guard),
     (&info::SPEC, entry::info),
     (&holders::SPEC, entry::holders),
     (&waiters::SPEC, entry::waiters),
@@ -77,6 +78,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
         Access::Update | Access::Delete => &[c"write fast"],
+        Access::Guard => &[c"write getkeys-api"],
     }
 }
 
@@ -92,7 +94,9 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     let mut kept = Vec::new();
     let args = arguments(spec.args, &mut kept);
     let also = spec.also_from().map(|from| keys_behind_also(spec.access, from));
-    let mut keys = [key_spec(spec.access), also.unwrap_or(NO_MORE_KEYS), NO_MORE_KEYS];
+    let others = (spec.access == Access::Guard).then(keys_of_another_command);
+    let others = also.or(others).unwrap_or(NO_MORE_KEYS);
+    let mut keys = [key_spec(spec.access), others, NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
         version: &raw const INFO_VERSION,
         summary: spec.summary.as_ptr(),
@@ -165,6 +169,7 @@ const fn categories(access: Access) -> &'static CStr {
         Access::List => c"read slow",
         Access::Insert => c"write fast blocking",
         Access::Update | Access::Delete => c"write fast",
+        Access::Guard => c"write slow",
     }
 }
 
@@ -228,12 +233,19 @@ fn arguments(args: &[Arg], kept: &mut Lists) -> *mut raw::RedisModuleCommandArg 
 fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
     let parts = match arg.kind {
         ArgKind::OneOf(parts) | ArgKind::Block(parts) => parts,
-        ArgKind::Key | ArgKind::Keys | ArgKind::Text | ArgKind::Integer | ArgKind::Word => &[],
+        ArgKind::Key
+        | ArgKind::Keys
+        | ArgKind::Text
+        | ArgKind::Texts
+        | ArgKind::Integer
+        | ArgKind::Word => &[],
     };
     let (type_, key_spec_index) = match arg.kind {
         ArgKind::Key => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 0),
         ArgKind::Keys => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_KEY, 1),
-        ArgKind::Text => (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC),
+        ArgKind::Text | ArgKind::Texts => {
+            (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_STRING, NO_KEY_SPEC)
+        }
         ArgKind::Integer => {
             (raw::RedisModuleCommandArgType_REDISMODULE_ARG_TYPE_INTEGER, NO_KEY_SPEC)
         }
@@ -248,7 +260,7 @@ fn argument(arg: &Arg, kept: &mut Lists) -> raw::RedisModuleCommandArg {
         }
     };
     let optional = if arg.optional { raw::REDISMODULE_CMD_ARG_OPTIONAL } else { 0 };
-    let is_several = matches!(arg.kind, ArgKind::Keys);
+    let is_several = matches!(arg.kind, ArgKind::Keys | ArgKind::Texts);
     let multiple = if is_several { raw::REDISMODULE_CMD_ARG_MULTIPLE } else { 0 };
     raw::RedisModuleCommandArg {
         name: arg.name.as_ptr(),
@@ -267,6 +279,20 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_INVALID,
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
+
+/// Where they are, and what becomes of them, only [`inner_command`](super::inner_command) can tell, which the server asks.
+fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
+    let anything = raw::REDISMODULE_CMD_KEY_RW
+        | raw::REDISMODULE_CMD_KEY_ACCESS
+        | raw::REDISMODULE_CMD_KEY_UPDATE
+        | raw::REDISMODULE_CMD_KEY_VARIABLE_FLAGS;
+    key_spec_at(
+        u64::from(anything),
+        0,
+        raw::RedisModuleKeySpecBeginSearchType_REDISMODULE_KSPEC_BS_UNKNOWN,
+        raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_UNKNOWN,
+    )
+}
 
 /// The one key, at position 1.
 fn key_spec(access: Access) -> raw::RedisModuleCommandKeySpec {
@@ -307,7 +333,7 @@ fn keys_behind_also(access: Access, from: usize) -> raw::RedisModuleCommandKeySp
 fn key_rights(access: Access) -> u64 {
     let rights = match access {
         Access::None | Access::Operator => 0,
-        Access::Read | Access::List => raw::REDISMODULE_CMD_KEY_RO,
+        Access::Read | Access::List | Access::Guard => raw::REDISMODULE_CMD_KEY_RO,
         Access::Insert => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_INSERT,
         Access::Update => raw::REDISMODULE_CMD_KEY_RW | raw::REDISMODULE_CMD_KEY_UPDATE,
         Access::Delete => raw::REDISMODULE_CMD_KEY_RM | raw::REDISMODULE_CMD_KEY_DELETE,

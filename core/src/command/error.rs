@@ -57,6 +57,26 @@ pub enum Error {
     /// Waiting ended because this server became a replica.
     Demoted,
     WrongType,
+    /// Who sends a command to be guarded does not hold the lock by this fence.
+    NotHolder,
+    GuardedItself,
+    GuardedUnknown,
+    /// Of the guarded command.
+    GuardedArity,
+    GuardedTransaction,
+    GuardedScript,
+    GuardedConnection,
+    GuardedAdministration,
+    GuardedMayBlock,
+    /// The user may not run the guarded command, or not on these keys and channels.
+    GuardedDenied,
+    /// Redis 6.2 does not tell a module what a user may do.
+    GuardNeedsAllCommands,
+    /// The server does not tell what its commands are.
+    CommandRenamed,
+    GuardedOutOfMemory,
+    /// The server did not run the guarded command, and did not say why.
+    GuardedRefused,
     /// The script would be repeated by replicas, each of which would give out fences of its own.
     ScriptRepeated,
     NoFenceLeft,
@@ -180,6 +200,47 @@ impl fmt::Display for Error {
             Self::WrongType => {
                 write!(f, "WRONGTYPE Operation against a key holding the wrong kind of value")
             }
+            Self::NotHolder => write!(
+                f,
+                "NOTHOLDER this owner does not hold the lock by this fence, nothing was run"
+            ),
+            Self::GuardedItself => write!(f, "ERR LOCK.GUARD cannot guard itself"),
+            Self::GuardedUnknown => write!(f, "ERR unknown command to guard"),
+            Self::GuardedArity => {
+                write!(f, "ERR wrong number of arguments for the command to guard")
+            }
+            Self::GuardedTransaction => {
+                write!(f, "ERR LOCK.GUARD runs no commands of transactions, use it inside MULTI")
+            }
+            Self::GuardedScript => write!(
+                f,
+                "ERR LOCK.GUARD runs no scripts and functions, call it or LOCK.CHECK in the script"
+            ),
+            Self::GuardedConnection => {
+                write!(f, "ERR LOCK.GUARD runs no commands of connections and subscriptions")
+            }
+            Self::GuardedAdministration => {
+                write!(f, "ERR LOCK.GUARD runs no commands of administration")
+            }
+            Self::GuardedMayBlock => {
+                write!(f, "ERR LOCK.GUARD runs no commands of other modules that may block")
+            }
+            Self::GuardedDenied => write!(
+                f,
+                "NOPERM this user has no permissions to run the command to guard, or to access its keys or channels"
+            ),
+            Self::GuardNeedsAllCommands => write!(
+                f,
+                "NOPERM LOCK.GUARD needs a user with +@all on this server, which does not tell modules what a user may do"
+            ),
+            Self::CommandRenamed => write!(
+                f,
+                "ERR LOCK.GUARD is not possible, the command COMMAND is renamed or disabled (rename-command)"
+            ),
+            Self::GuardedOutOfMemory => {
+                write!(f, "OOM command not allowed when used memory > 'maxmemory'.")
+            }
+            Self::GuardedRefused => write!(f, "ERR the server refused the command to guard"),
             Self::ScriptRepeated => write!(
                 f,
                 "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)"

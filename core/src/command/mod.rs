@@ -12,6 +12,7 @@ mod args;
 pub mod check;
 mod error;
 pub mod extend;
+pub mod guard;
 pub mod help;
 pub mod holders;
 pub mod info;
@@ -31,12 +32,13 @@ pub use reply::Reply;
 pub use spec::{ALSO, Access, Arg, ArgKind, Spec};
 
 /// Every command there is, in the order in which people meet them.
-pub static ALL: [&Spec; 11] = [
+pub static ALL: [&Spec; 12] = [
     &acquire::SPEC,
     &release::SPEC,
     &extend::SPEC,
     &raise::SPEC,
     &check::SPEC,
+    &guard::SPEC,
     &info::SPEC,
     &holders::SPEC,
     &waiters::SPEC,

@@ -37,13 +37,17 @@ pub enum Access {
     Update,
     /// May delete it. Works when memory is out.
     Delete,
+    /// Reads it, and does to other keys what the command does that is named behind it.
+    Guard,
 }
 
 impl Access {
     pub const fn has_key(self) -> bool {
         match self {
             Self::None | Self::Operator => false,
-            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete => true,
+            Self::Read | Self::List | Self::Insert | Self::Update | Self::Delete | Self::Guard => {
+                true
+            }
         }
     }
 }
@@ -63,6 +67,8 @@ pub enum ArgKind {
     /// One or more keys.
     Keys,
     Text,
+    /// Any number of words, or none.
+    Texts,
     Integer,
     /// Just its keyword.
     Word,
@@ -89,6 +95,9 @@ impl Arg {
         optional: true,
         keyword: None,
     };
+    pub(super) const COMMAND: Self = Self::needed(c"command", ArgKind::Text);
+    pub(super) const REST: Self =
+        Self { name: c"arg", kind: ArgKind::Texts, optional: true, keyword: None };
     pub(super) const COUNT: Self = Self::optional(c"count", Some(c"COUNT"));
 
     pub(super) const COUNT_OR_RESET: Self = Self {
@@ -147,6 +156,7 @@ impl Arg {
             ArgKind::OneOf(args) => args.iter().map(Self::usage).collect::<Vec<_>>().join(" | "),
             ArgKind::Block(args) => args.iter().map(Self::shown).collect::<Vec<_>>().join(" "),
             ArgKind::Word => String::new(),
+            ArgKind::Texts => format!("{} ...", text(self.name)),
             ArgKind::Key | ArgKind::Text | ArgKind::Integer => text(self.name),
             ArgKind::Keys => {
                 let name = text(self.name);
@@ -223,6 +233,7 @@ mod tests {
     fn usage_shows_what_may_be_left_out() {
         let usages = ALL.map(Spec::usage);
         assert!(usages.contains(&"LOCK.CHECK key owner [fence]".to_owned()));
+        assert!(usages.contains(&"LOCK.GUARD key owner fence command [arg ...]".to_owned()));
         assert!(
             usages.contains(
                 &"LOCK.ACQUIRE key owner ttl [SHARE holders] \

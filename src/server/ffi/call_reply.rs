@@ -1,10 +1,14 @@
 //! What the server replied to a command that the module had it execute.
 
-use super::api::api;
+use super::api::{api, status};
 use redis_module::raw::{self, RedisModuleCtx};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_int};
+use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::slice;
+
+/// As `REDISMODULE_REPLY_ERROR`, which the crate has as another type than its functions.
+const REPLY_ERROR: c_int = 1;
 
 /// Freed with its last use.
 pub(crate) struct CallReply(NonNull<raw::RedisModuleCallReply>);
@@ -42,35 +46,82 @@ impl CallReply {
 
     /// The text that it is.
     pub(crate) fn text(&self) -> Option<&[u8]> {
-        self.text_of(self.0)
+        self.whole().text()
     }
 
     /// The text at this position of those that it lists.
     pub(crate) fn text_at(&self, position: usize) -> Option<&[u8]> {
-        // SAFETY: the reply lives as long as this does; the server answers null for what is not there.
-        let item = unsafe { api!(RedisModule_CallReplyArrayElement)(self.0.as_ptr(), position) };
-        self.text_of(NonNull::new(item)?)
+        self.whole().at(position)?.text()
     }
 
     /// The text that it is, or those that it lists.
     pub(crate) fn texts(&self) -> Vec<&[u8]> {
-        if let Some(text) = self.text() {
-            return vec![text];
-        }
-        // SAFETY: the reply lives as long as this does.
-        let len = unsafe { api!(RedisModule_CallReplyLength)(self.0.as_ptr()) };
-        (0..len).filter_map(|position| self.text_at(position)).collect()
+        self.whole().texts()
     }
 
-    /// Of the reply itself or of an item of it.
-    fn text_of(&self, part: NonNull<raw::RedisModuleCallReply>) -> Option<&[u8]> {
+    pub(crate) fn whole(&self) -> Part<'_> {
+        Part { part: self.0, reply: PhantomData }
+    }
+
+    /// The text of the error that it is.
+    pub(crate) fn error(&self) -> Option<&[u8]> {
+        // SAFETY: the reply lives as long as this does.
+        let kind = unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) };
+        if kind == REPLY_ERROR { self.text() } else { None }
+    }
+
+    /// Replies with it, as it is. False if the client does not speak its protocol.
+    pub(crate) fn forward(&self, ctx: *mut RedisModuleCtx) -> bool {
+        // SAFETY: the context is that of the command being answered. The server copies the reply, which lives as long as this
+        // does.
+        unsafe { api!(RedisModule_ReplyWithCallReply)(ctx, self.0.as_ptr()) == status(true) }
+    }
+}
+
+/// A reply, or what it lists.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'r> {
+    part: NonNull<raw::RedisModuleCallReply>,
+    /// The server frees the parts of a reply with the reply.
+    reply: PhantomData<&'r CallReply>,
+}
+
+impl<'r> Part<'r> {
+    /// What it lists at this position.
+    pub(crate) fn at(self, position: usize) -> Option<Self> {
+        // SAFETY: the part lives as long as the reply; the server answers null for what is not there.
+        let part = unsafe { api!(RedisModule_CallReplyArrayElement)(self.part.as_ptr(), position) };
+        Some(Self { part: NonNull::new(part)?, reply: PhantomData })
+    }
+
+    /// How much it lists, or how long a text it is.
+    pub(crate) fn len(self) -> usize {
+        // SAFETY: the part lives as long as the reply.
+        unsafe { api!(RedisModule_CallReplyLength)(self.part.as_ptr()) }
+    }
+
+    /// The number that it is; for anything else one that no server replies with.
+    pub(crate) fn integer(self) -> i64 {
+        // SAFETY: as for `len`.
+        unsafe { api!(RedisModule_CallReplyInteger)(self.part.as_ptr()) }
+    }
+
+    pub(crate) fn text(self) -> Option<&'r [u8]> {
         let mut len = 0;
         // SAFETY: the server answers null for what is no text; else it points to so many bytes, which live as
         // long as the whole reply.
         unsafe {
-            let text = api!(RedisModule_CallReplyStringPtr)(part.as_ptr(), &raw mut len);
+            let text = api!(RedisModule_CallReplyStringPtr)(self.part.as_ptr(), &raw mut len);
             (!text.is_null()).then(|| slice::from_raw_parts(text.cast(), len))
         }
+    }
+
+    /// The text that it is, or those that it lists.
+    pub(crate) fn texts(self) -> Vec<&'r [u8]> {
+        if let Some(text) = self.text() {
+            return vec![text];
+        }
+        (0..self.len()).filter_map(|position| self.at(position)?.text()).collect()
     }
 }
 

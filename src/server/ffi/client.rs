@@ -32,6 +32,16 @@ impl User {
     }
 }
 
+/// The name of the user as whom this client is logged in. `None` if it is not connected, or has no user.
+pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
+    // SAFETY: takes a valid context and a number; the server answers null, or a string that is ours. Its bytes are copied before
+    // it is freed.
+    unsafe {
+        let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
+        (!name.is_null()).then(|| bytes_of(OwnedString::given(ctx, name).string()).to_vec())
+    }
+}
+
 /// The client whose context this is.
 pub(crate) fn id(ctx: *mut RedisModuleCtx) -> u64 {
     // SAFETY: takes a valid context.

@@ -1,0 +1,245 @@
+//! `LOCK.GUARD key owner fence command [arg ...]`: a command that is run only while its sender holds the lock.
+//!
+//! The hold is checked and the command run in one step of the server's, so nothing comes between: a holder that was paused
+//! for longer than its lease is refused by the server that has the data.
+//!
+//! Which commands can be guarded is decided here, by what the server says of them. Refused is what acts on a connection, which
+//! a guarded command has none of its own, and what runs other commands.
+
+use super::{ALL, Access, Arg, Error, Spec, args};
+use crate::lock::Proof;
+
+pub static SPEC: Spec = Spec {
+    name: c"lock.guard",
+    summary: c"Runs a command if the owner holds the lock by this fence, and returns its reply.",
+    complexity: c"That of the command, and O(N) with N holders of the lock; O(1) for one",
+    since: c"0.1.0",
+    history: &[],
+    tips: None,
+    arity: -5,
+    access: Access::Guard,
+    args: &[Arg::KEY, Arg::OWNER, Arg::NEW_FENCE, Arg::COMMAND, Arg::REST],
+};
+
+/// Where the guarded command begins.
+pub const COMMAND_AT: usize = 4;
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    proof: Proof<'a>,
+}
+
+impl<'a> Request<'a> {
+    /// The first words are enough: the others are the guarded command's.
+    pub fn parse(words: &[&'a [u8]]) -> Result<Self, Error> {
+        let [_, _, owner, fence, command, ..] = *words else { return Err(Error::WrongArity) };
+        let (owner, fence) = (args::owner(owner)?, args::fence(fence)?);
+        if is_itself(command) {
+            return Err(Error::GuardedItself);
+        }
+        Ok(Self { proof: Proof { owner, fence: Some(fence) } })
+    }
+
+    pub fn proof(&self) -> &Proof<'a> {
+        &self.proof
+    }
+}
+
+/// Whether the command to be guarded is this one.
+pub fn is_itself(command: &[u8]) -> bool {
+    command.eq_ignore_ascii_case(SPEC.name.to_bytes())
+}
+
+/// What the server says of a command in its `COMMAND INFO`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described<'d> {
+    pub name: &'d [u8],
+    pub arity: i64,
+    pub flags: Vec<&'d [u8]>,
+    /// Those of the ACL. Before Redis 7.2 the commands of modules are in none.
+    pub categories: Vec<&'d [u8]>,
+}
+
+/// A command that can be guarded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    arity: i64,
+    pub reads_only: bool,
+    pub needs_memory: bool,
+    pub publishes: bool,
+    /// Whether scripts may call it, too: then the server may check it as it checks those.
+    pub is_for_scripts: bool,
+}
+
+impl Guarded {
+    /// Whether the command can have so many words, its name included.
+    pub fn check_arity(&self, words: usize) -> Result<(), Error> {
+        let arity = usize::try_from(self.arity.unsigned_abs()).unwrap_or(usize::MAX);
+        let fits = if self.arity < 0 { words >= arity } else { words == arity };
+        if fits { Ok(()) } else { Err(Error::GuardedArity) }
+    }
+}
+
+/// These say nothing of what they are for in their flags or categories, on some servers.
+const OF_CONNECTIONS: [&[u8]; 10] = [
+    b"select",
+    b"asking",
+    b"readonly",
+    b"readwrite",
+    b"quit",
+    b"wait",
+    b"waitaof",
+    // Redis 6.2 closes whatever sends one of these, as the request of a browser. A call of a module's it would free twice.
+    b"post",
+    b"host:",
+    // It serves what another node has not handed over yet.
+    b"restore-asking",
+];
+
+impl Described<'_> {
+    /// Whether it can be guarded, and how it is run then.
+    pub fn guarded(&self) -> Result<Guarded, Error> {
+        let (has, is_in) = (|flag| has(&self.flags, flag), |name| has(&self.categories, name));
+        if is_itself(self.name) {
+            return Err(Error::GuardedItself);
+        }
+        let blocks = has(b"blocking") || is_in(b"@blocking");
+        if self.is_of_another_module() && (blocks || !has(b"module")) {
+            return Err(Error::GuardedMayBlock);
+        }
+        if is_in(b"@transaction") {
+            return Err(Error::GuardedTransaction);
+        }
+        if is_in(b"@scripting") {
+            return Err(Error::GuardedScript);
+        }
+        if has(b"admin") || is_in(b"@admin") {
+            return Err(Error::GuardedAdministration);
+        }
+        let is_listed = OF_CONNECTIONS.iter().any(|name| self.name.eq_ignore_ascii_case(name));
+        let is_for_scripts = !has(b"noscript");
+        if is_listed || is_in(b"@connection") || !is_for_scripts && !blocks {
+            return Err(Error::GuardedConnection);
+        }
+        Ok(Guarded {
+            arity: self.arity,
+            reads_only: has(b"readonly"),
+            needs_memory: has(b"denyoom"),
+            publishes: is_in(b"@pubsub"),
+            is_for_scripts,
+        })
+    }
+
+    /// Whether the server has it from a module, so that another one of this name may take its place some day.
+    pub fn is_of_a_module(&self) -> bool {
+        has(&self.flags, b"module") || self.categories.is_empty()
+    }
+
+    fn is_of_another_module(&self) -> bool {
+        let is_ours = ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(self.name));
+        self.is_of_a_module() && !is_ours
+    }
+}
+
+fn has(words: &[&[u8]], word: &[u8]) -> bool {
+    words.iter().any(|it| it.eq_ignore_ascii_case(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::*;
+    use super::*;
+
+    fn described(name: &'static str, arity: i64, words: &'static str) -> Described<'static> {
+        let (categories, flags) =
+            words.split(' ').map(str::as_bytes).partition(|word| word.starts_with(b"@"));
+        Described { name: name.as_bytes(), arity, flags, categories }
+    }
+
+    #[track_caller]
+    fn assert_not_guarded(name: &'static str, words: &'static str, error: Error) {
+        assert_eq!(described(name, 1, words).guarded(), Err(error), "{name}");
+    }
+
+    #[test]
+    fn mistakes_are_found_from_left_to_right() {
+        let parse = |line: &'static str| Request::parse(&words(line)).unwrap_err();
+        assert_eq!(parse("lock.guard k a 1"), Error::WrongArity);
+        assert_eq!(parse("lock.guard k  x lock.guard"), Error::OwnerLength);
+        assert_eq!(parse("lock.guard k a x lock.guard"), Error::FenceNotANumber);
+        for itself in ["lock.guard k a 1 lock.guard", "lock.guard k a 1 Lock.Guard k a 1 get k"] {
+            assert_eq!(parse(itself), Error::GuardedItself);
+        }
+    }
+
+    #[test]
+    fn the_proof_is_the_owner_and_the_fence_whatever_follows() {
+        let line = words("lock.guard k a 7 set x 1 px 5");
+        let request = Request::parse(&line).unwrap();
+        assert_eq!(request.proof().owner.as_bytes(), b"a");
+        assert_eq!(request.proof().fence, Some(7));
+    }
+
+    #[test]
+    fn data_can_be_written_read_and_published() {
+        let set = described("set", -3, "write denyoom @write @string @slow").guarded().unwrap();
+        assert_eq!((set.reads_only, set.needs_memory, set.is_for_scripts), (false, true, true));
+        let get = described("get", 2, "readonly fast @read @string @fast").guarded().unwrap();
+        assert_eq!((get.reads_only, get.needs_memory, get.publishes), (true, false, false));
+        assert!(described("publish", 3, "pubsub fast @pubsub @fast").guarded().unwrap().publishes);
+    }
+
+    #[test]
+    fn what_blocks_is_run_and_does_not_block() {
+        let blpop = described("blpop", -3, "write noscript blocking @list @blocking").guarded();
+        assert!(!blpop.unwrap().is_for_scripts);
+        let before_7 = described("blpop", -3, "write noscript @list @blocking").guarded();
+        assert!(!before_7.unwrap().is_for_scripts);
+    }
+
+    #[test]
+    fn what_belongs_to_a_connection_or_runs_commands_is_refused() {
+        assert_not_guarded("exec", "noscript @slow @transaction", Error::GuardedTransaction);
+        assert_not_guarded("watch", "noscript fast @fast @transaction", Error::GuardedTransaction);
+        assert_not_guarded("eval", "noscript @slow @scripting", Error::GuardedScript);
+        assert_not_guarded(
+            "config|get",
+            "admin noscript @admin @slow",
+            Error::GuardedAdministration,
+        );
+        assert_not_guarded("subscribe", "pubsub noscript @pubsub @slow", Error::GuardedConnection);
+        assert_not_guarded("hello", "noscript fast @fast @connection", Error::GuardedConnection);
+        assert_not_guarded("ping", "fast @fast @connection", Error::GuardedConnection);
+        assert_not_guarded("wait", "noscript @keyspace @slow", Error::GuardedConnection);
+        assert_not_guarded(
+            "SELECT",
+            "loading fast stale @keyspace @fast",
+            Error::GuardedConnection,
+        );
+        assert_not_guarded("post", "readonly loading stale @read @slow", Error::GuardedConnection);
+        assert_not_guarded("lock.guard", "write module @write", Error::GuardedItself);
+    }
+
+    #[test]
+    fn a_module_may_block_unless_the_server_knows_that_it_does_not() {
+        assert_not_guarded("m.wait", "write module blocking @write @slow", Error::GuardedMayBlock);
+        assert_not_guarded("m.set", "write", Error::GuardedMayBlock);
+        assert!(described("m.set", -1, "write module").guarded().is_ok());
+        for ours in ["lock.acquire", "LOCK.RELEASE"] {
+            assert!(described(ours, -3, "write module blocking").guarded().is_ok());
+            assert!(described(ours, -3, "write").guarded().is_ok());
+        }
+    }
+
+    #[test]
+    fn the_number_of_words_is_that_of_the_command() {
+        let fits =
+            |arity, words| described("c", arity, "@slow").guarded().unwrap().check_arity(words);
+        for (arity, words) in [(2, 2), (-2, 2), (-2, 9), (1, 1), (-1, 10_000)] {
+            assert_eq!(fits(arity, words), Ok(()), "{arity} {words}");
+        }
+        for (arity, words) in [(2, 1), (2, 3), (-2, 1), (1, 2)] {
+            assert_eq!(fits(arity, words), Err(Error::GuardedArity), "{arity} {words}");
+        }
+    }
+}

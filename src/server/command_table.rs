@@ -1,0 +1,106 @@
+//! What the server says of its own commands, for those that are to be guarded.
+//!
+//! The server is asked once for each: a command of its own never changes. One of a module may be another one after
+//! `MODULE UNLOAD`, so the server is asked each time.
+
+use super::ffi::api::api;
+use super::ffi::call_reply::CallReply;
+use super::ffi::main_thread::MainThread;
+use leasehold_core::command::Error;
+use leasehold_core::command::guard::{Described, Guarded};
+use redis_module::raw::RedisModuleCtx;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+/// How long the name of a command may be, with that of its subcommand. None of the server's comes near.
+const LONGEST_NAME: usize = 128;
+
+static KNOWN: MainThread<RefCell<BTreeMap<Box<[u8]>, Known>>> =
+    MainThread::new(RefCell::new(BTreeMap::new()));
+
+#[derive(Clone, Copy)]
+enum Known {
+    Command(Result<Guarded, Error>),
+    /// What it is depends on the second word, as with `OBJECT ENCODING`.
+    Container,
+}
+
+pub(super) fn reset() {
+    KNOWN.borrow_mut().clear();
+}
+
+/// The command that begins with these words, if it can be guarded.
+pub(super) fn find(
+    ctx: *mut RedisModuleCtx,
+    name: &[u8],
+    second: Option<&[u8]>,
+) -> Result<Guarded, Error> {
+    // With such a letter the server would take it for the name of a subcommand, which is none of a command.
+    if name.contains(&b'|') {
+        return Err(Error::GuardedUnknown);
+    }
+    match look_up(ctx, &[name])? {
+        Known::Command(guarded) => guarded,
+        Known::Container => match look_up(ctx, &[name, second.ok_or(Error::GuardedArity)?])? {
+            Known::Command(guarded) => guarded,
+            Known::Container => Err(Error::GuardedUnknown),
+        },
+    }
+}
+
+fn look_up(ctx: *mut RedisModuleCtx, words: &[&[u8]]) -> Result<Known, Error> {
+    let mut room = [0; LONGEST_NAME];
+    let name = in_lower_case(words, &mut room).ok_or(Error::GuardedUnknown)?;
+    if let Some(&known) = KNOWN.borrow().get(name) {
+        return Ok(known);
+    }
+    ask(ctx, name)
+}
+
+/// The words with a `|` between two, as the server writes the name of a subcommand. `None` if there is no room for them, or
+/// they are no name.
+fn in_lower_case<'r>(words: &[&[u8]], room: &'r mut [u8; LONGEST_NAME]) -> Option<&'r [u8]> {
+    let mut len = 0_usize;
+    for (position, word) in words.iter().enumerate() {
+        if position > 0 {
+            *room.get_mut(len)? = b'|';
+            len = len.saturating_add(1);
+        }
+        let end = len.saturating_add(word.len());
+        room.get_mut(len..end)?.copy_from_slice(word);
+        len = end;
+    }
+    let name = room.get_mut(..len)?;
+    name.make_ascii_lowercase();
+    (!name.contains(&0)).then_some(name)
+}
+
+fn ask(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
+    // SAFETY: the format takes a C string, and bytes and their number. The reply goes nowhere else.
+    let reply = unsafe {
+        CallReply::of_call(api!(RedisModule_Call)(
+            ctx,
+            c"COMMAND".as_ptr(),
+            c"cb".as_ptr(),
+            c"INFO".as_ptr(),
+            name.as_ptr(),
+            name.len(),
+        ))
+    };
+    let reply = reply.ok_or(Error::CommandRenamed)?;
+    let command = reply.whole().at(0).ok_or(Error::GuardedUnknown)?;
+    let texts_at = |place| command.at(place).map(|part| part.texts()).unwrap_or_default();
+    let described = Described {
+        name: command.at(0).and_then(|name| name.text()).ok_or(Error::GuardedUnknown)?,
+        arity: command.at(1).map_or(0, |arity| arity.integer()),
+        flags: texts_at(2),
+        categories: texts_at(6),
+    };
+    let has_subcommands = command.at(9).is_some_and(|subcommands| subcommands.len() > 0);
+    let known =
+        if has_subcommands { Known::Container } else { Known::Command(described.guarded()) };
+    if !described.is_of_a_module() {
+        KNOWN.borrow_mut().insert(name.into(), known);
+    }
+    Ok(known)
+}

@@ -1,0 +1,230 @@
+//! The command behind `LOCK.GUARD`: its keys, which the server asks for, and its call.
+//!
+//! It is called as its sender would have sent it: in the protocol and with the rights of that client, and refused where memory is
+//! out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
+
+use super::authority;
+use super::command_table;
+use super::ffi::api::{api, flag, optional};
+use super::ffi::call_reply::CallReply;
+use super::ffi::string::bytes_of;
+use super::keys;
+use super::permission::{self, RunAs};
+use leasehold_core::command::Error;
+use leasehold_core::command::guard::{self, Guarded};
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::ffi::{CString, c_char, c_int};
+use std::ptr;
+
+/// Tells the server the key of the lock, and those of the command behind it, wherever the server itself finds them.
+///
+/// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused when it is
+/// executed; here nothing is asked of it, because each level would take some of the stack.
+pub(super) fn declare_keys(ctx: *mut RedisModuleCtx, words: &[*mut RedisModuleString]) {
+    const LOCK_AT: usize = 1;
+    if words.len() > LOCK_AT {
+        keys::tell(
+            ctx,
+            LOCK_AT,
+            flag(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
+        );
+    }
+    let command = words.get(guard::COMMAND_AT..).unwrap_or_default();
+    // SAFETY: a word of the command that the server asks about.
+    if command.first().is_some_and(|&name| !guard::is_itself(unsafe { bytes_of(name) })) {
+        for_each_key(ctx, command, |position, flags| {
+            keys::tell(ctx, position.saturating_add(guard::COMMAND_AT), flags);
+        });
+    }
+}
+
+/// Where a command with these words has keys, and what it does to each.
+fn for_each_key(
+    ctx: *mut RedisModuleCtx,
+    words: &[*mut RedisModuleString],
+    mut declare: impl FnMut(usize, c_int),
+) {
+    let (argv, Ok(argc)) = (words.as_ptr().cast_mut(), c_int::try_from(words.len())) else {
+        return;
+    };
+    let (mut count, mut flags) = (0, ptr::null_mut());
+    let positions = match optional!(RedisModule_GetCommandKeysWithFlags) {
+        // SAFETY: so many valid strings, at least one, which the server only reads.
+        Some(keys) => unsafe { keys(ctx, argv, argc, &raw mut count, &raw mut flags) },
+        // SAFETY: the same.
+        None => unsafe { api!(RedisModule_GetCommandKeys)(ctx, argv, argc, &raw mut count) },
+    };
+    // SAFETY: what the server returns is null, or has room for so many numbers and is ours to free, as are the flags. A command
+    // without keys leaves the count at 0.
+    unsafe {
+        for index in 0..usize::try_from(count).unwrap_or(0) {
+            let flags = if flags.is_null() { 0 } else { *flags.add(index) };
+            if let Ok(position) = usize::try_from(*positions.add(index)) {
+                declare(position, flags);
+            }
+        }
+        for list in [positions, flags].into_iter().filter(|list| !list.is_null()) {
+            api!(RedisModule_Free)(list.cast());
+        }
+    }
+}
+
+/// A command that can be guarded, with its words.
+pub(super) struct InnerCommand<'w> {
+    name: CString,
+    name_string: *mut RedisModuleString,
+    arguments: &'w [*mut RedisModuleString],
+    guarded: Guarded,
+}
+
+impl<'w> InnerCommand<'w> {
+    /// # Errors
+    /// If there is no such command, if it has another number of words, or if it cannot be guarded.
+    pub(super) fn find(
+        ctx: *mut RedisModuleCtx,
+        words: &'w [*mut RedisModuleString],
+    ) -> Result<Self, Error> {
+        let &[name_string, ref arguments @ ..] = words else { return Err(Error::WrongArity) };
+        // SAFETY: the words are arguments of the command being executed.
+        let word = |string: *mut RedisModuleString| unsafe { bytes_of(string) };
+        let second = arguments.first().map(|&string| word(string));
+        let guarded = command_table::find(ctx, word(name_string), second)?;
+        guarded.check_arity(words.len())?;
+        let name = CString::new(word(name_string)).map_err(|_| Error::GuardedUnknown)?;
+        Ok(Self { name, name_string, arguments, guarded })
+    }
+
+    pub(super) fn words(&self) -> Vec<&'w [u8]> {
+        let strings = [&[self.name_string], self.arguments].concat();
+        // SAFETY: the words are arguments of the command being executed.
+        strings.into_iter().map(|string| unsafe { bytes_of(string) }).collect()
+    }
+
+    /// What the server replies to it. It may be an error, also because the server did not run it.
+    pub(super) fn run(&self, ctx: *mut RedisModuleCtx) -> Result<CallReply, Error> {
+        let run_as = permission::of_the_user(ctx, &self.guarded)?;
+        if !permission::runs_as_user()
+            && self.guarded.needs_memory
+            && authority::is_out_of_memory(ctx)
+        {
+            return Err(Error::GuardedOutOfMemory);
+        }
+        let reply = self.call(ctx, &self.flags(run_as)).ok_or(Error::GuardedRefused)?;
+        // Redis 7.0 has another word for it.
+        if reply.error().is_some_and(|text| text.starts_with(b"ERR acl verification failed")) {
+            return Err(Error::GuardedDenied);
+        }
+        Ok(reply)
+    }
+
+    /// How it is to be called, as the server spells that.
+    fn flags(&self, run_as: RunAs) -> Vec<u8> {
+        let mut flags = Vec::with_capacity(24);
+        if !self.guarded.reads_only {
+            // What it does is replicated. For a command that only reads, Redis 6.2 would replicate an empty transaction.
+            flags.push(b'!');
+        }
+        if permission::runs_as_user() {
+            // Memory that is out is heeded; the reply is in the client's protocol; errors are replies.
+            flags.extend(b"M0E");
+            if run_as == RunAs::User {
+                flags.push(b'C');
+            }
+            if self.guarded.is_for_scripts {
+                flags.push(b'S');
+            }
+        }
+        flags
+    }
+
+    fn call(&self, ctx: *mut RedisModuleCtx, flags: &[u8]) -> Option<CallReply> {
+        match copied(self.arguments) {
+            Some(copied) => self.call_with_copies(ctx, flags, &copied),
+            None => self.call_with_strings(ctx, flags),
+        }
+    }
+
+    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: &[u8]) -> Option<CallReply> {
+        let format = CString::new([flags, b"v"].concat()).ok()?;
+        let arguments = self.arguments;
+        // SAFETY: the format takes a list of valid strings and their number; the server takes its own share of each. The reply
+        // goes nowhere else.
+        unsafe {
+            CallReply::of_call(api!(RedisModule_Call)(
+                ctx,
+                self.name.as_ptr(),
+                format.as_ptr(),
+                arguments.as_ptr(),
+                arguments.len(),
+            ))
+        }
+    }
+
+    fn call_with_copies(
+        &self,
+        ctx: *mut RedisModuleCtx,
+        flags: &[u8],
+        copied: &Copied<'_>,
+    ) -> Option<CallReply> {
+        let words = vec![b'b'; self.arguments.len()];
+        let format = CString::new([flags, &words].concat()).ok()?;
+        let &[one, two, three, four, five, six, seven, eight] = copied;
+        // SAFETY: the format takes the start and the length of so many words, which are no more than there are here; what it does
+        // not name is not read. The server copies them. The reply goes nowhere else.
+        unsafe {
+            CallReply::of_call(api!(RedisModule_Call)(
+                ctx,
+                self.name.as_ptr(),
+                format.as_ptr(),
+                one.as_ptr().cast::<c_char>(),
+                one.len(),
+                two.as_ptr().cast::<c_char>(),
+                two.len(),
+                three.as_ptr().cast::<c_char>(),
+                three.len(),
+                four.as_ptr().cast::<c_char>(),
+                four.len(),
+                five.as_ptr().cast::<c_char>(),
+                five.len(),
+                six.as_ptr().cast::<c_char>(),
+                six.len(),
+                seven.as_ptr().cast::<c_char>(),
+                seven.len(),
+                eight.as_ptr().cast::<c_char>(),
+                eight.len(),
+            ))
+        }
+    }
+}
+
+/// How many words are copied at most.
+const MOST_COPIED: usize = 8;
+
+type Copied<'w> = [&'w [u8]; MOST_COPIED];
+
+/// The words, if the server is to be given copies of them: they are few, short, and a number is among them.
+///
+/// The server keeps a number that it stores in 8 bytes and not as a string, but only if nobody else has a share of that string, as
+/// the client has whose word it is.
+fn copied(strings: &[*mut RedisModuleString]) -> Option<Copied<'_>> {
+    const LONGEST: usize = 256;
+    let mut words: Copied<'_> = [&[]; MOST_COPIED];
+    let places = words.get_mut(..strings.len())?;
+    let mut has_number = false;
+    for (place, &string) in places.iter_mut().zip(strings) {
+        // SAFETY: the words are arguments of the command being executed.
+        let word = unsafe { bytes_of(string) };
+        if word.len() > LONGEST {
+            return None;
+        }
+        has_number |= is_number(word);
+        *place = word;
+    }
+    has_number.then_some(words)
+}
+
+fn is_number(word: &[u8]) -> bool {
+    const LONGEST: usize = 20;
+    let digits = word.strip_prefix(b"-").unwrap_or(word);
+    word.len() <= LONGEST && !digits.is_empty() && digits.iter().all(u8::is_ascii_digit)
+}

@@ -1,0 +1,62 @@
+//! Whether the user of a `LOCK.GUARD` may run the command behind it.
+//!
+//! From Redis 7.0 on the server checks that itself when it is told to run the command as the user: the command, its keys and its
+//! channels. Redis 6.2 has checked the keys, which are declared, and tells modules nothing of the rest. So there the user has to
+//! be one who may run every command.
+
+use super::authority;
+use super::ffi::api::optional;
+use super::ffi::call_reply::CallReply;
+use super::ffi::client;
+use leasehold_core::command::Error;
+use leasehold_core::command::guard::Guarded;
+use redis_module::raw::RedisModuleCtx;
+use std::ffi::CString;
+
+/// As whom a guarded command is run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RunAs {
+    /// As the user of the command being executed: the server checks what that user may do.
+    User,
+    /// Nobody needs to be asked.
+    Server,
+}
+
+pub(super) fn of_the_user(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<RunAs, Error> {
+    if !runs_as_user() {
+        let may = may_run_every_command(ctx, command).unwrap_or(false);
+        return if may { Ok(RunAs::Server) } else { Err(Error::GuardNeedsAllCommands) };
+    }
+    // A connection has a user. What another module calls may have none, and looks like a transaction.
+    let has_none = authority::denies_blocking(ctx)
+        && authority::knows_of_no_user()
+        && authority::has_no_user(ctx);
+    Ok(if has_none { RunAs::Server } else { RunAs::User })
+}
+
+/// Whether the server knows the flags of calls that came with Redis 7.0.
+pub(super) fn runs_as_user() -> bool {
+    optional!(RedisModule_GetCommand).is_some()
+}
+
+/// `None` where the server does not say.
+fn may_run_every_command(ctx: *mut RedisModuleCtx, command: &Guarded) -> Option<bool> {
+    let Some(user) = client::user(ctx, client::id(ctx)) else {
+        // A script does not say on whose behalf it runs.
+        let rules = CallReply::to(ctx, c"ACL", &[c"LIST"])?;
+        return Some(rules.texts().iter().all(|rules| allow_all(rules, command)));
+    };
+    let reply = CallReply::to(ctx, c"ACL", &[c"GETUSER", &CString::new(user).ok()?])?;
+    // The name of the field, and the flags.
+    let flags = reply.whole().at(1)?.texts();
+    let has = |flag: &[u8]| flags.contains(&flag);
+    Some(has(b"allcommands") && (!command.publishes || has(b"allchannels")))
+}
+
+/// Whether a user with these rules, as `ACL LIST` shows them, may run every command, or cannot log in.
+fn allow_all(rules: &[u8], command: &Guarded) -> bool {
+    let words: Vec<_> = rules.split(|&byte| byte == b' ').skip(2).collect();
+    let has = |word: &[u8]| words.contains(&word);
+    let takes_away = words.iter().any(|word| word.starts_with(b"-"));
+    has(b"off") || has(b"+@all") && !takes_away && (!command.publishes || has(b"&*"))
+}
