@@ -7,12 +7,14 @@ use super::authority;
 use super::command_table;
 use super::ffi::api::{api, flag, optional};
 use super::ffi::call_reply::CallReply;
+use super::ffi::main_thread::MainThread;
 use super::ffi::string::bytes_of;
 use super::keys;
 use super::permission::{self, RunAs};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::{self, Guarded};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use std::cell::Cell;
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
 
@@ -109,7 +111,11 @@ impl<'w> InnerCommand<'w> {
         {
             return Err(Error::GuardedOutOfMemory);
         }
-        let reply = self.call(ctx, &self.flags(run_as)).ok_or(Error::GuardedRefused)?;
+        let _running = Running::begin()?;
+        let mut reply = self.call(ctx, &self.flags(run_as)).ok_or(Error::GuardedRefused)?;
+        if reply.error().is_some_and(|text| permission::lacks_user(ctx, text)) {
+            reply = self.call(ctx, &self.flags(RunAs::Server)).ok_or(Error::GuardedRefused)?;
+        }
         // Redis 7.0 has another word for it.
         if reply.error().is_some_and(|text| text.starts_with(b"ERR acl verification failed")) {
             return Err(Error::GuardedDenied);
@@ -194,6 +200,24 @@ impl<'w> InnerCommand<'w> {
                 eight.len(),
             ))
         }
+    }
+}
+
+static IS_RUNNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+/// A guarded command is being run. A command of another module may call `LOCK.GUARD` in turn, and each level would take some of the
+/// stack.
+struct Running;
+
+impl Running {
+    fn begin() -> Result<Self, Error> {
+        if IS_RUNNING.replace(true) { Err(Error::GuardedItself) } else { Ok(Self) }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        IS_RUNNING.set(false);
     }
 }
 

@@ -18,20 +18,27 @@ use std::ffi::CString;
 pub(super) enum RunAs {
     /// As the user of the command being executed: the server checks what that user may do.
     User,
-    /// Nobody needs to be asked.
+    /// Everything is allowed.
     Server,
 }
 
+/// As whom it is run at first.
 pub(super) fn of_the_user(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result<RunAs, Error> {
-    if !runs_as_user() {
-        let may = may_run_every_command(ctx, command).unwrap_or(false);
-        return if may { Ok(RunAs::Server) } else { Err(Error::GuardNeedsAllCommands) };
+    if runs_as_user() {
+        Ok(RunAs::User)
+    } else if may_run_every_command(ctx, command).unwrap_or(false) {
+        Ok(RunAs::Server)
+    } else {
+        Err(Error::GuardNeedsAllCommands)
     }
-    // A connection has a user. What another module calls may have none, and looks like a transaction.
-    let has_none = authority::denies_blocking(ctx)
+}
+
+/// Whether the server refused to run it because there is no user, as in a call of another module's. It looks for the user before it
+/// does anything else.
+pub(super) fn lacks_user(ctx: *mut RedisModuleCtx, error: &[u8]) -> bool {
+    error.starts_with(b"ERR cannot run as user")
         && authority::knows_of_no_user()
-        && authority::has_no_user(ctx);
-    Ok(if has_none { RunAs::Server } else { RunAs::User })
+        && authority::has_no_user(ctx)
 }
 
 /// Whether the server knows the flags of calls that came with Redis 7.0.
