@@ -38,6 +38,7 @@ mod extend;
 mod faults;
 mod fencing;
 mod foreign;
+mod guarding;
 mod harness;
 mod harness_topology;
 mod help;

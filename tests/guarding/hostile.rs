@@ -1,0 +1,144 @@
+//! Requests that nobody would send: the server lives, and the connection is in step.
+
+use super::{guarded, held, held_on};
+use redis::Value;
+use testkit::{Client, Seed, Server, bulk, error, int, strings};
+
+const UNKNOWN: &str = "ERR unknown command to guard";
+const PONG: &str = "still here";
+
+/// As a client sends them, whatever is in them.
+fn send(client: &mut Client, fence: &[u8], command: &[&[u8]]) -> Value {
+    let head: [&[u8]; 4] = [b"LOCK.GUARD", b"the-lock", b"alice", fence];
+    let words: Vec<_> = [&head, command].concat().into_iter().map(<[u8]>::to_vec).collect();
+    client.cmd(words)
+}
+
+#[track_caller]
+fn assert_in_step(client: &mut Client) {
+    assert_eq!(client.cmd(["ECHO", PONG]), bulk(PONG));
+}
+
+#[test]
+fn bytes_of_any_kind_are_passed_on_as_they_are() {
+    let (_server, mut client, fence) = held();
+    let fence = fence.to_string();
+    let bytes: Vec<u8> = (0..=255).collect();
+    assert_eq!(
+        send(&mut client, fence.as_bytes(), &[b"SET", &bytes, b"\0\r\n$-1\r\n"]),
+        Value::Okay
+    );
+    assert_eq!(send(&mut client, fence.as_bytes(), &[b"gEt", &bytes]), bulk("\0\r\n$-1\r\n"));
+    for name in
+        [&b"SE\0T"[..], b"SET\0", b"\0", b"S\r\nET", b"\xff\xfe", b"SET ", b"*", b"object|encoding"]
+    {
+        assert_eq!(
+            send(&mut client, fence.as_bytes(), &[name, b"k", b"v"]),
+            error(UNKNOWN),
+            "{}",
+            name.escape_ascii()
+        );
+    }
+    assert_in_step(&mut client);
+}
+
+#[test]
+fn ten_thousand_arguments_and_more_are_one_request() {
+    let (_server, mut client, fence) = held();
+    for count in [9_u32, 10_000, 100_000] {
+        let members: Vec<String> = (0..count).map(|number| number.to_string()).collect();
+        let request = guarded(fence, &format!("SADD set{count} {}", members.join(" ")));
+        assert_eq!(client.cmd(request), int(count));
+    }
+    assert_in_step(&mut client);
+}
+
+#[test]
+fn a_word_of_many_megabytes_is_passed_on_and_comes_back() {
+    let (_server, mut client, fence) = held();
+    let fence = fence.to_string();
+    let huge = vec![b'x'; 32 << 20];
+    assert_eq!(send(&mut client, fence.as_bytes(), &[b"SET", b"k", &huge]), Value::Okay);
+    assert_eq!(
+        send(&mut client, fence.as_bytes(), &[b"GET", b"k"]),
+        Value::BulkString(huge.clone())
+    );
+    assert_eq!(send(&mut client, fence.as_bytes(), &[&huge]), error(UNKNOWN));
+    assert!(matches!(
+        send(&mut client, fence.as_bytes(), &[b"OBJECT", &huge, b"k"]),
+        Value::ServerError(_)
+    ));
+    assert_in_step(&mut client);
+}
+
+#[test]
+fn however_deep_it_is_nested_it_is_refused_and_has_the_first_key() {
+    let (_server, mut client, fence) = held();
+    for depth in [2, 50_000] {
+        let nested = [&*guarded(fence, "")].repeat(depth).join("") + "GET k";
+        assert_eq!(client.cmd(&*nested), error("ERR LOCK.GUARD cannot guard itself"));
+        let keys = client.cmd(format!("COMMAND GETKEYS {nested}"));
+        assert_eq!(strings(&keys), ["the-lock"]);
+    }
+    assert_in_step(&mut client);
+}
+
+#[test]
+fn quotes_within_quotes_are_only_bytes() {
+    let (_server, mut client, fence) = held();
+    let fence = fence.to_string();
+    let quoted = br#""LOCK.GUARD \"the-lock\" alice 1 \"GET 'k'\"""#;
+    assert_eq!(send(&mut client, fence.as_bytes(), &[b"SET", b"k", quoted]), Value::Okay);
+    assert_eq!(client.cmd("GET k"), Value::BulkString(quoted.to_vec()));
+}
+
+/// Every command and subcommand that the server has, with as many words as it needs, and more.
+#[test]
+fn no_command_of_the_server_can_hurt_it_from_behind_the_fence() {
+    let server = Server::start();
+    let mut observer = server.client();
+    let names = names_of_commands(&mut observer);
+    assert!(names.len() > 200, "{}", names.len());
+    let mut seed = Seed::announced();
+    for name in names {
+        // Whatever it did to the lock or the connection before.
+        let mut client = server.client();
+        client.cmd("FLUSHALL");
+        let fence = client.grant("the-lock", "alice", super::LONG);
+        for count in 0..6 {
+            let junk = ["k", "1", "0", "the-lock", "-1", "*", "STREAMS", "x", "\"\"", "1.5"];
+            let words: Vec<&str> = (0..count).map(|_| *seed.pick(&junk)).collect();
+            let request = guarded(fence, &format!("{name} {}", words.join(" ")));
+            let reply = client.try_cmd(request.trim_end());
+            assert!(reply.is_ok(), "{request}: {reply:?}");
+        }
+        assert_in_step(&mut client);
+    }
+    assert!(server.is_up());
+}
+
+/// All of them, those of containers with their second word.
+fn names_of_commands(client: &mut Client) -> Vec<String> {
+    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("no list") };
+    let mut names = Vec::new();
+    for command in commands {
+        let Value::Array(parts) = command else { panic!("no command") };
+        let name = strings(&Value::Array(parts[..1].to_vec())).remove(0);
+        names.push(name);
+        if let Some(Value::Array(subcommands)) = parts.get(9) {
+            for subcommand in subcommands {
+                let Value::Array(parts) = subcommand else { panic!("no subcommand") };
+                names.push(strings(&Value::Array(parts[..1].to_vec())).remove(0).replace('|', " "));
+            }
+        }
+    }
+    names
+}
+
+#[test]
+fn a_module_that_is_unloaded_takes_its_commands_from_behind_the_fence() {
+    let (server, mut client, fence) = held_on(Server::builder().with_caller().start());
+    client.cmd(guarded(fence, "caller.heard"));
+    assert_eq!(server.cmd("MODULE UNLOAD caller"), Value::Okay);
+    assert_eq!(client.cmd(guarded(fence, "caller.heard")), error(UNKNOWN));
+}
