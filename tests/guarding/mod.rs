@@ -2,6 +2,7 @@
 
 mod against_bare;
 mod calling;
+mod cluster;
 mod hostile;
 mod keys;
 mod observing;

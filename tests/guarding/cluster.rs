@@ -1,0 +1,135 @@
+//! In a cluster the lock and what the command touches are in one slot, which may be on its way.
+
+use super::LONG;
+use redis::Value;
+use std::thread;
+use testkit::{
+    Cluster, SlotMove, error, eventually, int, is_older_than, is_valkey_since, lacks_moves_at_once,
+};
+
+#[track_caller]
+fn code(reply: Value) -> String {
+    match reply {
+        Value::ServerError(told) => told.code().to_owned(),
+        other => panic!("no error: {other:?}"),
+    }
+}
+
+/// The names of a lock and of a number, in a slot that the first node has.
+fn in_slot(cluster: &Cluster) -> (SlotMove, String, String) {
+    let slot = cluster.slot_of(0);
+    let step = SlotMove { slot: slot.number, from: 0, to: 1 };
+    (step, slot.key("lock"), slot.key("number"))
+}
+
+fn increments(lock: &str, fence: u64, number: &str) -> String {
+    format!("LOCK.GUARD {lock} alice {fence} INCR {number}")
+}
+
+#[test]
+fn keys_in_other_slots_are_refused_and_other_nodes_redirect() {
+    let cluster = Cluster::of(2, 0);
+    let (_, lock, number) = in_slot(&cluster);
+    let (mut here, mut there) = (cluster.node(0).client(), cluster.node(1).client());
+    let fence = here.grant(&lock, "alice", LONG);
+    let elsewhere = cluster.slot_of(1).key("number");
+    for command in [
+        increments(&lock, fence, &elsewhere),
+        format!("LOCK.GUARD {lock} alice {fence} MSET {number} 1 {elsewhere} 2"),
+        format!("LOCK.GUARD {lock} alice {fence} LOCK.ACQUIRE {number} alice 5 ALSO 1 {elsewhere}"),
+    ] {
+        assert_eq!(code(here.cmd(&*command)), "CROSSSLOT", "{command}");
+    }
+    assert_eq!(code(there.cmd(increments(&lock, fence, &number))), "MOVED");
+    assert_eq!(here.cmd(format!("EXISTS {number}")), int(0), "nothing was run");
+    assert_eq!(here.cmd(increments(&lock, fence, &number)), int(1));
+    let publish = format!("LOCK.GUARD {lock} alice {fence} PUBLISH any-channel message");
+    assert_eq!(here.cmd(publish), int(0), "a command without keys needs the lock only");
+}
+
+#[test]
+fn while_a_slot_is_on_its_way_it_is_run_where_all_keys_are_and_nowhere_else() {
+    let cluster = Cluster::of(2, 0);
+    let (step, lock, number) = in_slot(&cluster);
+    let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
+    let fence = from.grant(&lock, "alice", LONG);
+    step.import(&cluster);
+    step.migrate(&cluster);
+    let command = increments(&lock, fence, &number);
+    // Redis 6.2 sends whoever lacks one of the keys on to the other node, which has them ask again.
+    let lacks_one = if is_older_than((7, 0)) { "ASK" } else { "TRYAGAIN" };
+    assert_eq!(code(from.cmd(&*command)), lacks_one);
+    assert_eq!(code(to.pipeline(&["ASKING", &command]).remove(1)), "TRYAGAIN");
+    let only_the_lock = format!("LOCK.GUARD {lock} alice {fence} INCR {lock}");
+    assert_eq!(code(from.cmd(&*only_the_lock)), "ERR", "it is run: the value is no number");
+    assert_eq!(code(to.pipeline(&["ASKING", &only_the_lock]).remove(1)), "NOTHOLDER");
+    step.move_keys(&cluster);
+    assert_eq!(code(from.cmd(&*only_the_lock)), "ASK");
+    assert_eq!(code(to.pipeline(&["ASKING", &only_the_lock]).remove(1)), "ERR");
+    step.give(&cluster);
+    let ran = eventually("the other node runs it", || match to.cmd(&*command) {
+        Value::Int(ran) => Ok(ran),
+        other => Err(other),
+    });
+    assert_eq!(ran, 1, "it was not run before");
+    assert_eq!(code(from.cmd(&*command)), "MOVED");
+}
+
+fn goes_on_over(moves: impl FnOnce(&Cluster, SlotMove)) {
+    let cluster = Cluster::of(2, 0);
+    let (step, lock, number) = in_slot(&cluster);
+    let (mut from, mut to) = (cluster.node(0).client(), cluster.node(1).client());
+    let fence = from.grant(&lock, "alice", LONG);
+    assert_eq!(from.cmd(increments(&lock, fence, &number)), int(1));
+    moves(&cluster, step);
+    assert_eq!(to.cmd(increments(&lock, fence, &number)), int(2));
+    assert_eq!(code(from.cmd(increments(&lock, fence, &number))), "MOVED");
+    let late = increments(&lock, fence - 1, &number);
+    assert_eq!(to.cmd(late), error(super::NOT_HOLDER));
+}
+
+#[test]
+fn the_hold_goes_on_guarding_where_its_slot_has_gone_key_by_key() {
+    goes_on_over(|cluster, step| step.by_hand(cluster));
+}
+
+#[test]
+fn the_hold_goes_on_guarding_where_its_slot_has_gone_at_once() {
+    if !lacks_moves_at_once() {
+        goes_on_over(|cluster, step| step.at_once(cluster));
+    }
+}
+
+/// Some servers have threads look for the keys, while the main thread executes what others have sent.
+#[test]
+fn threads_may_look_for_the_keys_of_many_requests() {
+    const CLIENTS: usize = 8;
+    const ROUNDS: u64 = 50;
+    const AT_ONCE: u64 = 64;
+    let cluster = Cluster::with(1, 0, |_, setup| {
+        let setup = setup.config("io-threads", "4").config("io-threads-do-reads", "yes");
+        if is_valkey_since((8, 0)) {
+            setup.config("io-threads-always-active", "yes")
+        } else {
+            setup
+        }
+    });
+    let lock = |of: usize| format!("{{x}}lock-{of}");
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|of| {
+            let mut client = cluster.node(0).client();
+            thread::spawn(move || {
+                let (lock, number) = (lock(of), format!("{{x}}number-{of}"));
+                let fence = client.grant(&lock, "alice", LONG);
+                let command = increments(&lock, fence, &number);
+                let commands: Vec<_> = (0..AT_ONCE).map(|_| &*command).collect();
+                for round in 0..ROUNDS {
+                    let told = client.pipeline(&commands);
+                    let expected = (1..=AT_ONCE).map(|one| int(round * AT_ONCE + one));
+                    assert_eq!(told, expected.collect::<Vec<_>>());
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+}
