@@ -90,6 +90,11 @@ fn holds_that_end_with_their_connection_are_measured() {
 }
 
 #[test]
+fn guarded_writes_are_measured() {
+    assert_eq!(rows("guarded").len(), 2);
+}
+
+#[test]
 fn hand_offs_are_measured() {
     assert_eq!(rows("hand-off").len(), 2);
 }

@@ -105,3 +105,10 @@ pub(crate) fn processor_time(observer: &mut Client) -> Duration {
     let seconds = ["user", "sys"].map(|way| main(way).unwrap_or_else(|| all(way)));
     Duration::from_secs_f64(seconds.iter().sum())
 }
+
+/// How many bytes replicas have been sent, as the server counts them.
+pub(crate) fn sent_to_replicas(client: &mut Client) -> u64 {
+    let text = client.info_text("replication");
+    let offset = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
+    offset.unwrap().trim().parse().unwrap()
+}

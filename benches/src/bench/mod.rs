@@ -7,6 +7,7 @@
 //!   tickets     places in a queue without a connection: their memory, and how soon one hears of a grant
 //!   several     several locks in one request, against a request for each
 //!   ephemeral   holds that end with their connection: how soon, and what bindings cost everybody else
+//!   guarded     a write that only a holder can make, against the script that checks and writes
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
@@ -24,6 +25,7 @@ mod contenders;
 mod cores;
 mod ephemeral;
 pub(crate) mod fairness;
+mod guarded;
 mod hand_off;
 mod held;
 mod innocent;
@@ -68,13 +70,14 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 12] = [
+pub(crate) const SECTIONS: [Section; 13] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
     ("tickets", tickets::run),
     ("several", several::run),
     ("ephemeral", ephemeral::run),
+    ("guarded", guarded::run),
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),

@@ -5,7 +5,7 @@
 
 use super::Effort;
 use super::contenders::{Batch, ONE, Reply, TTL, load_script};
-use super::load::{Load, Shape, Work};
+use super::load::{Load, Shape, Work, sent_to_replicas};
 use super::plot;
 use super::report::{Report, Target};
 use super::statistics::Spread;
@@ -233,17 +233,11 @@ fn replicate(holders: usize, turns: usize, measured: &mut [Measured]) {
         way.begin(&mut client, holders);
         let work = way.work(holders, turns);
         load.measure(&work, 2 * turns);
-        let before = sent(&mut client);
+        let before = sent_to_replicas(&mut client);
         load.measure(&work, 2 * turns);
-        measured.bytes = (sent(&mut client) - before) as f64 / (2 * turns) as f64;
+        measured.bytes = (sent_to_replicas(&mut client) - before) as f64 / (2 * turns) as f64;
     }
     wait_until_in_sync(&primary, &replica);
-}
-
-fn sent(client: &mut Client) -> u64 {
-    let text = client.info_text("replication");
-    let offset = text.lines().find_map(|line| line.strip_prefix("master_repl_offset:"));
-    offset.unwrap().trim().parse().unwrap()
 }
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
