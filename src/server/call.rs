@@ -126,7 +126,7 @@ impl Call {
         }
         let reply = command.run(self.ctx)?;
         // The server lets no filter of ours hear of what we call ourselves.
-        command_filter::hear_of_call(&command.words());
+        command_filter::hear_of_call(command.name(), || command.arguments());
         self.answered.set(true);
         if !reply.forward(self.ctx) {
             respond(self.ctx, &Reply::Error(Error::GuardedRefused));

@@ -94,14 +94,13 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
     });
 }
 
-/// The module itself has called a command with these words, of which the filter does not hear.
-pub(super) fn hear_of_call(words: &[&[u8]]) {
-    let from = |at: usize| words.iter().skip(at).copied();
-    LOCKS.suspect(
-        from(1),
-        || suspicion_of(words.first()?, from(OPTIONS_OF_SET_AT.into())),
-        clock::now,
-    );
+/// The module itself has called this command, of which the filter does not hear.
+pub(super) fn hear_of_call<'w, W: Iterator<Item = &'w [u8]>>(
+    command: &[u8],
+    arguments: impl Fn() -> W,
+) {
+    let options = || arguments().skip(usize::from(OPTIONS_OF_SET_AT).saturating_sub(1));
+    LOCKS.suspect(arguments(), || suspicion_of(command, options()), clock::now);
 }
 
 /// Behind the command, the key and the value.

@@ -13,7 +13,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 
 /// How long the name of a command may be, with that of its subcommand. None of the server's comes near.
-const LONGEST_NAME: usize = 128;
+pub(super) const LONGEST_NAME: usize = 128;
 
 static KNOWN: MainThread<RefCell<BTreeMap<Box<[u8]>, Known>>> =
     MainThread::new(RefCell::new(BTreeMap::new()));

@@ -8,6 +8,7 @@ use super::command_table;
 use super::ffi::api::{api, flag, optional};
 use super::ffi::call_reply::CallReply;
 use super::ffi::main_thread::MainThread;
+use super::ffi::short_text::ShortText;
 use super::ffi::string::bytes_of;
 use super::keys;
 use super::permission::{self, RunAs};
@@ -15,7 +16,7 @@ use leasehold_core::command::Error;
 use leasehold_core::command::guard::{self, Guarded};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
-use std::ffi::{CString, c_char, c_int};
+use std::ffi::{c_char, c_int};
 use std::ptr;
 
 /// Tells the server the key of the lock, and those of the command behind it, wherever the server itself finds them.
@@ -73,11 +74,17 @@ fn for_each_key(
 
 /// A command that can be guarded, with its words.
 pub(super) struct InnerCommand<'w> {
-    name: CString,
-    name_string: *mut RedisModuleString,
+    name: ShortText<ROOM_FOR_NAME>,
     arguments: &'w [*mut RedisModuleString],
     guarded: Guarded,
 }
+
+const ROOM_FOR_NAME: usize = command_table::LONGEST_NAME + 1;
+
+/// How a call is spelt: its flags, and a letter for each word or for all of them.
+type Format = ShortText<{ MOST_FLAGS + MOST_COPIED + 1 }>;
+
+const MOST_FLAGS: usize = 8;
 
 impl<'w> InnerCommand<'w> {
     /// # Errors
@@ -92,14 +99,18 @@ impl<'w> InnerCommand<'w> {
         let second = arguments.first().map(|&string| word(string));
         let guarded = command_table::find(ctx, word(name_string), second)?;
         guarded.check_arity(words.len())?;
-        let name = CString::new(word(name_string)).map_err(|_| Error::GuardedUnknown)?;
-        Ok(Self { name, name_string, arguments, guarded })
+        let name = ShortText::new().with(word(name_string)).ok_or(Error::GuardedUnknown)?;
+        Ok(Self { name, arguments, guarded })
     }
 
-    pub(super) fn words(&self) -> Vec<&'w [u8]> {
-        let strings = [&[self.name_string], self.arguments].concat();
+    pub(super) fn name(&self) -> &[u8] {
+        self.name.as_c_str().to_bytes()
+    }
+
+    /// The words behind its name.
+    pub(super) fn arguments(&self) -> impl Iterator<Item = &'w [u8]> + use<'w> {
         // SAFETY: the words are arguments of the command being executed.
-        strings.into_iter().map(|string| unsafe { bytes_of(string) }).collect()
+        self.arguments.iter().map(|&string| unsafe { bytes_of(string) })
     }
 
     /// What the server replies to it. It may be an error, also because the server did not run it.
@@ -112,9 +123,9 @@ impl<'w> InnerCommand<'w> {
             return Err(Error::GuardedOutOfMemory);
         }
         let _running = Running::begin()?;
-        let mut reply = self.call(ctx, &self.flags(run_as)).ok_or(Error::GuardedRefused)?;
+        let mut reply = self.call(ctx, self.flags(run_as)).ok_or(Error::GuardedRefused)?;
         if reply.error().is_some_and(|text| permission::lacks_user(ctx, text)) {
-            reply = self.call(ctx, &self.flags(RunAs::Server)).ok_or(Error::GuardedRefused)?;
+            reply = self.call(ctx, self.flags(RunAs::Server)).ok_or(Error::GuardedRefused)?;
         }
         // Redis 7.0 has another word for it.
         if reply.error().is_some_and(|text| text.starts_with(b"ERR acl verification failed")) {
@@ -123,43 +134,37 @@ impl<'w> InnerCommand<'w> {
         Ok(reply)
     }
 
-    /// How it is to be called, as the server spells that.
-    fn flags(&self, run_as: RunAs) -> Vec<u8> {
-        let mut flags = Vec::with_capacity(24);
-        if !self.guarded.reads_only {
-            // What it does is replicated. For a command that only reads, Redis 6.2 would replicate an empty transaction.
-            flags.push(b'!');
-        }
-        if permission::runs_as_user() {
-            // Memory that is out is heeded; the reply is in the client's protocol; errors are replies.
-            flags.extend(b"M0E");
-            if run_as == RunAs::User {
-                flags.push(b'C');
-            }
-            if self.guarded.is_for_scripts {
-                flags.push(b'S');
-            }
-        }
-        flags
+    /// How it is to be called.
+    fn flags(&self, run_as: RunAs) -> Option<Format> {
+        // What it does is replicated. For a command that only reads, Redis 6.2 would replicate an empty transaction.
+        let replicated: &[u8] = if self.guarded.reads_only { b"" } else { b"!" };
+        // Memory that is out is heeded; the reply is in the client's protocol; errors are replies.
+        let (heeded, user, scripts): (&[u8], &[u8], &[u8]) = if permission::runs_as_user() {
+            let user: &[u8] = if run_as == RunAs::User { b"C" } else { b"" };
+            (b"M0E", user, if self.guarded.is_for_scripts { b"S" } else { b"" })
+        } else {
+            (b"", b"", b"")
+        };
+        Format::new().with(replicated)?.with(heeded)?.with(user)?.with(scripts)
     }
 
-    fn call(&self, ctx: *mut RedisModuleCtx, flags: &[u8]) -> Option<CallReply> {
+    fn call(&self, ctx: *mut RedisModuleCtx, flags: Option<Format>) -> Option<CallReply> {
         match copied(self.arguments) {
-            Some(copied) => self.call_with_copies(ctx, flags, &copied),
-            None => self.call_with_strings(ctx, flags),
+            Some(copied) => self.call_with_copies(ctx, flags?, &copied),
+            None => self.call_with_strings(ctx, flags?),
         }
     }
 
-    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: &[u8]) -> Option<CallReply> {
-        let format = CString::new([flags, b"v"].concat()).ok()?;
+    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: Format) -> Option<CallReply> {
+        let format = flags.with(b"v")?;
         let arguments = self.arguments;
         // SAFETY: the format takes a list of valid strings and their number; the server takes its own share of each. The reply
         // goes nowhere else.
         unsafe {
             CallReply::of_call(api!(RedisModule_Call)(
                 ctx,
-                self.name.as_ptr(),
-                format.as_ptr(),
+                self.name.as_c_str().as_ptr(),
+                format.as_c_str().as_ptr(),
                 arguments.as_ptr(),
                 arguments.len(),
             ))
@@ -169,19 +174,18 @@ impl<'w> InnerCommand<'w> {
     fn call_with_copies(
         &self,
         ctx: *mut RedisModuleCtx,
-        flags: &[u8],
+        flags: Format,
         copied: &Copied<'_>,
     ) -> Option<CallReply> {
-        let words = vec![b'b'; self.arguments.len()];
-        let format = CString::new([flags, &words].concat()).ok()?;
+        let format = flags.with([b'b'; MOST_COPIED].get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
         // SAFETY: the format takes the start and the length of so many words, which are no more than there are here; what it does
         // not name is not read. The server copies them. The reply goes nowhere else.
         unsafe {
             CallReply::of_call(api!(RedisModule_Call)(
                 ctx,
-                self.name.as_ptr(),
-                format.as_ptr(),
+                self.name.as_c_str().as_ptr(),
+                format.as_c_str().as_ptr(),
                 one.as_ptr().cast::<c_char>(),
                 one.len(),
                 two.as_ptr().cast::<c_char>(),

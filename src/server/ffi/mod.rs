@@ -9,5 +9,6 @@ pub(super) mod context;
 pub(super) mod log;
 pub(super) mod main_thread;
 pub(super) mod server_flavor;
+pub(super) mod short_text;
 pub(super) mod string;
 pub(super) mod subscription;

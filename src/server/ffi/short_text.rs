@@ -1,0 +1,45 @@
+//! A C string on the stack, for names and formats that are made for one call.
+
+use std::ffi::CStr;
+
+/// So many bytes at most, one of which ends it.
+pub(crate) struct ShortText<const ROOM: usize> {
+    /// Zero behind what was written.
+    bytes: [u8; ROOM],
+    len: usize,
+}
+
+impl<const ROOM: usize> ShortText<ROOM> {
+    pub(crate) const fn new() -> Self {
+        Self { bytes: [0; ROOM], len: 0 }
+    }
+
+    /// With these bytes behind it. `None` if there is no room for them, or if one of them would end it.
+    pub(crate) fn with(mut self, bytes: &[u8]) -> Option<Self> {
+        let end = self.len.checked_add(bytes.len()).filter(|&end| end < ROOM)?;
+        if bytes.contains(&0) {
+            return None;
+        }
+        self.bytes.get_mut(self.len..end)?.copy_from_slice(bytes);
+        self.len = end;
+        Some(self)
+    }
+
+    pub(crate) fn as_c_str(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_is_ended_and_what_does_not_is_refused() {
+        let text = ShortText::<6>::new().with(b"ab").unwrap().with(b"cde").unwrap();
+        assert_eq!(text.as_c_str(), c"abcde");
+        assert!(text.with(b"f").is_none());
+        assert!(ShortText::<6>::new().with(b"a\0b").is_none());
+        assert_eq!(ShortText::<1>::new().as_c_str(), c"");
+    }
+}
