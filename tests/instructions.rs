@@ -37,23 +37,29 @@ const ACQUIRE_SCRIPT: &str = "if redis.call('SET', KEYS[1], ARGV[1], 'NX', 'PX',
     return redis.call('INCR', KEYS[2]) end return false";
 const RELEASE_SCRIPT: &str =
     "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const GUARD_SCRIPT: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
+    return redis.call('SET', KEYS[2], ARGV[1]) end return false";
 
 /// What is counted: its name, what is sent, and of which other it is to be a multiple. `{k}` stands for the key, `{o}`
-/// for the owner. Each finds what those before it left; what has no name is sent for that alone. A release comes right
+/// for the owner, `{d}` for one of a few other keys, and `{fence}` for the fence that all locks have. Each finds what those before it left; what has no name is sent for that alone. A release comes right
 /// after the acquisition: some servers store a short value in another way once a module has read it, and take long for
 /// that.
-const COUNTED: [(&str, &str, &str); 15] = [
+const COUNTED: [(&str, &str, &str); 19] = [
     ("LOCK.ACQUIRE", "LOCK.ACQUIRE {k} {o} 30000", "SET NX PX"),
     ("LOCK.RELEASE", "LOCK.RELEASE {k} {o}", "DEL"),
     ("", "LOCK.ACQUIRE {k} {o} 30000", ""),
     ("LOCK.EXTEND", "LOCK.EXTEND {k} {o} 40000", "SET NX PX"),
     ("LOCK.CHECK", "LOCK.CHECK {k} {o}", "GET"),
     ("LOCK.INFO", "LOCK.INFO {k}", "GET"),
+    ("", "LOCK.RAISE {k} {o} {fence}", ""),
+    ("LOCK.GUARD", "LOCK.GUARD {k} {o} {fence} SET {d} {o}", "SET"),
     ("", "LOCK.RELEASE {k} {o}", ""),
+    ("SET", "SET {d} {o}", "SET"),
     ("SET NX PX", "SET {k} {o} NX PX 30000", "SET NX PX"),
     ("GET", "GET {k}", "GET"),
     ("DEL", "DEL {k}", "DEL"),
     ("", "SET {k} {o} NX PX 30000", ""),
+    ("EVALSHA guard", "EVALSHA {guard} 2 {k} {d} {o}", "SET"),
     (DELETE_IF_EQUAL, "{delete-if-equal}", "DEL"),
     ("INCR", "INCR fences", "INCR"),
     ("EVALSHA acquire", "EVALSHA {acquire} 2 {k} fences {o} 30000", "SET NX PX"),
@@ -208,17 +214,20 @@ impl Counter {
     fn count(mut self) -> HashMap<&'static str, f64> {
         let fill = "for i = 1, ARGV[1] do redis.call('SET', 'other:' .. i, i, 'PX', 9000000) end";
         self.client.cmd(["EVAL", fill, "0", &OTHER_KEYS.to_string()]);
-        let [acquire, release] = [ACQUIRE_SCRIPT, RELEASE_SCRIPT].map(|script| {
-            match self.client.cmd(["SCRIPT", "LOAD", script]) {
-                Value::BulkString(sha) => String::from_utf8(sha).unwrap(),
-                other => panic!("SCRIPT LOAD: {other:?}"),
-            }
-        });
+        let [acquire, release, guard] =
+            [ACQUIRE_SCRIPT, RELEASE_SCRIPT, GUARD_SCRIPT].map(|script| {
+                match self.client.cmd(["SCRIPT", "LOAD", script]) {
+                    Value::BulkString(sha) => String::from_utf8(sha).unwrap(),
+                    other => panic!("SCRIPT LOAD: {other:?}"),
+                }
+            });
         let mut counts = HashMap::<_, f64>::new();
         for _ in 0..TIMES {
+            let fence = self.later_fence().to_string();
             for (name, pattern, _) in COUNTED {
                 let pattern = pattern.replace("{delete-if-equal}", delete_if_equal());
                 let pattern = pattern.replace("{acquire}", &acquire).replace("{release}", &release);
+                let pattern = pattern.replace("{guard}", &guard).replace("{fence}", &fence);
                 let count = self.instructions(&pattern);
                 let least = counts.entry(name).or_insert(count);
                 *least = least.min(count);
@@ -247,6 +256,14 @@ impl Counter {
         drop(self.server);
         counts.insert(EXCLUSIVE, counts["LOCK.ACQUIRE"] + counts["LOCK.RELEASE"]);
         counts
+    }
+
+    /// A fence that is larger than those of the locks that are granted until it is used.
+    fn later_fence(&mut self) -> u64 {
+        const AN_HOUR: u64 = 3_600_000_000;
+        let fence = self.client.grant("turn", "nobody", 1_000);
+        self.client.cmd("DEL turn");
+        fence + AN_HOUR
     }
 
     /// Instructions of one acquisition with its release, beside so many who hold the lock all the time.
@@ -315,7 +332,10 @@ impl Counter {
     fn instructions(&mut self, pattern: &str) -> f64 {
         let lines: Vec<_> = (0..COMMANDS)
             .map(|number| {
-                pattern.replace("{k}", &format!("lock:{number:06}")).replace("{o}", &owner(number))
+                let pattern = pattern.replace("{k}", &format!("lock:{number:06}"));
+                pattern
+                    .replace("{o}", &owner(number))
+                    .replace("{d}", &format!("data:{:02}", number % 64))
             })
             .collect();
         self.dump();
