@@ -16,7 +16,7 @@ use leasehold_core::command::Error;
 use leasehold_core::command::guard::{self, Guarded};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
-use std::ffi::{c_char, c_int};
+use std::ffi::{CStr, c_char, c_int};
 use std::ptr;
 
 /// Tells the server the key of the lock, and those of the command behind it, wherever the server itself finds them.
@@ -81,7 +81,7 @@ pub(super) struct InnerCommand<'w> {
 
 const ROOM_FOR_NAME: usize = command_table::LONGEST_NAME + 1;
 
-/// How a call is spelt: its flags, and a letter for each word or for all of them.
+/// The flags of a call, and a letter for each word.
 type Format = ShortText<{ MOST_FLAGS + MOST_COPIED + 1 }>;
 
 const MOST_FLAGS: usize = 8;
@@ -123,40 +123,50 @@ impl<'w> InnerCommand<'w> {
             return Err(Error::GuardedOutOfMemory);
         }
         let _running = Running::begin()?;
-        let mut reply = self.call(ctx, self.flags(run_as)).ok_or(Error::GuardedRefused)?;
-        if reply.error().is_some_and(|text| permission::lacks_user(ctx, text)) {
-            reply = self.call(ctx, self.flags(RunAs::Server)).ok_or(Error::GuardedRefused)?;
-        }
-        // Redis 7.0 has another word for it.
-        if reply.error().is_some_and(|text| text.starts_with(b"ERR acl verification failed")) {
-            return Err(Error::GuardedDenied);
+        let mut reply = self.call(ctx, run_as)?;
+        if let Some(text) = reply.error() {
+            if permission::lacks_user(ctx, text) {
+                reply = self.call(ctx, RunAs::Server)?;
+            } else if text.starts_with(b"ERR acl verification failed") {
+                // Redis 7.0 has another word for it.
+                return Err(Error::GuardedDenied);
+            }
         }
         Ok(reply)
     }
 
-    /// How it is to be called.
-    fn flags(&self, run_as: RunAs) -> Option<Format> {
-        // What it does is replicated. For a command that only reads, Redis 6.2 would replicate an empty transaction.
-        let replicated: &[u8] = if self.guarded.reads_only { b"" } else { b"!" };
-        // Memory that is out is heeded; the reply is in the client's protocol; errors are replies.
-        let (heeded, user, scripts): (&[u8], &[u8], &[u8]) = if permission::runs_as_user() {
-            let user: &[u8] = if run_as == RunAs::User { b"C" } else { b"" };
-            (b"M0E", user, if self.guarded.is_for_scripts { b"S" } else { b"" })
-        } else {
-            (b"", b"", b"")
-        };
-        Format::new().with(replicated)?.with(heeded)?.with(user)?.with(scripts)
-    }
-
-    fn call(&self, ctx: *mut RedisModuleCtx, flags: Option<Format>) -> Option<CallReply> {
-        match copied(self.arguments) {
-            Some(copied) => self.call_with_copies(ctx, flags?, &copied),
-            None => self.call_with_strings(ctx, flags?),
+    /// How it is to be called: the flags of the call, and behind them the letter for a list of words.
+    ///
+    /// What it does is replicated (`!`); for a command that only reads, Redis 6.2 would replicate an empty transaction. Memory that
+    /// is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the user's rights count
+    /// (`C`), and what is refused to scripts is refused (`S`).
+    fn format(&self, run_as: RunAs) -> &'static CStr {
+        let Guarded { reads_only, is_for_scripts, .. } = self.guarded;
+        if !permission::runs_as_user() {
+            return if reads_only { c"v" } else { c"!v" };
+        }
+        match (reads_only, run_as, is_for_scripts) {
+            (false, RunAs::User, true) => c"!M0ECSv",
+            (false, RunAs::User, false) => c"!M0ECv",
+            (false, RunAs::Server, true) => c"!M0ESv",
+            (false, RunAs::Server, false) => c"!M0Ev",
+            (true, RunAs::User, true) => c"M0ECSv",
+            (true, RunAs::User, false) => c"M0ECv",
+            (true, RunAs::Server, true) => c"M0ESv",
+            (true, RunAs::Server, false) => c"M0Ev",
         }
     }
 
-    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: Format) -> Option<CallReply> {
-        let format = flags.with(b"v")?;
+    fn call(&self, ctx: *mut RedisModuleCtx, run_as: RunAs) -> Result<CallReply, Error> {
+        let format = self.format(run_as);
+        let reply = match copied(self.arguments) {
+            Some(copied) => self.call_with_copies(ctx, format, &copied),
+            None => self.call_with_strings(ctx, format),
+        };
+        reply.ok_or(Error::GuardedRefused)
+    }
+
+    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, format: &CStr) -> Option<CallReply> {
         let arguments = self.arguments;
         // SAFETY: the format takes a list of valid strings and their number; the server takes its own share of each. The reply
         // goes nowhere else.
@@ -164,7 +174,7 @@ impl<'w> InnerCommand<'w> {
             CallReply::of_call(api!(RedisModule_Call)(
                 ctx,
                 self.name.as_c_str().as_ptr(),
-                format.as_c_str().as_ptr(),
+                format.as_ptr(),
                 arguments.as_ptr(),
                 arguments.len(),
             ))
@@ -174,10 +184,12 @@ impl<'w> InnerCommand<'w> {
     fn call_with_copies(
         &self,
         ctx: *mut RedisModuleCtx,
-        flags: Format,
+        format: &CStr,
         copied: &Copied<'_>,
     ) -> Option<CallReply> {
-        let format = flags.with([b'b'; MOST_COPIED].get(..self.arguments.len())?)?;
+        let flags = format.to_bytes().strip_suffix(b"v")?;
+        let words = [b'b'; MOST_COPIED];
+        let format = Format::new().with(flags)?.with(words.get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
         // SAFETY: the format takes the start and the length of so many words, which are no more than there are here; what it does
         // not name is not read. The server copies them. The reply goes nowhere else.
