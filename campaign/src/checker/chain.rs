@@ -185,7 +185,9 @@ impl<'l, 'h> Walk<'l, 'h> {
 
     fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
         let revives = |refused: &mut u32| {
-            self.rules.may_revive(self.lock.record(*refused).asked, record.told)
+            let refused = self.lock.record(*refused);
+            self.rules.may_revive(refused.asked, record.told)
+                || self.closings.may_show_again(refused, record.told, self.rules)
         };
         let _revived = self.refused.take_if(revives);
         if let Some(earlier) = self.released.or(self.refused) {
@@ -194,14 +196,13 @@ impl<'l, 'h> Walk<'l, 'h> {
             let law = if record.is_acquire() { Law::L2 } else { Law::L3 };
             return self.fails(law, what, vec![earlier, index]);
         }
-        if let Some(closed) = self.closings.too_late_for(index, record, self.unheard) {
+        if let Some(closed) = self.closings.too_late_for(index, record, self.unheard, self.rules) {
             let what = format!(
                 "{:?} succeeded with fence {}, whose connection had ended",
                 record.op, record.fence
             );
             return self.fails(Law::L3, what, vec![closed, index]);
         }
-        self.closings.renewed_by(index, record);
         if self.steps.is_empty() {
             self.begin(index, record, begin);
         } else {
@@ -212,6 +213,8 @@ impl<'l, 'h> Walk<'l, 'h> {
             return self.too_late(last, before);
         }
         self.hurry_leases(last);
+        let (at, late) = (self.steps[last].earliest, self.rules.late_millis);
+        self.closings.renewed_by(index, record, at, late);
         match record.op {
             Op::Extend => {
                 self.leases.clear();

@@ -44,29 +44,52 @@ impl Closings {
         self.0.iter().map(|closing| closing.ends).min().unwrap_or(i64::MAX)
     }
 
-    /// The end of a connection after which this cannot have succeeded.
+    /// The end of a connection after which this cannot have succeeded. What was not written then may be lost.
     pub(super) fn too_late_for(
         &self,
         index: u32,
         record: &Record,
         unheard: Unheard,
+        rules: &Rules,
     ) -> Option<u32> {
         let is_over = |closing: &&Closing| {
-            closing.record < index && closing.by.is_some_and(|by| by < record.asked_millis())
+            let noticed = closing.noticed.filter(|noticed| !rules.unbinds(*noticed, record.told));
+            let by = closing.by.filter(|_| noticed.is_some());
+            closing.record < index && by.is_some_and(|by| by < record.asked_millis())
         };
         let late = self.0.iter().find(is_over).filter(|_| !unheard.may_hold());
         late.map(|closing| closing.record)
     }
 
-    /// This success gave the hold a new lease, after some of these ends or on another connection.
-    pub(super) fn renewed_by(&mut self, index: u32, record: &Record) {
+    /// This success gave the hold a lease of its own, or a longer one, no earlier than at this moment. It came after some of
+    /// these ends, or bound the hold to another connection.
+    pub(super) fn renewed_by(&mut self, index: u32, record: &Record, at: i64, late: i64) {
         if !record.is_lease() {
             return;
         }
-        self.0.retain(|closing| {
+        let ttl = i64::from(record.ttl);
+        self.0.retain_mut(|closing| {
+            if closing.record > index {
+                return true;
+            }
             let is_noticed = closing.noticed.is_some_and(|noticed| noticed <= record.asked);
-            closing.record > index || !(record.is_bound || is_noticed)
+            if is_noticed && record.op == Op::Extend {
+                return false;
+            }
+            if is_noticed || record.is_bound {
+                closing.ends = closing.ends.max(at + ttl);
+            }
+            // The end of a former connection may have come later, and done nothing.
+            let is_former = record.is_bound && !is_noticed;
+            closing.by = closing.by.filter(|_| !is_former);
+            closing.by = closing.by.map(|by| by.max(record.told_millis() + ttl + late));
+            true
         });
+    }
+
+    /// Whether the hold was not shown any more at this moment, and is shown again where its end was not written in time.
+    pub(super) fn may_show_again(&self, refused: &Record, told: u64, rules: &Rules) -> bool {
+        self.ends() <= refused.told_millis() && rules.unbinds(refused.asked, told)
     }
 }
 

@@ -182,6 +182,11 @@ fn a_former_connection_ends_no_hold() {
         assert_wrong(&[held, end(former), again, refused(check(100))], Law::L3);
         assert_wrong(&[held, end(former), again, ok(Op::Try, 2, 2, 9, (100, 100))], Law::L1);
     }
+    // What is left of it is not what it was before, unless that is asked for.
+    let short = Record { is_bound: false, ttl: 5, ..again };
+    assert_right(&[held, end((30, 32)), short, refused(check(53))], &promptly());
+    assert_wrong(&[held, end((30, 32)), short, refused(check(45))], Law::L3);
+    assert_wrong(&[held, end((30, 32)), short, check(54)], Law::L3);
     // The end of the other connection does.
     assert_right(&[held, again, end((80, 82)), refused(check(102))], &promptly());
     // An end that is recorded later, and was no later than this.
@@ -191,6 +196,17 @@ fn a_former_connection_ends_no_hold() {
     let plain = Record { is_bound: false, ..again };
     assert_right(&[held, end((30, 70)), plain, refused(check(100))], &promptly());
     assert_wrong(&[held, end((30, 39)), plain, refused(check(100))], Law::L3);
+}
+
+#[test]
+fn a_hold_that_is_not_shown_any_more_may_be_again_where_its_end_was_not_written() {
+    let held = Record { is_bound: true, ..ok(Op::Try, 1, 1, 900, (10, 11)) };
+    let end = closed(1, 1, 0, (30, 32));
+    let check = |at| ok(Op::Check, 1, 1, 0, (at, at));
+    let records = [held, end, refused(check(33)), check(40)];
+    let moved = vec![Span { from: 35_000, to: 38_000 }];
+    assert_right(&records, &Rules { standstill: moved, ..promptly() });
+    assert_wrong(&records, Law::L3);
 }
 
 #[test]
