@@ -4,6 +4,7 @@
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
 use crate::redirect::Redirect;
+use crate::request::{Asked, Node, Reply, line};
 use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::fs;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
-use testkit::{LineClient, Seed};
+use testkit::Seed;
 
 /// The longest wait for a lock. It is longer than a lock may be free while somebody waits, so that
 /// such a lock is noticed.
@@ -28,13 +29,6 @@ const ANSWERS: u32 = 30;
 
 /// Only leases up to this length are left to expire. Longer ones are released, if the client lives.
 pub(crate) const LONGEST_TTL_LEFT: u32 = 50;
-
-pub(crate) enum Reply {
-    Number(u64),
-    Nil,
-    /// An error: nothing happened here, and a node may name another one.
-    Error(Option<Redirect>),
-}
 
 pub(crate) struct Client<'f> {
     pub(crate) shared: &'f Shared,
@@ -55,26 +49,6 @@ struct Held {
     fence: u64,
     /// How many holders it tolerates. 0: any number, or not known.
     share: u8,
-}
-
-/// A connection to one server, or to one node of a cluster.
-pub(crate) struct Node {
-    pub(crate) client: LineClient,
-    port: u16,
-    /// Each command is preceded by `ASKING`.
-    pub(crate) asking: bool,
-}
-
-/// A command that has been sent.
-#[derive(Clone, Copy)]
-pub(crate) struct Asked {
-    pub(crate) lock: u32,
-    pub(crate) op: Op,
-    pub(crate) ttl: u32,
-    /// How many holders a request that acquires tolerates.
-    pub(crate) share: u8,
-    /// The owner and the fence that it names, if it names a fence.
-    pub(crate) shown: Option<(u32, u64)>,
 }
 
 pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
@@ -132,9 +106,12 @@ impl Client<'_> {
 
     fn goes_on(&mut self, node: &mut Node) -> Result<(), Lost> {
         match self.seed.below(100) {
-            0..94 => self.bursts(node),
-            94..97 => self.is_late(node),
-            _ if self.seed.below(4) == 0 => self.wait_by_ticket(node),
+            0..84 => self.bursts(node),
+            84..87 => self.is_late(node),
+            87..93 => self.bursts_for_several(node),
+            93..94 => self.waits_for_several(node),
+            94..96 => self.is_bound(node),
+            _ if self.seed.below(3) == 0 => self.wait_by_ticket(node),
             _ => self.wait(node),
         }
     }
@@ -156,7 +133,7 @@ impl Client<'_> {
 
     /// Sends commands for some locks in one write: an acquire first, then any others, as the holder
     /// or not.
-    fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
+    pub(crate) fn bursts(&mut self, node: &mut Node) -> Result<(), Lost> {
         let mut asked = Vec::new();
         for _ in 0..1 + self.seed.below(6) {
             let lock = self.lock();
@@ -169,7 +146,7 @@ impl Client<'_> {
             ops.extend(releases.then_some(Op::Release));
             asked.extend(ops.into_iter().map(|op| {
                 let ttl = if matches!(op, Op::Try | Op::Extend) { self.ttl(longest) } else { 0 };
-                Asked { lock, op, ttl, share: self.share(lock), shown: None }
+                Asked::plain(lock, op, ttl, self.share(lock))
             }));
         }
         self.ask(node, &asked, 0)
@@ -181,7 +158,11 @@ impl Client<'_> {
         let op = *self.seed.pick(&[Op::Release, Op::Extend, Op::Check]);
         let ttl = if op == Op::Extend { LONGEST_TTL_LEFT } else { 0 };
         let share = self.share(lock);
-        self.ask(node, &[Asked { lock, op, ttl, share, shown: Some((owner, fence)) }], 0)
+        self.ask(
+            node,
+            &[Asked { shown: Some((owner, fence)), ..Asked::plain(lock, op, ttl, share) }],
+            0,
+        )
     }
 
     fn wait(&mut self, node: &mut Node) -> Result<(), Lost> {
@@ -191,7 +172,8 @@ impl Client<'_> {
         let patience = *self.seed.pick(&[1, 20, 300, LONGEST_WAIT]);
         let (asked_at, delay) = (now(), delay_of_this_thread());
         let share = self.share(lock);
-        self.ask(node, &[Asked { lock, op: Op::Wait, ttl, share, shown: None }], patience)?;
+        let granted = Asked::plain(lock, Op::Wait, ttl, share);
+        self.ask(node, &[granted], patience)?;
         if delay_of_this_thread() > delay + USUAL_DELAY {
             // The reply may have arrived long before this thread could read it.
             self.shared.claims.delayed(Span { from: asked_at, to: now() });
@@ -199,31 +181,33 @@ impl Client<'_> {
         match self.records.last() {
             Some(Record { fence, outcome: Outcome::Ok, op: Op::Wait, .. }) => {
                 let fence = *fence;
-                self.uses(node, (lock, fence, share), abandons)
+                self.uses(node, (&granted, fence), abandons)
             }
             _ => Ok(()),
         }
     }
 
-    /// Holds a lock for a moment, and perhaps releases it.
+    /// Holds a lock, or several by one fence, for a moment, and perhaps releases it.
     pub(crate) fn uses(
         &mut self,
         node: &mut Node,
-        (lock, fence, share): (u32, u64, u8),
+        (granted, fence): (&Asked, u64),
         abandons: bool,
     ) -> Result<(), Lost> {
+        let Asked { lock, share, also, .. } = *granted;
+        let again = |op, ttl, share| Asked { also, ..Asked::plain(lock, op, ttl, share) };
         let hold = self.seed.below(1_500) as u64;
         thread::sleep(Duration::from_micros(hold));
         let longest = if abandons { LONGEST_TTL_LEFT } else { 1_000 };
         match self.seed.below(8) {
             0 | 1 => {
                 let (op, ttl, shown) = (Op::Extend, self.ttl(longest), Some((self.owner, fence)));
-                self.ask(node, &[Asked { lock, op, ttl, share, shown }], 0)?;
+                self.ask(node, &[Asked { shown, ..again(op, ttl, share) }], 0)?;
             }
             // It comes to tolerate more or fewer, perhaps.
             2 => {
-                let (op, ttl, share) = (Op::Try, self.ttl(longest), self.share(lock));
-                self.ask(node, &[Asked { lock, op, ttl, share, shown: None }], 0)?;
+                let (op, ttl, share) = (Op::Try, self.ttl(longest), self.share_of(granted));
+                self.ask(node, &[again(op, ttl, share)], 0)?;
             }
             _ => {}
         }
@@ -232,13 +216,23 @@ impl Client<'_> {
         } else {
             let fence = self.held.get(&lock).map_or(fence, |held| held.fence);
             let (op, shown) = (Op::Release, Some((self.owner, fence)));
-            self.ask(node, &[Asked { lock, op, ttl: 0, share, shown }], 0)
+            self.ask(node, &[Asked { shown, ..again(op, 0, share) }], 0)
         }
     }
 
     /// Whether it believes that it holds the lock.
     pub(crate) fn holds(&self, lock: u32) -> bool {
         self.held.contains_key(&lock)
+    }
+
+    /// The fence by which it believes that it holds the lock.
+    pub(crate) fn held_by(&self, lock: u32) -> Option<u64> {
+        self.held.get(&lock).map(|held| held.fence)
+    }
+
+    /// It goes on by another name.
+    pub(crate) fn forgets_all(&mut self) {
+        self.held.clear();
     }
 
     /// It was granted the lock, and tolerates so many.
@@ -270,68 +264,17 @@ impl Client<'_> {
             let was_lost = lost;
             let reply = if lost { None } else { node.reply() };
             lost = reply.is_none();
-            let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
-            let held = self.held.get(&asked.lock).copied().unwrap_or_default();
-            let believed = if asked.shown.is_some() { shown } else { held.fence };
-            let (outcome, fence) = match reply {
-                // By the time it is executed it may concern another grant.
-                None => {
-                    if !was_lost {
-                        self.is_silence_right(node, asked, patience, asked_at);
-                    }
-                    (Outcome::Unknown, shown)
-                }
-                Some(Reply::Error(redirect)) => {
-                    self.elsewhere.extend(redirect.map(|redirect| (redirect, *asked, patience)));
-                    if asked.op != Op::Wait {
-                        continue;
-                    }
-                    // Until then it may have been in the queue before others.
-                    (Outcome::Failed, 0)
-                }
-                Some(Reply::Nil | Reply::Number(0)) => (Outcome::Refused, believed),
-                Some(Reply::Number(fence))
-                    if matches!(asked.op, Op::Try | Op::Wait | Op::Check) =>
-                {
-                    (Outcome::Ok, fence)
-                }
-                Some(Reply::Number(_)) => (Outcome::Ok, believed),
-            };
-            let record = Record {
-                asked: asked_at,
-                told: now(),
-                fence,
-                ttl: asked.ttl,
-                owner,
-                lock: asked.lock,
-                op: asked.op,
-                outcome,
-                server: self.server,
-                share: asked.share,
-            };
-            self.records.push(record);
-            if owner != self.owner {
-                continue;
+            if reply.is_none() && !was_lost {
+                self.is_silence_right(node, asked, patience, asked_at);
             }
-            let acquires = matches!(asked.op, Op::Try | Op::Wait);
-            let is_over = match outcome {
-                Outcome::Ok => asked.op == Op::Release,
-                // Who is to tolerate fewer and is refused keeps its hold.
-                Outcome::Refused => !acquires || tolerates(asked.share) >= tolerates(held.share),
-                Outcome::Unknown | Outcome::Failed => false,
-            };
-            if outcome == Outcome::Ok {
-                self.former = Some((asked.lock, owner, fence));
+            if let Some(Reply::Error(redirect)) = &reply {
+                // A hold would be bound to a connection that is closed at once.
+                let redirect = redirect.filter(|_| asked.grace.is_none());
+                self.elsewhere.extend(redirect.map(|redirect| (redirect, *asked, patience)));
             }
-            if !is_over && outcome == Outcome::Ok {
-                let share = match acquires {
-                    true => asked.share,
-                    false if held.fence == fence => held.share,
-                    false => 0,
-                };
-                self.held.insert(asked.lock, Held { fence, share });
-            } else if is_over && held.fence == fence {
-                self.held.remove(&asked.lock);
+            let set = if asked.is_for_several() { self.shared.set() } else { 0 };
+            for lock in asked.locks() {
+                self.hears(&Asked { lock, ..*asked }, reply.as_ref(), asked_at, set);
             }
         }
         if lost { Err(Lost) } else { Ok(()) }
@@ -339,6 +282,72 @@ impl Client<'_> {
 }
 
 impl Client<'_> {
+    /// Records what it is told of one lock.
+    fn hears(&mut self, asked: &Asked, reply: Option<&Reply>, asked_at: u64, set: u32) {
+        let (owner, shown) = asked.shown.unwrap_or((self.owner, 0));
+        let held = self.held.get(&asked.lock).copied().unwrap_or_default();
+        let believed = if asked.shown.is_some() { shown } else { held.fence };
+        let acquires = matches!(asked.op, Op::Try | Op::Wait);
+        // A refusal of all says little of each.
+        let refused = if set != 0 && asked.op != Op::Release { 0 } else { believed };
+        let (outcome, fence) = match reply {
+            // By the time it is executed it may concern another grant.
+            None => (Outcome::Unknown, shown),
+            Some(Reply::Error(_)) if asked.op != Op::Wait => return,
+            // Until then it may have been in the queue before others.
+            Some(Reply::Error(_)) => (Outcome::Failed, 0),
+            Some(Reply::Nil | Reply::Number(0)) => (Outcome::Refused, refused),
+            Some(Reply::Number(fence)) if acquires || asked.op == Op::Check => {
+                (Outcome::Ok, *fence)
+            }
+            Some(Reply::Number(released)) if asked.op == Op::Release => {
+                match *released == asked.locks().count() as u64 {
+                    true => (Outcome::Ok, believed),
+                    false => (Outcome::Over, believed),
+                }
+            }
+            Some(Reply::Number(_)) => (Outcome::Ok, believed),
+        };
+        self.records.push(Record {
+            asked: asked_at,
+            told: now(),
+            fence,
+            ttl: asked.ttl,
+            owner,
+            lock: asked.lock,
+            op: asked.op,
+            outcome,
+            server: self.server,
+            share: asked.share,
+            set,
+            is_ticket: false,
+            is_bound: asked.grace.is_some(),
+        });
+        if owner != self.owner {
+            return;
+        }
+        let is_over = match outcome {
+            Outcome::Ok => asked.op == Op::Release,
+            // Who is to tolerate fewer and is refused keeps its hold.
+            Outcome::Refused => !acquires || tolerates(asked.share) >= tolerates(held.share),
+            Outcome::Over => true,
+            Outcome::Unknown | Outcome::Failed => false,
+        };
+        if outcome == Outcome::Ok {
+            self.former = Some((asked.lock, owner, fence));
+        }
+        if !is_over && outcome == Outcome::Ok {
+            let share = match acquires {
+                true => asked.share,
+                false if held.fence == fence => held.share,
+                false => 0,
+            };
+            self.held.insert(asked.lock, Held { fence, share });
+        } else if is_over && held.fence == fence {
+            self.held.remove(&asked.lock);
+        }
+    }
+
     /// Decides what a reply that never came means: the connection was lost, or the server was, or
     /// it forgot the request. Only the last is a violation.
     fn is_silence_right(&self, node: &Node, asked: &Asked, patience: u32, asked_at: u64) {
@@ -374,49 +383,4 @@ pub(crate) fn delay_of_this_thread() -> Duration {
 /// A number that is larger if more holders are tolerated.
 fn tolerates(share: u8) -> u32 {
     if share == 0 { u32::MAX } else { share.into() }
-}
-
-/// As an inline command: no word needs quotes.
-fn line(asked: &Asked, client: u32, patience: u32, prefix: &str) -> String {
-    let (owner, fence) = asked.shown.map_or((client, None), |(owner, fence)| (owner, Some(fence)));
-    let (lock, ttl) = (asked.lock, asked.ttl);
-    let proof = fence.map(|fence| format!(" {fence}")).unwrap_or_default();
-    let share = match asked.share {
-        1 => String::new(),
-        share => format!(" SHARE {share}"),
-    };
-    match asked.op {
-        Op::Try => format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share}\r\n"),
-        Op::Wait => {
-            format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{share} BLOCK {patience}\r\n")
-        }
-        Op::Extend => format!("LOCK.EXTEND {prefix}{lock} o{owner} {ttl}{proof}\r\n"),
-        Op::Release => format!("LOCK.RELEASE {prefix}{lock} o{owner}{proof}\r\n"),
-        Op::Check => format!("LOCK.CHECK {prefix}{lock} o{owner}{proof}\r\n"),
-        Op::Delete | Op::Seen => String::new(),
-    }
-}
-
-impl Node {
-    fn at(port: u16) -> Option<Self> {
-        let mut client = LineClient::over_tcp(("127.0.0.1", port)).ok()?;
-        client.set_deadline(Some(PATIENCE));
-        Some(Self { client, port, asking: false })
-    }
-
-    /// Sends one line, and returns its reply.
-    pub(crate) fn asks(&mut self, line: &str) -> Option<Reply> {
-        self.client.try_send(line.as_bytes()).ok()?;
-        self.reply()
-    }
-
-    /// The next reply, or `None` if there is none. Each reply to these commands is one line.
-    fn reply(&mut self) -> Option<Reply> {
-        let line = str::from_utf8(self.client.try_line().ok()?).ok()?;
-        match line.as_bytes().first()? {
-            b':' => line[1..].parse().ok().map(Reply::Number),
-            b'$' | b'*' | b'_' => Some(Reply::Nil),
-            _ => Some(Reply::Error(Redirect::parse(line))),
-        }
-    }
 }

@@ -92,13 +92,6 @@ pub(crate) fn owners(queue: &Value) -> Result<Vec<String>, Lost> {
     Ok(rows.iter().filter_map(|row| text(row, "owner")).collect())
 }
 
-/// Those of them who wait on a connection, and not by a ticket.
-pub(crate) fn blocked_owners(queue: &Value) -> Result<Vec<String>, Lost> {
-    let Value::Array(rows) = queue else { return Err(Lost) };
-    let blocked = rows.iter().filter(|row| text(row, "kind").is_some_and(|kind| kind == "block"));
-    Ok(blocked.filter_map(|row| text(row, "owner")).collect())
-}
-
 fn text(row: &Value, name: &str) -> Option<String> {
     match field(row, name) {
         Some(Value::BulkString(text)) => String::from_utf8(text.clone()).ok(),

@@ -6,8 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use testkit::{full_version, today};
 
-const HEAD: &str =
-    "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\n";
+const HEAD: &str = "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\ttickets\tephemeral\tseveral\n";
 
 /// One run of a scenario.
 pub(crate) struct Run<'a> {
@@ -25,13 +24,16 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
     let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
     let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
     let line = format!(
-        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\n",
+        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\t{}\t{}\t{}\n",
         today(),
         commit(),
         server(),
         totals.operations,
         totals.faults,
         totals.wrong.len(),
+        totals.tickets,
+        totals.ephemeral,
+        totals.several,
     );
     let head = if is_new { HEAD } else { "" };
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();

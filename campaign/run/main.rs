@@ -22,18 +22,22 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod bound;
 mod claims;
 mod clients;
 mod connection;
+mod faults;
 mod leaks;
 mod ledger;
 mod probes;
 mod queue_watcher;
 mod redirect;
+mod request;
 mod runner;
 mod scenarios;
 mod shares;
 mod tickets;
+mod together;
 
 use ledger::Run;
 use runner::Totals;
@@ -125,10 +129,11 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
     let totals = panic::catch_unwind(|| (scenario.run)(seed, length))
         .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
-    let Totals { operations, grants, waited, faults, wrong, micros } = &totals;
+    let Totals { operations, grants, waited, faults, wrong, micros, .. } = &totals;
+    let Totals { tickets, ephemeral, several, .. } = &totals;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
-        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {faults} faults ({:.0}/min), {} violations",
+        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {tickets} by tickets, {ephemeral} ephemeral, {several} of several locks, {faults} faults ({:.0}/min), {} violations",
         scenario.name,
         *operations as f64 / seconds,
         *faults as f64 * 60.0 / seconds,

@@ -2,7 +2,7 @@
 //! that asks later.
 
 use crate::claims::Excuse;
-use crate::connection::{Connection, Lost, blocked_owners, owners};
+use crate::connection::{Connection, Lost, owners};
 use crate::runner::{Shared, now};
 use leasehold_campaign::{Op, Outcome, Record};
 use std::sync::atomic::Ordering::SeqCst;
@@ -45,13 +45,25 @@ fn look(
             shared.claims.add("L4", Excuse::None, asked, what);
         }
     }
-    // The turn of a ticket may come and go by a deletion before its owner asks again.
-    for owner in blocked_owners(&queue)? {
+    for owner in waiting {
         let owner = owner[1..].parse().unwrap();
         let server = shared.server.load(SeqCst);
         let (op, outcome) = (Op::Seen, Outcome::Ok);
-        let (fence, ttl, share) = (0, 0, 1);
-        seen.push(Record { asked, told, fence, ttl, owner, lock, op, outcome, server, share });
+        seen.push(Record {
+            asked,
+            told,
+            fence: 0,
+            ttl: 0,
+            owner,
+            lock,
+            op,
+            outcome,
+            server,
+            share: 1,
+            set: 0,
+            is_ticket: false,
+            is_bound: false,
+        });
     }
     Ok(())
 }

@@ -12,10 +12,11 @@
 //! keeps every promise. Where hardly anything stops the server, as in `alone`, probes run all the
 //! time.
 
-use crate::claims::{Claims, Disturbance, Excuse};
+use crate::claims::{Claims, Excuse};
+pub(crate) use crate::faults::Faults;
 use crate::shares::{self, Shares};
 use crate::{clients, connection, probes, queue_watcher};
-use leasehold_campaign::{EVERY_LOCK, History, Op, Outcome, Record, Rules, Span};
+use leasehold_campaign::{History, Op, Record, Rules};
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::RwLock;
@@ -77,9 +78,14 @@ pub(crate) struct Shared {
     /// The prefix of the keys of all locks.
     pub(crate) prefix: String,
     pub(crate) next_owner: AtomicU32,
+    /// The number of the next request for several locks.
+    pub(crate) next_set: AtomicU32,
     /// Held for reading by clients that send requests or follow a redirection: see
     /// [`Shared::nobody_is_on_the_way`].
     pub(crate) on_the_way: RwLock<()>,
+    /// Whether hardly anything stops the server. Elsewhere no lease is long that only a server ends that
+    /// knows of a connection.
+    pub(crate) is_left_running: bool,
     pub(crate) claims: Claims,
 }
 
@@ -123,29 +129,25 @@ impl Shared {
         self.aside.unwrap_or_else(|| self.port.load(SeqCst))
     }
 
+    /// The number of a request for several locks.
+    pub(crate) fn set(&self) -> u32 {
+        self.next_set.fetch_add(1, SeqCst)
+    }
+
     /// Whether no process listens on the port of the probes.
     pub(crate) fn is_gone(&self) -> bool {
         connection::is_gone(self.port_of_probes())
     }
 }
 
-/// The faults of a round, and what each excuses.
-#[derive(Default)]
-pub(crate) struct Faults {
-    pub(crate) log: Vec<(u64, String)>,
-    pub(crate) loss: Vec<Span>,
-    pub(crate) standstill: Vec<Span>,
-    pub(crate) forgotten: Vec<Span>,
-    pub(crate) beside: Vec<Span>,
-    pub(crate) set_back: Vec<Span>,
-    deletes: Vec<Record>,
-    disturbances: Vec<Disturbance>,
-}
-
 /// What a scenario has done and found.
 #[derive(Default)]
 pub(crate) struct Totals {
     pub(crate) operations: u64,
+    /// How many of the operations had each of these options.
+    pub(crate) tickets: u64,
+    pub(crate) ephemeral: u64,
+    pub(crate) several: u64,
     pub(crate) grants: u64,
     pub(crate) waited: u64,
     pub(crate) faults: u64,
@@ -157,120 +159,15 @@ pub(crate) struct Totals {
 impl Totals {
     pub(crate) fn add(&mut self, other: Self) {
         self.operations += other.operations;
+        self.tickets += other.tickets;
+        self.ephemeral += other.ephemeral;
+        self.several += other.several;
         self.grants += other.grants;
         self.waited += other.waited;
         self.faults += other.faults;
         self.micros += other.micros;
         self.wrong.extend(other.wrong);
     }
-}
-
-impl Faults {
-    /// Runs a fault and logs when it happened.
-    pub(crate) fn note<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> (T, Span) {
-        let from = now();
-        self.log.push((from, what.to_owned()));
-        let done = does();
-        (done, Span { from, to: now() })
-    }
-
-    /// Runs a fault that may lose data, also data that was acknowledged up to `before` earlier.
-    pub(crate) fn lossy<T>(&mut self, what: &str, before: Duration, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.lost(span, before);
-        done
-    }
-
-    /// Notes that data may have been lost in this span, and for `before` earlier.
-    pub(crate) fn lost(&mut self, span: Span, before: Duration) {
-        let before = u64::try_from(before.as_micros()).unwrap();
-        self.loss.push(Span { from: span.from - before, to: span.to });
-        self.standstill.push(after(span));
-        self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
-    }
-
-    /// Notes a failover that the scenario did not ask for, at some time since `from`.
-    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) -> Span {
-        let ((), noted) = self.note("unasked, another has become the primary", || ());
-        let span = Span { from, ..noted };
-        self.lost(span, before);
-        span
-    }
-
-    /// Runs a fault that loses nothing, but during which nothing is granted.
-    pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.stood_still(span);
-        done
-    }
-
-    /// Sets the clock back, during which nothing is granted.
-    pub(crate) fn sets_back<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.set_back.push(span);
-        self.stood_still(span);
-        done
-    }
-
-    /// Runs a fault that loses data, after which nothing is granted for as long as `rest`.
-    pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.forgotten.push(span);
-        let rest = u64::try_from(rest.as_micros()).unwrap();
-        self.stood_still(Span { to: span.to + rest, ..span });
-        done
-    }
-
-    /// Runs a fault that cuts some links. Replies on other links may arrive meanwhile.
-    pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
-        let (done, span) = self.note(what, does);
-        self.cut_off(span);
-        done
-    }
-
-    /// Notes that links were cut in this span.
-    pub(crate) fn cut_off(&mut self, span: Span) {
-        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
-    }
-
-    /// Notes that nothing was granted in this span, and nothing lost.
-    pub(crate) fn stood_still(&mut self, span: Span) {
-        self.standstill.push(after(span));
-        self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
-    }
-
-    /// Runs a fault that deletes the key of a lock, or of every lock, at the latest `within`
-    /// afterwards.
-    pub(crate) fn frees<T>(
-        &mut self,
-        what: &str,
-        lock: Option<u32>,
-        within: Duration,
-        does: impl FnOnce() -> T,
-    ) -> T {
-        let (done, span) = self.note(what, does);
-        self.deletes.push(Record {
-            asked: span.from,
-            told: span.to + u64::try_from(within.as_micros()).unwrap(),
-            fence: 0,
-            ttl: 0,
-            owner: u32::MAX,
-            lock: lock.unwrap_or(EVERY_LOCK),
-            op: Op::Delete,
-            outcome: Outcome::Ok,
-            server: 0,
-            share: 1,
-        });
-        if lock.is_none() {
-            self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
-        }
-        done
-    }
-}
-
-/// The span and a moment around it: a server needs some time until it works as before.
-fn after(span: Span) -> Span {
-    Span { from: span.from.saturating_sub(IDLE_MICROS), to: span.to + IDLE_MICROS }
 }
 
 /// Runs rounds for `length`. `fault` makes one fault of its choice, and is called again and again.
@@ -319,7 +216,9 @@ pub(crate) fn run_rounds_of(
         shares: shares.shuffled(&mut seed.fork()),
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
+        next_set: AtomicU32::new(1),
         on_the_way: RwLock::new(()),
+        is_left_running: probing.probes > 0,
         claims: Claims::default(),
     };
     let begin = Instant::now();
@@ -333,7 +232,11 @@ pub(crate) fn run_rounds_of(
         let (records, faults, broken) = run_round(&shared, probing, of_round, round, &mut fault);
         sofar = begin.elapsed();
         totals.micros += begun.elapsed().as_micros();
-        totals.operations += records.iter().filter(|record| record.op != Op::Seen).count() as u64;
+        let count = |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
+        totals.operations += count(|record| !matches!(record.op, Op::Seen | Op::Closed));
+        totals.tickets += count(|record| record.is_ticket);
+        totals.ephemeral += count(|record| record.is_bound);
+        totals.several += count(|record| record.set != 0);
         totals.faults += faults.log.len() as u64;
         let rules = Rules {
             loss: faults.loss,
@@ -341,6 +244,7 @@ pub(crate) fn run_rounds_of(
             forgotten: faults.forgotten,
             beside: faults.beside,
             set_back: faults.set_back,
+            unbound: faults.unbound,
             idle_micros: probing.idle_micros,
             ..rules.clone()
         };

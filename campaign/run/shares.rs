@@ -35,6 +35,11 @@ impl Shares {
         Self { first: seed.below(self.kinds.len()), ..self }
     }
 
+    /// Whether nobody shares this lock.
+    pub(crate) fn is_exclusive(self, lock: u32) -> bool {
+        self.of(lock) == EXCLUSIVE
+    }
+
     /// The shares that clients ask for at this lock.
     pub(crate) fn of(self, lock: u32) -> &'static [u8] {
         self.kinds[(lock as usize + self.first) % self.kinds.len()]

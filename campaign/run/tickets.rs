@@ -6,31 +6,45 @@
 //!            └─ shorter than the lease ┘               else the place may be another one since
 //! ```
 
-use crate::clients::{
-    Asked, Client, LONGEST_TTL_LEFT, Node, Reply, USUAL_DELAY, delay_of_this_thread,
-};
+use crate::clients::{Client, LONGEST_TTL_LEFT, USUAL_DELAY, delay_of_this_thread};
 use crate::connection::Lost;
+use crate::request::{Asked, Node, Reply, also};
 use crate::runner::now;
 use leasehold_campaign::{Op, Outcome, Record, Span};
 use std::thread;
 use std::time::Duration;
 
+/// So long that others notice who is kept waiting for it.
+const UNCLAIMED_TTL: u32 = 5_000;
+
 impl Client<'_> {
     pub(crate) fn wait_by_ticket(&mut self, node: &mut Node) -> Result<(), Lost> {
-        let lock = self.lock();
+        let plain = match self.several() {
+            Some(several) if self.seed.below(4) == 0 => several,
+            _ => {
+                let lock = self.lock();
+                Asked::plain(lock, Op::Try, 0, self.share(lock))
+            }
+        };
         // One that holds the lock already does not get a place.
-        if node.asking || self.holds(lock) {
+        if node.asking || plain.locks().any(|lock| self.holds(lock)) {
             return Ok(());
         }
         let abandons = self.seed.below(6) == 0;
-        let ttl = self.ttl(if abandons { LONGEST_TTL_LEFT } else { 1_000 });
         let lasts = *self.seed.pick(&[10, 40, 200]);
-        let patience: u32 = *self.seed.pick(&[1, 20, 200]);
-        let share = self.share(lock);
+        let gives_up = self.seed.below(4) > 0;
+        // Who keeps its place and goes away asks once.
+        let patience: u32 = if gives_up { *self.seed.pick(&[1, 20, 200]) } else { 0 };
+        // A ttl that nobody has the use of who does not claim the lock.
+        let longest = if gives_up { self.ttl(1_000) } else { UNCLAIMED_TTL };
+        let ttl = if abandons { self.ttl(LONGEST_TTL_LEFT) } else { longest };
+        let Asked { share, .. } = plain;
         let tolerates = if share == 1 { String::new() } else { format!(" SHARE {share}") };
         let (prefix, owner) = (&self.shared.prefix, self.owner);
-        let line =
-            format!("LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{tolerates} TICKET {lasts}\r\n");
+        let (lock, also) = (plain.lock, also(&plain, prefix));
+        let line = format!(
+            "LOCK.ACQUIRE {prefix}{lock} o{owner} {ttl}{tolerates} TICKET {lasts}{also}\r\n"
+        );
         let record = |asked, op, outcome, fence, ttl| Record {
             asked,
             told: now(),
@@ -42,6 +56,9 @@ impl Client<'_> {
             outcome,
             server: 0,
             share,
+            set: 0,
+            is_ticket: op == Op::Wait,
+            is_bound: false,
         };
         let lease = ttl.min(lasts);
         let (mut begun, mut before) = (now(), now());
@@ -51,29 +68,29 @@ impl Client<'_> {
             let reply = node.asks(&line);
             if now() - before > u64::from(lease) * 1_000 {
                 // The place may have been given up, or the lock granted and lost again, before this request.
-                self.noted(record(begun, Op::Wait, Outcome::Unknown, 0, lease));
+                self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
                 begun = asked;
             }
             match reply {
                 Some(Reply::Nil) => {}
                 Some(Reply::Number(fence)) => {
-                    self.noted(record(begun, Op::Wait, Outcome::Ok, fence, lease));
-                    self.noted(record(asked, Op::Try, Outcome::Ok, fence, ttl));
+                    self.noted(&plain, record(begun, Op::Wait, Outcome::Ok, fence, lease));
+                    self.noted(&plain, record(asked, Op::Try, Outcome::Ok, fence, ttl));
                     if delay_of_this_thread() > delay + USUAL_DELAY {
                         self.shared.claims.delayed(Span { from: first, to: now() });
                     }
-                    self.has(lock, fence, share);
-                    return self.uses(node, (lock, fence, share), abandons);
+                    plain.locks().for_each(|lock| self.has(lock, fence, share));
+                    return self.uses(node, (&plain, fence), abandons);
                 }
                 // An earlier request may have come to a grant.
                 Some(Reply::Error(_)) => {
-                    self.noted(record(begun, Op::Wait, Outcome::Unknown, 0, lease));
+                    self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
                     return Ok(());
                 }
                 // And this one may have claimed it.
                 None => {
-                    self.noted(record(begun, Op::Wait, Outcome::Unknown, 0, lease));
-                    self.noted(record(asked, Op::Try, Outcome::Unknown, 0, ttl));
+                    self.noted(&plain, record(begun, Op::Wait, Outcome::Unknown, 0, lease));
+                    self.noted(&plain, record(asked, Op::Try, Outcome::Unknown, 0, ttl));
                     return Err(Lost);
                 }
             }
@@ -84,18 +101,19 @@ impl Client<'_> {
             thread::sleep(Duration::from_micros(200 + self.seed.below(4_000) as u64));
         }
         // Its turn may have come since it asked last. If it does not come any more, the place is kept for a while.
-        let gives_up = self.seed.below(4) > 0;
         let mut left = record(begun, Op::Wait, Outcome::Unknown, 0, lease);
         left.told += if gives_up { 0 } else { u64::from(lasts) * 1_000 };
-        self.noted(left);
+        self.noted(&plain, left);
         if gives_up {
-            let asked = Asked { lock, op: Op::Release, ttl: 0, share, shown: None };
-            return self.ask(node, &[asked], 0);
+            return self.ask(node, &[Asked { op: Op::Release, ..plain }], 0);
         }
         Ok(())
     }
 
-    fn noted(&mut self, record: Record) {
-        self.records.push(Record { server: self.server, ..record });
+    /// For each of the locks.
+    fn noted(&mut self, asked: &Asked, record: Record) {
+        let set = if asked.is_for_several() { self.shared.set() } else { 0 };
+        let server = self.server;
+        self.records.extend(asked.locks().map(|lock| Record { lock, set, server, ..record }));
     }
 }

@@ -26,10 +26,17 @@ impl History {
         window.sort_by_key(|(_, record)| (record.asked, record.told));
         let all = window.len();
         if all > MOST_LINES {
-            let mut room = MOST_LINES.saturating_sub(proof.len());
-            window.retain(|(index, _)| {
-                let has_room = !is_proof(*index) && room > 0;
-                room -= usize::from(has_room);
+            let owners: Vec<_> =
+                proof.iter().map(|index| self.records[*index as usize].owner).collect();
+            let is_theirs = |record: &Record| owners.contains(&record.owner);
+            // What the owners of the proof asked says more than what others did.
+            let theirs = window.iter().filter(|(index, one)| !is_proof(*index) && is_theirs(one));
+            let room = MOST_LINES.saturating_sub(proof.len());
+            let (mut for_theirs, mut room) = (room, room.saturating_sub(theirs.count()));
+            window.retain(|(index, record)| {
+                let room = if is_theirs(record) { &mut for_theirs } else { &mut room };
+                let has_room = !is_proof(*index) && *room > 0;
+                *room -= usize::from(has_room);
                 has_room || is_proof(*index)
             });
         }

@@ -5,7 +5,7 @@
 //! measure the parser besides the server. Here a reply is the line that the server sent, read in
 //! place.
 
-use super::transport::{Transport, Uninterrupted, has_arrived};
+use super::transport::{Transport, Uninterrupted, has_arrived, reset};
 use std::io::{self, ErrorKind, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::AsFd;
@@ -98,6 +98,11 @@ impl LineClient {
                 count => self.end += count,
             }
         }
+    }
+
+    /// Closes the connection with a reset, so that nothing is sent any more.
+    pub fn reset(self) {
+        reset(self.transport.as_fd());
     }
 
     /// Sends a request and returns its reply, which is one line.

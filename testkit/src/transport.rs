@@ -80,3 +80,20 @@ pub(crate) fn has_arrived(socket: BorrowedFd<'_>) -> io::Result<bool> {
         },
     }
 }
+
+/// Has the system end the connection with a reset when the socket is closed.
+pub(crate) fn reset(socket: BorrowedFd<'_>) {
+    let at_once = libc::linger { l_onoff: 1, l_linger: 0 };
+    let (option, size) = ((&raw const at_once).cast(), size_of_val(&at_once));
+    // SAFETY: the socket is open for as long as it is borrowed, and the option lives until the call is over.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            option,
+            size.try_into().unwrap(),
+        )
+    };
+    assert_eq!(outcome, 0, "{}", io::Error::last_os_error());
+}

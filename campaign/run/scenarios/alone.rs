@@ -9,7 +9,7 @@ use testkit::{Client, Seed, Server, eventually};
 
 pub(crate) fn run(seed: u64, length: Duration) -> Totals {
     let mut of_locks = Seed::of(seed);
-    let locks = *of_locks.pick(&[1, 10, 30, 100]);
+    let locks = *of_locks.pick(&[2, 10, 30, 100]);
     let server = Server::builder().tcp().start();
     let mut client = server.client();
     // Some servers check only `hz` times a second whether a pause is over.

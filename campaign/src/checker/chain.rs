@@ -17,47 +17,14 @@
 //! whichever lease that is. If the latest moment of an operation is before its earliest, there is
 //! none.
 
+use super::closings::Closings;
 use super::deletes::Deletes;
 use super::holders::{Asker, Held, Holders};
+use super::steps::{Lease, Step};
 use super::unheard::Unheard;
 use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashMap;
-
-/// An operation that succeeded.
-#[derive(Clone, Copy)]
-struct Step {
-    record: u32,
-    earliest: i64,
-    latest: i64,
-    ttl: i64,
-    /// The step of the same grant that was sent no earlier than the earliest moment of this one,
-    /// perhaps this one itself.
-    since: usize,
-    /// The step without which this one might have been later: the lease that it was within, or a
-    /// step after it.
-    before: Option<usize>,
-}
-
-impl Step {
-    /// The end of its lease, if that began as early as possible.
-    fn ends(&self) -> i64 {
-        self.earliest + self.ttl
-    }
-
-    /// The end of its lease, if that began as late as possible.
-    fn reaches(&self) -> i64 {
-        self.latest + self.ttl
-    }
-}
-
-/// A step that set or extended the lease.
-#[derive(Clone, Copy)]
-struct Lease {
-    step: usize,
-    /// Of this step and the leases before it, the one whose lease may last longest.
-    longest: usize,
-}
 
 /// Of more leases, the first hardly matters.
 const FEW: usize = 4;
@@ -90,6 +57,8 @@ struct Walk<'l, 'h> {
     /// its owner held.
     shown: Unheard,
     unheard: Unheard,
+    /// The ends of connections that it was bound to.
+    closings: Closings,
     wrong: Option<Violation>,
 }
 
@@ -107,6 +76,7 @@ impl<'h> Lock<'h> {
                 told_millis: first.told_millis(),
                 tightest: grant.tightest,
                 loosest: grant.loosest,
+                of_several: grant.of_several,
             };
             let admitted = holders.admit(&asker, rules, &mut deletes);
             let until = grant.of.iter().map(|index| self.record(*index).told).max().unwrap_or(0);
@@ -177,6 +147,7 @@ impl<'l, 'h> Walk<'l, 'h> {
             refused_at: i64::MAX,
             shown: Unheard::NOTHING,
             unheard: Unheard::NOTHING,
+            closings: Closings::new(lock, grant, rules),
             wrong: None,
         }
     }
@@ -191,11 +162,17 @@ impl<'l, 'h> Walk<'l, 'h> {
             }
             self.unheard = self.lock.unheard.before(owner, *index).and(self.shown);
             match record.outcome {
+                _ if record.op == Op::Closed => {}
                 Outcome::Ok => self.success(*index, record, begin, before),
                 Outcome::Refused => self.refusal(*index, record, deletes),
                 // Requests that acquire are among those that may concern any grant.
                 Outcome::Unknown if record.is_acquire() => {}
                 Outcome::Unknown => self.shown = self.shown.and(Unheard::of(record)),
+                Outcome::Over if self.steps.is_empty() => {}
+                Outcome::Over => {
+                    self.shown = self.shown.and(Unheard::of(record));
+                    self.refused = self.refused.or(Some(*index));
+                }
                 Outcome::Failed => {}
             }
             if self.wrong.is_some() {
@@ -208,7 +185,9 @@ impl<'l, 'h> Walk<'l, 'h> {
 
     fn success(&mut self, index: u32, record: &Record, begin: i64, before: (&Holders, &Asker)) {
         let revives = |refused: &mut u32| {
-            self.rules.may_revive(self.lock.record(*refused).asked, record.told)
+            let refused = self.lock.record(*refused);
+            self.rules.may_revive(refused.asked, record.told)
+                || self.closings.may_show_again(refused, record.told, self.rules)
         };
         let _revived = self.refused.take_if(revives);
         if let Some(earlier) = self.released.or(self.refused) {
@@ -216,6 +195,13 @@ impl<'l, 'h> Walk<'l, 'h> {
                 format!("{:?} succeeded with fence {} after its end", record.op, record.fence);
             let law = if record.is_acquire() { Law::L2 } else { Law::L3 };
             return self.fails(law, what, vec![earlier, index]);
+        }
+        if let Some(closed) = self.closings.too_late_for(index, record, self.unheard, self.rules) {
+            let what = format!(
+                "{:?} succeeded with fence {}, whose connection had ended",
+                record.op, record.fence
+            );
+            return self.fails(Law::L3, what, vec![closed, index]);
         }
         if self.steps.is_empty() {
             self.begin(index, record, begin);
@@ -227,6 +213,8 @@ impl<'l, 'h> Walk<'l, 'h> {
             return self.too_late(last, before);
         }
         self.hurry_leases(last);
+        let (at, late) = (self.steps[last].earliest, self.rules.late_millis);
+        self.closings.renewed_by(index, record, at, late);
         match record.op {
             Op::Extend => {
                 self.leases.clear();
@@ -237,7 +225,7 @@ impl<'l, 'h> Walk<'l, 'h> {
                 self.tolerates(index, record);
             }
             Op::Release => self.released = Some(index),
-            Op::Check | Op::Delete | Op::Seen => {}
+            Op::Check | Op::Delete | Op::Seen | Op::Closed => {}
         }
     }
 
@@ -352,8 +340,9 @@ impl<'l, 'h> Walk<'l, 'h> {
         let last = self.steps[self.steps.len() - 1].earliest;
         let explained = self.released.is_some()
             || self.unheard.released < i64::MAX
-            || self.unheard.ends <= told
+            || self.unheard.ends.min(self.closings.ends()) <= told
             || self.unheard.tightest < loosest
+            || self.unheard.of_several
             || self.may_have_another(index, told)
             || deletes.any_within(last, told)
             || self.rules.is_forgotten(self.grant.asked, record.told);
@@ -388,7 +377,7 @@ impl<'l, 'h> Walk<'l, 'h> {
         let Some(next) = self.next else { return false };
         let is_earlier = next.unheard_ttl > 0 || next.of[0] < index;
         let is_tighter = next.tightest < self.loosest.max(self.unheard.loosest);
-        is_earlier && is_tighter && millis(next.asked) <= told
+        is_earlier && (is_tighter || next.of_several) && millis(next.asked) <= told
     }
 
     /// The last step, and how long the lease that it succeeded within must have lasted.
@@ -467,9 +456,10 @@ impl<'l, 'h> Walk<'l, 'h> {
         let ends = lease.map_or(last, |lease| self.steps[lease].ends());
         let ends = self.last_lasts().map_or(ends, |(_, lasts)| ends.max(lasts));
         let released = self.released.map_or(i64::MAX, |_| last);
-        let Unheard { asked, tightest, loosest, .. } = self.unheard;
+        let Unheard { asked, tightest, loosest, of_several, .. } = self.unheard;
         let mut otherwise = released.min(self.unheard.released).min(self.unheard.ends);
-        if tightest < self.loosest.max(loosest) {
+        otherwise = otherwise.min(self.closings.ends());
+        if of_several || tightest < self.loosest.max(loosest) {
             // It may have got another hold in place of this one.
             otherwise = otherwise.min(millis(asked));
         }

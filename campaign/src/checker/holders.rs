@@ -39,6 +39,8 @@ pub(super) struct Asker {
     /// The least and the most holders that it tolerates.
     pub(super) tightest: u32,
     pub(super) loosest: u32,
+    /// It may have asked for several locks, and is granted all of them by a new fence if it held some.
+    pub(super) of_several: bool,
 }
 
 /// When a grant was made, at the earliest.
@@ -66,9 +68,9 @@ impl Held {
     }
 
     /// Whether the same owner may have got the next hold in place of this one, because it tolerates
-    /// fewer.
+    /// fewer or asks for several locks.
     fn gives_way_to(&self, asker: &Asker) -> bool {
-        asker.tightest < self.tolerates(i64::MAX)
+        asker.of_several || asker.tightest < self.tolerates(i64::MAX)
     }
 }
 

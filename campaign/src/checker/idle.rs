@@ -9,7 +9,17 @@
 //! Whoever may be there counts as a holder, and of all who may wait the one that tolerates fewest
 //! counts as the first. So a lock that is open can be granted. It may be open for a while, but not
 //! for long: each grant begins a new while.
+//!
+//! ```text
+//!   a         ▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲▲       free, and the first waits for a and b
+//!   b         ├───────────┤▲▲▲▲▲▲▲▲▲▲       from here on it can be granted
+//! ```
+//!
+//! One who waits for several locks leaves each of them free until it can have all. So a lock counts as open while all are that
+//! it is tied to by those who may stand before the one that is looked at. Whoever of these came first is the first in
+//! all its queues.
 
+use super::several::{self, WaitForAll};
 use super::spans::{joined, overlap};
 use super::{Grant, Law, Lock, Rules, Span, Violation};
 use crate::record::{Op, Outcome};
@@ -20,6 +30,8 @@ struct Wait {
     from: u64,
     to: u64,
     record: u32,
+    /// When it was in the queue for certain.
+    queued: u64,
 }
 
 /// What changes at a moment.
@@ -67,25 +79,21 @@ impl Crowd {
 }
 
 impl Lock<'_> {
-    pub(super) fn check_idle(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
+    /// When the lock was open, and who waited. `None` if nobody waited for long; but one who waits for other locks, too, may
+    /// have to know.
+    pub(super) fn idle<'r>(&self, rules: &'r Rules, is_linked: bool) -> Option<Idle<'r>> {
         if rules.idle_micros == 0 {
-            return;
+            return None;
         }
-        let idle = Idle {
-            bound: rules.idle_micros,
-            waits: self.sure_waits(rules.idle_micros),
-            standstill: &rules.standstill,
-            unheard: self.may_be_held(rules),
-        };
-        if idle.waits.is_empty() {
-            return;
+        let waits = self.sure_waits(rules.idle_micros);
+        if waits.is_empty() && !is_linked {
+            return None;
         }
+        let (mut open, mut is_open_now) = (Vec::new(), None);
         let (mut holders, mut waiters) = (Crowd::default(), Crowd::default());
-        // Since when the lock has been open, and the record that shows it.
-        let mut open: Option<(u64, u32)> = None;
         let mut last = None;
         for (at, change) in self.changes(rules) {
-            let was_open = open;
+            let was_open = is_open_now;
             match change {
                 Change::Comes(Part::Holder(tolerance)) => holders.add(tolerance),
                 Change::Comes(Part::Waiter(tolerance)) => waiters.add(tolerance),
@@ -101,27 +109,21 @@ impl Lock<'_> {
             }
             let tolerated = holders.tightest().min(waiters.tightest());
             let is_open = holders.all < tolerated;
-            open = match (was_open, change) {
+            is_open_now = match (was_open, change) {
                 (Some(_), Change::Granted) | (None, _) if is_open => last.map(|by| (at, by)),
                 (since, _) if is_open => since,
                 _ => None,
             };
-            let over = was_open.filter(|_| open != was_open);
-            let found = over.and_then(|(from, by)| Some((by, idle.within(from, at)?)));
-            if let Some((by, (from, wait))) = found {
-                return wrong.push(self.idle(by, from, wait, at));
+            if let Some((from, by)) = was_open.filter(|_| is_open_now != was_open) {
+                open.push(Open { from, to: at, by });
             }
         }
-        let found = open.and_then(|(from, by)| Some((by, idle.within(from, u64::MAX)?)));
-        if let Some((by, (from, wait))) = found {
-            wrong.push(self.idle(by, from, wait, u64::MAX));
-        }
-    }
-
-    fn idle(&self, by: u32, from: u64, wait: &Wait, until: u64) -> Violation {
-        let lasted = wait.to.min(until) - from;
-        let what = format!("could be granted for {} ms, and somebody waits", lasted / 1_000);
-        self.violation(Law::L5, what, vec![by, wait.record])
+        open.extend(is_open_now.map(|(from, by)| Open { from, to: u64::MAX, by }));
+        // A shorter while excuses nothing and is nothing wrong.
+        open.retain(|open| open.from.saturating_add(rules.idle_micros) < open.to);
+        let unheard = self.may_be_held(rules);
+        let (bound, standstill) = (rules.idle_micros, &*rules.standstill);
+        Some(Idle { bound, open, waits, standstill, unheard })
     }
 
     /// Who may have held the lock and who may have waited for it, in the order of time.
@@ -176,14 +178,19 @@ impl Lock<'_> {
             let (from, to) = (record.asked + bound, record.told);
             let is_told = matches!(record.outcome, Outcome::Ok | Outcome::Refused);
             let is_sure = record.op == Op::Wait && is_told;
-            (is_sure && to > from + bound).then_some(Wait { from, to, record: *index })
+            (is_sure && to > from + bound).then_some(Wait {
+                from,
+                to,
+                record: *index,
+                queued: from,
+            })
         });
         let mut waits: Vec<_> = waits.collect();
         waits.sort_unstable_by_key(|wait| wait.from);
         for index in 1..waits.len() {
-            let (to, record) = (waits[index - 1].to, waits[index - 1].record);
+            let Wait { to, record, queued, .. } = waits[index - 1];
             if to >= waits[index].to {
-                (waits[index].to, waits[index].record) = (to, record);
+                waits[index] = Wait { from: waits[index].from, to, record, queued };
             }
         }
         waits
@@ -196,7 +203,7 @@ impl Lock<'_> {
             let record = self.record(*index);
             let may = match record.outcome {
                 Outcome::Ok => record.fence == 0,
-                Outcome::Refused | Outcome::Failed => false,
+                Outcome::Refused | Outcome::Failed | Outcome::Over => false,
                 Outcome::Unknown => true,
             };
             let to = record.told + lease_micros(record.ttl.into(), rules) + rules.idle_micros;
@@ -212,7 +219,10 @@ impl Lock<'_> {
             let record = self.record(*index);
             let lease = record.told + lease_micros(record.ttl.into(), rules);
             match (record.op, record.outcome) {
-                (Op::Release, Outcome::Ok) => return (record.told, *index),
+                (Op::Closed, Outcome::Ok) if self.surely_closes(grant, *index, rules) => {
+                    end = end.min((lease, *index));
+                }
+                (Op::Release, Outcome::Ok | Outcome::Over) => return (record.told, *index),
                 (Op::Extend, Outcome::Ok) => end = (lease, *index),
                 (Op::Extend | Op::Try | Op::Wait, Outcome::Unknown | Outcome::Ok) => {
                     end = end.max((lease, *index));
@@ -229,28 +239,87 @@ fn lease_micros(ttl: i64, rules: &Rules) -> u64 {
     u64::try_from(ttl + rules.late_millis).unwrap_or(0) * 1_000
 }
 
+/// A while in which the lock could be granted to whoever was the first, and nobody was granted it.
+struct Open {
+    from: u64,
+    to: u64,
+    /// The record that shows when it began.
+    by: u32,
+}
+
 /// Finds out whether a lock was free for too long.
-struct Idle<'r> {
+pub(super) struct Idle<'r> {
     /// How long the lock may be free. For as long before and afterwards nothing may have stood
     /// still.
     bound: u64,
+    open: Vec<Open>,
     waits: Vec<Wait>,
     standstill: &'r [Span],
     unheard: Vec<Span>,
 }
 
+/// L5, for each of these locks. Who waits for several locks may be the first in the queue of a free one, and wait for another:
+/// so with a lock that somebody waits for, all must be open that those who came before tie to it.
+pub(super) fn violations(all: &BTreeMap<u32, Idle<'_>>, together: &[WaitForAll]) -> Vec<Violation> {
+    let found = all.iter().filter_map(|(lock, idle)| {
+        let others = Others { all, together, lock: *lock };
+        idle.open.iter().find_map(|open| {
+            let (from, wait) = idle.within(open, &others)?;
+            let lasted = wait.to.min(open.to) - from;
+            let what = format!("could be granted for {} ms, and somebody waits", lasted / 1_000);
+            Some(Violation { law: Law::L5, lock: *lock, what, proof: vec![open.by, wait.record] })
+        })
+    });
+    found.collect()
+}
+
+/// The locks that others may wait for, too.
+struct Others<'a> {
+    all: &'a BTreeMap<u32, Idle<'a>>,
+    together: &'a [WaitForAll],
+    lock: u32,
+}
+
+impl Others<'_> {
+    /// When one of them excuses a lock that is free at this moment, the moment until which it does.
+    fn excused_until(&self, from: u64, to: u64, queued: u64) -> Option<u64> {
+        let tied = several::tied(self.together, self.lock, queued, (from, to));
+        let excuses = tied.iter().filter(|other| **other != self.lock).filter_map(|other| {
+            let Some(other) = self.all.get(other) else { return Some(u64::MAX) };
+            let unheard = overlap(&other.unheard, from, to).map(|span| span.to);
+            // The first while that goes on for long enough.
+            let next = other.open.iter().find(|open| open.to > from.saturating_add(other.bound));
+            let closed = match next {
+                Some(open) if open.from <= from => None,
+                Some(open) => Some(open.from - 1),
+                None => Some(u64::MAX),
+            };
+            unheard.max(closed)
+        });
+        excuses.max()
+    }
+}
+
 impl Idle<'_> {
+    /// The same with the records numbered as in the whole history.
+    pub(super) fn of_history(mut self, of_lock: &[u32]) -> Self {
+        let open = self.open.iter_mut().map(|open| &mut open.by);
+        let waits = self.waits.iter_mut().map(|wait| &mut wait.record);
+        open.chain(waits).for_each(|record| *record = of_lock[*record as usize]);
+        self
+    }
+
     /// When the lock became free between the end of one grant and the next, and who waited. `None`
     /// if that is excused.
-    fn within(&self, over: u64, next: u64) -> Option<(u64, &Wait)> {
-        let mut from = over;
+    fn within(&self, open: &Open, others: &Others<'_>) -> Option<(u64, &Wait)> {
+        let mut from = open.from;
         // A wait may begin in the middle, and an excuse may end there. What follows either is
         // looked at.
-        while from.saturating_add(self.bound) < next {
+        while from.saturating_add(self.bound) < open.to {
             let begun = self.waits.partition_point(|wait| wait.from <= from);
             let waiting = begun.checked_sub(1).map(|begun| &self.waits[begun]);
             from = match waiting.filter(|wait| wait.to > from.saturating_add(self.bound)) {
-                Some(wait) => match self.excused_until(from) {
+                Some(wait) => match self.excused_until(from, wait, others) {
                     Some(until) => until.saturating_add(1),
                     None => return Some((from, wait)),
                 },
@@ -260,11 +329,12 @@ impl Idle<'_> {
         None
     }
 
-    /// The end of the excuses for a lock that is free from this moment on.
-    fn excused_until(&self, from: u64) -> Option<u64> {
+    /// The end of the excuses for a lock that is free from this moment on, while this one waits.
+    fn excused_until(&self, from: u64, wait: &Wait, others: &Others<'_>) -> Option<u64> {
         let to = from + self.bound;
         let still = overlap(self.standstill, from.saturating_sub(self.bound), to);
         let still = still.map(|span| span.to.saturating_add(self.bound));
-        still.max(overlap(&self.unheard, from, to).map(|span| span.to))
+        let here = still.max(overlap(&self.unheard, from, to).map(|span| span.to));
+        here.or_else(|| others.excused_until(from, to, wait.queued))
     }
 }

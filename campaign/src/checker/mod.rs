@@ -19,16 +19,20 @@
 //! many violations are found.
 
 mod chain;
+mod closings;
 mod deletes;
 mod holders;
 mod idle;
 mod order;
 mod queue;
+mod several;
 mod spans;
 mod stale;
+mod steps;
 mod unheard;
 
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
+use idle::Idle;
 use spans::{joined, overlaps};
 use std::collections::{BTreeMap, HashMap};
 use unheard::AllUnheard;
@@ -74,6 +78,8 @@ pub struct Rules {
     /// When the clock was set back. A hold that had ended by the clock is in force again if nothing was
     /// granted since: its owner may have been refused meanwhile.
     pub set_back: Vec<Span>,
+    /// When a hold may have ceased to be bound to its connection, and nothing else happened to it.
+    pub unbound: Vec<Span>,
     /// How many milliseconds late a lease may end.
     pub late_millis: i64,
     /// How long a free lock may have a waiter. 0: any time.
@@ -144,6 +150,8 @@ struct Grant<'h> {
     /// The least and the most holders that it may have tolerated when it was made.
     tightest: u32,
     loosest: u32,
+    /// A request for several locks may have made it.
+    of_several: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -168,9 +176,13 @@ impl History {
             &mut rules.forgotten,
             &mut rules.beside,
             &mut rules.set_back,
+            &mut rules.unbound,
         ] {
             *spans = joined(std::mem::take(spans));
         }
+        several::check_sets(&self.records, &mut verdict.violations);
+        let together = several::waits(&self.records);
+        let mut idle = BTreeMap::new();
         for (number, of_lock) in by_lock {
             let known = verdict.violations.len();
             let of_lock = of_lock.iter().chain(&of_every).copied().collect::<Vec<_>>();
@@ -178,14 +190,18 @@ impl History {
             let records: Vec<_> =
                 of_lock.iter().map(|index| self.records[*index as usize]).collect();
             let before = self.before.get(&number).copied();
-            verdict.of_lock(number, &records, before, &rules);
+            let is_linked = together.iter().any(|wait| wait.locks.contains(&number));
+            let idle_here = verdict.of_lock(number, &records, (before, is_linked), &rules);
             for index in verdict.violations[known..].iter_mut().flat_map(|one| &mut one.proof) {
                 *index = of_lock[*index as usize];
             }
+            // Judged when all are known: one who waits for several locks may leave each of them free.
+            idle.extend(idle_here.map(|here| (number, here.of_history(&of_lock))));
             if verdict.violations.len() >= ENOUGH {
                 break;
             }
         }
+        verdict.violations.extend(idle::violations(&idle, &together));
         verdict.violations.sort_by_cached_key(|violation| {
             let window = self.window(violation);
             (window.to.saturating_sub(window.from), violation.proof.len())
@@ -224,7 +240,13 @@ impl History {
 impl Verdict {
     /// Adds the result of one lock. The records that concern every lock are the last of its
     /// records.
-    fn of_lock(&mut self, number: u32, records: &[Record], before: Option<u64>, rules: &Rules) {
+    fn of_lock<'r>(
+        &mut self,
+        number: u32,
+        records: &[Record],
+        (before, is_linked): (Option<u64>, bool),
+        rules: &'r Rules,
+    ) -> Option<Idle<'r>> {
         let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
         // Records with the same fence stay in the order of asking.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
@@ -235,10 +257,11 @@ impl Verdict {
         lock.check_stale(rules, wrong);
         lock.check_leases(rules, wrong);
         lock.check_order(rules, wrong);
-        lock.check_idle(rules, wrong);
+        let idle = lock.idle(rules, is_linked);
         let waited = lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count();
         self.waited += waited as u64;
         self.grants += lock.grants.len() as u64;
+        idle
     }
 }
 
@@ -262,6 +285,11 @@ impl Rules {
 
     fn may_revive(&self, from: u64, to: u64) -> bool {
         overlaps(&self.set_back, from, to)
+    }
+
+    /// Whether a hold that was bound at the first moment may be bound to nothing at the other.
+    fn unbinds(&self, from: u64, to: u64) -> bool {
+        self.stands_still(from, to) || overlaps(&self.unbound, from, to)
     }
 
     fn stands_still(&self, from: u64, to: u64) -> bool {
@@ -335,7 +363,8 @@ impl<'h> Lock<'h> {
             (tightest, loosest) = (1, u32::MAX);
         }
         let (fence, told) = (first.fence, first.told);
-        Some(Grant { fence, of, asked, told, unheard_ttl: ttl, tightest, loosest })
+        let of_several = first.set != 0 || unheard.of_several;
+        Some(Grant { fence, of, asked, told, unheard_ttl: ttl, tightest, loosest, of_several })
     }
 
     /// L3: an owner that was never granted the lock has no success with it.

@@ -1,5 +1,6 @@
 //! L4: waiters are granted the lock in turn.
 
+use super::deletes::Deletes;
 use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Record};
 use std::collections::HashMap;
@@ -29,10 +30,16 @@ impl Lock<'_> {
                 lowest[index] = lowest[index + 1];
             }
         }
+        let deletes = Deletes::new(&self.deletes);
         for grant in &self.grants {
             let first = self.first(grant);
             // An owner that may have asked twice may have queued twice.
             if first.op != Op::Wait || grant.unheard_ttl > 0 {
+                continue;
+            }
+            // The turn of a ticket may have come and gone, and its owner have asked for another place.
+            let (asked, told) = (first.asked_millis(), first.told_millis());
+            if first.is_ticket && deletes.any_within(asked, told) {
                 continue;
             }
             let looks = seen.get(&first.owner).map_or(&[][..], |looks| looks);
@@ -61,9 +68,10 @@ impl Lock<'_> {
             let (end, _) = self.latest_end(grant, rules);
             let hold = (self.loosest_ever(grant), end);
             let last = before.insert(self.first(grant).owner, hold);
-            let is_unheard_of = grant.unheard_ttl > 0 && grant.loosest > grant.tightest;
+            let differs = |loosest| loosest > grant.tightest || grant.of_several;
+            let is_unheard_of = grant.unheard_ttl > 0 && differs(grant.loosest);
             let has_another =
-                last.is_some_and(|(loosest, end)| loosest > grant.tightest && end >= grant.asked);
+                last.is_some_and(|(loosest, end)| differs(loosest) && end >= grant.asked);
             !is_unheard_of && !has_another
         });
         grants.collect()

@@ -1,7 +1,7 @@
 //! L3: a hold is over once its owner was told of the next.
 
 use super::{Law, Lock, Rules, Violation};
-use crate::record::Outcome;
+use crate::record::{Op, Outcome};
 use std::collections::HashMap;
 
 impl Lock<'_> {
@@ -10,8 +10,10 @@ impl Lock<'_> {
         // The first record of each owner among the grants with larger fences.
         let mut larger: HashMap<u32, u32> = HashMap::new();
         for grant in self.grants.iter().rev() {
-            let mut of =
-                grant.of.iter().filter(|index| self.record(**index).outcome == Outcome::Ok);
+            let mut of = grant.of.iter().filter(|index| {
+                let record = self.record(**index);
+                record.outcome == Outcome::Ok && record.op != Op::Closed
+            });
             let Some(first) = of.next() else { continue };
             let owner = self.record(*first).owner;
             let last = of.next_back().unwrap_or(first);

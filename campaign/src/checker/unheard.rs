@@ -19,6 +19,8 @@ pub(super) struct Unheard {
     /// The least and the most holders that any request that acquires tolerates.
     pub(super) tightest: u32,
     pub(super) loosest: u32,
+    /// One of them asks for several locks.
+    pub(super) of_several: bool,
 }
 
 impl Unheard {
@@ -30,6 +32,7 @@ impl Unheard {
         lasts: 0,
         tightest: u32::MAX,
         loosest: 0,
+        of_several: false,
     };
 
     pub(super) fn of(record: &Record) -> Self {
@@ -42,9 +45,11 @@ impl Unheard {
                 lasts: ttl,
                 tightest: record.tolerance(),
                 loosest: record.tolerance(),
+                of_several: record.set != 0,
                 ..Self::NOTHING
             },
             Op::Extend => Self { ends: asked + ttl, lasts: ttl, ..Self::NOTHING },
+            Op::Closed => Self { ends: asked + ttl, ..Self::NOTHING },
             Op::Release => Self { released: asked, ..Self::NOTHING },
             Op::Check | Op::Delete | Op::Seen => Self::NOTHING,
         }
@@ -59,6 +64,7 @@ impl Unheard {
             lasts: self.lasts + other.lasts,
             tightest: self.tightest.min(other.tightest),
             loosest: self.loosest.max(other.loosest),
+            of_several: self.of_several || other.of_several,
         }
     }
 
@@ -80,7 +86,8 @@ impl AllUnheard {
         for index in order {
             let record = &records[*index as usize];
             let shows_none = record.is_acquire() || record.fence == 0;
-            if record.outcome == Outcome::Unknown && shows_none {
+            let is_unknown = matches!(record.outcome, Outcome::Unknown | Outcome::Over);
+            if is_unknown && shows_none {
                 all.entry(record.owner).or_default().push((*index, Unheard::of(record)));
             }
         }

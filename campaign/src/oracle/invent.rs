@@ -249,6 +249,9 @@ pub(super) fn record(asked: i64, told: i64) -> Record {
         outcome: Outcome::Ok,
         server: 0,
         share: 1,
+        set: 0,
+        is_ticket: false,
+        is_bound: false,
     }
 }
 
@@ -310,7 +313,7 @@ fn note_what_owners_believe(records: &mut [Record]) {
         match record.outcome {
             Outcome::Ok if record.op == Op::Release => *held = 0,
             Outcome::Ok => *held = record.fence,
-            Outcome::Refused | Outcome::Unknown | Outcome::Failed => {}
+            _ => {}
         }
     }
 }

@@ -6,6 +6,7 @@
 mod by_hand;
 mod chance;
 mod invent;
+mod options_by_hand;
 mod scale;
 mod search;
 mod shared_by_hand;

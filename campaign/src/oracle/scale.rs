@@ -6,6 +6,7 @@
 //! The violation is at the very end.
 
 use super::chance::Chance;
+use super::invent;
 use crate::checker::{History, Law, Rules, Span};
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 use std::env;
@@ -66,10 +67,7 @@ fn a_long_history_is_checked_in_little_time_and_what_is_wrong_at_its_end_is_foun
             ttl: 11,
             owner: u32::MAX - 1 - u32::try_from(index).unwrap(),
             lock: LOCKS - 1,
-            op: Op::Try,
-            outcome: Outcome::Ok,
-            server: 0,
-            share: 1,
+            ..invent::record(0, 0)
         });
     }
     let [violation] = &history.check(&rules).violations[..] else { panic!("what is wrong") };
@@ -353,5 +351,5 @@ impl World {
 }
 
 fn record(lock: u32, owner: u32, op: Op, outcome: Outcome) -> Record {
-    Record { asked: 0, told: 0, fence: 0, ttl: 0, owner, lock, op, outcome, server: 0, share: 1 }
+    Record { owner, lock, op, outcome, ..invent::record(0, 0) }
 }

@@ -217,7 +217,7 @@ fn answer(mut state: State, record: &Record) -> Option<State> {
         known => known,
     };
     match (record.op, record.outcome) {
-        (_, Outcome::Failed) | (Op::Seen, _) => Some(state),
+        (_, Outcome::Failed | Outcome::Over) | (Op::Seen | Op::Closed, _) => Some(state),
         (Op::Delete, _) => Some(State { holds: Vec::new(), ..state }),
         // The same grant again: the later lease, and what it tolerates now.
         (Op::Try | Op::Wait, Outcome::Ok | Outcome::Unknown)

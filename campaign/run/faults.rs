@@ -1,0 +1,138 @@
+//! What is done to the servers in a round, and what that excuses.
+
+use crate::claims::Disturbance;
+use crate::runner::{IDLE_MICROS, now};
+use leasehold_campaign::{EVERY_LOCK, Op, Outcome, Record, Span};
+use std::time::Duration;
+
+/// The faults of a round, and what each excuses.
+#[derive(Default)]
+pub(crate) struct Faults {
+    pub(crate) log: Vec<(u64, String)>,
+    pub(crate) loss: Vec<Span>,
+    pub(crate) standstill: Vec<Span>,
+    pub(crate) forgotten: Vec<Span>,
+    pub(crate) beside: Vec<Span>,
+    pub(crate) set_back: Vec<Span>,
+    pub(crate) unbound: Vec<Span>,
+    pub(crate) deletes: Vec<Record>,
+    pub(crate) disturbances: Vec<Disturbance>,
+}
+
+impl Faults {
+    /// Runs a fault and logs when it happened.
+    pub(crate) fn note<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> (T, Span) {
+        let from = now();
+        self.log.push((from, what.to_owned()));
+        let done = does();
+        (done, Span { from, to: now() })
+    }
+
+    /// Runs a fault that may lose data, also data that was acknowledged up to `before` earlier.
+    pub(crate) fn lossy<T>(&mut self, what: &str, before: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.lost(span, before);
+        done
+    }
+
+    /// Notes that data may have been lost in this span, and for `before` earlier.
+    pub(crate) fn lost(&mut self, span: Span, before: Duration) {
+        let before = u64::try_from(before.as_micros()).unwrap();
+        self.loss.push(Span { from: span.from - before, to: span.to });
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: true, cuts: false });
+    }
+
+    /// Notes a failover that the scenario did not ask for, at some time since `from`.
+    pub(crate) fn lost_unasked(&mut self, from: u64, before: Duration) -> Span {
+        let ((), noted) = self.note("unasked, another has become the primary", || ());
+        let span = Span { from, ..noted };
+        self.lost(span, before);
+        span
+    }
+
+    /// Runs a fault that loses nothing, but during which nothing is granted.
+    pub(crate) fn still<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.stood_still(span);
+        done
+    }
+
+    /// Sets the clock back, during which nothing is granted.
+    pub(crate) fn sets_back<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.set_back.push(span);
+        self.stood_still(span);
+        done
+    }
+
+    /// Runs a fault after which a hold may be bound to no connection any more.
+    pub(crate) fn unbinds<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.unbound.push(span);
+        done
+    }
+
+    /// Runs a fault that loses data, after which nothing is granted for as long as `rest`.
+    pub(crate) fn forgets<T>(&mut self, what: &str, rest: Duration, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.forgotten.push(span);
+        let rest = u64::try_from(rest.as_micros()).unwrap();
+        self.stood_still(Span { to: span.to + rest, ..span });
+        done
+    }
+
+    /// Runs a fault that cuts some links. Replies on other links may arrive meanwhile.
+    pub(crate) fn cuts<T>(&mut self, what: &str, does: impl FnOnce() -> T) -> T {
+        let (done, span) = self.note(what, does);
+        self.cut_off(span);
+        done
+    }
+
+    /// Notes that links were cut in this span.
+    pub(crate) fn cut_off(&mut self, span: Span) {
+        self.disturbances.push(Disturbance { span, stops: false, frees: false, cuts: true });
+    }
+
+    /// Notes that nothing was granted in this span, and nothing lost.
+    pub(crate) fn stood_still(&mut self, span: Span) {
+        self.standstill.push(after(span));
+        self.disturbances.push(Disturbance { span, stops: true, frees: false, cuts: false });
+    }
+
+    /// Runs a fault that deletes the key of a lock, or of every lock, at the latest `within`
+    /// afterwards.
+    pub(crate) fn frees<T>(
+        &mut self,
+        what: &str,
+        lock: Option<u32>,
+        within: Duration,
+        does: impl FnOnce() -> T,
+    ) -> T {
+        let (done, span) = self.note(what, does);
+        self.deletes.push(Record {
+            asked: span.from,
+            told: span.to + u64::try_from(within.as_micros()).unwrap(),
+            fence: 0,
+            ttl: 0,
+            owner: u32::MAX,
+            lock: lock.unwrap_or(EVERY_LOCK),
+            op: Op::Delete,
+            outcome: Outcome::Ok,
+            server: 0,
+            share: 1,
+            set: 0,
+            is_ticket: false,
+            is_bound: false,
+        });
+        if lock.is_none() {
+            self.disturbances.push(Disturbance { span, stops: false, frees: true, cuts: false });
+        }
+        done
+    }
+}
+
+/// The span and a moment around it: a server needs some time until it works as before.
+fn after(span: Span) -> Span {
+    Span { from: span.from.saturating_sub(IDLE_MICROS), to: span.to + IDLE_MICROS }
+}

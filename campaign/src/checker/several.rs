@@ -1,0 +1,81 @@
+//! Requests for several locks: all or none, by one fence.
+
+use super::{Law, Violation};
+use crate::record::{Op, Outcome, Record};
+
+/// One who may have waited for several locks between these moments.
+pub(super) struct WaitForAll {
+    pub(super) asked: u64,
+    pub(super) told: u64,
+    pub(super) locks: Vec<u32>,
+}
+
+/// The records of each request for several locks, which are side by side.
+fn sets(records: &[Record]) -> impl Iterator<Item = (usize, &[Record])> {
+    let mut at = 0;
+    let sets = records.chunk_by(|one, next| one.set != 0 && one.set == next.set);
+    let placed = sets.map(move |set| {
+        at += set.len();
+        (at - set.len(), set)
+    });
+    placed.filter(|(_, set)| set[0].set != 0)
+}
+
+/// L1: no lock of several is granted alone, and all are granted by one fence.
+pub(super) fn check_sets(records: &[Record], wrong: &mut Vec<Violation>) {
+    for (at, set) in sets(records) {
+        let first = &set[0];
+        let differs = |other: &Record| {
+            let is_granted = [first.outcome, other.outcome].contains(&Outcome::Ok);
+            let (one, other) = ((first.outcome, first.fence), (other.outcome, other.fence));
+            is_granted && first.is_acquire() && one != other
+        };
+        if let Some(other) = set.iter().position(differs) {
+            let what = format!(
+                "of several locks, {} and {} were not granted by one fence",
+                first.lock, set[other].lock
+            );
+            let proof = [at, at + other].map(|index| u32::try_from(index).unwrap());
+            wrong.push(Violation { law: Law::L1, lock: first.lock, what, proof: proof.into() });
+        }
+    }
+}
+
+/// Who is known to have waited for several locks, in the order of asking.
+pub(super) fn waits(records: &[Record]) -> Vec<WaitForAll> {
+    let is_known = |set: &[Record]| set[0].op == Op::Wait && set[0].outcome != Outcome::Unknown;
+    let waits = sets(records).filter(|(_, set)| is_known(set)).map(|(_, set)| WaitForAll {
+        asked: set[0].asked,
+        told: set[0].told,
+        locks: set.iter().map(|record| record.lock).collect(),
+    });
+    let mut waits: Vec<_> = waits.collect();
+    waits.sort_unstable_by_key(|wait| wait.asked);
+    waits
+}
+
+/// The locks that those who came before this moment may have tied to this one, itself among them, if they were there
+/// between the others.
+pub(super) fn tied(
+    waits: &[WaitForAll],
+    lock: u32,
+    before: u64,
+    (from, to): (u64, u64),
+) -> Vec<u32> {
+    let end = waits.partition_point(|wait| wait.asked < before && wait.asked <= to);
+    let there: Vec<_> = waits[..end].iter().filter(|wait| wait.told >= from).collect();
+    let mut tied = vec![lock];
+    let mut at = 0;
+    while at < tied.len() {
+        let here = tied[at];
+        for wait in there.iter().filter(|wait| wait.locks.contains(&here)) {
+            for other in &wait.locks {
+                if !tied.contains(other) {
+                    tied.push(*other);
+                }
+            }
+        }
+        at += 1;
+    }
+    tied
+}
