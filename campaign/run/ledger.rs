@@ -6,7 +6,7 @@ use std::fs::{self, OpenOptions};
 use std::io::Write;
 use testkit::{full_version, today};
 
-const HEAD: &str = "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\ttickets\tephemeral\tseveral\n";
+const HEAD: &str = "date\tcommit\tserver\tscenario\toperations\tfaults\tviolations\tseed\tseconds\ttickets\tephemeral\tseveral\tguarded\n";
 
 /// One run of a scenario.
 pub(crate) struct Run<'a> {
@@ -24,7 +24,7 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
     let is_new = fs::metadata(&file).map_or(true, |metadata| metadata.len() == 0);
     let mut open = OpenOptions::new().create(true).append(true).open(&file).unwrap();
     let line = format!(
-        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\t{}\t{}\t{}\n",
+        "{}\t{}\t{}\t{scenario}\t{}\t{}\t{}\t{seed}\t{seconds}\t{}\t{}\t{}\t{}\n",
         today(),
         commit(),
         server(),
@@ -34,6 +34,7 @@ pub(crate) fn add(file: &str, run: &Run<'_>) {
         totals.tickets,
         totals.ephemeral,
         totals.several,
+        totals.guarded,
     );
     let head = if is_new { HEAD } else { "" };
     open.write_all(format!("{head}{line}").as_bytes()).unwrap();

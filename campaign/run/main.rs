@@ -32,6 +32,7 @@ mod ledger;
 mod probes;
 mod queue_watcher;
 mod redirect;
+mod registers;
 mod request;
 mod runner;
 mod scenarios;
@@ -130,10 +131,10 @@ fn run(scenario: &scenarios::Scenario, options: &Options) -> Vec<String> {
         .unwrap_or_else(|end| end.downcast().map_or_else(could_not_go_on, |totals| *totals));
     let took = begun.elapsed();
     let Totals { operations, grants, waited, faults, wrong, micros, .. } = &totals;
-    let Totals { tickets, ephemeral, several, .. } = &totals;
+    let Totals { tickets, ephemeral, several, guarded, .. } = &totals;
     let seconds = (*micros as f64 / 1e6).max(0.001);
     println!(
-        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {tickets} by tickets, {ephemeral} ephemeral, {several} of several locks, {faults} faults ({:.0}/min), {} violations",
+        "{}: {operations} operations ({:.0}/s), {grants} grants, {waited} after a wait, {tickets} by tickets, {ephemeral} ephemeral, {several} of several locks, {guarded} guarded, {faults} faults ({:.0}/min), {} violations",
         scenario.name,
         *operations as f64 / seconds,
         *faults as f64 * 60.0 / seconds,

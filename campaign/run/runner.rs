@@ -15,7 +15,7 @@
 use crate::claims::{Claims, Excuse};
 pub(crate) use crate::faults::Faults;
 use crate::shares::{self, Shares};
-use crate::{clients, connection, probes, queue_watcher};
+use crate::{clients, connection, probes, queue_watcher, registers};
 use leasehold_campaign::{History, Op, Record, Rules};
 use std::collections::HashMap;
 use std::panic::{self, AssertUnwindSafe};
@@ -80,6 +80,8 @@ pub(crate) struct Shared {
     pub(crate) next_owner: AtomicU32,
     /// The number of the next request for several locks.
     pub(crate) next_set: AtomicU32,
+    /// How many guarded commands clients have sent.
+    pub(crate) guarded: AtomicU64,
     /// Held for reading by clients that send requests or follow a redirection: see
     /// [`Shared::nobody_is_on_the_way`].
     pub(crate) on_the_way: RwLock<()>,
@@ -148,6 +150,7 @@ pub(crate) struct Totals {
     pub(crate) tickets: u64,
     pub(crate) ephemeral: u64,
     pub(crate) several: u64,
+    pub(crate) guarded: u64,
     pub(crate) grants: u64,
     pub(crate) waited: u64,
     pub(crate) faults: u64,
@@ -162,6 +165,7 @@ impl Totals {
         self.tickets += other.tickets;
         self.ephemeral += other.ephemeral;
         self.several += other.several;
+        self.guarded += other.guarded;
         self.grants += other.grants;
         self.waited += other.waited;
         self.faults += other.faults;
@@ -217,6 +221,7 @@ pub(crate) fn run_rounds_of(
         prefix: prefix.to_owned(),
         next_owner: AtomicU32::new(1),
         next_set: AtomicU32::new(1),
+        guarded: AtomicU64::new(0),
         on_the_way: RwLock::new(()),
         is_left_running: probing.probes > 0,
         claims: Claims::default(),
@@ -233,7 +238,9 @@ pub(crate) fn run_rounds_of(
         sofar = begin.elapsed();
         totals.micros += begun.elapsed().as_micros();
         let count = |is: fn(&Record) -> bool| records.iter().filter(|one| is(one)).count() as u64;
-        totals.operations += count(|record| !matches!(record.op, Op::Seen | Op::Closed));
+        let guarded = shared.guarded.swap(0, SeqCst);
+        totals.guarded += guarded;
+        totals.operations += guarded + count(|record| !matches!(record.op, Op::Seen | Op::Closed));
         totals.tickets += count(|record| record.is_ticket);
         totals.ephemeral += count(|record| record.is_bound);
         totals.several += count(|record| record.set != 0);
@@ -334,6 +341,12 @@ fn run_round(
                 scope.spawn(move || clients::work(shared, seed))
             })
             .collect();
+        let writers: Vec<_> = (0..registers::WRITERS)
+            .map(|_| {
+                let seed = seed.fork();
+                scope.spawn(move || registers::write(shared, seed))
+            })
+            .collect();
         let watcher = seed.fork();
         clients.push(scope.spawn(move || queue_watcher::watch(shared, watcher)));
         for _ in 0..probing.probes {
@@ -361,6 +374,9 @@ fn run_round(
         shared.probing_over.store(true, SeqCst);
         for client in clients {
             records.append(&mut client.join().unwrap());
+        }
+        for writer in writers {
+            shared.guarded.fetch_add(writer.join().unwrap(), SeqCst);
         }
         made.is_err()
     });
