@@ -3,13 +3,14 @@
 
 #![no_main]
 
+use leasehold_core::command::guard::Described;
 use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply};
 use leasehold_core::command::{
-    acquire, check, extend, help, holders, info, raise, release, waiters,
+    acquire, check, extend, guard, help, holders, info, raise, release, waiters,
 };
 use leasehold_core::lock::{
-    Acquired, Deadline, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner, Proof, Share,
-    Stored, Ttl, Wait, Waiter, Write,
+    Acquired, Checked, Deadline, FenceClock, Hold, Limits, Moment, Monotonic, Outcome, Owner,
+    Proof, Share, Stored, Ttl, Wait, Waiter, Write,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -70,7 +71,7 @@ fn line((fence, deadline, share, owner): Line<'_>, now: Moment) -> Vec<u8> {
 
 fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
     let Lock { waiters, now, .. } = lock;
-    match command % 9 {
+    match command % 10 {
         0 => {
             let request = acquire::Request::parse(words, &LIMITS, || [b'7'; 36])?;
             let wanted = request.wanted()?;
@@ -138,8 +139,31 @@ fn ask(command: u8, words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
             let request = waiters::Request::parse(words)?;
             drop(request.answer(nobody, |&client| client, Monotonic::from_micros(0)));
         }
+        8 => guarded(words, lock)?,
         _ => drop(help::Request::parse(words)?.answer()),
     }
+    Ok(())
+}
+
+/// The words behind the fence: what the server says of a command, its name first.
+fn guarded(words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
+    let request = guard::Request::parse(words)?;
+    let proof = request.proof();
+    assert!(proof.fence.is_some() && !guard::is_itself(words[guard::COMMAND_AT]));
+    let holders = lock.stored.holders(proof.owner, lock.now, &mut FenceClock::new())?;
+    let checked = leasehold_core::lock::check(&holders, proof);
+    assert_eq!(checked != Checked::NotHolder, holds(lock, proof));
+    let (name, said) = (words[guard::COMMAND_AT], &words[guard::COMMAND_AT + 1..]);
+    let (categories, flags) = said.iter().partition(|word| word.starts_with(b"@"));
+    let described = Described { name, arity: lock.waiters as i64 - 128, flags, categories };
+    let guarded = described.guarded()?;
+    assert!(!described.flags.contains(&&b"admin"[..]), "{described:?}");
+    let fits = guarded.check_arity(words.len()).is_ok();
+    assert_eq!(
+        fits,
+        described.arity == words.len() as i64
+            || described.arity < 0 && -described.arity <= words.len() as i64
+    );
     Ok(())
 }
 
