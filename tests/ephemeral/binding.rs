@@ -2,7 +2,8 @@
 
 use super::{LONG, asks, bindings, binds, let_it_work, until_free, until_short};
 use redis::Value;
-use testkit::{Client, Server, Waiter, error, int};
+use testkit::waiter::id_of;
+use testkit::{Client, Server, Waiter, error, eventually, int};
 
 /// Whether alice still holds the lock by this grant, with nearly all of the ttl left.
 #[track_caller]
@@ -367,4 +368,33 @@ fn a_hold_follows_its_database_and_no_other_name() {
     let_it_work(&mut client);
     assert_eq!(client.check("elsewhere", "alice"), Some(moved));
     assert_eq!(bindings(&mut client), 0);
+}
+
+/// The transaction frees the lock without telling the module, so that the grant comes about within the request of the owner.
+#[test]
+fn an_owner_is_told_of_no_grant_that_came_to_a_ticket_whose_connection_has_ended() {
+    let server = Server::start();
+    let mut client = server.client();
+    for also in ["", " ALSO 1 other"] {
+        client.grant("k", "bob", LONG);
+        let mut alice = server.client();
+        let id = id_of(&mut alice);
+        assert_eq!(
+            alice.cmd(format!("LOCK.ACQUIRE k alice {LONG} TICKET {LONG} EPHEMERAL 0{also}")),
+            Value::Nil
+        );
+        drop(alice);
+        eventually("the connection has ended", || {
+            match client.cmd(format!("CLIENT LIST ID {id}")) {
+                Value::BulkString(list) if list.is_empty() => Ok(()),
+                other => Err(other),
+            }
+        });
+        let asks = format!("LOCK.ACQUIRE k alice {LONG}{also}");
+        let told = client.transaction(&["DEL k", &asks]);
+        let Some(&Value::Int(fence)) = told.last() else { panic!("{told:?}") };
+        let_it_work(&mut client);
+        assert_eq!(client.check("k", "alice"), Some(fence.cast_unsigned()), "{asks}");
+        client.cmd(format!("LOCK.RELEASE k alice{also}"));
+    }
 }

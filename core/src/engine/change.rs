@@ -130,6 +130,11 @@ impl<C> Engine<C> {
         };
         waiters.unwrap_or_else(|| {
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
+            // The asker may have been granted the lock just now, for a connection of its own that has ended since it asked there.
+            self.part_pending(host, lock, asker, host.batch());
+            if self.queues.borrow().waiters_if_settled(name).is_none() {
+                self.settle(host, lock, Initiator::Client, Ownership::Ours);
+            }
             self.waiters_for(name)
         })
     }

@@ -172,6 +172,7 @@ impl<C> Engine<C> {
             };
             if !is_settled && !effort.fills(host.slice()) {
                 effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
+                self.part_pending(host, lock, Some(owner), share);
             }
         }
     }
