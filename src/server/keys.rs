@@ -33,9 +33,9 @@ pub(super) fn are_told(
     let words = call.all_words();
     let also = spec.also_from().and_then(|from| Also::find(&words, from));
     let others = also.map_or(0..0, |also| also.at..also.at.saturating_add(also.keys.len()));
-    for at in std::iter::once(1).chain(others) {
-        tell(ctx, at, NOT_HEARD);
-    }
+    let at = std::iter::once(1).chain(others);
+    // The server reads the word that it is told, whether there is one or not.
+    at.filter(|&at| at < words.len()).for_each(|at| tell(ctx, at, NOT_HEARD));
     true
 }
 
