@@ -5,7 +5,7 @@ use super::ffi::api::status;
 use super::host::LockKey;
 use super::locks::LOCKS;
 use super::wait::Block;
-use super::{call, clock, config, guard, inner_command, keys, random_owner};
+use super::{call, clock, config, guard, keys, random_owner};
 use leasehold_core::command::{
     Also, Decide, Error, Reply, acquire, check, extend, guard as guard_page, help, holders, info,
     log, raise, release, top, waiters,
@@ -165,7 +165,7 @@ pub(super) extern "C" fn guard(
 ) -> c_int {
     if keys::is_asked(ctx) {
         return guard::value("lock.guard keys", status(true), || {
-            inner_command::declare_keys(ctx, Call::new(ctx, argv, argc).strings());
+            keys::tell_guarded(ctx, Call::new(ctx, argv, argc).strings());
             status(true)
         });
     }

@@ -280,7 +280,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
-/// Where they are, and what becomes of them, only [`inner_command`](super::inner_command) can tell, which the server asks.
+/// Where they are, and what becomes of them, only [`keys`] can tell, which the server asks.
 fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
     let anything = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_ACCESS
