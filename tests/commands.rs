@@ -19,7 +19,7 @@ struct Expected {
     example: &'static str,
 }
 
-const COMMANDS: [Expected; 11] = [
+const COMMANDS: [Expected; 12] = [
     Expected {
         name: "lock.acquire",
         arity: -4,
@@ -84,6 +84,23 @@ const COMMANDS: [Expected; 11] = [
         args: &["key: key 0", "owner: string", "[fence: integer]"],
         usage: "LOCK.CHECK key owner [fence]",
         example: "LOCK.CHECK the-key alice",
+    },
+    Expected {
+        name: "lock.guard",
+        arity: -5,
+        flags: &["write", "movablekeys"],
+        categories: &["@write", "@slow", "@lock"],
+        tips: &[],
+        rights: &["RO", "access"],
+        args: &[
+            "key: key 0",
+            "owner: string",
+            "fence: integer",
+            "command: string",
+            "[arg: string [arg: string ...]]",
+        ],
+        usage: "LOCK.GUARD key owner fence command [arg [arg ...]]",
+        example: "LOCK.GUARD the-key alice 7 DBSIZE",
     },
     Expected {
         name: "lock.info",
@@ -200,6 +217,9 @@ fn typed(arg: &Value, name: &str) -> String {
         [] => format!("{keyword}{name}"),
         ["optional"] => format!("[{keyword}{name}]"),
         ["multiple"] => format!("{keyword}{name} [{name} ...]"),
+        ["multiple", "optional"] | ["optional", "multiple"] => {
+            format!("[{keyword}{name} [{name} ...]]")
+        }
         _ => panic!("{flags:?} of {name}"),
     }
 }
@@ -333,14 +353,18 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
             continue;
         }
         let [spec, others @ ..] = &specs[..] else { panic!("{}: {specs:?}", command.name) };
-        for spec in &specs[..] {
-            assert_same(strings(field(spec, "flags").unwrap()), command.rights, command.name);
-        }
+        let flags = |spec| strings(field(spec, "flags").unwrap());
+        assert_same(flags(spec), command.rights, command.name);
         let takes_several = command.flags.contains(&"movablekeys");
         assert_eq!(others.len(), usize::from(takes_several), "{}", command.name);
-        if let [other] = others {
-            let from = usize::try_from(command.arity.abs()).unwrap();
-            assert_is_behind_also(other, from);
+        match others {
+            [other] if command.name == "lock.guard" => assert_is_to_be_asked_for(other),
+            [other] => {
+                assert_same(flags(other), command.rights, command.name);
+                let from = usize::try_from(command.arity.abs()).unwrap();
+                assert_is_behind_also(other, from);
+            }
+            _ => {}
         }
 
         let begin = field(spec, "begin_search").unwrap();
@@ -370,6 +394,17 @@ fn assert_is_behind_also(spec: &Value, from: usize) {
     let numbers = field(find, "spec").unwrap();
     for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)] {
         assert_eq!(field(numbers, name), Some(&int(number)), "{name}");
+    }
+}
+
+/// Where the keys of another command are, and what becomes of them, only that command says.
+#[track_caller]
+fn assert_is_to_be_asked_for(spec: &Value) {
+    let flags = strings(field(spec, "flags").unwrap());
+    assert_same(flags, &["RW", "access", "update", "variable_flags"], "the other keys");
+    for search in ["begin_search", "find_keys"] {
+        let search = field(spec, search).unwrap();
+        assert_eq!(text_field(search, "type").as_deref(), Some("unknown"));
     }
 }
 

@@ -7,7 +7,8 @@
 use super::call::Call;
 use super::ffi::api::{api, flag, optional};
 use super::ffi::string::bytes_of;
-use leasehold_core::command::{Spec, guard};
+use super::guard;
+use leasehold_core::command::{Spec, guard as guard_page};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 use std::ffi::{CStr, c_int};
 use std::ptr;
@@ -31,38 +32,58 @@ pub(super) fn are_told(
     if optional!(RedisModule_SetCommandInfo).is_some() {
         return false;
     }
-    if !is_asked(ctx) {
-        return false;
-    }
-    let call = Call::new(ctx, argv, argc);
+    is_asked(ctx) && answered(|| tell_own(ctx, &Call::new(ctx, argv, argc), spec))
+}
+
+/// The same for a command that guards another one.
+pub(super) fn are_told_with_those_of_another(
+    ctx: *mut RedisModuleCtx,
+    argv: *mut *mut RedisModuleString,
+    argc: c_int,
+) -> bool {
+    is_asked(ctx) && answered(|| tell_guarded(ctx, Call::new(ctx, argv, argc).strings()))
+}
+
+/// Whatever becomes of `tell`, the command is not to be executed.
+fn answered(tell: impl FnOnce()) -> bool {
+    guard::value("keys-asked", (), tell);
+    true
+}
+
+/// Whether the server only wants to know which words are keys.
+fn is_asked(ctx: *mut RedisModuleCtx) -> bool {
+    // SAFETY: takes a valid context.
+    unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) != 0 }
+}
+
+fn tell_own(ctx: *mut RedisModuleCtx, call: &Call, spec: &Spec) {
     let words = call.all_words();
     let at = std::iter::once(LOCK_AT).chain(spec.keys_behind_also(&words));
     // The server reads the word that it is told, whether there is one or not.
     at.filter(|&at| at < words.len()).for_each(|at| tell(ctx, at, NO_FLAGS));
-    true
 }
 
-/// Tells the server the key of the lock that guards a command, and those of the command, wherever the server itself finds them.
+/// The key of the lock, and the keys of the command behind it, wherever the server itself finds them.
 ///
 /// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused when it is
 /// executed; here nothing is asked of it, because each level would take some of the stack.
-pub(super) fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
+fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
     if strings.len() > LOCK_AT {
         let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;
         tell(ctx, LOCK_AT, flag(reads));
     }
-    let command = strings.get(guard::COMMAND_AT..).unwrap_or_default();
+    let command = strings.get(guard_page::COMMAND_AT..).unwrap_or_default();
     // SAFETY: a word of the command that the server asks about.
     let bytes = |&string: &*mut RedisModuleString| unsafe { bytes_of(string) };
-    let Some(name) = command.first().map(bytes).filter(|name| !guard::is_itself(name)) else {
+    let Some(name) = command.first().map(bytes).filter(|name| !guard_page::is_itself(name)) else {
         return;
     };
-    let tell_inner = |at: usize, flags| tell(ctx, at.saturating_add(guard::COMMAND_AT), flags);
+    let tell_inner = |at: usize, flags| tell(ctx, at.saturating_add(guard_page::COMMAND_AT), flags);
     let found = Found::in_words(ctx, command);
     found.each().for_each(|(at, flags)| tell_inner(at, flags));
-    if guard::may_have_hidden_keys(name) {
+    if guard_page::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
-        for at in guard::hidden_keys(&words) {
+        for at in guard_page::hidden_keys(&words) {
             if found.each().all(|(other, _)| other != at) {
                 tell_inner(at, NO_FLAGS);
             }
@@ -111,12 +132,6 @@ impl Drop for Found {
             unsafe { api!(RedisModule_Free)(list.cast()) };
         }
     }
-}
-
-/// Whether the server only wants to know which words are keys.
-pub(super) fn is_asked(ctx: *mut RedisModuleCtx) -> bool {
-    // SAFETY: takes a valid context.
-    unsafe { api!(RedisModule_IsKeysPositionRequest)(ctx) != 0 }
 }
 
 /// Tells the server that the word at this position is a key, and, where it can be told, what becomes of it.
