@@ -1,5 +1,8 @@
 //! What the server tells about the commands: flags, keys, rights, documentation.
 
+mod keys;
+
+use keys::{assert_are_behind_also, assert_are_to_be_asked_for};
 use redis::Value;
 use testkit::{Client, Server, field, int, lacks, strings};
 
@@ -358,11 +361,11 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
         let takes_several = command.flags.contains(&"movablekeys");
         assert_eq!(others.len(), usize::from(takes_several), "{}", command.name);
         match others {
-            [other] if command.name == "lock.guard" => assert_is_to_be_asked_for(other),
+            [other] if command.name == "lock.guard" => assert_are_to_be_asked_for(other),
             [other] => {
                 assert_same(flags(other), command.rights, command.name);
                 let from = usize::try_from(command.arity.abs()).unwrap();
-                assert_is_behind_also(other, from);
+                assert_are_behind_also(other, from);
             }
             _ => {}
         }
@@ -378,33 +381,6 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
         for (name, number) in [("lastkey", 0), ("keystep", 1), ("limit", 0)] {
             assert_eq!(field(range, name), Some(&int(number)), "{name} of {}", command.name);
         }
-    }
-}
-
-/// The other keys stand behind `ALSO`, which is looked for from this word on, and behind their number.
-#[track_caller]
-fn assert_is_behind_also(spec: &Value, from: usize) {
-    let begin = field(spec, "begin_search").unwrap();
-    assert_eq!(text_field(begin, "type").as_deref(), Some("keyword"));
-    let keyword = field(begin, "spec").unwrap();
-    assert_eq!(text_field(keyword, "keyword").as_deref(), Some("ALSO"));
-    assert_eq!(field(keyword, "startfrom"), Some(&int(from)));
-    let find = field(spec, "find_keys").unwrap();
-    assert_eq!(text_field(find, "type").as_deref(), Some("keynum"));
-    let numbers = field(find, "spec").unwrap();
-    for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)] {
-        assert_eq!(field(numbers, name), Some(&int(number)), "{name}");
-    }
-}
-
-/// Where the keys of another command are, and what becomes of them, only that command says.
-#[track_caller]
-fn assert_is_to_be_asked_for(spec: &Value) {
-    let flags = strings(field(spec, "flags").unwrap());
-    assert_same(flags, &["RW", "access", "update", "variable_flags"], "the other keys");
-    for search in ["begin_search", "find_keys"] {
-        let search = field(spec, search).unwrap();
-        assert_eq!(text_field(search, "type").as_deref(), Some("unknown"));
     }
 }
 
