@@ -12,7 +12,7 @@ use crate::lock::Proof;
 pub static SPEC: Spec = Spec {
     name: c"lock.guard",
     summary: c"Runs a command if the owner holds the lock by this fence, and returns its reply.",
-    complexity: c"That of the command, and O(N) with N holders of the lock; O(1) for one",
+    complexity: c"O(N) with N holders of the lock, O(1) for one; and that of the command",
     since: c"0.1.0",
     history: &[],
     tips: None,
