@@ -1,5 +1,8 @@
 //! What the server tells about the commands: flags, keys, rights, documentation.
 
+mod keys;
+
+use keys::{assert_are_behind_also, assert_are_to_be_asked_for};
 use redis::Value;
 use testkit::{Client, Server, field, int, lacks, strings};
 
@@ -19,7 +22,7 @@ struct Expected {
     example: &'static str,
 }
 
-const COMMANDS: [Expected; 11] = [
+const COMMANDS: [Expected; 12] = [
     Expected {
         name: "lock.acquire",
         arity: -4,
@@ -84,6 +87,23 @@ const COMMANDS: [Expected; 11] = [
         args: &["key: key 0", "owner: string", "[fence: integer]"],
         usage: "LOCK.CHECK key owner [fence]",
         example: "LOCK.CHECK the-key alice",
+    },
+    Expected {
+        name: "lock.guard",
+        arity: -5,
+        flags: &["write", "movablekeys"],
+        categories: &["@write", "@slow", "@lock"],
+        tips: &[],
+        rights: &["RO", "access"],
+        args: &[
+            "key: key 0",
+            "owner: string",
+            "fence: integer",
+            "command: string",
+            "[arg: string [arg: string ...]]",
+        ],
+        usage: "LOCK.GUARD key owner fence command [arg [arg ...]]",
+        example: "LOCK.GUARD the-key alice 7 DBSIZE",
     },
     Expected {
         name: "lock.info",
@@ -200,6 +220,9 @@ fn typed(arg: &Value, name: &str) -> String {
         [] => format!("{keyword}{name}"),
         ["optional"] => format!("[{keyword}{name}]"),
         ["multiple"] => format!("{keyword}{name} [{name} ...]"),
+        ["multiple", "optional"] | ["optional", "multiple"] => {
+            format!("[{keyword}{name} [{name} ...]]")
+        }
         _ => panic!("{flags:?} of {name}"),
     }
 }
@@ -333,14 +356,18 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
             continue;
         }
         let [spec, others @ ..] = &specs[..] else { panic!("{}: {specs:?}", command.name) };
-        for spec in &specs[..] {
-            assert_same(strings(field(spec, "flags").unwrap()), command.rights, command.name);
-        }
+        let flags = |spec| strings(field(spec, "flags").unwrap());
+        assert_same(flags(spec), command.rights, command.name);
         let takes_several = command.flags.contains(&"movablekeys");
         assert_eq!(others.len(), usize::from(takes_several), "{}", command.name);
-        if let [other] = others {
-            let from = usize::try_from(command.arity.abs()).unwrap();
-            assert_is_behind_also(other, from);
+        match others {
+            [other] if command.name == "lock.guard" => assert_are_to_be_asked_for(other),
+            [other] => {
+                assert_same(flags(other), command.rights, command.name);
+                let from = usize::try_from(command.arity.abs()).unwrap();
+                assert_are_behind_also(other, from);
+            }
+            _ => {}
         }
 
         let begin = field(spec, "begin_search").unwrap();
@@ -354,22 +381,6 @@ fn the_key_specifications_say_where_the_key_is_and_what_becomes_of_it() {
         for (name, number) in [("lastkey", 0), ("keystep", 1), ("limit", 0)] {
             assert_eq!(field(range, name), Some(&int(number)), "{name} of {}", command.name);
         }
-    }
-}
-
-/// The other keys stand behind `ALSO`, which is looked for from this word on, and behind their number.
-#[track_caller]
-fn assert_is_behind_also(spec: &Value, from: usize) {
-    let begin = field(spec, "begin_search").unwrap();
-    assert_eq!(text_field(begin, "type").as_deref(), Some("keyword"));
-    let keyword = field(begin, "spec").unwrap();
-    assert_eq!(text_field(keyword, "keyword").as_deref(), Some("ALSO"));
-    assert_eq!(field(keyword, "startfrom"), Some(&int(from)));
-    let find = field(spec, "find_keys").unwrap();
-    assert_eq!(text_field(find, "type").as_deref(), Some("keynum"));
-    let numbers = field(find, "spec").unwrap();
-    for (name, number) in [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)] {
-        assert_eq!(field(numbers, name), Some(&int(number)), "{name}");
     }
 }
 

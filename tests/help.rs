@@ -20,6 +20,7 @@ fn help_has_a_line_for_every_command() {
         "LOCK.RELEASE key owner [fence] [ALSO numkeys key [key ...]]",
         "LOCK.EXTEND key owner ttl [fence] [ALSO numkeys key [key ...]]",
         "LOCK.CHECK key owner [fence]",
+        "LOCK.GUARD key owner fence command [arg ...]",
         "LOCK.INFO key",
         "LOCK.HOLDERS key [COUNT count]",
         "LOCK.WAITERS key [COUNT count]",

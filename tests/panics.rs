@@ -18,13 +18,15 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 36] = [
+const ENTRIES: [(&str, Survival); 38] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
     ("lock.extend", |entry| answers_with_an_error(entry, "LOCK.EXTEND k alice 5")),
     ("lock.raise", |entry| answers_with_an_error(entry, "LOCK.RAISE k alice 5")),
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
+    ("lock.guard", |entry| answers_with_an_error(entry, "LOCK.GUARD k foreign 0 SET other v")),
+    ("keys-asked", finds_no_keys),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
     ("lock.holders", |entry| answers_with_an_error(entry, "LOCK.HOLDERS k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
@@ -186,6 +188,20 @@ fn answers_with_an_error(entry: &str, command: &str) {
     }
     assert_eq!(client.transaction(&[command, "DBSIZE"])[0], error(INTERNAL));
     assert_eq!(Snapshot::of(&server), before);
+    assert_caught(&server, entry);
+}
+
+/// Who may use every key is not asked for them.
+fn finds_no_keys(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut client = server.client();
+    let fence = client.grant("k", "alice", LONG);
+    let request = format!("LOCK.GUARD k alice {fence} SET other v");
+    let reply = client.cmd(format!("COMMAND GETKEYS {request}"));
+    assert!(matches!(reply, Value::ServerError(_)), "{reply:?}");
+    assert_counted(&server);
+    assert_eq!(client.cmd(request), Value::Okay);
+    client.cmd("DEL other");
     assert_caught(&server, entry);
 }
 

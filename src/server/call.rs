@@ -8,7 +8,7 @@ use super::inner_command::InnerCommand;
 use super::locks::LOCKS;
 use super::respond::respond;
 use super::wait::{self, Block};
-use super::{authority, channel, command_filter, guard, slots, ticket};
+use super::{authority, channel, command_filter, guard, guarded_keys, slots, ticket};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check, guard as guard_page};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
@@ -120,6 +120,7 @@ impl Call {
         }
         let words = self.strings().get(guard_page::COMMAND_AT..).unwrap_or_default();
         let command = InnerCommand::find(self.ctx, words)?;
+        self.look_at_keys_of(words)?;
         match LOCKS.check(&self.server(), &self.key()?, proof)? {
             Checked::NotHolder => return Err(Error::NotHolder),
             Checked::Holds { .. } => {}
@@ -132,6 +133,15 @@ impl Call {
             respond(self.ctx, &Reply::Error(Error::GuardedRefused));
         }
         Ok(())
+    }
+
+    /// What a server does in a cluster that knows of the keys of a guarded command.
+    fn look_at_keys_of(&self, command: &[*mut RedisModuleString]) -> Result<(), Error> {
+        if !slots::is_in_cluster() || guarded_keys::are_told() {
+            return Ok(());
+        }
+        let keys = guarded_keys::of(self.ctx, command);
+        self.check_slot(&keys)
     }
 
     /// Replies with what `look` makes of the holds in force, and of the number of those who wait.
@@ -209,18 +219,25 @@ impl Call {
         let others = self.strings().get(also.at..end).ok_or(Error::WrongArity)?;
         let first = self.key()?;
         if slots::is_in_cluster() {
-            let slot = Slot::of(first.name().key);
-            if also.keys.iter().any(|key| Slot::of(key) != slot) {
-                return Err(Error::CrossSlot);
-            }
-            let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
-            if authority::to_read_all(self.ctx, &all) == Authority::NotOurs {
-                return Err(Error::SlotIsMoving);
-            }
+            self.check_slot(others)?;
         }
         // SAFETY: arguments of this command, which outlive the `Call` that the keys borrow from.
         let other = |&key: &_| unsafe { LockKey::of_argument(self.ctx, key) };
         Ok(std::iter::once(first).chain(others.iter().map(other)).collect())
+    }
+
+    /// Whether the other keys are in the slot of the first, and all of them here.
+    fn check_slot(&self, others: &[*mut RedisModuleString]) -> Result<(), Error> {
+        let slot = Slot::of(self.key()?.name().key);
+        // SAFETY: arguments of this command.
+        if others.iter().any(|&key| Slot::of(unsafe { bytes_of(key) }) != slot) {
+            return Err(Error::CrossSlot);
+        }
+        let all: Vec<_> = self.strings().get(1).into_iter().chain(others).copied().collect();
+        match authority::to_read_all(self.ctx, &all) {
+            Authority::NotOurs => Err(Error::SlotIsMoving),
+            _ => Ok(()),
+        }
     }
 
     fn server(&self) -> Server {

@@ -5,10 +5,10 @@ use super::ffi::api::status;
 use super::host::LockKey;
 use super::locks::LOCKS;
 use super::wait::Block;
-use super::{call, clock, config, guard, inner_command, keys, random_owner};
+use super::{call, clock, config, keys, random_owner};
 use leasehold_core::command::{
-    Also, Decide, Error, Reply, acquire, check, extend, guard as guard_page, help, holders, info,
-    log, raise, release, top, waiters,
+    Also, Decide, Error, Reply, acquire, check, extend, guard, help, holders, info, log, raise,
+    release, top, waiters,
 };
 use leasehold_core::engine::{Lock, Taken};
 use leasehold_core::lock::{Names, Outcome, Wait};
@@ -163,14 +163,11 @@ pub(super) extern "C" fn guard(
     argv: *mut *mut RedisModuleString,
     argc: c_int,
 ) -> c_int {
-    if keys::is_asked(ctx) {
-        return guard::value("lock.guard keys", status(true), || {
-            inner_command::declare_keys(ctx, Call::new(ctx, argv, argc).strings());
-            status(true)
-        });
+    if keys::are_told_with_those_of_another(ctx, argv, argc) {
+        return status(true);
     }
     call::execute("lock.guard", ctx, argv, argc, |call| {
-        let request = call.parse(guard_page::Request::parse)?;
+        let request = call.parse(guard::Request::parse)?;
         call.run_if_held(request.proof())
     })
 }

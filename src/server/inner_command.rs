@@ -1,76 +1,21 @@
-//! The command behind `LOCK.GUARD`: its keys, which the server asks for, and its call.
+//! The command behind `LOCK.GUARD`, and its call.
 //!
 //! It is called as its sender would have sent it: in the protocol and with the rights of that client, and refused where memory is
 //! out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
 
 use super::authority;
 use super::command_table;
-use super::ffi::api::{api, flag, optional};
+use super::ffi::api::api;
 use super::ffi::call_reply::CallReply;
 use super::ffi::main_thread::MainThread;
 use super::ffi::short_text::ShortText;
 use super::ffi::string::bytes_of;
-use super::keys;
 use super::permission::{self, RunAs};
 use leasehold_core::command::Error;
-use leasehold_core::command::guard::{self, Guarded};
-use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
+use leasehold_core::command::guard::Guarded;
+use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
-use std::ffi::{CStr, c_char, c_int};
-use std::ptr;
-
-/// Tells the server the key of the lock, and those of the command behind it, wherever the server itself finds them.
-///
-/// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused when it is
-/// executed; here nothing is asked of it, because each level would take some of the stack.
-pub(super) fn declare_keys(ctx: *mut RedisModuleCtx, words: &[*mut RedisModuleString]) {
-    const LOCK_AT: usize = 1;
-    if words.len() > LOCK_AT {
-        keys::tell(
-            ctx,
-            LOCK_AT,
-            flag(raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS),
-        );
-    }
-    let command = words.get(guard::COMMAND_AT..).unwrap_or_default();
-    // SAFETY: a word of the command that the server asks about.
-    if command.first().is_some_and(|&name| !guard::is_itself(unsafe { bytes_of(name) })) {
-        for_each_key(ctx, command, |position, flags| {
-            keys::tell(ctx, position.saturating_add(guard::COMMAND_AT), flags);
-        });
-    }
-}
-
-/// Where a command with these words has keys, and what it does to each.
-fn for_each_key(
-    ctx: *mut RedisModuleCtx,
-    words: &[*mut RedisModuleString],
-    mut declare: impl FnMut(usize, c_int),
-) {
-    let (argv, Ok(argc)) = (words.as_ptr().cast_mut(), c_int::try_from(words.len())) else {
-        return;
-    };
-    let (mut count, mut flags) = (0, ptr::null_mut());
-    let positions = match optional!(RedisModule_GetCommandKeysWithFlags) {
-        // SAFETY: so many valid strings, at least one, which the server only reads.
-        Some(keys) => unsafe { keys(ctx, argv, argc, &raw mut count, &raw mut flags) },
-        // SAFETY: the same.
-        None => unsafe { api!(RedisModule_GetCommandKeys)(ctx, argv, argc, &raw mut count) },
-    };
-    // SAFETY: what the server returns is null, or has room for so many numbers and is ours to free, as are the flags. A command
-    // without keys leaves the count at 0.
-    unsafe {
-        for index in 0..usize::try_from(count).unwrap_or(0) {
-            let flags = if flags.is_null() { 0 } else { *flags.add(index) };
-            if let Ok(position) = usize::try_from(*positions.add(index)) {
-                declare(position, flags);
-            }
-        }
-        for list in [positions, flags].into_iter().filter(|list| !list.is_null()) {
-            api!(RedisModule_Free)(list.cast());
-        }
-    }
-}
+use std::ffi::{CStr, c_char};
 
 /// A command that can be guarded, with its words.
 pub(super) struct InnerCommand<'w> {

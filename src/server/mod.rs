@@ -50,6 +50,7 @@ mod fence_lift;
 mod fence_observer;
 mod ffi;
 mod guard;
+mod guarded_keys;
 mod host;
 mod info;
 mod inner_command;

@@ -3,7 +3,7 @@
 use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
-use super::keys;
+use super::{guarded_keys, keys};
 use leasehold_core::command::{
     ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info,
     log as log_page, raise, release, top, waiters,
@@ -31,6 +31,7 @@ static COMMANDS: [(&Spec, Entry); 12] = [
 /// Registers them all; the name of the one the server would not take.
 pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let own_category = add_own_category(ctx);
+    guarded_keys::decide_whether_to_tell(ctx);
     COMMANDS.iter().try_for_each(|&(spec, entry)| {
         create(ctx, spec, entry)
             .then(|| {
@@ -43,13 +44,19 @@ pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
 
 /// With the first flags that the server takes: it refuses a command for one unknown flag.
 fn create(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry) -> bool {
-    if spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none() {
-        // Redis 6.2 knows no other way to be told of keys that stand behind a word.
+    // Redis 6.2 knows no other way to be told of keys that stand behind a word.
+    let is_old = spec.also_from().is_some() && optional!(RedisModule_SetCommandInfo).is_none();
+    if is_old || has_keys_of_another(spec) {
         return flags(spec.access)
             .iter()
             .any(|flags| create_with(ctx, spec, entry, &joined(flags, keys::ASKED_FOR_KEYS)));
     }
     flags(spec.access).iter().any(|flags| create_with(ctx, spec, entry, flags))
+}
+
+/// Whether the server is to ask which keys it has besides its own.
+fn has_keys_of_another(spec: &Spec) -> bool {
+    spec.access == Access::Guard && guarded_keys::are_told()
 }
 
 fn create_with(ctx: *mut RedisModuleCtx, spec: &Spec, entry: Entry, flags: &CStr) -> bool {
@@ -78,7 +85,7 @@ const fn flags(access: Access) -> &'static [&'static CStr] {
         // Redis 6.2 does not know "blocking".
         Access::Insert => &[c"write deny-oom fast blocking", c"write deny-oom fast"],
         Access::Update | Access::Delete => &[c"write fast"],
-        Access::Guard => &[c"write getkeys-api"],
+        Access::Guard => &[c"write"],
     }
 }
 
@@ -94,7 +101,7 @@ fn describe(ctx: *mut RedisModuleCtx, spec: &Spec) {
     let mut kept = Vec::new();
     let args = arguments(spec.args, &mut kept);
     let also = spec.also_from().map(|from| keys_behind_also(spec.access, from));
-    let others = (spec.access == Access::Guard).then(keys_of_another_command);
+    let others = has_keys_of_another(spec).then(keys_of_another_command);
     let others = also.or(others).unwrap_or(NO_MORE_KEYS);
     let mut keys = [key_spec(spec.access), others, NO_MORE_KEYS];
     let info = raw::RedisModuleCommandInfo {
@@ -280,7 +287,7 @@ const NO_MORE_KEYS: raw::RedisModuleCommandKeySpec = key_spec_at(
     raw::RedisModuleKeySpecFindKeysType_REDISMODULE_KSPEC_FK_OMITTED,
 );
 
-/// Where they are, and what becomes of them, only [`inner_command`](super::inner_command) can tell, which the server asks.
+/// Where they are, and what becomes of them, only [`keys`] can tell, which the server asks.
 fn keys_of_another_command() -> raw::RedisModuleCommandKeySpec {
     let anything = raw::REDISMODULE_CMD_KEY_RW
         | raw::REDISMODULE_CMD_KEY_ACCESS

@@ -164,9 +164,13 @@ fn told(client: &mut Client, name: &str) -> (&'static str, BTreeSet<String>) {
     let parts = item(&reply, 0);
     assert_eq!(text(item(parts, 0)), name);
     let Value::Array(keys) = item(parts, 8) else { panic!("{parts:?}") };
+    let has = |key, flag: &str| strings(field(key, "flags").unwrap()).contains(&flag.to_owned());
     let right = match &keys[..] {
         [] => "none",
-        [key] if strings(field(key, "flags").unwrap()).contains(&"RO".to_owned()) => "read",
+        [key] if has(key, "RO") => "read",
+        [key, others] if has(key, "RO") && has(others, "variable_flags") => {
+            "read, and what the guarded command needs"
+        }
         _ => "read and write",
     };
     (right, strings(item(parts, 6)).into_iter().collect())

@@ -1,6 +1,6 @@
 //! Requests that nobody would send: the server lives, and the connection is in step.
 
-use super::{guarded, held, held_on};
+use super::{guarded, held, held_on, names_of_commands};
 use redis::Value;
 use testkit::{Client, Seed, Server, bulk, error, int, strings};
 
@@ -64,8 +64,9 @@ fn a_word_of_megabytes_is_passed_on_and_comes_back() {
         Value::BulkString(huge.clone())
     );
     assert_eq!(send(&mut client, fence.as_bytes(), &[&huge]), error(UNKNOWN));
+    // Redis 6.2 repeats the word in its error, in which the client looks for the end again and again.
     assert!(matches!(
-        send(&mut client, fence.as_bytes(), &[b"OBJECT", &huge, b"k"]),
+        send(&mut client, fence.as_bytes(), &[b"OBJECT", &huge[..1 << 20], b"k"]),
         Value::ServerError(_)
     ));
     assert_in_step(&mut client);
@@ -115,24 +116,6 @@ fn no_command_of_the_server_can_hurt_it_from_behind_the_fence() {
         assert_in_step(&mut client);
     }
     assert!(server.is_up());
-}
-
-/// All of them, those of containers with their second word.
-fn names_of_commands(client: &mut Client) -> Vec<String> {
-    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("no list") };
-    let mut names = Vec::new();
-    for command in commands {
-        let Value::Array(parts) = command else { panic!("no command") };
-        let name = strings(&Value::Array(parts[..1].to_vec())).remove(0);
-        names.push(name);
-        if let Some(Value::Array(subcommands)) = parts.get(9) {
-            for subcommand in subcommands {
-                let Value::Array(parts) = subcommand else { panic!("no subcommand") };
-                names.push(strings(&Value::Array(parts[..1].to_vec())).remove(0).replace('|', " "));
-            }
-        }
-    }
-    names
 }
 
 #[test]

@@ -13,7 +13,7 @@ mod telling;
 mod waiting;
 
 use redis::Value;
-use testkit::{Client, Server};
+use testkit::{Client, Server, strings};
 
 const LONG: u64 = 60_000;
 const NOT_HOLDER: &str =
@@ -43,4 +43,22 @@ fn number(reply: &Value) -> u64 {
         Value::Int(number) => (*number).try_into().unwrap(),
         other => panic!("no number: {other:?}"),
     }
+}
+
+/// All that the server has, those of containers with their second word.
+fn names_of_commands(client: &mut Client) -> Vec<String> {
+    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("no list") };
+    let mut names = Vec::new();
+    for command in commands {
+        let Value::Array(parts) = command else { panic!("no command") };
+        let name = strings(&Value::Array(parts[..1].to_vec())).remove(0);
+        names.push(name);
+        if let Some(Value::Array(subcommands)) = parts.get(9) {
+            for subcommand in subcommands {
+                let Value::Array(parts) = subcommand else { panic!("no subcommand") };
+                names.push(strings(&Value::Array(parts[..1].to_vec())).remove(0).replace('|', " "));
+            }
+        }
+    }
+    names
 }

@@ -8,11 +8,13 @@ use testkit::{Server, bulk, error, int, is_older_than, lacks, start_pair, unchan
 const ITSELF: &str = "ERR LOCK.GUARD cannot guard itself";
 const UNKNOWN: &str = "ERR unknown command to guard";
 const ARITY: &str = "ERR wrong number of arguments for the command to guard";
-const TRANSACTION: &str = "ERR LOCK.GUARD runs no commands of transactions, use it inside MULTI";
+const TRANSACTION: &str =
+    "ERR LOCK.GUARD does not run commands of transactions, use it inside MULTI";
 const SCRIPT: &str =
-    "ERR LOCK.GUARD runs no scripts and functions, call it or LOCK.CHECK in the script";
-const CONNECTION: &str = "ERR LOCK.GUARD runs no commands of connections and subscriptions";
-const ADMINISTRATION: &str = "ERR LOCK.GUARD runs no commands of administration";
+    "ERR LOCK.GUARD does not run scripts or functions, call LOCK.GUARD or LOCK.CHECK in the script";
+const CONNECTION: &str =
+    "ERR LOCK.GUARD does not run commands that act on a connection or a subscription";
+const ADMINISTRATION: &str = "ERR LOCK.GUARD does not run commands for administrators";
 
 /// What is behind the fence, and the error. They are the same for who holds the lock and who does not.
 const REFUSED: [(&str, &str); 43] = [
@@ -76,7 +78,10 @@ fn what_is_not_guarded_is_refused_with_the_reason_and_nothing_changes() {
     let Value::ServerError(refusal) = client.cmd(guarded(fence, "CLIENT KILL TYPE normal")) else {
         panic!("clients were killed")
     };
-    assert!(refusal.details().unwrap().starts_with("LOCK.GUARD runs no commands of"), "{refusal}");
+    assert!(
+        refusal.details().unwrap().starts_with("LOCK.GUARD does not run commands"),
+        "{refusal}"
+    );
     assert_eq!(client.cmd("PING"), Value::SimpleString("PONG".to_owned()), "nothing was left over");
 }
 
@@ -184,7 +189,7 @@ fn what_would_wait_does_not() {
 fn on_a_server_that_does_not_know_who_blocks_no_other_module_is_called() {
     let (server, mut client, fence) = super::held_on(Server::builder().with_caller().start());
     let reply = client.cmd(guarded(fence, "caller.call GET k"));
-    let text = "ERR LOCK.GUARD runs no commands of other modules that may block";
+    let text = "ERR LOCK.GUARD does not run commands of other modules that may block";
     if is_older_than((7, 0)) {
         assert_eq!(reply, error(text));
     } else {

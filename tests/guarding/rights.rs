@@ -43,6 +43,24 @@ fn a_user_runs_what_it_may_run_bare() {
 }
 
 #[test]
+fn the_right_to_read_the_lock_is_enough_to_guard_by_it() {
+    if lacks((7, 0), "rights to read and to write in the ACL") {
+        return;
+    }
+    let (server, mut owner, fence) = held();
+    let rules =
+        "ACL SETUSER reader reset on >secret %R~the-lock ~mine +lock.guard +lock.release +set";
+    assert_eq!(server.cmd(rules), Value::Okay);
+    let mut client = server.client();
+    assert_eq!(client.cmd("AUTH reader secret"), Value::Okay);
+    assert_eq!(client.cmd(guarded(fence, "SET mine v")), Value::Okay);
+    for command in ["LOCK.RELEASE the-lock alice", "SET the-lock v"] {
+        assert_denied(&client.cmd(guarded(fence, command)));
+    }
+    assert_eq!(owner.check("the-lock", "alice"), Some(fence));
+}
+
+#[test]
 fn in_a_script_it_obeys_the_acl_of_who_runs_the_script() {
     if lacks((7, 0), "what a user may do") {
         return;

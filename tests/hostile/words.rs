@@ -2,12 +2,13 @@
 
 use testkit::Seed;
 
-const COMMANDS: [&str; 10] = [
+const COMMANDS: [&str; 11] = [
     "LOCK.ACQUIRE",
     "LOCK.RELEASE",
     "LOCK.EXTEND",
     "LOCK.RAISE",
     "LOCK.CHECK",
+    "LOCK.GUARD",
     "LOCK.INFO",
     "lock.waiters",
     "LOCK.TOP",

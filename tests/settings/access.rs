@@ -5,12 +5,13 @@ use redis::Value;
 use std::net::{IpAddr, UdpSocket};
 use testkit::{Server, Setup, announce, error, unchanged};
 
-const ONE_OF_EACH: [&str; 8] = [
+const ONE_OF_EACH: [&str; 9] = [
     "LOCK.ACQUIRE k bob 60000",
     "LOCK.ACQUIRE k bob 60000 BLOCK 1000",
     "LOCK.ACQUIRE free bob 60000",
     "LOCK.EXTEND k alice 60000",
     "LOCK.CHECK k alice",
+    "LOCK.GUARD k alice 0 SET other v",
     "LOCK.INFO k",
     "LOCK.WAITERS k",
     "LOCK.RELEASE k alice",

@@ -3,7 +3,7 @@
 use super::{LONG, smoke, start_with};
 use redis::Value;
 use testkit::crowd::Crowd;
-use testkit::{Server, eventually, int};
+use testkit::{Cluster, Server, bulk, eventually, int};
 
 /// So many at once that threads are worth their while.
 const BUSY: usize = 64;
@@ -56,4 +56,32 @@ fn everybody_in_turn(server: &Server, crowd: &mut Crowd, latest: &mut u64) {
         }
     }
     assert_eq!((checks, grants), (BUSY, BUSY));
+}
+
+/// What some servers would ask the module in the thread that reads a request, they cannot ask there without harm.
+#[test]
+fn a_server_whose_threads_read_guards_commands_for_many_at_once() {
+    let server = Server::builder().aof().config("io-threads", "4").start();
+    assert_guards_for_many(&server, "the-lock", "the-key");
+    let cluster = Cluster::with(1, 0, |_, setup| setup.aof().config("io-threads", "4"));
+    let slot = cluster.slot_of(0);
+    assert_guards_for_many(cluster.node(0), &slot.key("the-lock"), &slot.key("the-key"));
+}
+
+fn assert_guards_for_many(server: &Server, lock: &str, key: &str) {
+    const REQUESTS: usize = 300;
+    let fence = server.client().grant(lock, "alice", LONG);
+    let mut crowd = Crowd::of(server, BUSY);
+    let request = format!("LOCK.GUARD {lock} alice {fence} INCR {key}");
+    for _ in 0..REQUESTS {
+        (0..BUSY).for_each(|index| crowd.send(index, &*request));
+    }
+    let mut answered = 0;
+    while answered < BUSY * REQUESTS {
+        for (index, reply) in crowd.receive() {
+            assert!(matches!(reply, Some(Value::Int(1..))), "{index} received {reply:?}");
+            answered += 1;
+        }
+    }
+    assert_eq!(server.cmd(format!("GET {key}")), bulk((BUSY * REQUESTS).to_string()));
 }

@@ -2,7 +2,8 @@
 
 use super::{LONG, asks, takes, waits};
 use redis::Value;
-use testkit::{Client, Server, int, lacks, strings, unchanged};
+use testkit::errors::wrong_arity;
+use testkit::{Client, Server, error, int, lacks, strings, unchanged};
 
 #[test]
 fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
@@ -35,6 +36,19 @@ fn worker(server: &Server, keys: &str) -> Client {
     let mut client = server.client();
     assert_eq!(client.cmd("AUTH worker x"), Value::Okay);
     client
+}
+
+/// Redis 6.2 asks the module, and reads the word that it is told, whether there is one or not.
+#[test]
+fn a_request_without_words_has_no_key() {
+    let server = Server::start();
+    let mut client = server.client();
+    let mut worker = worker(&server, "~mine:*");
+    for command in ["LOCK.ACQUIRE", "LOCK.RELEASE", "LOCK.EXTEND", "LOCK.GUARD"] {
+        let reply = client.cmd(format!("COMMAND GETKEYS {command}"));
+        assert!(matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
+        assert_eq!(worker.cmd(command), error(&wrong_arity(command)));
+    }
 }
 
 #[test]
@@ -85,6 +99,9 @@ fn a_mistake_in_the_number_of_keys_gives_no_right_to_any() {
 
 #[test]
 fn a_channel_that_the_server_takes_for_the_option_gives_no_right_to_any_key() {
+    if lacks((7, 0), "NOTIFY") {
+        return;
+    }
     let server = Server::builder().aof().start();
     let mut worker = worker(&server, "~mine:* &*");
     // The server compares words up to a zero byte. Behind such a channel it finds no keys.

@@ -210,20 +210,26 @@ impl fmt::Display for Error {
                 write!(f, "ERR wrong number of arguments for the command to guard")
             }
             Self::GuardedTransaction => {
-                write!(f, "ERR LOCK.GUARD runs no commands of transactions, use it inside MULTI")
+                write!(
+                    f,
+                    "ERR LOCK.GUARD does not run commands of transactions, use it inside MULTI"
+                )
             }
             Self::GuardedScript => write!(
                 f,
-                "ERR LOCK.GUARD runs no scripts and functions, call it or LOCK.CHECK in the script"
+                "ERR LOCK.GUARD does not run scripts or functions, call LOCK.GUARD or LOCK.CHECK in the script"
             ),
             Self::GuardedConnection => {
-                write!(f, "ERR LOCK.GUARD runs no commands of connections and subscriptions")
+                write!(
+                    f,
+                    "ERR LOCK.GUARD does not run commands that act on a connection or a subscription"
+                )
             }
             Self::GuardedAdministration => {
-                write!(f, "ERR LOCK.GUARD runs no commands of administration")
+                write!(f, "ERR LOCK.GUARD does not run commands for administrators")
             }
             Self::GuardedMayBlock => {
-                write!(f, "ERR LOCK.GUARD runs no commands of other modules that may block")
+                write!(f, "ERR LOCK.GUARD does not run commands of other modules that may block")
             }
             Self::GuardedDenied => write!(
                 f,

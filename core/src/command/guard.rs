@@ -12,7 +12,7 @@ use crate::lock::Proof;
 pub static SPEC: Spec = Spec {
     name: c"lock.guard",
     summary: c"Runs a command if the owner holds the lock by this fence, and returns its reply.",
-    complexity: c"That of the command, and O(N) with N holders of the lock; O(1) for one",
+    complexity: c"O(N) with N holders of the lock, O(1) for one; and that of the command",
     since: c"0.1.0",
     history: &[],
     tips: None,
@@ -136,9 +136,35 @@ impl Described<'_> {
     }
 
     fn is_of_another_module(&self) -> bool {
-        let is_ours = ALL.iter().any(|spec| spec.name.to_bytes().eq_ignore_ascii_case(self.name));
-        self.is_of_a_module() && !is_ours
+        self.is_of_a_module() && ours(self.name).is_none()
     }
+}
+
+/// A command of Redis 8.4 and Valkey 9.1: `MSETEX numkeys key value [key value ...]`.
+const MSETEX: &[u8] = b"msetex";
+
+/// Whether the command may have [keys](hidden_keys) that the server does not find for a module.
+pub fn may_have_hidden_keys(name: &[u8]) -> bool {
+    name.eq_ignore_ascii_case(MSETEX) || ours(name).is_some_and(|spec| spec.also_from().is_some())
+}
+
+/// The places of the keys of a command that the server may not find for a module: it does not look behind a number or a word unless
+/// it has a function of its own for that command.
+pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
+    const FIRST: usize = 2;
+    let name = words.first().copied().unwrap_or_default();
+    let is_msetex = name.eq_ignore_ascii_case(MSETEX);
+    let number = words.get(1).filter(|_| is_msetex).and_then(|word| args::parse_integer(word));
+    let pairs = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
+    let end = pairs.saturating_mul(2).saturating_add(FIRST);
+    let of_pairs = if end <= words.len() { FIRST..end } else { 0..0 };
+    let behind_also = ours(name).map_or(0..0, |spec| spec.keys_behind_also(words));
+    of_pairs.step_by(2).chain(behind_also)
+}
+
+/// The command of this name, if it is one of ours.
+fn ours(name: &[u8]) -> Option<&'static Spec> {
+    ALL.into_iter().find(|spec| spec.name.to_bytes().eq_ignore_ascii_case(name))
 }
 
 fn has(words: &[&[u8]], word: &[u8]) -> bool {
@@ -229,6 +255,28 @@ mod tests {
             assert!(described(ours, -3, "write module blocking").guarded().is_ok());
             assert!(described(ours, -3, "write").guarded().is_ok());
         }
+    }
+
+    #[test]
+    fn keys_behind_a_number_or_a_word_are_found_where_the_request_has_them() {
+        let hidden = |line| hidden_keys(&words(line)).collect::<Vec<_>>();
+        assert_eq!(hidden("MSetEx 2 k v l w EX 5"), [2, 4]);
+        assert_eq!(hidden("LOCK.RELEASE k a ALSO 2 l m"), [5, 6]);
+        let none: [usize; 0] = [];
+        for line in [
+            "msetex",
+            "msetex 2 k v l",
+            "msetex x k v",
+            "msetex 18446744073709551615 k v",
+            "lock.release k a",
+            "lock.check k ALSO 1 l",
+            "mset k v",
+        ] {
+            assert_eq!(hidden(line), none, "{line}");
+        }
+        let has_any = ["msetex", "LOCK.ACQUIRE", "lock.check", "mset"]
+            .map(|name| may_have_hidden_keys(name.as_bytes()));
+        assert_eq!(has_any, [true, true, false, false]);
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! What the server tells about a command: COMMAND INFO, COMMAND DOCS, GETKEYS, and our own HELP.
 
+use super::Also;
 use std::ffi::CStr;
+use std::ops::Range;
 
 /// The facts of one command. C strings where they go to the server as they are.
 #[derive(Debug)]
@@ -194,6 +196,12 @@ impl Spec {
         let takes_several = self.args.iter().any(|arg| arg.name == Arg::ALSO.name);
         let needed = self.args.iter().filter(|arg| !arg.optional).count();
         takes_several.then(|| needed.saturating_add(1))
+    }
+
+    /// Where the keys are that stand behind `ALSO`, whatever else is right or wrong about the request.
+    pub fn keys_behind_also(&self, words: &[&[u8]]) -> Range<usize> {
+        let also = self.also_from().and_then(|from| Also::find(words, from));
+        also.map_or(0..0, |also| also.at..also.at.saturating_add(also.keys.len()))
     }
 
     /// As a person writes it: `LOCK.CHECK key owner [fence]`.

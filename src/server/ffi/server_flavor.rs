@@ -18,9 +18,31 @@ pub(crate) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some_and(|version| version >= (9, 0))
 }
 
+/// Whether threads that read for the server may ask a module for the keys of a command (`getkeys-api`). The server counts
+/// what is being executed meanwhile, and replicates at the end, as if it were on its main thread: it dies.
+///
+/// Redis from 8.2 on does so, in a cluster or not, if it has such threads; Valkey from 8.0 on in a cluster, and from 9.0 on it may
+/// get them at any time.
+pub(crate) fn asks_for_keys_in_threads(ctx: *mut RedisModuleCtx, is_in_cluster: bool) -> bool {
+    let has_threads = || setting(ctx, c"io-threads").is_none_or(|number| number != b"1");
+    match valkey_version(ctx) {
+        Some(version) if version >= (9, 0) => is_in_cluster,
+        Some(version) if version >= (8, 0) => is_in_cluster && has_threads(),
+        Some(_) => false,
+        None => redis_version(ctx).is_none_or(|version| version >= (8, 0)) && has_threads(),
+    }
+}
+
+fn redis_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
+    numbers(&info_field(ctx, c"server", c"redis_version")?)
+}
+
 /// `None` for Redis.
 fn valkey_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
-    let version = info_field(ctx, c"server", c"valkey_version")?;
+    numbers(&info_field(ctx, c"server", c"valkey_version")?)
+}
+
+fn numbers(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.split('.').map_while(|number| number.parse::<u32>().ok());
     Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
