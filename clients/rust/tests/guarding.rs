@@ -1,17 +1,21 @@
 //! Commands that the server runs only while the lock is held.
 
 use crate::scene::{
-    LONG, held, locks, locks_with, millis, quorum, server, soon, ttl_of, url, with_module,
-    without_module,
+    LONG, held, locks_with, millis, quorum, server, soon, ttl_of, url, with_module, without_module,
 };
 use leasehold_client::{Error, Guard, Locks, Loss, Options, Released, Settings, blocking};
 use redis::{Cmd, FromRedisValue, Value};
 use std::collections::{HashMap, HashSet};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
 use testkit::{Server, bulk, bulk_text, lacks};
 use tokio::time::{sleep, timeout};
+
+/// How long clients wait for answers here, where they are to come: longer than a busy machine takes.
+pub(crate) const PATIENT: Duration = millis(15_000);
 
 /// The words of a command, separated by spaces.
 pub(crate) fn command(line: &str) -> Cmd {
@@ -47,6 +51,11 @@ fn assert_refused<T>(came: Result<T, Error>, because: &str) {
     }
 }
 
+/// A client that waits for answers for as long as a busy machine may take.
+async fn locks(server: &Server) -> Locks {
+    locks_with(server, Settings::default().response(PATIENT)).await
+}
+
 async fn scene() -> (Server, Locks, Guard) {
     let server = server();
     let locks = locks(&server).await;
@@ -80,7 +89,8 @@ async fn replies_of_either_protocol_are_decoded() {
     let server = server();
     for protocol in ["resp2", "resp3"] {
         let address = format!("{}?protocol={protocol}", url(server.port()));
-        let locks = Locks::connect(address).await.unwrap();
+        let settings = Settings::default().response(PATIENT);
+        let locks = Locks::connect_with(address, settings).await.unwrap();
         let guard = locks.lock("printer").ttl(LONG).await.unwrap();
         run::<()>(&guard, "HSET map name value").await.unwrap();
         let map = run::<HashMap<String, String>>(&guard, "HGETALL map").await.unwrap();
@@ -418,11 +428,11 @@ fn a_program_without_a_runtime_runs_commands_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn many_tasks_write_behind_one_fence() {
     let server = server();
-    let locks = locks_with(&server, Settings::default().response(LONG)).await;
-    let guard = std::sync::Arc::new(locks.lock("printer").ttl(LONG).await.unwrap());
+    let locks = locks(&server).await;
+    let guard = Arc::new(locks.lock("printer").ttl(LONG).await.unwrap());
     let tasks: Vec<_> = (0..200)
         .map(|_| {
-            let guard = std::sync::Arc::clone(&guard);
+            let guard = Arc::clone(&guard);
             tokio::spawn(async move { run::<u64>(&guard, "INCR visits").await.unwrap() })
         })
         .collect();
