@@ -118,20 +118,25 @@ impl Wire {
                     Err(failure) => failure,
                 };
             repeated |= verdict == Verdict::Broken;
-            match verdict {
+            let is_sent_on = match verdict {
                 Verdict::Refused | Verdict::Replaced | Verdict::UnknownScript => {
                     return Err(Error::refused(&error));
                 }
-                Verdict::Ask { to } if tries < 5 => redirected = Some(to),
-                // It has been learned where it is now.
-                Verdict::Moved { .. } if tries < 5 => {}
-                _ => {
-                    let rest = RETRY.random_rest(tries);
-                    if limits.until.is_some_and(|until| later(Instant::now(), rest) >= until) {
-                        return Err(Error::unreachable(&error));
-                    }
-                    sleep(rest).await;
+                Verdict::Ask { to } => {
+                    redirected = Some(to);
+                    true
                 }
+                // It has been learned where it is now.
+                Verdict::Moved { .. } => true,
+                _ => false,
+            };
+            // Servers may send it to and fro.
+            if !is_sent_on || tries >= 5 {
+                let rest = RETRY.random_rest(tries);
+                if limits.until.is_some_and(|until| later(Instant::now(), rest) >= until) {
+                    return Err(Error::unreachable(&error));
+                }
+                sleep(rest).await;
             }
             tries = tries.saturating_add(1);
         }
