@@ -206,7 +206,9 @@ impl Lock<'_> {
                 Outcome::Refused | Outcome::Failed | Outcome::Over => false,
                 Outcome::Unknown => true,
             };
-            let to = record.told + lease_micros(record.ttl.into(), rules) + rules.idle_micros;
+            // The place of a ticket is given up at a moment that is known. What else was sent may be late.
+            let late = if record.is_ticket { 0 } else { rules.idle_micros };
+            let to = record.told + lease_micros(record.ttl.into(), rules) + late;
             (may && record.is_lease()).then_some(Span { from: record.asked, to })
         });
         joined(spans.collect())

@@ -254,8 +254,8 @@ fn a_ticket_that_nobody_claims_keeps_the_lock_no_longer_than_itself() {
     // A ttl of 900 ms, and a ticket of 20.
     let ticket = Record { is_ticket: true, ..unheard(ok(Op::Wait, 2, 0, 20, (20, 230))) };
     let behind = |told| ok(Op::Wait, 3, 3, 900, (30, told));
-    assert_right(&[holder, release, ticket, behind(230 + 20 + 2 * 50)], &promptly());
-    assert_wrong(&[holder, release, ticket, behind(230 + 900)], Law::L5);
+    assert_right(&[holder, release, ticket, behind(230 + 20 + 50)], &promptly());
+    assert_wrong(&[holder, release, ticket, behind(230 + 20 + 52)], Law::L5);
     // And who claims it late does not have it any more.
     let granted = Record { is_ticket: true, ..ok(Op::Wait, 2, 2, 20, (20, 202)) };
     assert_wrong(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (223, 224))], Law::L3);
