@@ -285,7 +285,7 @@ struct Others<'a> {
 impl Others<'_> {
     /// When one of them excuses a lock that is free at this moment, the moment until which it does.
     fn excused_until(&self, from: u64, to: u64, queued: u64) -> Option<u64> {
-        let tied = several::tied(self.together, self.lock, queued, (from, to));
+        let (tied, left) = several::tied(self.together, self.lock, queued, (from, to));
         let excuses = tied.iter().filter(|other| **other != self.lock).filter_map(|other| {
             let Some(other) = self.all.get(other) else { return Some(u64::MAX) };
             let unheard = overlap(&other.unheard, from, to).map(|span| span.to);
@@ -298,7 +298,8 @@ impl Others<'_> {
             };
             unheard.max(closed)
         });
-        excuses.max()
+        // Who has left ties nothing.
+        excuses.max().map(|until| until.min(left))
     }
 }
 

@@ -131,6 +131,20 @@ fn a_free_lock_may_be_kept_for_one_who_waits_for_another() {
 }
 
 #[test]
+fn who_waited_for_several_locks_and_has_left_keeps_no_lock_free() {
+    let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
+    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
+    let release = ok(Op::Release, 1, 1, 0, (200, 201));
+    let behind = refused(ok(Op::Wait, 3, 0, 900, (30, 900)));
+    let laws = |left| {
+        let [one, two] = all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (20, left))));
+        laws(&[other, holder, release, behind, one, two], &promptly())
+    };
+    assert_eq!(laws(840), [Law::L5]);
+    assert_eq!(laws(850), []);
+}
+
+#[test]
 fn who_waits_for_several_locks_keeps_nobody_waiting_who_came_before() {
     let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
