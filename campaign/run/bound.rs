@@ -11,13 +11,15 @@ use crate::connection::Lost;
 use crate::request::{Asked, Node, Reply};
 use crate::runner::now;
 use leasehold_campaign::{Op, Outcome, Record, Span};
-use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
 use std::time::Duration;
 use testkit::is_older_than;
 
 /// A server that has answered so many other requests has noticed the end of a connection.
 const ANSWERS: u32 = 3;
+
+/// A lease that its owner lets run out.
+const SHORT: u32 = 20;
 
 /// A connection that a hold is bound to.
 struct Side {
@@ -60,7 +62,7 @@ impl Client<'_> {
             _ => (Op::Try, 0, 3_000),
         };
         let longest = if self.shared.is_left_running { longest } else { 200 };
-        let ttl = (*self.seed.pick(&[20, 200, 1_000, 3_000])).min(longest);
+        let ttl = (*self.seed.pick(&[5, SHORT, 200, 1_000, 3_000])).min(longest);
         let plain = match self.several() {
             Some(several) if self.seed.below(3) == 0 => several,
             _ => {
@@ -124,11 +126,15 @@ impl Client<'_> {
             }
             3 => {
                 // The next hold of the same owner is bound to nothing.
-                self.ask(node, &[mine(Op::Release, 0, self.owner)], 0)?;
+                if asked.ttl > SHORT || self.seed.below(2) == 0 {
+                    self.ask(node, &[mine(Op::Release, 0, self.owner)], 0)?;
+                } else {
+                    thread::sleep(Duration::from_millis(u64::from(asked.ttl) + 5));
+                }
                 let again = Asked { grace: None, op: Op::Try, ttl: 200, ..asked };
                 self.ask(node, &[again], 0)?;
                 if let Some(former) = hold.take() {
-                    // Where the release was refused by an ACL, it is the same hold.
+                    // Perhaps it is the same hold: the release may have been forbidden.
                     self.closed(&former, Outcome::Unknown);
                     self.ends(node, former.side)?;
                 }
@@ -223,11 +229,5 @@ impl Client<'_> {
             is_ticket: false,
             is_bound: false,
         }));
-    }
-
-    /// Goes on by another name.
-    fn is_another(&mut self) {
-        self.owner = self.shared.next_owner.fetch_add(1, SeqCst);
-        self.forgets_all();
     }
 }

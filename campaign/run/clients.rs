@@ -70,8 +70,7 @@ pub(crate) fn work(shared: &Shared, seed: Seed) -> Vec<Record> {
         client.elsewhere.clear();
         // It asks again by its name in one case of four.
         if client.seed.below(4) > 0 {
-            client.owner = shared.next_owner.fetch_add(1, SeqCst);
-            client.held.clear();
+            client.is_another();
         }
     }
     client.records
@@ -231,7 +230,8 @@ impl Client<'_> {
     }
 
     /// It goes on by another name.
-    pub(crate) fn forgets_all(&mut self) {
+    pub(crate) fn is_another(&mut self) {
+        self.owner = self.shared.next_owner.fetch_add(1, SeqCst);
         self.held.clear();
     }
 

@@ -19,6 +19,10 @@ const UNCLAIMED_TTL: u32 = 5_000;
 
 impl Client<'_> {
     pub(crate) fn wait_by_ticket(&mut self, node: &mut Node) -> Result<(), Lost> {
+        // Where nobody has asked for anything by this name, the place is certain.
+        if self.seed.below(4) > 0 {
+            self.is_another();
+        }
         let plain = match self.several() {
             Some(several) if self.seed.below(4) == 0 => several,
             _ => {
@@ -31,10 +35,11 @@ impl Client<'_> {
             return Ok(());
         }
         let abandons = self.seed.below(6) == 0;
-        let lasts = *self.seed.pick(&[10, 40, 200]);
-        let gives_up = self.seed.below(4) > 0;
+        let gives_up = self.seed.below(40) > 0;
         // Who keeps its place and goes away asks once.
         let patience: u32 = if gives_up { *self.seed.pick(&[1, 20, 200]) } else { 0 };
+        // Seldom for long: while its turn may have come, nobody knows whether the lock is free.
+        let lasts = *self.seed.pick(if gives_up { &[10, 40, 200] } else { &[10, 20, 40] });
         // A ttl that nobody has the use of who does not claim the lock.
         let longest = if gives_up { self.ttl(1_000) } else { UNCLAIMED_TTL };
         let ttl = if abandons { self.ttl(LONGEST_TTL_LEFT) } else { longest };
@@ -101,11 +106,25 @@ impl Client<'_> {
             thread::sleep(Duration::from_micros(200 + self.seed.below(4_000) as u64));
         }
         // Its turn may have come since it asked last. If it does not come any more, the place is kept for a while.
-        let mut left = record(begun, Op::Wait, Outcome::Unknown, 0, lease);
-        left.told += if gives_up { 0 } else { u64::from(lasts) * 1_000 };
-        self.noted(&plain, left);
-        if gives_up {
-            return self.ask(node, &[Asked { op: Op::Release, ..plain }], 0);
+        let at = self.records.len();
+        let left = record(begun, Op::Wait, Outcome::Unknown, 0, lease);
+        let told = left.told + u64::from(lasts) * 1_000;
+        self.noted(&plain, Record { told, ..left });
+        if !gives_up {
+            return Ok(());
+        }
+        self.ask(node, &[Asked { op: Op::Release, ..plain }], 0)?;
+        let is_over = now() - before > u64::from(lease) * 1_000;
+        let Some(released) = self.records.last().filter(|last| last.op == Op::Release) else {
+            return Ok(());
+        };
+        let (told, outcome) = (released.told, released.outcome);
+        for wait in &mut self.records[at..][..plain.locks().count()] {
+            wait.told = told;
+            if outcome == Outcome::Refused && !is_over {
+                // Its turn had not come: it would have had something to release.
+                wait.outcome = Outcome::Refused;
+            }
         }
         Ok(())
     }

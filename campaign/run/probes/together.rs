@@ -145,7 +145,9 @@ pub(super) fn leaving(probe: &mut Probe<'_>) -> Result<(), Lost> {
         }
     }
     probe.renew(0)?;
-    probe.reply_soon(1, "who waits behind one that has gone has the lock")?;
+    // A fault may have freed the other lock before: then it was told of its grant, and keeps it.
+    let what = "who waits behind one that has gone has the lock";
+    probe.soon(Excuse::Freed, what, |probe| probe.reply_of(1))?;
     // What the other had, if it had anything, is free again.
     probe.main.ask(&format!("LOCK.RELEASE {a} m"))?;
     probe.soon(Excuse::Freed, "no lock is kept for one that has gone", |probe| {

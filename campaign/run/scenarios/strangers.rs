@@ -79,8 +79,8 @@ fn settings(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     let (name, value, usual) = *seed.pick(&[
         ("max-waiters", "0", "8000"),
         ("max-waiters-per-lock", "2", "8000"),
-        // Nobody who waits asks for more: it would be granted no more than that.
-        ("max-ttl", "1000", "86400000"),
+        // Nobody who waits asks for more, probes included: it would be granted no more than that.
+        ("max-ttl", "60000", "86400000"),
         ("fence-margin", "0", "15000"),
         ("quarantine-ms", "100000", "0"),
         ("log-max-len", "0", "128"),

@@ -206,7 +206,9 @@ impl Lock<'_> {
                 Outcome::Refused | Outcome::Failed | Outcome::Over => false,
                 Outcome::Unknown => true,
             };
-            let to = record.told + lease_micros(record.ttl.into(), rules) + rules.idle_micros;
+            // The place of a ticket is given up at a moment that is known. What else was sent may be late.
+            let late = if record.is_ticket { 0 } else { rules.idle_micros };
+            let to = record.told + lease_micros(record.ttl.into(), rules) + late;
             (may && record.is_lease()).then_some(Span { from: record.asked, to })
         });
         joined(spans.collect())
@@ -283,7 +285,7 @@ struct Others<'a> {
 impl Others<'_> {
     /// When one of them excuses a lock that is free at this moment, the moment until which it does.
     fn excused_until(&self, from: u64, to: u64, queued: u64) -> Option<u64> {
-        let tied = several::tied(self.together, self.lock, queued, (from, to));
+        let (tied, left) = several::tied(self.together, self.lock, queued, (from, to));
         let excuses = tied.iter().filter(|other| **other != self.lock).filter_map(|other| {
             let Some(other) = self.all.get(other) else { return Some(u64::MAX) };
             let unheard = overlap(&other.unheard, from, to).map(|span| span.to);
@@ -296,7 +298,8 @@ impl Others<'_> {
             };
             unheard.max(closed)
         });
-        excuses.max()
+        // Who has left ties nothing.
+        excuses.max().map(|until| until.min(left))
     }
 }
 

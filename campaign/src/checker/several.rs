@@ -55,20 +55,21 @@ pub(super) fn waits(records: &[Record]) -> Vec<WaitForAll> {
 }
 
 /// The locks that those who came before this moment may have tied to this one, itself among them, if they were there
-/// between the others.
+/// between the others; and when the last of them left.
 pub(super) fn tied(
     waits: &[WaitForAll],
     lock: u32,
     before: u64,
     (from, to): (u64, u64),
-) -> Vec<u32> {
+) -> (Vec<u32>, u64) {
     let end = waits.partition_point(|wait| wait.asked < before && wait.asked <= to);
     let there: Vec<_> = waits[..end].iter().filter(|wait| wait.told >= from).collect();
-    let mut tied = vec![lock];
+    let (mut tied, mut left) = (vec![lock], 0);
     let mut at = 0;
     while at < tied.len() {
         let here = tied[at];
         for wait in there.iter().filter(|wait| wait.locks.contains(&here)) {
+            left = left.max(wait.told);
             for other in &wait.locks {
                 if !tied.contains(other) {
                     tied.push(*other);
@@ -77,5 +78,5 @@ pub(super) fn tied(
         }
         at += 1;
     }
-    tied
+    (tied, left)
 }

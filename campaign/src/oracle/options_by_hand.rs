@@ -131,6 +131,20 @@ fn a_free_lock_may_be_kept_for_one_who_waits_for_another() {
 }
 
 #[test]
+fn who_waited_for_several_locks_and_has_left_keeps_no_lock_free() {
+    let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
+    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
+    let release = ok(Op::Release, 1, 1, 0, (200, 201));
+    let behind = refused(ok(Op::Wait, 3, 0, 900, (30, 900)));
+    let laws = |left| {
+        let [one, two] = all(1, [0, 1], refused(ok(Op::Wait, 2, 0, 900, (20, left))));
+        laws(&[other, holder, release, behind, one, two], &promptly())
+    };
+    assert_eq!(laws(840), [Law::L5]);
+    assert_eq!(laws(850), []);
+}
+
+#[test]
 fn who_waits_for_several_locks_keeps_nobody_waiting_who_came_before() {
     let other = of(1, ok(Op::Try, 4, 2, 2_000, (10, 11)));
     let holder = ok(Op::Try, 1, 1, 900, (10, 11));
@@ -254,8 +268,8 @@ fn a_ticket_that_nobody_claims_keeps_the_lock_no_longer_than_itself() {
     // A ttl of 900 ms, and a ticket of 20.
     let ticket = Record { is_ticket: true, ..unheard(ok(Op::Wait, 2, 0, 20, (20, 230))) };
     let behind = |told| ok(Op::Wait, 3, 3, 900, (30, told));
-    assert_right(&[holder, release, ticket, behind(230 + 20 + 2 * 50)], &promptly());
-    assert_wrong(&[holder, release, ticket, behind(230 + 900)], Law::L5);
+    assert_right(&[holder, release, ticket, behind(230 + 20 + 50)], &promptly());
+    assert_wrong(&[holder, release, ticket, behind(230 + 20 + 52)], Law::L5);
     // And who claims it late does not have it any more.
     let granted = Record { is_ticket: true, ..ok(Op::Wait, 2, 2, 20, (20, 202)) };
     assert_wrong(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (223, 224))], Law::L3);
