@@ -33,6 +33,8 @@
 //! On a runtime, these functions keep one of its threads from other tasks for as long as they wait:
 //! use [`crate::Locks`] there.
 
+#[cfg(feature = "redis")]
+mod guarded_command;
 mod sharing;
 
 use crate::{Error, Extended, LockInfo, Loss, Options, Released, Request, Settings, Target};

@@ -55,6 +55,23 @@ pub enum Error {
         /// Why it is held no more.
         loss: Loss,
     },
+    /// The lock is held no more, so the command of a `Guard::run_command` was not run.
+    NotRun {
+        /// The lock.
+        name: String,
+        /// Why it is held no more.
+        loss: Loss,
+    },
+    /// The command of a `Guard::run_command` was sent, and nobody answered: it may have been run, once at the most.
+    Unanswered {
+        /// What became of the connection.
+        reason: String,
+    },
+    /// The command of a `Guard::run_command` was run, and its reply is of another type than the caller asked for.
+    UnexpectedReply {
+        /// What was asked for, and what came.
+        reason: String,
+    },
     /// The client was closed, or the runtime that it was started on has ended.
     Closed,
 }
@@ -91,16 +108,29 @@ impl fmt::Display for Error {
                 write!(f, "the lock {name} was granted, and its lease over when the answer came")
             }
             Self::Lost { name, loss } => {
-                let why = match loss {
-                    Loss::Expired => "its lease could have ended",
-                    Loss::Taken => "the server says that it is not held",
-                    Loss::Released => "it was released",
-                    Loss::Closed => "the client was closed",
-                };
+                let why = why(*loss);
                 write!(f, "the work was stopped because the lock {name} was lost: {why}")
+            }
+            Self::NotRun { name, loss } => {
+                write!(f, "nothing was run because the lock {name} was lost: {}", why(*loss))
+            }
+            Self::Unanswered { reason } => {
+                write!(f, "nobody answered, and the command may have been run: {reason}")
+            }
+            Self::UnexpectedReply { reason } => {
+                write!(f, "the command was run, and its reply is of another type: {reason}")
             }
             Self::Closed => f.write_str("the client was closed, or its runtime has ended"),
         }
+    }
+}
+
+fn why(loss: Loss) -> &'static str {
+    match loss {
+        Loss::Expired => "its lease could have ended",
+        Loss::Taken => "the server says that it is not held",
+        Loss::Released => "it was released",
+        Loss::Closed => "the client was closed",
     }
 }
 

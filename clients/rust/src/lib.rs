@@ -85,7 +85,8 @@
 //! suspended, and leaves a hundredth of it (and two milliseconds) for clocks that differ. At its
 //! end [`Guard::lost`] fires, and nothing revives the guard. What it does not see: a process that
 //! is paused and goes on writing. For that there is [`Guard::fence`]: let the store refuse a
-//! smaller one than it has seen.
+//! smaller one than it has seen. Data on the server of the lock need not keep one: with the feature
+//! `redis`, `Guard::run_command` has the server run a command only if the guard still holds the lock.
 //!
 //! A failover may lose the last grants: [`Options::replicas`] has replicas acknowledge them.
 //!
@@ -154,6 +155,8 @@ mod error;
 mod features;
 mod gate;
 mod guard;
+#[cfg(feature = "redis")]
+mod guarded_command;
 mod health;
 mod home;
 mod info;

@@ -104,16 +104,16 @@ impl Link {
     ) -> Result<Option<u64>, RedisError> {
         self.server.check(question)?;
         let Some(script) = self.server.script(question) else {
-            return number(&self.send(self.server.command(key, question), sent).await?);
+            return number(&self.send(&self.server.command(key, question), sent).await?);
         };
         if self.scripts.knows(script) {
-            let answer = self.send(self.server.command(key, question), sent).await;
+            let answer = self.send(&self.server.command(key, question), sent).await;
             match answer {
                 Err(error) if verdict(&error) == Verdict::UnknownScript => self.scripts.forget(),
                 answer => return number(&answer?),
             }
         }
-        let answer = self.send(self.server.command_in_full(key, question), sent).await?;
+        let answer = self.send(&self.server.command_in_full(key, question), sent).await?;
         self.scripts.learn(script);
         number(&answer)
     }
@@ -146,12 +146,12 @@ impl Link {
         Ok((fence, number(&heard?)?.unwrap_or_default()))
     }
 
-    pub(crate) async fn send(&self, command: Cmd, sent: Sent) -> Result<Value, RedisError> {
+    pub(crate) async fn send(&self, command: &Cmd, sent: Sent) -> Result<Value, RedisError> {
         if sent == Sent::ByItself {
-            return self.one(&command).await;
+            return self.one(command).await;
         }
         let mut pipeline = pipe();
-        pipeline.cmd("ASKING").add_command(command);
+        pipeline.cmd("ASKING").add_command(command.clone());
         let replies = self.all(&pipeline, 2).await?;
         replies.into_iter().next_back().unwrap_or(Value::Nil).extract_error()
     }

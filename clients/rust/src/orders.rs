@@ -100,6 +100,12 @@ impl Orders {
         Self { desk: Arc::new(Desk { keepers, ledger, wire, within }) }
     }
 
+    /// How long a request that does not wait goes on trying.
+    #[cfg(feature = "redis")]
+    pub(crate) fn within(&self) -> Duration {
+        self.desk.within
+    }
+
     pub(crate) fn begin(&self) -> Result<(), NoKeeper> {
         self.send_here(Order::Begin).map_err(|_| NoKeeper)
     }

@@ -31,7 +31,7 @@ impl Wire {
         let link = self.shared(&node, each).await?;
         let mut replies = Vec::new();
         for command in commands(link.server) {
-            let reply = within(each, link.send(command, sent)).await;
+            let reply = within(each, link.send(&command, sent)).await;
             replies.push(reply.map_err(|error| self.failed(error, Some((&node, Some(&link)))))?);
         }
         self.answered(&node);

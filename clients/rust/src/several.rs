@@ -71,7 +71,7 @@ pub struct AllRequest {
 #[must_use = "the locks are released as soon as the guard is dropped"]
 pub struct AllGuard {
     /// In the order of their names; at least one.
-    guards: Vec<Guard>,
+    pub(crate) guards: Vec<Guard>,
 }
 
 /// What came of one try to have them all.

@@ -21,6 +21,8 @@ mod election;
 mod endurance;
 mod ephemeral;
 mod events;
+mod guarding;
+mod guarding_faults;
 mod health;
 mod holding;
 mod info;

@@ -15,6 +15,9 @@ use tokio_util::sync::CancellationToken;
 /// A lock that is held on most servers of a [`Quorum`](crate::Quorum).
 ///
 /// Dropped, it is released everywhere in the background.
+///
+/// It has no `run_command`, as [`Guard`](crate::Guard) has: one server cannot tell who holds the lock on most of them. Send the
+/// [fence](QuorumGuard::fence) along with every write, to a store that compares it.
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct QuorumGuard {
     held: Arc<Held>,
