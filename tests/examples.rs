@@ -1,6 +1,7 @@
 //! The examples are run as they stand, and the recipes of docs/clients.md by their clients.
 
 mod around;
+mod guarded;
 mod guide;
 mod leases;
 mod node;

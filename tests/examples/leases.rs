@@ -336,7 +336,7 @@ asyncio.run(main())";
     assert_eq!(recipe.run(&format!("{text}\n{program}\n")).output(), "True\n");
 }
 
-fn redirections(node: &Server) -> u64 {
+pub(super) fn redirections(node: &Server) -> u64 {
     let errors = node.client().info_text("errorstats");
     let of_moved = errors.lines().find_map(|line| line.strip_prefix("errorstat_MOVED:count="));
     of_moved.map_or(0, |count| count.trim().parse().unwrap())
