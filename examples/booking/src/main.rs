@@ -1,5 +1,5 @@
-//! A restaurant that gives no table to two guests, in four scenes: one guest after the other, two at once, one whose
-//! program crashes, and one whose program is paused and writes too late.
+//! A restaurant that gives no table to two guests, in five scenes: one guest after the other, two at once, one whose
+//! program crashes, one whose program is paused and writes too late to the database, and one who writes too late to Redis.
 //!
 //! Run a server with `make run`, then `cargo run -p booking`. `REDIS_URL` names another one.
 
@@ -9,17 +9,25 @@ use book::{Book, Written};
 use leasehold_client::{Dialect, Guard, Locks, Settings};
 use std::env;
 use std::error::Error;
+use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
+use std::task::Poll;
 use std::thread;
 use std::time::{Duration, Instant};
+use tokio::sync::oneshot;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error + Send + Sync>>;
 
 /// So short that nobody who looks on gets bored. A program of your own rather takes the default of 30 seconds.
 const TTL: Duration = Duration::from_millis(1_500);
+
+/// The menu is on a board: a key of the server of the locks. By its tag it is in the slot of its lock, also in a cluster.
+const MENU_LOCK: &str = "{menu}";
+const MENU: &str = "{menu}:today";
 
 /// How the program is called to play the guest that crashes.
 const CRASHING: &str = "--the-one-that-crashes";
@@ -57,6 +65,7 @@ async fn evening() -> Outcome {
     restaurant.two_at_once().await?;
     restaurant.a_crash().await?;
     restaurant.a_pause().await?;
+    restaurant.a_late_write_to_redis().await?;
     restaurant.closing_time()?;
     leave(&restaurant.locks).await
 }
@@ -68,9 +77,12 @@ async fn leave(locks: &Locks) -> Outcome {
 }
 
 async fn connect(url: &str) -> Result<Locks, leasehold_client::Error> {
+    Locks::connect_with(url, settings()).await
+}
+
+fn settings() -> Settings {
     let patience = Duration::from_secs(10);
-    let settings = Settings::default().prefix("lock:table:").ttl(TTL).wait(patience);
-    Locks::connect_with(url, settings).await
+    Settings::default().prefix("lock:table:").ttl(TTL).wait(patience)
 }
 
 impl Restaurant {
@@ -157,7 +169,7 @@ impl Restaurant {
     async fn a_pause(&self) -> Outcome {
         println!("\n4. A pause");
         let (url, file) = (self.url.clone(), self.book.clone());
-        let (paused, is_paused) = tokio::sync::oneshot::channel();
+        let (paused, is_paused) = oneshot::channel();
         let (wake, is_woken) = mpsc::channel();
         let grace = thread::spawn(move || as_grace(&url, &file, paused, &is_woken));
         if is_paused.await.is_ok() {
@@ -168,6 +180,34 @@ impl Restaurant {
         // It fails if she has ended, and then what she says is why.
         let _ = wake.send(());
         grace.join().map_err(|_| "the thread of the paused guest panicked")?
+    }
+
+    /// Nothing keeps a fence here: the server looks at the lock, and runs the command or does not.
+    async fn a_late_write_to_redis(&self) -> Outcome {
+        println!("\n5. A pause, and no database");
+        if self.locks.dialect() != Dialect::Native {
+            println!(
+                "   Without Leasehold the server does not refuse what a late holder writes to it."
+            );
+            return Ok(());
+        }
+        let url = self.url.clone();
+        let (paused, is_paused) = oneshot::channel();
+        let (wake, is_woken) = mpsc::channel();
+        let ida = thread::spawn(move || as_ida(&url, paused, &is_woken));
+        if is_paused.await.is_ok() {
+            let guard = self.locks.lock(MENU_LOCK).await?;
+            println!("   Her lease ends. Jan has the lock, with fence {}.", guard.fence());
+            guard.run_command::<()>(&todays_dish("soup")).await?;
+            println!("   Jan writes soup on the board.");
+        }
+        // It fails if she has ended, and then what she says is why.
+        let _ = wake.send(());
+        ida.join().map_err(|_| "the thread of the paused cook panicked")??;
+        let guard = self.locks.lock(MENU_LOCK).await?;
+        let dish: String = guard.run_command(redis::cmd("GETDEL").arg(MENU)).await?;
+        println!("   The board says {dish}.");
+        Ok(())
     }
 
     fn closing_time(&self) -> Outcome {
@@ -202,7 +242,7 @@ fn say(guest: &str, table: u32, hour: u32, written: Written) {
 fn as_grace(
     url: &str,
     file: &Path,
-    paused: tokio::sync::oneshot::Sender<()>,
+    paused: oneshot::Sender<()>,
     is_woken: &mpsc::Receiver<()>,
 ) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -224,6 +264,42 @@ fn as_grace(
             Written::Booked => Err("a late write was taken".into()),
             Written::Refused { .. } => leave(&locks).await,
         }
+    })
+}
+
+fn todays_dish(dish: &str) -> redis::Cmd {
+    redis::cmd("SET").arg(MENU).arg(dish).take()
+}
+
+fn as_ida(url: &str, paused: oneshot::Sender<()>, is_woken: &mpsc::Receiver<()>) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        // She waits for answers for longer than she stands still. Else she would not learn what became of her write.
+        let patient = settings().response(Duration::from_secs(60));
+        let locks = Locks::connect_with(url, patient).await?;
+        let guard = locks.lock(MENU_LOCK).await?;
+        println!("   Ida has the lock of the menu, with fence {}.", guard.fence());
+        let dish = todays_dish("roast");
+        let mut writing = pin!(guard.run_command::<()>(&dish));
+        // It has found her lease good, and is about to send.
+        if poll_fn(|context| Poll::Ready(writing.as_mut().poll(context))).await.is_ready() {
+            return Err("a write was done before it was sent".into());
+        }
+        println!(
+            "   She writes roast on the board, but her program stands still before that is sent."
+        );
+        // Whoever waits for that is gone only if the program ends.
+        let _ = paused.send(());
+        is_woken.recv()?;
+        println!("   Ida's program goes on where it stood still, and sends it.");
+        match writing.await {
+            Err(leasehold_client::Error::NotRun { .. }) => {
+                println!("   The server refuses Ida's write: the lock is not hers any more.");
+            }
+            Err(error) => return Err(error.into()),
+            Ok(()) => return Err("a late write was taken".into()),
+        }
+        leave(&locks).await
     })
 }
 

@@ -43,6 +43,9 @@ const STORY: &str = "
    Grace's program goes on where it stood still, and writes.
    The database refuses Grace's write: it has seen fence <7>.
 
+5. A pause, and no database
+<scene 5>
+
 The book says:
    table  4   20:00   <winner>
    table  7   18:00   Anna
@@ -51,6 +54,17 @@ The book says:
    table 12   20:00   Hugo
 Nobody was booked twice, and nobody's booking was overwritten.
 ";
+
+/// The last scene needs the module.
+const REFUSED_BY_THE_SERVER: &str = "   Ida has the lock of the menu, with fence <8>.
+   She writes roast on the board, but her program stands still before that is sent.
+   Her lease ends. Jan has the lock, with fence <9>.
+   Jan writes soup on the board.
+   Ida's program goes on where it stood still, and sends it.
+   The server refuses Ida's write: the lock is not hers any more.
+   The board says soup.";
+const NOT_REFUSED: &str =
+    "   Without Leasehold the server does not refuse what a late holder writes to it.";
 
 fn told_by(url: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_booking")).env("REDIS_URL", url).output().unwrap()
@@ -67,7 +81,7 @@ fn assert_no_lock_is_left(server: &Server) {
     assert!(locks.is_empty(), "{locks:?}");
 }
 
-fn story_on(setup: Setup, second_line: &str) {
+fn story_on(setup: Setup, second_line: &str, last_scene: &str) -> Server {
     let server = setup.tcp().start();
     // As often as it takes to see a lock that one run in some leaves behind.
     for _ in 1..short_or_long(1, 30) {
@@ -81,7 +95,8 @@ fn story_on(setup: Setup, second_line: &str) {
     assert!(output.status.success() && errors.is_empty(), "{told}{errors}");
     let (welcome, story) = told.split_once("\n\n").unwrap();
     assert_eq!(welcome.lines().nth(1), Some(second_line));
-    assert_eq!(masked(&format!("\n{story}")), STORY);
+    assert_eq!(masked(&format!("\n{story}")), STORY.replace("<scene 5>", last_scene));
+    server
 }
 
 /// With names for what differs from run to run. Fences are numbered in the order of their size, all tables together.
@@ -110,13 +125,18 @@ fn masked(story: &str) -> String {
 
 #[test]
 fn the_story_comes_out_with_the_module() {
-    story_on(Server::builder(), "The server has Leasehold: whoever waits, waits in its queue.");
+    let second_line = "The server has Leasehold: whoever waits, waits in its queue.";
+    let server = story_on(Server::builder(), second_line, REFUSED_BY_THE_SERVER);
+    // It was the server that refused the late write, each time.
+    let errors = server.client().info_text("errorstats");
+    let refused = format!("errorstat_NOTHOLDER:count={}\r\n", short_or_long(1, 30));
+    assert!(errors.contains(&refused), "{errors}");
 }
 
 #[test]
 fn the_story_comes_out_the_same_without_the_module() {
     let second_line = "The server has no Leasehold: whoever waits asks again and again.";
-    story_on(Server::builder().without_module(), second_line);
+    let _server = story_on(Server::builder().without_module(), second_line, NOT_REFUSED);
 }
 
 #[test]
