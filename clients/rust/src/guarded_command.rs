@@ -228,10 +228,10 @@ fn refused(reason: &str) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use redis::make_extension_error;
 
     fn error(code: &str, detail: &str) -> RedisError {
-        make_extension_error(code.to_owned(), Some(detail.to_owned()))
+        let reply = redis::parse_redis_value(format!("-{code} {detail}\r\n").as_bytes());
+        reply.and_then(Value::extract_error).unwrap_err()
     }
 
     #[test]
