@@ -152,12 +152,14 @@ pub fn may_have_hidden_keys(name: &[u8]) -> bool {
 /// it has a function of its own for that command.
 pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     const FIRST: usize = 2;
+    const FEWEST_WORDS: usize = 4;
     let name = words.first().copied().unwrap_or_default();
     let is_msetex = name.eq_ignore_ascii_case(MSETEX);
     let number = words.get(1).filter(|_| is_msetex).and_then(|word| args::parse_integer(word));
     let pairs = number.and_then(|number| usize::try_from(number).ok()).unwrap_or(0);
-    let end = pairs.saturating_mul(2).saturating_add(FIRST);
-    let of_pairs = if end <= words.len() { FIRST..end } else { 0..0 };
+    // The server does not look whether there is a value behind the last of them.
+    let end = pairs.saturating_mul(2).saturating_add(FIRST).saturating_sub(1);
+    let of_pairs = if end.max(FEWEST_WORDS) <= words.len() { FIRST..end } else { 0..0 };
     let behind_also = ours(name).map_or(0..0, |spec| spec.keys_behind_also(words));
     of_pairs.step_by(2).chain(behind_also)
 }
@@ -261,11 +263,14 @@ mod tests {
     fn keys_behind_a_number_or_a_word_are_found_where_the_request_has_them() {
         let hidden = |line| hidden_keys(&words(line)).collect::<Vec<_>>();
         assert_eq!(hidden("MSetEx 2 k v l w EX 5"), [2, 4]);
+        assert_eq!(hidden("msetex 2 k v l"), [2, 4]);
         assert_eq!(hidden("LOCK.RELEASE k a ALSO 2 l m"), [5, 6]);
         let none: [usize; 0] = [];
         for line in [
             "msetex",
-            "msetex 2 k v l",
+            "msetex 3 k v l w",
+            "msetex 0 k v",
+            "msetex 1 k",
             "msetex x k v",
             "msetex 18446744073709551615 k v",
             "lock.release k a",
