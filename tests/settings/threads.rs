@@ -66,6 +66,10 @@ fn a_server_whose_threads_read_guards_commands_for_many_at_once() {
     let cluster = Cluster::with(1, 0, |_, setup| setup.aof().config("io-threads", "4"));
     let slot = cluster.slot_of(0);
     assert_guards_for_many(cluster.node(0), &slot.key("the-lock"), &slot.key("the-key"));
+    // Whoever looks at it, the server or the module.
+    let far = format!("LOCK.GUARD {} alice 1 SET {} v", slot.key("the-lock"), "another-key");
+    let Value::ServerError(refusal) = cluster.node(0).cmd(far) else { panic!("it was run") };
+    assert_eq!(refusal.code(), "CROSSSLOT");
 }
 
 fn assert_guards_for_many(server: &Server, lock: &str, key: &str) {
