@@ -29,7 +29,8 @@ const HEADINGS: [&str; 7] = [
 ];
 
 /// What only transcripts for 7.0 and newer have: the server's wording, maps, settings.
-const SINCE_7_0: [&str; 3] = ["wrong number of arguments for", "redis-cli -3", "leasehold."];
+const SINCE_7_0: [&str; 4] =
+    ["wrong number of arguments for", "redis-cli -3", "leasehold.", " NOTIFY "];
 
 #[test]
 fn every_transcript_comes_out_as_written() {

@@ -66,22 +66,29 @@ fn a_server_whose_threads_read_guards_commands_for_many_at_once() {
     let cluster = Cluster::with(1, 0, |_, setup| setup.aof().config("io-threads", "4"));
     let slot = cluster.slot_of(0);
     assert_guards_for_many(cluster.node(0), &slot.key("the-lock"), &slot.key("the-key"));
+    // Whoever looks at it, the server or the module.
+    let far = format!("LOCK.GUARD {} alice 1 SET {} v", slot.key("the-lock"), "another-key");
+    let Value::ServerError(refusal) = cluster.node(0).cmd(far) else { panic!("it was run") };
+    assert_eq!(refusal.code(), "CROSSSLOT");
 }
 
 fn assert_guards_for_many(server: &Server, lock: &str, key: &str) {
-    const REQUESTS: usize = 300;
+    const ROUNDS: usize = 20;
+    const REQUESTS: usize = 15;
     let fence = server.client().grant(lock, "alice", LONG);
     let mut crowd = Crowd::of(server, BUSY);
     let request = format!("LOCK.GUARD {lock} alice {fence} INCR {key}");
-    for _ in 0..REQUESTS {
-        (0..BUSY).for_each(|index| crowd.send(index, &*request));
-    }
-    let mut answered = 0;
-    while answered < BUSY * REQUESTS {
-        for (index, reply) in crowd.receive() {
-            assert!(matches!(reply, Some(Value::Int(1..))), "{index} received {reply:?}");
-            answered += 1;
+    for _ in 0..ROUNDS {
+        for _ in 0..REQUESTS {
+            (0..BUSY).for_each(|index| crowd.send(index, &*request));
+        }
+        let mut answered = 0;
+        while answered < BUSY * REQUESTS {
+            for (index, reply) in crowd.receive() {
+                assert!(matches!(reply, Some(Value::Int(1..))), "{index} received {reply:?}");
+                answered += 1;
+            }
         }
     }
-    assert_eq!(server.cmd(format!("GET {key}")), bulk((BUSY * REQUESTS).to_string()));
+    assert_eq!(server.cmd(format!("GET {key}")), bulk((BUSY * REQUESTS * ROUNDS).to_string()));
 }
