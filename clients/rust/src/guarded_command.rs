@@ -33,6 +33,9 @@ impl Guard {
     /// names keys in full: [`Settings::prefix`](crate::Settings::prefix) is for locks. In a cluster its keys are in the
     /// slot of the lock, by a hash tag, as in `{page}:lock` and `{page}:front`.
     ///
+    /// Commands that change the lock itself, such as `LOCK.EXTEND` or `SET` of its key, go past the guard, which counts on the lease
+    /// as before: use [`extend`](Guard::extend) and [`release`](Guard::release).
+    ///
     /// The server decides which commands can be run so. Those that wait, such as `BLPOP`, behave as in a transaction; transactions,
     /// scripts and what belongs to a connection are refused. A hold that is shared guards as any other. Replies are those of
     /// the protocol of the connection, RESP2 unless the address says `?protocol=resp3`. They come on the connection of all
@@ -66,7 +69,7 @@ impl Guard {
     /// |---|---|---|
     /// | [`NotRun`](Error::NotRun) | no | the lock is lost. If that is known here, the server is not asked; else it has said so, and now it is known here too. |
     /// | [`Unreachable`](Error::Unreachable) | no | for as long as [`Settings::within`](crate::Settings::within) nobody could be sent it, or whoever was sent it did not execute it, as in a failover |
-    /// | [`Unanswered`](Error::Unanswered) | perhaps, once | it was sent, and no answer came within [`Settings::response`](crate::Settings::response), or the connection ended. It is not sent again. It may still be run later, but not once the lock has been released or lost. |
+    /// | [`Unanswered`](Error::Unanswered) | perhaps, once | it was sent, and no answer came within [`Settings::response`](crate::Settings::response), or the connection ended. It is not sent again. It may still be run later, also behind what is sent after it, for as long as the lock is this guard's on the server: not once it has been released, or somebody else has had it. |
     /// | [`Refused`](Error::Refused) | no, or it failed | the server said so, in these words: the error of the command itself, too |
     /// | [`UnexpectedReply`](Error::UnexpectedReply) | yes | the reply is no `T` |
     ///

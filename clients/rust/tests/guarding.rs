@@ -173,7 +173,7 @@ async fn what_the_server_says_of_a_command_is_told_in_its_words_and_the_lock_is_
         ("LPUSH page x", "WRONGTYPE Operation against a key holding the wrong kind of value"),
         ("NOSUCH page", "ERR unknown command to guard"),
         ("GET", "ERR wrong number of arguments for the command to guard"),
-        ("MULTI", "ERR LOCK.GUARD runs no commands of transactions, use it inside MULTI"),
+        ("MULTI", "ERR LOCK.GUARD does not run commands of transactions, use it inside MULTI"),
         ("INCR page", "ERR value is not an integer or out of range"),
     ] {
         assert_refused(run::<()>(&guard, line).await, error);
