@@ -12,7 +12,11 @@ const PAGE: &str = "docs/clients.md";
 const IN_JAVASCRIPT: &str = r"
 for (const tag of [TAGS]) {
   const lease = await acquire(`{${tag}}lock`, { ttl: 60_000 });
-  await guarded(lease, 'SET', `{${tag}}page`, 'news');
+  const set = await guarded(lease, 'SET', `{${tag}}page`, 'news');
+  const page = await guarded(lease, 'GET', `{${tag}}page`);
+  await guarded(lease, 'SET', `{${tag}}bytes`, Buffer.from([0, 13, 255]));
+  const bytes = await guarded(lease, 'STRLEN', `{${tag}}bytes`);
+  if (set !== 'OK' || page !== 'news' || bytes !== 3) throw new Error(`${set} ${page} ${bytes}`);
   const visits = await guarded(lease, 'INCR', `{${tag}}visits`);
   await send('DEL', lease.key);
   const error = await guarded(lease, 'SET', `{${tag}}page`, 'late').catch((error) => error);
