@@ -56,6 +56,7 @@ pub(super) fn places(
     let Some(name) = command.first().map(bytes).filter(|name| !guard::is_itself(name)) else {
         return Vec::new();
     };
+    let Some(_asking) = Asking::begin() else { return Vec::new() };
     let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
     if guard::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
@@ -66,6 +67,24 @@ pub(super) fn places(
         }
     }
     places
+}
+
+static IS_ASKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+/// The server is being asked for the keys of a command. If it asks us in turn, whatever the command is called, it is told no more:
+/// each level would take some of the stack, and a request can have a quarter of a million.
+struct Asking;
+
+impl Asking {
+    fn begin() -> Option<Self> {
+        if IS_ASKING.replace(true) { None } else { Some(Self) }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        IS_ASKING.set(false);
+    }
 }
 
 /// The keys that the server finds in a command: the places of the words, and what becomes of each.

@@ -45,9 +45,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether the command to be guarded is this one.
+/// Whether the server may take the command to be guarded for this one. It compares names up to the first zero byte, so it finds
+/// this one also by a name that goes on behind that, if the hash of the whole leads to the same place.
 pub fn is_itself(command: &[u8]) -> bool {
-    command.eq_ignore_ascii_case(SPEC.name.to_bytes())
+    let name = command.split(|&byte| byte == 0).next().unwrap_or_default();
+    name.eq_ignore_ascii_case(SPEC.name.to_bytes())
 }
 
 /// What the server says of a command in its `COMMAND INFO`.
@@ -195,6 +197,16 @@ mod tests {
         assert_eq!(parse("lock.guard k a x lock.guard"), Error::FenceNotANumber);
         for itself in ["lock.guard k a 1 lock.guard", "lock.guard k a 1 Lock.Guard k a 1 get k"] {
             assert_eq!(parse(itself), Error::GuardedItself);
+        }
+    }
+
+    #[test]
+    fn a_name_ends_where_the_server_ends_it() {
+        for itself in [&b"lock.guard"[..], b"LOCK.GUARD\0", b"Lock.Guard\0644", b"lock.guard\0\0"] {
+            assert!(is_itself(itself), "{}", itself.escape_ascii());
+        }
+        for other in [&b""[..], b"\0", b"\0lock.guard", b"lock.guar\0d", b"lock.guards", b"get"] {
+            assert!(!is_itself(other), "{}", other.escape_ascii());
         }
     }
 
