@@ -11,6 +11,7 @@ use super::ffi::{log, server_flavor};
 use leasehold_core::command::guard;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::ptr;
 
@@ -60,11 +61,10 @@ pub(super) fn places(
     let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
     if guard::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
-        for at in guard::hidden_keys(&words) {
-            if places.iter().all(|&(found, _)| found != at) {
-                places.push((at, NO_FLAGS));
-            }
-        }
+        // A request can have half a million of them.
+        let found: BTreeSet<_> = places.iter().map(|&(at, _)| at).collect();
+        let hidden = guard::hidden_keys(&words).filter(|at| !found.contains(at));
+        places.extend(hidden.map(|at| (at, NO_FLAGS)));
     }
     places
 }
