@@ -125,7 +125,7 @@ impl Described<'_> {
         }
         Ok(Guarded {
             arity: self.arity,
-            reads_only: has(b"readonly"),
+            reads_only: has(b"readonly") && !self.name.eq_ignore_ascii_case(PFCOUNT),
             needs_memory: has(b"denyoom"),
             publishes: is_in(b"@pubsub"),
             is_for_scripts,
@@ -141,6 +141,9 @@ impl Described<'_> {
         self.is_of_a_module() && ours(self.name).is_none()
     }
 }
+
+/// It is flagged as one that only reads, and keeps the count with the key: the server replicates that.
+const PFCOUNT: &[u8] = b"pfcount";
 
 /// A command of Redis 8.4 and Valkey 9.1: `MSETEX numkeys key value [key value ...]`.
 const MSETEX: &[u8] = b"msetex";
@@ -207,6 +210,14 @@ mod tests {
         }
         for other in [&b""[..], b"\0", b"\0lock.guard", b"lock.guar\0d", b"lock.guards", b"get"] {
             assert!(!is_itself(other), "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_counts_and_keeps_the_count_does_not_only_read() {
+        for name in ["pfcount", "PFCOUNT"] {
+            let pfcount = described(name, -2, "readonly @read @hyperloglog @slow").guarded();
+            assert!(!pfcount.unwrap().reads_only, "{name}");
         }
     }
 
