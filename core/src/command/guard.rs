@@ -207,7 +207,8 @@ mod tests {
 
     #[test]
     fn a_name_ends_where_the_server_ends_it() {
-        for itself in [&b"lock.guard"[..], b"LOCK.GUARD\0", b"Lock.Guard\0644", b"lock.guard\0\0"] {
+        for itself in [&b"lock.guard"[..], b"LOCK.GUARD\0", b"Lock.Guard\x00644", b"lock.guard\0\0"]
+        {
             assert!(is_itself(itself), "{}", itself.escape_ascii());
         }
         for other in [&b""[..], b"\0", b"\0lock.guard", b"lock.guar\0d", b"lock.guards", b"get"] {
