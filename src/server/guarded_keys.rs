@@ -11,6 +11,7 @@ use super::ffi::{log, server_flavor};
 use leasehold_core::command::guard;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ffi::c_int;
 use std::ptr;
 
@@ -56,16 +57,34 @@ pub(super) fn places(
     let Some(name) = command.first().map(bytes).filter(|name| !guard::is_itself(name)) else {
         return Vec::new();
     };
+    let Some(_asking) = Asking::begin() else { return Vec::new() };
     let mut places: Vec<_> = Found::in_words(ctx, command).each().collect();
     if guard::may_have_hidden_keys(name) {
         let words: Vec<_> = command.iter().map(bytes).collect();
-        for at in guard::hidden_keys(&words) {
-            if places.iter().all(|&(found, _)| found != at) {
-                places.push((at, NO_FLAGS));
-            }
-        }
+        // A request can have half a million of them.
+        let found: BTreeSet<_> = places.iter().map(|&(at, _)| at).collect();
+        let hidden = guard::hidden_keys(&words).filter(|at| !found.contains(at));
+        places.extend(hidden.map(|at| (at, NO_FLAGS)));
     }
     places
+}
+
+static IS_ASKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+/// The server is being asked for the keys of a command. If it asks us in turn, whatever the command is called, it is told no more:
+/// each level would take some of the stack, and a request can have a quarter of a million.
+struct Asking;
+
+impl Asking {
+    fn begin() -> Option<Self> {
+        if IS_ASKING.replace(true) { None } else { Some(Self) }
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        IS_ASKING.set(false);
+    }
 }
 
 /// The keys that the server finds in a command: the places of the words, and what becomes of each.

@@ -108,7 +108,7 @@ fn threads_may_look_for_the_keys_of_many_requests() {
     const AT_ONCE: u64 = 64;
     let cluster = Cluster::with(1, 0, |_, setup| {
         let setup = setup.config("io-threads", "4").config("io-threads-do-reads", "yes");
-        if is_valkey_since((8, 0)) {
+        if is_valkey_since((9, 0)) {
             setup.config("io-threads-always-active", "yes")
         } else {
             setup

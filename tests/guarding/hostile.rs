@@ -84,6 +84,43 @@ fn however_deep_it_is_nested_it_is_refused_and_has_the_first_key() {
     assert_in_step(&mut client);
 }
 
+/// A name with a zero byte that the server takes for that of LOCK.GUARD: it compares names up to there, among those whose hash leads to
+/// the same place as that of the whole.
+fn name_that_goes_on(client: &mut Client) -> Vec<u8> {
+    const AT_ONCE: usize = 1_000;
+    for first in (0..1_000_000).step_by(AT_ONCE) {
+        let names: Vec<Vec<u8>> =
+            (first..first + AT_ONCE).map(|it| format!("LOCK.GUARD\0{it}").into_bytes()).collect();
+        for name in &names {
+            client.send(vec![name.clone()]);
+        }
+        let replies: Vec<String> =
+            names.iter().map(|_| format!("{:?}", client.receive())).collect();
+        let known = replies.iter().position(|reply| !reply.contains("unknown command"));
+        if let Some(known) = known {
+            return names[known].clone();
+        }
+    }
+    panic!("no such name")
+}
+
+#[test]
+fn however_deep_it_is_nested_by_a_name_that_goes_on_it_has_the_first_key() {
+    let (_server, mut client, _) = held();
+    let name = name_that_goes_on(&mut client);
+    let level = [&*name, b"the-lock", b"alice", b"1"].map(<[u8]>::to_vec);
+    for depth in [1, 50_000] {
+        let mut words: Vec<Vec<u8>> =
+            "COMMAND GETKEYS LOCK.GUARD the-lock alice 1".split(' ').map(Vec::from).collect();
+        for _ in 0..depth {
+            words.extend_from_slice(&level);
+        }
+        words.extend(["GET", "k"].map(Vec::from));
+        assert_eq!(strings(&client.cmd(words)), ["the-lock"]);
+    }
+    assert_in_step(&mut client);
+}
+
 #[test]
 fn quotes_within_quotes_are_only_bytes() {
     let (_server, mut client, fence) = held();

@@ -124,6 +124,16 @@ fn the_keys_are_those_that_the_server_finds_in_the_bare_command() {
     assert!(found > 1_000, "{found}");
 }
 
+/// Within the deadline of the client: the time that it takes grows as the number of keys does, and not faster.
+#[test]
+fn there_may_be_hundreds_of_thousands() {
+    const PAIRS: usize = 400_000;
+    let (_server, mut client, _) = held();
+    let request = guarded(1, &format!("MSETEX {PAIRS}{}", " k v".repeat(PAIRS)));
+    let keys = strings(&client.cmd(format!("COMMAND GETKEYS {request}")));
+    assert_eq!(keys.len(), PAIRS + 1);
+}
+
 #[test]
 fn the_server_says_that_there_are_more_keys_than_the_first() {
     let (_server, mut client, _) = held();

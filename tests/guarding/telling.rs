@@ -22,11 +22,24 @@ fn the_effects_are_replicated_once_as_those_of_the_bare_command() {
     let fence = client.grant("the-lock", "alice", LONG);
     let mut stream = ReplicationStream::of(&server);
     effects(&mut stream, &server);
-    for command in ["SET k v", "INCR n", "GET k", "LPUSH k wrong-type", "PUBLISH channel message"] {
+    let commands = [
+        "SET k v",
+        "INCR n",
+        "GET k",
+        "PFADD h a",
+        // It keeps the count with the key.
+        "PFCOUNT h",
+        "LPUSH k wrong-type",
+        "PUBLISH channel message",
+    ];
+    for command in commands {
         client.cmd(guarded(fence, command));
     }
     assert_eq!(client.cmd(guarded(fence + 1, "SET k late")), error(NOT_HOLDER));
-    assert_eq!(effects(&mut stream, &server), ["SET k v", "INCR n", "PUBLISH channel message"]);
+    assert_eq!(
+        effects(&mut stream, &server),
+        ["SET k v", "INCR n", "PFADD h a", "PFCOUNT h", "PUBLISH channel message"]
+    );
     // As the server words the bare command, with the end of the key in place of its ttl on newer ones.
     let mut told_of = |request: &str| {
         client.cmd(request);

@@ -45,9 +45,11 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Whether the command to be guarded is this one.
+/// Whether the server may take the command to be guarded for this one. It compares names up to the first zero byte, so it finds
+/// this one also by a name that goes on behind that, if the hash of the whole leads to the same place.
 pub fn is_itself(command: &[u8]) -> bool {
-    command.eq_ignore_ascii_case(SPEC.name.to_bytes())
+    let name = command.split(|&byte| byte == 0).next().unwrap_or_default();
+    name.eq_ignore_ascii_case(SPEC.name.to_bytes())
 }
 
 /// What the server says of a command in its `COMMAND INFO`.
@@ -123,7 +125,7 @@ impl Described<'_> {
         }
         Ok(Guarded {
             arity: self.arity,
-            reads_only: has(b"readonly"),
+            reads_only: has(b"readonly") && !self.name.eq_ignore_ascii_case(PFCOUNT),
             needs_memory: has(b"denyoom"),
             publishes: is_in(b"@pubsub"),
             is_for_scripts,
@@ -139,6 +141,9 @@ impl Described<'_> {
         self.is_of_a_module() && ours(self.name).is_none()
     }
 }
+
+/// It is flagged as one that only reads, and keeps the count with the key: the server replicates that.
+const PFCOUNT: &[u8] = b"pfcount";
 
 /// A command of Redis 8.4 and Valkey 9.1: `MSETEX numkeys key value [key value ...]`.
 const MSETEX: &[u8] = b"msetex";
@@ -197,6 +202,25 @@ mod tests {
         assert_eq!(parse("lock.guard k a x lock.guard"), Error::FenceNotANumber);
         for itself in ["lock.guard k a 1 lock.guard", "lock.guard k a 1 Lock.Guard k a 1 get k"] {
             assert_eq!(parse(itself), Error::GuardedItself);
+        }
+    }
+
+    #[test]
+    fn a_name_ends_where_the_server_ends_it() {
+        for itself in [&b"lock.guard"[..], b"LOCK.GUARD\0", b"Lock.Guard\x00644", b"lock.guard\0\0"]
+        {
+            assert!(is_itself(itself), "{}", itself.escape_ascii());
+        }
+        for other in [&b""[..], b"\0", b"\0lock.guard", b"lock.guar\0d", b"lock.guards", b"get"] {
+            assert!(!is_itself(other), "{}", other.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn what_counts_and_keeps_the_count_does_not_only_read() {
+        for name in ["pfcount", "PFCOUNT"] {
+            let pfcount = described(name, -2, "readonly @read @hyperloglog @slow").guarded();
+            assert!(!pfcount.unwrap().reads_only, "{name}");
         }
     }
 
