@@ -179,6 +179,11 @@ impl Bindings {
         None
     }
 
+    /// Whether the connection of a hold of this owner has ended.
+    pub(super) fn has_ended_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
+        self.ended_of(name).any(|(_, binding, _)| binding.owner.as_owner() == owner)
+    }
+
     /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its bindings only
     /// the one with the largest fence can be of a hold in force.
     pub(super) fn take_ended_of(

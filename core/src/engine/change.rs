@@ -1,5 +1,6 @@
 //! A client's request about one lock.
 
+use super::disconnecting::Parted;
 use super::{Engine, Host, Initiator, Key, Lock, Mode, Warning};
 use crate::command::{Decide, Error};
 use crate::lock::{
@@ -131,8 +132,7 @@ impl<C> Engine<C> {
         waiters.unwrap_or_else(|| {
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
             // The asker may have been granted the lock just now, for a connection of its own that has ended since it asked there.
-            self.part_pending(host, lock, asker, host.batch());
-            if self.queues.borrow().waiters_if_settled(name).is_none() {
+            if self.part_own(host, lock, asker) == Parted::Own {
                 self.settle(host, lock, Initiator::Client, Ownership::Ours);
             }
             self.waiters_for(name)

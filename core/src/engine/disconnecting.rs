@@ -27,6 +27,14 @@ enum Parting {
     PutOff(Binding, u64),
 }
 
+/// Whether the hold of an owner was ended because its connection has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Parted {
+    Own,
+    Nothing,
+}
+
 /// Holds of one lock that are over, by fence and owner.
 #[derive(Debug, Default)]
 pub(super) struct Over(Vec<(KeptOwner, u64)>);
@@ -224,6 +232,21 @@ impl<C> Engine<C> {
                 Parting::PutOff(binding, millis) => self.put_off(host, binding, since, millis),
             }
         }
+    }
+
+    /// The same for the hold of the owner who asks, and for no other.
+    pub(super) fn part_own<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+    ) -> Parted {
+        let has_ended = |owner| self.bindings.borrow().has_ended_of(lock.name(), owner);
+        if !asker.is_some_and(has_ended) {
+            return Parted::Nothing;
+        }
+        self.part_pending(host, lock, asker, 1);
+        Parted::Own
     }
 
     /// The lease becomes the shorter of what is left of it and of the grace. The lock is only marked for those who wait.

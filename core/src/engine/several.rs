@@ -3,6 +3,7 @@
 //! One key at a time is open, and each twice: see [`lock::several`](crate::lock::Standing). Nobody is told of anything before
 //! all is written.
 
+use super::disconnecting::Parted;
 use super::handoff::Effort;
 use super::pending::PendingRelease;
 use super::{
@@ -172,7 +173,9 @@ impl<C> Engine<C> {
             };
             if !is_settled && !effort.fills(host.slice()) {
                 effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
-                self.part_pending(host, lock, Some(owner), share);
+                if self.part_own(host, lock, Some(owner)) == Parted::Own {
+                    self.changes_due();
+                }
             }
         }
     }
