@@ -3,14 +3,13 @@
 //! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes on its own account,
 //! [`host`](super::host) asks whether that is the end of a connection.
 
+use super::alike::MICROS_PER_MILLI;
 use super::content::{Content, own};
 use super::host::lock_name;
 use super::model::{Client, LockName, Model, Reply, State, Waiting};
 use super::schedule::owner_named;
 use super::world::Server;
 use crate::lock::{Ephemeral, Name, Owner, WaitKind};
-
-const MICROS_PER_MILLI: u64 = 1_000;
 
 /// To which connection a hold is to be bound, and how many milliseconds it may outlive it.
 pub(super) type Wanted = (u64, u64);

@@ -7,6 +7,18 @@ pub(super) fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
     &choices[rng.random_range(0..choices.len())]
 }
 
+/// How often each kind happens in a schedule, of which some do not happen at all: drawn from how often it usually does, and whether
+/// it is needed.
+pub(super) fn weights<K: Copy>(rng: &mut SmallRng, usual: &[(K, u32, bool)]) -> Vec<(K, u32)> {
+    let mut weights = Vec::new();
+    for &(kind, usual, is_needed) in usual {
+        if is_needed || rng.random_ratio(2, 3) {
+            weights.push((kind, rng.random_range(1..=2 * usual)));
+        }
+    }
+    weights
+}
+
 /// One of these, each as often as its weight says.
 pub(super) fn weighted<K: Copy>(rng: &mut SmallRng, weights: &[(K, u32)]) -> K {
     let all: u32 = weights.iter().map(|&(_, weight)| weight).sum();

@@ -3,7 +3,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-const MICROS_PER_MILLI: u64 = 1_000;
+use super::alike::MICROS_PER_MILLI;
 
 /// The latest deadline that can be written with a share.
 pub(super) const LATEST: u64 = 99_999_999_999_999;

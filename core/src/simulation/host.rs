@@ -3,12 +3,13 @@
 //! The model is a step behind: it settles a lock when the engine looks at it, and takes a grant back when the engine
 //! deletes the key on its own account. What the engine writes and whom it answers is told to the history.
 
+use super::alike::Role;
 use super::content::MOST_HOLDERS;
 use super::history::Granted;
 use super::keyspace::Kept;
 use super::model::{Client, LockName, Reply};
 use super::requests::Requested;
-use super::world::{KEYS, Role, Server, State, lock};
+use super::world::{KEYS, Server, State, lock};
 use crate::command::Error;
 use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::lock::{
@@ -32,11 +33,7 @@ impl Host for Server {
     }
 
     fn authority(&self) -> Authority {
-        match self.state.borrow().role {
-            Role::Primary | Role::Refusing => Authority::Yes,
-            Role::Paused => Authority::NotNow,
-            Role::Replica => Authority::Replica,
-        }
+        self.state.borrow().role.authority()
     }
 
     fn limits(&self) -> Limits {

@@ -17,6 +17,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+mod alike;
 mod binding;
 mod chance;
 mod content;
@@ -35,12 +36,13 @@ mod waiting;
 mod world;
 
 use crate::lock::{Monotonic, Stored, Told};
+use alike::Role;
 use content::{Content, Held};
 use model::{Client, LockName, Model, Reply};
 use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use seeds::Trace;
-use world::{Role, Server, lock};
+use world::{Server, lock};
 
 const SEEDS: u64 = 2_000;
 const STEPS: usize = 2_000;
@@ -119,14 +121,8 @@ fn take(server: &Server, client: Client, step: Step) {
     server.state.borrow_mut().notes_pause();
 }
 
-/// A host sets its timer only if the engine says that what is due next has changed.
 fn saying_what_is_due(server: &Server, happen: impl FnOnce()) {
-    let next_due = || server.engine.next_due(server.state.borrow().clocks());
-    let _changed_before = server.engine.take_due_changed();
-    let before = next_due();
-    happen();
-    let is_sooner = next_due().is_some_and(|due| before.is_none_or(|before| due < before));
-    assert!(!is_sooner || server.engine.take_due_changed(), "due sooner, and nobody is told");
+    alike::saying_what_is_due(&server.engine, || server.state.borrow().clocks(), happen);
 }
 
 fn happen(server: &Server, client: Client, op: Op) {

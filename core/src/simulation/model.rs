@@ -8,6 +8,7 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
+use super::alike::MICROS_PER_MILLI;
 use super::binding::{Bound, Wanted};
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
 use crate::lock::WaitKind;
@@ -19,7 +20,6 @@ pub(super) type Client = u32;
 /// A database and a key in it.
 pub(super) type LockName = (i32, &'static str);
 
-const MICROS_PER_MILLI: u64 = 1_000;
 const LAST_FENCE: u64 = 9_007_199_254_740_991;
 const HORIZON_MICROS: u64 = 24 * 60 * 60 * 1_000 * MICROS_PER_MILLI;
 

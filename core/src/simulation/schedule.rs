@@ -4,11 +4,12 @@
 //! can happen do so and how often), because a schedule in which everything happens all the time
 //! never gets anywhere. Names are few and times short, so that everything meets everything.
 
-use super::chance::{clock_step, pick, weighted};
+use super::alike::{CONNECTIONS, Role};
+use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
 use super::model::{Client, LockName, Waits};
 use super::requests::{Claim, Request};
-use super::world::{CONNECTIONS, KEYS, Role, Server, State};
+use super::world::{KEYS, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -173,12 +174,7 @@ impl Schedule {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
         let is_crowd = rng.random_ratio(1, 30);
-        let mut weights = Vec::new();
-        for (kind, usual, is_needed) in USUAL {
-            if is_needed || rng.random_ratio(2, 3) {
-                weights.push((kind, rng.random_range(1..=2 * usual)));
-            }
-        }
+        let mut weights = weights(&mut rng, &USUAL);
         if is_crowd {
             weights.push((Kind::Wait, 1_500));
         }

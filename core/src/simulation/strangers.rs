@@ -1,9 +1,10 @@
 //! What others do to the keys of the virtual server, and what the server does to them by itself.
 
+use super::alike::Role;
 use super::content::{Content, Held, Lock};
 use super::keyspace::{Kept, swap_entries};
 use super::model::LockName;
-use super::world::{KEYS, Role, Server, State, lock};
+use super::world::{KEYS, Server, State, lock};
 use crate::lock::{Holds, Seen, Stored, Suspicion, learn_from};
 
 impl Server {

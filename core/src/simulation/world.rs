@@ -3,6 +3,10 @@
 //!
 //! Whatever happens to a key happens to the model's too, and is told to the engine in the way of the real server's events.
 
+use super::alike::{
+    CONNECTIONS, FENCE_MARGIN_MILLIS, MICROS_PER_MILLI, PAUSE_MICROS, RECHECK_MICROS,
+    REFUSAL_MICROS, Role,
+};
 use super::content::Content;
 use super::history::History;
 use super::keyspace::Keyspace;
@@ -14,31 +18,8 @@ use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Susp
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-pub(super) const MICROS_PER_MILLI: u64 = 1_000;
-
-/// How much later than the event itself a lock may be settled if nobody told the module of it.
-const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
-const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
-const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
-
-/// What a primary whose place this server takes may have been ahead of it.
-const FENCE_MARGIN_MILLIS: u64 = 5_000;
-
-/// How many connections are open at a time, of those to which holds are bound.
-pub(super) const CONNECTIONS: usize = 3;
-
 /// Every key there is.
 pub(super) const KEYS: [&str; 4] = ["k0", "k1", "k2", "k3"];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Primary,
-    /// A primary on which `CLIENT PAUSE` is in force.
-    Paused,
-    /// A primary that refuses writes, because too few replicas are in sync.
-    Refusing,
-    Replica,
-}
 
 pub(super) struct Server {
     pub(super) engine: Engine<Client>,

@@ -2,7 +2,7 @@
 //! against the model at once.
 
 use super::model::{Client, Held, Key as KeyName, MOST_HOLDERS, is_same_set};
-use super::server::{Role, Server, State, key_of, lock};
+use super::server::{Server, State, key_of, lock};
 use crate::command::Error;
 use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
 use crate::lock::{
@@ -10,6 +10,7 @@ use crate::lock::{
     Write,
 };
 use crate::observe::Event;
+use crate::simulation::alike::Role;
 use crate::simulation::keyspace::Kept;
 
 pub(super) const LIMITS: Limits = Limits { max_ttl: Ttl::LONGEST, max_holders: MOST_HOLDERS };
@@ -27,11 +28,7 @@ impl Host for Server {
     }
 
     fn authority(&self) -> Authority {
-        match self.state.borrow().role {
-            Role::Primary | Role::Refusing => Authority::Yes,
-            Role::Paused => Authority::NotNow,
-            Role::Replica => Authority::Replica,
-        }
+        self.state.borrow().role.authority()
     }
 
     fn limits(&self) -> Limits {

@@ -20,6 +20,7 @@ mod requests;
 mod schedule;
 mod server;
 
+use super::alike;
 use super::seeds::{self, Trace};
 use crate::lock::Told;
 use host::live_in;
@@ -109,14 +110,8 @@ fn take(server: &Server, client: Client, step: Step) {
     server.state.borrow_mut().notes_pause();
 }
 
-/// A host sets its timer only if the engine says that what is due next has changed.
 fn saying_what_is_due(server: &Server, happen: impl FnOnce()) {
-    let next_due = || server.engine.next_due(server.state.borrow().clocks());
-    let _changed_before = server.engine.take_due_changed();
-    let before = next_due();
-    happen();
-    let is_sooner = next_due().is_some_and(|due| before.is_none_or(|before| due < before));
-    assert!(!is_sooner || server.engine.take_due_changed(), "due sooner, and nobody is told");
+    alike::saying_what_is_due(&server.engine, || server.state.borrow().clocks(), happen);
 }
 
 fn happen(server: &Server, client: Client, op: Op) {

@@ -7,12 +7,11 @@
 
 use super::plan::Plan;
 use crate::lock::WaitKind;
+use crate::simulation::alike::MICROS_PER_MILLI;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) type Client = u32;
 pub(super) type Key = &'static str;
-
-pub(super) const MICROS_PER_MILLI: u64 = 1_000;
 
 /// How many may hold a lock, whatever their shares.
 pub(super) const MOST_HOLDERS: usize = 4;

@@ -5,7 +5,8 @@
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
-use super::model::{Asked, Bound, Content, Held, Key, MICROS_PER_MILLI, Model, Verdict, Waiting};
+use super::model::{Asked, Bound, Content, Held, Key, Model, Verdict, Waiting};
+use crate::simulation::alike::MICROS_PER_MILLI;
 
 #[derive(Clone, Debug)]
 pub(super) enum Effect {

@@ -1,7 +1,7 @@
 //! What clients ask for, by the pages of the commands. At the moment of each decision the model says what it must be.
 
 use super::host::{At, LIMITS};
-use super::model::{Asked, Client, Key, MICROS_PER_MILLI, Verdict, Waiting};
+use super::model::{Asked, Client, Key, Verdict, Waiting};
 use super::plan::{Effect, Plan};
 use super::server::{Server, State, lock};
 use crate::command::{Decide, DecideAll, Error, Reply, acquire, extend, release};
@@ -10,6 +10,7 @@ use crate::lock::{
     Acquired, Ephemeral, Extended, FenceClock, Grace, Holders, Joint, Moment, Names, Outcome,
     Owner, Released, Renewed, Standing, TicketRequest, Told, Wait, WaitKind, Waiter,
 };
+use crate::simulation::alike::MICROS_PER_MILLI;
 
 /// How a request is ready to wait, in milliseconds.
 #[derive(Clone, Copy, Debug)]

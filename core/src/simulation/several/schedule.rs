@@ -2,10 +2,11 @@
 //!
 //! As in the [simulation of single locks](crate::simulation), every seed has habits of its own.
 
-use super::super::chance::{clock_step, pick, weighted};
+use super::super::alike::{CONNECTIONS, Role};
+use super::super::chance::{clock_step, pick, weighted, weights};
 use super::model::{Client, Content, Held, Key};
 use super::requests::{Claim, Request, Waits};
-use super::server::{CONNECTIONS, KEYS, Role, State};
+use super::server::{KEYS, State};
 use crate::lock::WaitKind;
 use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
@@ -117,12 +118,7 @@ pub(super) struct Schedule {
 impl Schedule {
     pub(super) fn new(seed: u64) -> Self {
         let mut rng = SmallRng::seed_from_u64(seed);
-        let mut weights = Vec::new();
-        for (kind, usual, is_needed) in USUAL {
-            if is_needed || rng.random_ratio(2, 3) {
-                weights.push((kind, rng.random_range(1..=2 * usual)));
-            }
-        }
+        let weights = weights(&mut rng, &USUAL);
         Self {
             weights,
             keys: rng.random_range(3..=KEYS.len()),

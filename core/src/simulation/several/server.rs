@@ -1,35 +1,21 @@
 //! A tiny server: keys that expire, a role, a clock that is set, connections that end, and others who write keys.
 
 use super::host::live_in;
-use super::model::{Bound, Client, Content, Held, Key, MICROS_PER_MILLI, Model};
+use super::model::{Bound, Client, Content, Held, Key, Model};
 use crate::command::Error;
 use crate::engine::{Engine, WaiterGrant};
 use crate::lock::{
     Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Stored, Suspicion, WaiterId,
 };
+use crate::simulation::alike::{
+    CONNECTIONS, FENCE_MARGIN_MILLIS, MICROS_PER_MILLI, PAUSE_MICROS, RECHECK_MICROS,
+    REFUSAL_MICROS, Role,
+};
 use crate::simulation::keyspace::{Kept, Keyspace};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 
-const RECHECK_MICROS: u64 = 1_000 * MICROS_PER_MILLI;
-const PAUSE_MICROS: u64 = 10 * MICROS_PER_MILLI;
-const REFUSAL_MICROS: u64 = 100 * MICROS_PER_MILLI;
-const FENCE_MARGIN_MILLIS: u64 = 5_000;
-
-/// How many connections are open at a time, of those to which holds are bound.
-pub(super) const CONNECTIONS: usize = 3;
-
 pub(super) const KEYS: [Key; 6] = ["k0", "k1", "k2", "k3", "k4", "k5"];
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Primary,
-    /// A primary on which `CLIENT PAUSE` is in force.
-    Paused,
-    /// A primary that refuses writes.
-    Refusing,
-    Replica,
-}
 
 pub(super) struct Server {
     pub(super) engine: Engine<Client>,
