@@ -6,14 +6,15 @@
 use super::ffi::api::api;
 use super::ffi::call_reply::CallReply;
 use super::ffi::main_thread::MainThread;
+use super::ffi::short_text::ShortText;
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::{Described, Guarded};
 use redis_module::raw::RedisModuleCtx;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 
-/// How long the name of a command may be, with that of its subcommand. None of the server's comes near.
-pub(super) const LONGEST_NAME: usize = 128;
+/// The name of a command, with that of its subcommand. None of the server's comes near that length.
+pub(super) type CommandName = ShortText<129>;
 
 static KNOWN: MainThread<RefCell<BTreeMap<Box<[u8]>, Known>>> =
     MainThread::new(RefCell::new(BTreeMap::new()));
@@ -39,40 +40,26 @@ pub(super) fn find(
     if name.contains(&b'|') {
         return Err(Error::GuardedUnknown);
     }
-    match look_up(ctx, &[name])? {
+    let name = CommandName::new().with(name).ok_or(Error::GuardedUnknown)?.in_lower_case();
+    match look_up(ctx, name.as_bytes())? {
         Known::Command(guarded) => guarded,
-        Known::Container => match look_up(ctx, &[name, second.ok_or(Error::GuardedArity)?])? {
-            Known::Command(guarded) => guarded,
-            Known::Container => Err(Error::GuardedUnknown),
-        },
+        Known::Container => {
+            let second = second.ok_or(Error::GuardedArity)?;
+            let both = name.with(b"|").and_then(|name| name.with(second));
+            let both = both.ok_or(Error::GuardedUnknown)?.in_lower_case();
+            match look_up(ctx, both.as_bytes())? {
+                Known::Command(guarded) => guarded,
+                Known::Container => Err(Error::GuardedUnknown),
+            }
+        }
     }
 }
 
-fn look_up(ctx: *mut RedisModuleCtx, words: &[&[u8]]) -> Result<Known, Error> {
-    let mut room = [0; LONGEST_NAME];
-    let name = in_lower_case(words, &mut room).ok_or(Error::GuardedUnknown)?;
+fn look_up(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
     if let Some(&known) = KNOWN.borrow().get(name) {
         return Ok(known);
     }
     ask(ctx, name)
-}
-
-/// The words with a `|` between two, as the server writes the name of a subcommand. `None` if there is no room for them, or
-/// they are no name.
-fn in_lower_case<'r>(words: &[&[u8]], room: &'r mut [u8; LONGEST_NAME]) -> Option<&'r [u8]> {
-    let mut len = 0_usize;
-    for (position, word) in words.iter().enumerate() {
-        if position > 0 {
-            *room.get_mut(len)? = b'|';
-            len = len.saturating_add(1);
-        }
-        let end = len.saturating_add(word.len());
-        room.get_mut(len..end)?.copy_from_slice(word);
-        len = end;
-    }
-    let name = room.get_mut(..len)?;
-    name.make_ascii_lowercase();
-    (!name.contains(&0)).then_some(name)
 }
 
 fn ask(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {

@@ -4,7 +4,7 @@
 //! out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
 
 use super::authority;
-use super::command_table;
+use super::command_table::{self, CommandName};
 use super::ffi::api::api;
 use super::ffi::call_reply::CallReply;
 use super::ffi::main_thread::MainThread;
@@ -19,12 +19,10 @@ use std::ffi::{CStr, c_char};
 
 /// A command that can be guarded, with its words.
 pub(super) struct InnerCommand<'w> {
-    name: ShortText<ROOM_FOR_NAME>,
+    name: CommandName,
     arguments: &'w [*mut RedisModuleString],
     guarded: Guarded,
 }
-
-const ROOM_FOR_NAME: usize = command_table::LONGEST_NAME + 1;
 
 /// The flags of a call, and a letter for each word.
 type Format = ShortText<{ MOST_FLAGS + MOST_COPIED + 1 }>;
@@ -44,12 +42,12 @@ impl<'w> InnerCommand<'w> {
         let second = arguments.first().map(|&string| word(string));
         let guarded = command_table::find(ctx, word(name_string), second)?;
         guarded.check_arity(words.len())?;
-        let name = ShortText::new().with(word(name_string)).ok_or(Error::GuardedUnknown)?;
+        let name = CommandName::new().with(word(name_string)).ok_or(Error::GuardedUnknown)?;
         Ok(Self { name, arguments, guarded })
     }
 
     pub(super) fn name(&self) -> &[u8] {
-        self.name.as_c_str().to_bytes()
+        self.name.as_bytes()
     }
 
     /// The words behind its name.

@@ -25,6 +25,15 @@ impl<const ROOM: usize> ShortText<ROOM> {
         Some(self)
     }
 
+    pub(crate) fn in_lower_case(mut self) -> Self {
+        self.bytes.make_ascii_lowercase();
+        self
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
     pub(crate) fn as_c_str(&self) -> &CStr {
         CStr::from_bytes_until_nul(&self.bytes).unwrap_or_default()
     }
@@ -37,9 +46,11 @@ mod tests {
     #[test]
     fn what_fits_is_ended_and_what_does_not_is_refused() {
         let text = ShortText::<6>::new().with(b"ab").unwrap().with(b"cde").unwrap();
-        assert_eq!(text.as_c_str(), c"abcde");
+        assert_eq!((text.as_c_str(), text.as_bytes()), (c"abcde", &b"abcde"[..]));
         assert!(text.with(b"f").is_none());
         assert!(ShortText::<6>::new().with(b"a\0b").is_none());
         assert_eq!(ShortText::<1>::new().as_c_str(), c"");
+        let mixed = ShortText::<9>::new().with(b"Get|K-1").unwrap();
+        assert_eq!(mixed.in_lower_case().as_bytes(), b"get|k-1");
     }
 }
