@@ -26,6 +26,15 @@ pub fn error(text: &str) -> Value {
     redis::parse_redis_value(format!("-{text}\r\n").as_bytes()).unwrap()
 }
 
+/// The first word of the error that it is.
+#[track_caller]
+pub fn code(reply: Value) -> String {
+    match reply {
+        Value::ServerError(told) => told.code().to_owned(),
+        other => panic!("no error: {other:?}"),
+    }
+}
+
 /// A list of texts, of either kind of string.
 pub fn strings(value: &Value) -> Vec<String> {
     let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };

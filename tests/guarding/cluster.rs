@@ -4,16 +4,9 @@ use super::LONG;
 use redis::Value;
 use std::thread;
 use testkit::{
-    Cluster, SlotMove, error, eventually, int, is_older_than, is_valkey_since, lacks_moves_at_once,
+    Cluster, SlotMove, code, error, eventually, int, is_older_than, is_valkey_since,
+    lacks_moves_at_once,
 };
-
-#[track_caller]
-fn code(reply: Value) -> String {
-    match reply {
-        Value::ServerError(told) => told.code().to_owned(),
-        other => panic!("no error: {other:?}"),
-    }
-}
 
 /// The names of a lock and of a number, in a slot that the first node has.
 fn in_slot(cluster: &Cluster) -> (SlotMove, String, String) {

@@ -3,7 +3,7 @@
 use super::{LONG, asks, behind, holds_all, takes, waiting, waits};
 use redis::Value;
 use testkit::{
-    Client, Cluster, Server, SlotMove, Snapshot, aof, eventually, int, is_older_than,
+    Client, Cluster, Server, SlotMove, Snapshot, aof, code, eventually, int, is_older_than,
     lacks_moves_at_once, start_pair, wait_until_in_sync,
 };
 
@@ -42,14 +42,6 @@ fn a_replica_that_is_promoted_goes_on_above_it() {
     let mut waiter = waits(&replica, "bob", &["b", "a"]);
     assert_eq!(client.cmd("LOCK.RELEASE a alice ALSO 1 b"), int(2));
     assert!(waiter.fence() > fence);
-}
-
-#[track_caller]
-fn code(reply: Value) -> String {
-    match reply {
-        Value::ServerError(told) => told.code().to_owned(),
-        other => panic!("no error: {other:?}"),
-    }
 }
 
 #[test]
