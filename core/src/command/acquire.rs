@@ -245,7 +245,10 @@ impl DecideAll for Request<'_> {
 
 /// The fence, or nil; with the owner in front of it when the client does not know that yet.
 pub fn reply(owner: Owner<'_>, minted: bool, fence_number: Option<u64>) -> Reply<'_> {
-    let fence = fence_number.map_or(Reply::Nil, Reply::number);
+    let fence = match fence_number {
+        Some(number) => Reply::number(number),
+        None => Reply::Nil,
+    };
     if minted { Reply::Array(vec![Reply::Bytes(owner.as_bytes()), fence]) } else { fence }
 }
 

@@ -113,7 +113,23 @@ impl<C> Engine<C> {
 
     /// Makes the key say what is true of the lock, before anybody looks at it. Returns how many wait
     /// for the lock then.
+    #[inline]
     pub(super) fn settle_if_suspect<H: Host<Client = C>>(
+        &self,
+        host: &H,
+        lock: &H::Lock<'_>,
+        asker: Option<Owner<'_>>,
+    ) -> usize {
+        // Nearly always nobody waits for anything.
+        let nobody_waits = self.queues.borrow().is_empty();
+        if nobody_waits && !self.has_pending_releases() && !self.has_ended_connections() {
+            return 0;
+        }
+        self.settle_suspected(host, lock, asker)
+    }
+
+    #[inline(never)]
+    fn settle_suspected<H: Host<Client = C>>(
         &self,
         host: &H,
         lock: &H::Lock<'_>,
@@ -122,13 +138,7 @@ impl<C> Engine<C> {
         self.take_back_pending(host, lock);
         self.part_pending(host, lock, asker, host.batch());
         let name = lock.name();
-        let waiters = {
-            let queues = self.queues.borrow();
-            if queues.is_empty() {
-                return 0;
-            }
-            queues.waiters_if_settled(name)
-        };
+        let waiters = self.queues.borrow().waiters_if_settled(name);
         waiters.unwrap_or_else(|| {
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
             // The asker may have been granted the lock just now, for a connection of its own that has ended since it asked there.

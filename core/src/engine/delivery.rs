@@ -39,7 +39,10 @@ impl<C> Engine<C> {
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if
     /// the waiter that it was made to never hears of it.
     pub fn mark_delivered(&self, fence_number: u64) {
-        self.undelivered.borrow_mut().remove(&fence_number);
+        // Nearly always there are none.
+        if !self.undelivered.borrow().is_empty() {
+            self.undelivered.borrow_mut().remove(&fence_number);
+        }
         // They are still there if writes have been paused since.
         let mut pending = self.pending_releases.borrow_mut();
         if !pending.is_empty() {
@@ -147,11 +150,15 @@ impl<C> Engine<C> {
         }
     }
 
+    /// Whether any grant is to be taken back.
+    pub(super) fn has_pending_releases(&self) -> bool {
+        !self.pending_releases.borrow().is_empty()
+    }
+
     /// Takes back the undelivered grants of this lock before a command looks at it. Otherwise their
     /// owner could come back, be told that it holds the lock, and lose it.
     pub(super) fn take_back_pending<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) {
-        // Nearly always there are none.
-        if self.pending_releases.borrow().is_empty() {
+        if !self.has_pending_releases() {
             return;
         }
         // All are taken at once: one that cannot be taken back now is added again.

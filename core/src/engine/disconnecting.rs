@@ -110,9 +110,14 @@ impl<C> Engine<C> {
     }
 
     /// The hold of this owner is over, or has another fence, if that is what the request came to.
+    #[inline]
     pub(super) fn rebind(&self, name: Name<'_>, owner: Owner<'_>, outcome: &Outcome<'_>) {
+        // Nearly always there are none.
+        if !self.has_bindings() {
+            return;
+        }
         match *outcome {
-            Outcome::Raise(Raised::To { former, fence, .. }) if self.has_bindings() => {
+            Outcome::Raise(Raised::To { former, fence, .. }) => {
                 let (former, fence) = (former.number(), fence.number());
                 self.bindings.borrow_mut().raise(name, owner, former, fence);
             }
@@ -147,6 +152,11 @@ impl<C> Engine<C> {
     /// Whether any hold is bound, so that the engine is to be told when connections end.
     pub fn has_bindings(&self) -> bool {
         !self.bindings.borrow().is_empty()
+    }
+
+    /// Whether holds are to end because their connections have.
+    pub(super) fn has_ended_connections(&self) -> bool {
+        self.bindings.borrow().has_ended()
     }
 
     /// A connection has ended. True if the engine has work now.
@@ -215,8 +225,7 @@ impl<C> Engine<C> {
         asker: Option<Owner<'_>>,
         most: usize,
     ) {
-        // Nearly always there are none.
-        if !self.bindings.borrow().has_ended() {
+        if !self.has_ended_connections() {
             return;
         }
         let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
