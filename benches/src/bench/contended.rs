@@ -202,9 +202,9 @@ fn targets(ways: &[Way], measured: &[Measured], report: &mut Report) {
         report.target(Target {
             what: "16 workers, one lock: longest wait".to_owned(),
             against: name.to_owned(),
-            wanted: "≤ 0.050 ×".to_owned(),
+            wanted: "≤ 0.010 ×".to_owned(),
             measured: format!("{share:.4} ×"),
-            met: share <= 0.05,
+            met: share <= 0.01,
         });
     }
 }
