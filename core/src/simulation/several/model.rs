@@ -67,7 +67,7 @@ pub(super) struct Bound {
 pub(super) struct Undone {
     pub(super) key: Key,
     pub(super) fence: u64,
-    /// Where another server decides, it may stay until its lease ends.
+    /// Where another server decides, it may stay until its lease ends; and the engine looks for it once.
     pub(super) is_certain: bool,
 }
 

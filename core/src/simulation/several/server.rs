@@ -276,7 +276,14 @@ impl Server {
         let state = &mut *self.state.borrow_mut();
         if state.keys.copy((0, key)).is_some() {
             state.keys.remove((0, key));
-            state.model.keys.remove(key);
+            // Nobody tells the engine what was written over a lock that was evicted, and deleted: the lock comes back.
+            match self.evicted(key) {
+                Some(kept) => {
+                    let holds = live_in(Some(&kept), 0);
+                    state.model.keys.insert(key, Content::Holds(holds));
+                }
+                None => drop(state.model.keys.remove(key)),
+            }
             self.touched(state, key, Suspicion::Freed);
         }
     }
