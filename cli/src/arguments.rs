@@ -1,6 +1,6 @@
 //! The words of the command line that all subcommands share. Each has its own beside its code.
 
-use crate::commands::{elect, ls, release, run, show, wait};
+use crate::commands::{doctor, elect, ls, release, run, show, wait};
 use crate::connecting::Connection;
 use clap::{Parser, Subcommand};
 
@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
 const AFTER: &str = "\
 Exit codes:
   run and elect end with the code of their command, or 128+n if signal n ended it
-  1   no: not held, or not released (show, release)
+  1   no: not held, not released, or something endangers locks (show, release, doctor)
   64  usage: the words, a variable or an address have no sense
   69  no server that grants locks has answered
   70  the system refused something, or this program has a defect
@@ -41,6 +41,7 @@ pub(crate) enum Command {
     Show(show::Arguments),
     Wait(wait::Arguments),
     Release(release::Arguments),
+    Doctor(doctor::Arguments),
 }
 
 #[cfg(test)]

@@ -76,6 +76,21 @@ impl Connection {
         Ok(Some(SentinelUrls { sentinels, service, server: address.server_url(database) }))
     }
 
+    /// That of other servers with the same user, password and database.
+    pub(crate) fn url_of_others(&self) -> Result<ServerUrl, Failure> {
+        let url = self.url.split_once("://").filter(|(scheme, _)| !scheme.contains("unix"));
+        let Some((scheme, rest)) = url else {
+            return Err(usage(
+                "a replica cannot be reached by a socket: name the server by host and port",
+            ));
+        };
+        let (user, rest) =
+            rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+        let user = user.map_or(String::new(), |user| format!("{user}@"));
+        let after = rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
+        Ok(ServerUrl { before: format!("{scheme}://{user}"), after })
+    }
+
     /// The same as for the client of the locks.
     pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
         if self.cacert.is_none() && self.cert.is_none() {

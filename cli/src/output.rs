@@ -85,6 +85,7 @@ pub(crate) fn printable(text: &str) -> String {
 pub(crate) enum Json {
     Null,
     Number(u64),
+    Signed(i64),
     Text(String),
     List(Vec<Self>),
     Object(Vec<(&'static str, Self)>),
@@ -110,6 +111,7 @@ impl Json {
         match self {
             Self::Null => to.push_str("null"),
             Self::Number(number) => to.push_str(&number.to_string()),
+            Self::Signed(number) => to.push_str(&number.to_string()),
             Self::Text(text) => write_text(text, to),
             Self::List(items) => {
                 to.push('[');

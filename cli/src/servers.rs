@@ -71,6 +71,20 @@ pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Fa
     Ok(servers)
 }
 
+/// A replica of one of them, as that one tells where it is.
+pub(crate) async fn replica(
+    connection: &Connection,
+    host: &str,
+    port: u16,
+) -> Result<Server, Failure> {
+    let server = match (connection.urls_of_sentinels()?, connection.urls_of_cluster()) {
+        (Some(urls), _) => urls.server,
+        (None, Some(urls)) => urls.server,
+        (None, None) => connection.url_of_others()?,
+    };
+    open(connection, &server.at(host, port)).await
+}
+
 /// A range of slots: its first, its last, and its servers, of which the first is the primary.
 fn primary_of(range: &Value) -> Option<(String, u16)> {
     let Value::Array(range) = range else { return None };

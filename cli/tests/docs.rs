@@ -105,9 +105,9 @@ fn every_option_is_documented_and_the_reverse() {
         elect
     );
     for row in page().lines().filter_map(|line| line.strip_prefix("| `leasehold ")) {
-        let name = row.split(' ').next().unwrap();
+        let name = row.split([' ', '`']).next().unwrap();
         let of_it = options(&[name]).difference(&everywhere).cloned().collect::<BTreeSet<_>>();
-        let last = row.split('|').nth(2).unwrap();
+        let last = row.trim_end_matches(" |").rsplit('|').next().unwrap();
         let said = last.split('`').filter(|word| word.starts_with("--")).map(str::to_owned);
         assert_eq!(of_it, said.collect(), "{name}");
     }
@@ -128,4 +128,24 @@ fn every_exit_code_is_the_same_on_the_page_and_in_the_help() {
         }
     }
     assert!(rows > 5, "this test no longer understands the page");
+}
+
+#[test]
+fn every_subcommand_is_on_the_page() {
+    let help = leasehold("", &["--help"]).output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
+    // What follows from line to line is indented more.
+    let names = section.lines().filter_map(|line| line.strip_prefix("  "));
+    let names: Vec<_> = names.filter_map(|line| line.split(' ').next()).collect();
+    let names: Vec<_> = names.into_iter().filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 4, "{names:?}");
+    for name in names {
+        let page = page();
+        assert!(
+            page.contains(&format!("leasehold {name} "))
+                || page.contains(&format!("`leasehold {name}`")),
+            "{name}"
+        );
+    }
 }

@@ -15,6 +15,7 @@
 mod asking;
 mod at_terminal;
 mod docs;
+mod doctor;
 mod electing;
 mod ending;
 mod faults;

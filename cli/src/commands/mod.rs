@@ -1,5 +1,6 @@
 //! One file for each subcommand.
 
+pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod holding;
 pub(crate) mod ls;
@@ -16,6 +17,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Code, Failure> {
     let connection = &arguments.connection;
     match arguments.command {
         Command::Run(arguments) => run::run(connection, arguments).await,
+        Command::Doctor(arguments) => doctor::run(connection, arguments).await,
         Command::Elect(arguments) => elect::run(connection, arguments).await,
         Command::Ls(arguments) => ls::run(connection, arguments).await,
         Command::Show(arguments) => show::run(connection, arguments).await,
