@@ -1,6 +1,7 @@
 //! What is said while one waits, where there is no terminal: once, and on change.
 
 use crate::scene::{eventually_waiting, hold, server, start};
+use testkit::eventually;
 use testkit::waiter::Waiter;
 
 #[test]
@@ -13,6 +14,10 @@ fn who_holds_it_and_how_many_are_before_us_is_logged_once_and_on_change() {
     let program = start(&server, &["run", "x", "--", "echo", "done"]);
     let said = program.says("1 before us\n");
     assert!(said.starts_with("leasehold: waiting for x: held by alice since "), "{said}");
+    // It looks every second, and nothing has changed.
+    let mut looks = || client.executed().get("lock.info").copied().unwrap_or_default();
+    let enough = looks() + 3;
+    eventually("it has looked again", || if looks() < enough { Err(()) } else { Ok(()) });
     assert!(client.release("x", "alice"));
     let _ = bob.fence();
     let said = program.says("we are next\n");
