@@ -15,7 +15,7 @@ fn words(options: &[&'static str]) -> Vec<&'static str> {
 #[test]
 fn a_server_that_dies_is_told_of_and_the_command_ends_with_the_lease() {
     for mut server in both_kinds() {
-        let program = start(&server, &words(&["--ttl", "900ms"]));
+        let program = start(&server, &words(&["--ttl", "3s"]));
         program.prints("held\n");
         server.kill();
         program.says("does not answer: ");
