@@ -126,11 +126,7 @@ impl Locks {
     ///
     /// When no server answers, or it refuses.
     pub async fn end_hold(&self, name: &str, owner: &str, fence: u64) -> Result<Released, Error> {
-        // The holder of a lock that another kind of client wrote has no fence: its owner is the whole value.
-        let question = match fence {
-            0 => Question::ReleaseAny { owner, also: &[] },
-            fence => Question::Release { owner, fence },
-        };
+        let question = Question::Release { owner, fence };
         let key = self.key(name);
         let answer = self.gate().pass(self.wire().ask(&key, question, self.look_limits())).await?;
         Ok(if answer.number == Some(1) { Released::Released } else { Released::Late })
