@@ -295,6 +295,7 @@ fn files(ending: &str) -> Vec<File> {
         "tests",
         "benches",
         "campaign",
+        "cli",
         "clients",
         "docker",
         "docs",

@@ -2,11 +2,9 @@
 
 use crate::dialect::{Server, number};
 use crate::reading::text;
-use crate::validity::later;
-use crate::wire::Limits;
 use crate::{Error, Locks};
 use redis::{Value, cmd};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often a server without the module is asked at most while the lock changes hands.
 const MOST_LOOKS: u32 = 5;
@@ -63,9 +61,7 @@ impl Locks {
     }
 
     async fn look(&self, name: &str) -> Result<Option<LockInfo>, Error> {
-        let (key, settings) = (self.key(name), self.settings());
-        let until = later(Instant::now(), settings.within);
-        let limits = Limits { each: settings.response, until: Some(until) };
+        let (key, limits) = (self.key(name), self.look_limits());
         let commands = |server| match server {
             Server::Native => vec![cmd("LOCK.INFO").arg(&key).take()],
             // The value once more, to see that the time belongs to it.
@@ -85,26 +81,41 @@ impl Locks {
     }
 }
 
-/// The reply to `LOCK.INFO`: names and values in turn, or a map.
+/// The reply to `LOCK.INFO`.
 fn of_module(reply: &Value) -> Result<Option<LockInfo>, Error> {
-    let pairs: Vec<(&Value, &Value)> = match reply {
-        Value::Nil => return Ok(None),
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        Value::Array(flat) => flat.iter().step_by(2).zip(flat.iter().skip(1).step_by(2)).collect(),
-        _ => return Err(surprise()),
-    };
-    let field = |wanted: &str| {
-        let found = pairs.iter().find(|(name, _)| text(name) == wanted);
-        found.map(|(_, value)| *value).ok_or_else(surprise)
-    };
+    if matches!(reply, Value::Nil) {
+        return Ok(None);
+    }
+    let pairs = pairs(reply).ok_or_else(surprise)?;
     Ok(Some(LockInfo {
-        holder: text(field("owner")?),
-        fence: count(field("fence")?)?,
-        ttl: time_left(field("ttl")?)?,
-        holders: field("holders").map_or(Ok(1), count)?,
-        share: field("share").map_or(Ok(1), count)?,
-        waiters: Some(count(field("waiters")?)?),
+        holder: text(pairs.field("owner")?),
+        fence: count(pairs.field("fence")?)?,
+        ttl: time_left(pairs.field("ttl")?)?,
+        holders: pairs.field("holders").map_or(Ok(1), count)?,
+        share: pairs.field("share").map_or(Ok(1), count)?,
+        waiters: Some(count(pairs.field("waiters")?)?),
     }))
+}
+
+/// Names and values: read by name, for later versions have more of them.
+pub(crate) struct Pairs<'r>(Vec<(&'r Value, &'r Value)>);
+
+/// Names and values in turn, or a map.
+pub(crate) fn pairs(reply: &Value) -> Option<Pairs<'_>> {
+    match reply {
+        Value::Map(pairs) => Some(Pairs(pairs.iter().map(|(name, value)| (name, value)).collect())),
+        Value::Array(flat) => {
+            Some(Pairs(flat.iter().step_by(2).zip(flat.iter().skip(1).step_by(2)).collect()))
+        }
+        _ => None,
+    }
+}
+
+impl<'r> Pairs<'r> {
+    pub(crate) fn field(&self, wanted: &str) -> Result<&'r Value, Error> {
+        let found = self.0.iter().find(|(name, _)| text(name) == wanted);
+        found.map(|(_, value)| *value).ok_or_else(surprise)
+    }
 }
 
 /// The replies to `GET` and `PTTL`.
@@ -131,19 +142,19 @@ fn is_fence(digits: &str) -> bool {
     digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit())
 }
 
-fn count(value: &Value) -> Result<u64, Error> {
+pub(crate) fn count(value: &Value) -> Result<u64, Error> {
     number(value).ok().flatten().ok_or_else(surprise)
 }
 
 /// -1 is without end.
-fn time_left(value: &Value) -> Result<Option<Duration>, Error> {
+pub(crate) fn time_left(value: &Value) -> Result<Option<Duration>, Error> {
     match value {
         Value::Int(-1) => Ok(None),
         value => Ok(Some(Duration::from_millis(count(value)?))),
     }
 }
 
-fn surprise() -> Error {
+pub(crate) fn surprise() -> Error {
     Error::Refused { reason: "the reply is not what it should be".to_owned() }
 }
 

@@ -284,6 +284,26 @@ impl AllGuard {
         self.guards.iter().find(|guard| guard.name() == name).map(Guard::fence)
     }
 
+    /// As whom this lock is held: none if it is not one of these. Asked for by one request, all have the same owner.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::{Error, Locks};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let server = Example::start();
+    /// # let locks = Locks::connect(server.url()).await?;
+    /// # let guard = locks.lock_all(["account:7", "account:9"]).await?;
+    /// assert!(guard.owner("account:7").is_some());
+    /// assert!(guard.owner("printer").is_none());
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn owner(&self, name: &str) -> Option<&str> {
+        self.guards.iter().find(|guard| guard.name() == name).map(Guard::owner)
+    }
+
     /// How long all of them can be counted on from now. Zero once one is lost.
     ///
     /// ```

@@ -30,6 +30,7 @@ mod interface;
 mod keeping;
 mod late;
 mod leftovers;
+mod listing;
 mod losing;
 mod measures;
 mod oracle;

@@ -1,0 +1,172 @@
+//! The process group of the command.
+
+use super::Order;
+use super::processes::{self, Watchdog};
+use super::terminal::{self, Stopped, Terminal};
+use crate::exit_code::{Code, Failure};
+use nix::errno::Errno;
+use nix::libc::{SIGCHLD, SIGCONT};
+use nix::sys::signal::{Signal, killpg};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, getpgrp};
+
+pub(super) struct Group {
+    /// The first process of the group, whose id is that of the group.
+    leader: Pid,
+    /// None as long as it has not ended.
+    ended: Option<Code>,
+    watchdog: Watchdog,
+    terminal: Option<Terminal>,
+    /// Whether it is to have the foreground whenever this job has it.
+    wants_terminal: bool,
+}
+
+/// Whether it goes on.
+#[must_use = "it may have ended"]
+pub(super) enum Step {
+    On,
+    Ended(Code),
+}
+
+impl Group {
+    pub(super) fn start(order: &Order<'_>) -> Result<Self, Failure> {
+        let terminal = Terminal::open();
+        let is_ours = terminal.as_ref().is_some_and(Terminal::is_ours);
+        let wants_terminal = terminal::is_for_one();
+        let kill_after = order.grace.min(order.ttl.checked_div(2).unwrap_or_default());
+        let failed =
+            |error| Failure::of_system("no process can be started for the command", &error);
+        let mut watchdog = Watchdog::start(kill_after).map_err(failed)?;
+        let takes_terminal = wants_terminal && is_ours;
+        let started = processes::start(order.command, &order.environment, takes_terminal);
+        let leader = started.map_err(failed)?;
+        watchdog.watch(leader);
+        Ok(Self { leader, ended: None, watchdog, terminal, wants_terminal })
+    }
+
+    /// Does what this signal asks for. If the lock is lost, what was stopped must not go on with its work.
+    pub(super) fn heard(&mut self, signal: i32, is_lost: bool) -> Step {
+        match signal {
+            SIGCHLD => return self.look(is_lost),
+            SIGCONT if is_lost => {}
+            SIGCONT => self.go_on(),
+            number => {
+                if let Ok(signal) = Signal::try_from(number) {
+                    self.send(signal);
+                }
+            }
+        }
+        Step::On
+    }
+
+    pub(super) fn ask_to_end(&self) {
+        self.send(Signal::SIGTERM);
+        // What is stopped hears nothing.
+        self.send(Signal::SIGCONT);
+    }
+
+    pub(super) fn kill(&self) {
+        self.send(Signal::SIGKILL);
+    }
+
+    /// Whether any process of it is.
+    pub(super) fn is_there(&self) -> bool {
+        self.ended.is_none() || killpg(self.leader, None) != Err(Errno::ESRCH)
+    }
+
+    /// Nothing of it is to be ended any more.
+    pub(super) fn done(self) {
+        self.take_terminal_back();
+        self.watchdog.dismiss();
+    }
+
+    fn send(&self, signal: Signal) {
+        // It may have ended just now.
+        let _ = killpg(self.leader, signal);
+    }
+
+    fn look(&mut self, is_lost: bool) -> Step {
+        while self.ended.is_none() {
+            let flags = WaitPidFlag::WNOHANG | WaitPidFlag::WUNTRACED;
+            let code = match waitpid(self.leader, Some(flags)) {
+                Ok(WaitStatus::Exited(_, code)) => {
+                    Code::OfCommand(u8::try_from(code).unwrap_or(u8::MAX))
+                }
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    self.pass_back(signal);
+                    Code::of_signal(number_of(signal))
+                }
+                Ok(WaitStatus::Stopped(_, signal)) => {
+                    if is_lost {
+                        self.send(Signal::SIGCONT);
+                    } else {
+                        self.stopped(signal);
+                    }
+                    continue;
+                }
+                Ok(_) | Err(Errno::EINTR) => break,
+                // By a signal that has no name, or somebody else has waited for it.
+                Err(_) => Code::OfCommand(u8::MAX),
+            };
+            self.ended = Some(code);
+        }
+        self.ended.map_or(Step::On, Step::Ended)
+    }
+
+    fn stopped(&mut self, by: Signal) {
+        let has_terminal = self.has_terminal();
+        let reached = matches!(by, Signal::SIGTTIN | Signal::SIGTTOU);
+        if reached && self.terminal.as_ref().is_some_and(Terminal::is_ours) {
+            self.wants_terminal = true;
+            return self.go_on();
+        }
+        // Whoever stopped it alone, from elsewhere, continues it in the same way.
+        if by == Signal::SIGSTOP && !has_terminal {
+            return;
+        }
+        self.wants_terminal |= reached || has_terminal;
+        self.take_terminal_back();
+        match terminal::stop_this_job() {
+            // The signal that continued this process is heard next.
+            Stopped::AndContinued => {}
+            Stopped::NobodyWouldContinue if reached => {}
+            Stopped::NobodyWouldContinue => self.go_on(),
+        }
+    }
+
+    fn go_on(&self) {
+        if let Some(terminal) = &self.terminal
+            && self.wants_terminal
+            && terminal.is_ours()
+        {
+            terminal.give_to(self.leader);
+        }
+        self.send(Signal::SIGCONT);
+    }
+
+    fn has_terminal(&self) -> bool {
+        self.terminal.as_ref().is_some_and(|terminal| terminal.is_of(self.leader))
+    }
+
+    fn take_terminal_back(&self) {
+        if let Some(terminal) = &self.terminal
+            && self.has_terminal()
+        {
+            terminal.give_to(getpgrp());
+        }
+    }
+
+    /// Ctrl-C is meant for the whole job: a script that runs this program has to hear of it too.
+    fn pass_back(&self, signal: Signal) {
+        if matches!(signal, Signal::SIGINT | Signal::SIGQUIT) && self.has_terminal() {
+            self.take_terminal_back();
+            let _ = killpg(getpgrp(), signal);
+        }
+    }
+}
+
+fn number_of(signal: Signal) -> i32 {
+    // The crate gives no other way to the number.
+    let mut numbers = 1..=64;
+    numbers.find(|&number| Signal::try_from(number) == Ok(signal)).unwrap_or_default()
+}

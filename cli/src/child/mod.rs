@@ -1,0 +1,102 @@
+//! A command that runs while a lock is held.
+//!
+//! It has a process group of its own, so that whatever it starts can be ended with it, and this program not. Around
+//! that there are three duties:
+//!
+//! * **The terminal.** A process group that is not in the foreground may not read the terminal. So the command gets
+//!   the foreground, as a shell gives it to a job, at once if both its input and its output are the terminal, and
+//!   otherwise when it first reaches for it: beside a pager in the same pipeline it must not take the keyboard away.
+//!   When the command stops (Ctrl-Z), this program takes the foreground back and stops too, for the shell that waits for it.
+//!   `fg` continues both. Nothing renews the lease meanwhile: if it has ended by then, the command is ended, not continued.
+//! * **Signals.** Those that are sent to this program are passed on to the group.
+//! * **The end.** When the lock is lost the group is asked to end (TERM), and killed after the grace. If this program is
+//!   killed, a watchdog does the same: see `processes.rs`.
+
+mod group;
+pub(crate) mod processes;
+mod signals;
+mod terminal;
+
+use crate::commands::holding::Held;
+use crate::duration::show;
+use crate::exit_code::{Code, Failure};
+use crate::output;
+use group::{Group, Step};
+pub(crate) use signals::Signals;
+use std::ffi::OsString;
+use std::time::Duration;
+use tokio::time::{Instant, sleep, sleep_until};
+
+/// How often one looks whether a group is gone that was told to end.
+const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// What to run, and how.
+pub(crate) struct Order<'o> {
+    pub(crate) command: &'o [OsString],
+    pub(crate) environment: Vec<(&'static str, String)>,
+    /// Between TERM and KILL.
+    pub(crate) grace: Duration,
+    /// How much of it a watchdog may use.
+    pub(crate) ttl: Duration,
+}
+
+/// How it ended.
+#[must_use = "its work may be half done"]
+pub(crate) enum Ended {
+    ByItself(Code),
+    /// The lock was lost, and the command was told to end.
+    WithTheLock,
+}
+
+/// Runs it to its end.
+pub(crate) async fn run(
+    order: Order<'_>,
+    held: &Held,
+    signals: &mut Signals,
+) -> Result<Ended, Failure> {
+    signals.hear_all()?;
+    let mut group = Group::start(&order)?;
+    loop {
+        tokio::select! {
+            signal = signals.next() => match group.heard(signal, held.loss().is_some()) {
+                Step::On => {}
+                Step::Ended(code) => {
+                    group.done();
+                    return Ok(Ended::ByItself(code));
+                }
+            },
+            loss = held.lost() => {
+                output::say(&held.lost_text(loss, &order.grace));
+                end(&mut group, order.grace, signals).await;
+                group.done();
+                return Ok(Ended::WithTheLock);
+            }
+        }
+    }
+}
+
+/// Asks the group to end, and kills what is left of it after the grace.
+async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
+    group.ask_to_end();
+    let kill_at = Instant::now().checked_add(grace);
+    let mut killed = false;
+    while group.is_there() {
+        let grace_ends = async {
+            match kill_at {
+                Some(at) if !killed => sleep_until(at).await,
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            signal = signals.next() => {
+                let _ = group.heard(signal, true);
+            }
+            () = grace_ends => {
+                killed = true;
+                output::say(&format!("the command has not ended within {}: killed", show(grace)));
+                group.kill();
+            }
+            () = sleep(BETWEEN_LOOKS) => {}
+        }
+    }
+}

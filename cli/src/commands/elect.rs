@@ -1,0 +1,84 @@
+//! `leasehold elect`: a command that runs on one machine of several, whichever leads.
+
+use super::holding::{Held, Running, run_under};
+use super::waiting::show_waiting;
+use crate::child::Signals;
+use crate::connecting::Connection;
+use crate::exit_code::{Code, Failure};
+use crate::output::{self, printable};
+use clap::Args;
+use leasehold_client::{Error, Options};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How long one waits at the end for what is on its way.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long after a server was silent one stands again.
+const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Runs a command whenever this candidate leads.
+///
+/// It stands until it leads, and starts the command. If it leads no more, the command is ended, and it stands again: also
+/// when no server answers, for as long as that takes. It ends when the command ends by itself, with its exit code.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Arguments {
+    /// What others see of the one who leads; without it, this machine and process
+    #[arg(long)]
+    candidate: Option<String>,
+    /// The election
+    name: String,
+    #[command(flatten)]
+    running: Running,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold elect scheduler -- ./scheduler            on each of several machines: one runs it
+  leasehold elect --ttl 5s --grace 2s lb -- ./announce-address";
+
+pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result<Code, Failure> {
+    arguments.running.begin();
+    let mut signals = Signals::that_end()?;
+    let place = connection.open()?;
+    let candidate = arguments.candidate.clone().unwrap_or_else(|| {
+        let host = nix::unistd::gethostname().unwrap_or_default();
+        format!("{}:{}", host.to_string_lossy(), std::process::id())
+    });
+    let mut options = Options::new();
+    if let Some(ttl) = arguments.running.ttl {
+        options = options.ttl(ttl);
+    }
+    let election = place.locks.election(&arguments.name, candidate).options(options);
+    let names = [arguments.name.clone()];
+    let code = loop {
+        let leads = tokio::select! {
+            leads = election.campaign() => leads,
+            signal = signals.next_that_ends() => break Ok(Code::of_signal(signal)),
+            () = show_waiting(&place, &names, None) => continue,
+        };
+        output::clear_line();
+        match leads {
+            Ok(leadership) => {
+                let held = Held::Leading(leadership);
+                match run_under(&place, held, &arguments.running, &mut signals).await {
+                    Ok(Code::Lost) => {}
+                    code => break code,
+                }
+            }
+            Err(error @ (Error::Unreachable { .. } | Error::TooLate { .. })) => {
+                let name = printable(&arguments.name);
+                let failure = place.failure(error);
+                output::tell(&format!("{} Standing for {name} again.", failure.text));
+            }
+            Err(error) => break Err(place.failure(error)),
+        }
+        tokio::select! {
+            signal = signals.next_that_ends() => break Ok(Code::of_signal(signal)),
+            () = sleep(STAND_AGAIN_AFTER) => {}
+        }
+    };
+    let _ = place.locks.close(CLOSE_WITHIN).await;
+    code
+}

@@ -1,0 +1,179 @@
+//! A command under a lock, from the grant to the release: what `run` and `elect` have in common.
+
+use crate::child::{self, Ended, Order, Signals};
+use crate::connecting::Place;
+use crate::duration::show;
+use crate::exit_code::{Code, Failure};
+use crate::output::{self, printable};
+use crate::story;
+use clap::Args;
+use leasehold_client::{AllGuard, Error, Guard, Leadership, Loss, Released};
+use std::ffi::OsString;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::timeout;
+
+/// How long the release may take before it is left to the end of the lease.
+const RELEASE_WITHIN: Duration = Duration::from_secs(3);
+
+/// What those who run a command may be told.
+#[derive(Args)]
+pub(crate) struct Running {
+    /// How long the lease lasts unless it is renewed: after a crash the lock stays for so long
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse)]
+    pub(crate) ttl: Option<Duration>,
+    /// How long the command may take to end when the lock is lost, between TERM and KILL
+    #[arg(long, value_name = "DURATION", value_parser = crate::duration::parse, default_value = "10s")]
+    pub(crate) grace: Duration,
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub(crate) quiet: bool,
+    /// Tell of every change: who holds it, how many are before us, each renewal
+    #[arg(short, long, conflicts_with = "quiet")]
+    pub(crate) verbose: bool,
+    /// The command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// The lease of whoever does not choose one; the same as the client's.
+const USUAL_TTL: Duration = Duration::from_secs(30);
+
+impl Running {
+    pub(crate) fn begin(&self) {
+        if self.quiet {
+            output::be_quiet();
+        }
+        story::listen(self.verbose);
+    }
+}
+
+/// What is held.
+pub(crate) enum Held {
+    One(Guard),
+    /// The first is the one that the command is told of.
+    Several(AllGuard, String),
+    Leading(Leadership),
+}
+
+impl Held {
+    pub(crate) async fn lost(&self) -> Loss {
+        match self {
+            Self::One(guard) => guard.lost().await,
+            Self::Several(guard, _) => guard.lost().await,
+            Self::Leading(leadership) => leadership.lost().await,
+        }
+    }
+
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match self {
+            Self::One(guard) => guard.loss(),
+            Self::Several(guard, _) => guard.loss(),
+            Self::Leading(leadership) => leadership.loss(),
+        }
+    }
+
+    /// What a person is told of a loss, before the command is ended.
+    pub(crate) fn lost_text(&self, loss: Loss, grace: &Duration) -> String {
+        let why = match (loss, story::silence()) {
+            (Loss::Expired, Some(silence)) => {
+                format!("its lease could not be renewed, because {silence}")
+            }
+            (Loss::Expired, None) => {
+                "its lease could have ended: this machine slept or was too busy".to_owned()
+            }
+            (Loss::Taken, _) => {
+                "the server says that it is not held: it was deleted or released by somebody, \
+                 or the server has lost its data"
+                    .to_owned()
+            }
+            (loss, _) => format!("{loss:?}"),
+        };
+        let name = printable(self.name());
+        format!(
+            "lost {name}: {why}. The command is told to end (TERM), and killed in {}.",
+            show(*grace)
+        )
+    }
+
+    fn name(&self) -> &str {
+        match self {
+            Self::One(guard) => guard.name(),
+            Self::Several(_, first) => first,
+            Self::Leading(leadership) => leadership.name(),
+        }
+    }
+
+    fn environment(&self) -> Vec<(&'static str, String)> {
+        let (owner, fence, valid_for) = match self {
+            Self::One(guard) => (Some(guard.owner()), Some(guard.fence()), guard.valid_for()),
+            Self::Several(guard, first) => {
+                (guard.owner(first), guard.fence(first), guard.valid_for())
+            }
+            Self::Leading(leadership) => {
+                (Some(leadership.owner()), Some(leadership.fence()), leadership.valid_for())
+            }
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let deadline = now.saturating_add(valid_for).as_millis();
+        vec![
+            ("LEASEHOLD_NAME", self.name().to_owned()),
+            ("LEASEHOLD_OWNER", owner.unwrap_or_default().to_owned()),
+            ("LEASEHOLD_FENCE", fence.unwrap_or_default().to_string()),
+            ("LEASEHOLD_DEADLINE", deadline.to_string()),
+        ]
+    }
+
+    async fn release(self) -> Result<Released, Error> {
+        match self {
+            Self::One(guard) => guard.release().await,
+            Self::Several(guard, _) => guard.release().await,
+            Self::Leading(leadership) => leadership.resign().await,
+        }
+    }
+}
+
+/// Runs the command, and gives the lock back.
+pub(crate) async fn run_under(
+    place: &Place,
+    held: Held,
+    running: &Running,
+    signals: &mut Signals,
+) -> Result<Code, Failure> {
+    let order = Order {
+        command: &running.command,
+        environment: held.environment(),
+        grace: running.grace,
+        ttl: running.ttl.unwrap_or(USUAL_TTL),
+    };
+    story::holding(true);
+    let ended = child::run(order, &held, signals).await;
+    story::holding(false);
+    let code = match ended {
+        Ok(Ended::ByItself(code)) => Ok(code),
+        Ok(Ended::WithTheLock) => Ok(Code::Lost),
+        Err(failure) => Err(failure),
+    };
+    let name = printable(held.name());
+    let was_lost = held.loss().is_some();
+    let released = timeout(RELEASE_WITHIN, held.release()).await;
+    if matches!(code, Ok(Code::Lost)) {
+        return code;
+    }
+    match released {
+        Ok(Ok(released)) if released.in_time() && !was_lost => code,
+        Ok(Ok(_)) => {
+            output::say(&format!(
+                "{name} was lost before the command ended: somebody else may have had it meanwhile"
+            ));
+            code.map(|_| Code::Lost)
+        }
+        Ok(Err(_)) | Err(_) => {
+            let why = story::silence().map_or(String::new(), |why| format!(" ({why})"));
+            output::say(&format!(
+                "{name} could not be released at {}{why}: it is free when its lease ends",
+                place.name
+            ));
+            code
+        }
+    }
+}

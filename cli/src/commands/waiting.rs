@@ -1,0 +1,106 @@
+//! What is shown while one waits: at a terminal one line that changes, elsewhere a line in the log for each change.
+
+use crate::connecting::Place;
+use crate::duration::show;
+use crate::output::{self, printable};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Whoever waits for less long needs no word of it.
+const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// What a log is told anew.
+#[derive(PartialEq, Eq)]
+enum State {
+    Held {
+        name: String,
+        holder: String,
+        fence: u64,
+        before: Option<u64>,
+    },
+    Silent,
+    /// It is about to be granted.
+    Free,
+}
+
+/// Shows it until it is dropped. `owner` is the one who waits, where that is known.
+pub(crate) async fn show_waiting(place: &Place, names: &[String], owner: Option<&str>) {
+    if output::is_quiet() {
+        return std::future::pending().await;
+    }
+    let mut ticks = interval(BETWEEN_LOOKS);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks.tick().await;
+    let mut last = None;
+    loop {
+        ticks.tick().await;
+        let (state, text) = look(place, names, owner).await;
+        if output::is_at_terminal() {
+            output::show_line(&text);
+        } else if last.as_ref() != Some(&state) && state != State::Free {
+            output::say(&text);
+        }
+        last = Some(state);
+    }
+}
+
+async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, String) {
+    let wanted = names.iter().map(|name| printable(name)).collect::<Vec<_>>().join(", ");
+    for name in names {
+        match place.locks.info(name).await {
+            Ok(None) => {}
+            Ok(Some(info)) => {
+                // Where this user may not see the queue, nothing is said of it.
+                let queue = place.locks.waiters(name).await.unwrap_or_default();
+                let ours = queue.iter().position(|waiter| Some(waiter.owner.as_str()) == owner);
+                let before = match ours {
+                    Some(before) => u64::try_from(before).ok(),
+                    None => None,
+                };
+                let waiting = match (before, info.waiters) {
+                    (Some(0), _) => ", we are next".to_owned(),
+                    (Some(before), _) => format!(", {before} before us"),
+                    (None, Some(waiters @ 1..)) => format!(", {waiters} wait"),
+                    (None, _) => String::new(),
+                };
+                let (since, lasting) = since(info.fence);
+                let more = if info.holders > 1 {
+                    let others = info.holders.saturating_sub(1);
+                    format!(" and {others} more")
+                } else {
+                    String::new()
+                };
+                let time = if output::is_at_terminal() { lasting } else { since };
+                let held =
+                    if names.len() > 1 { format!(" {}", printable(name)) } else { String::new() };
+                let holder = printable(&info.holder);
+                let text =
+                    format!("waiting for {wanted}:{held} held by {holder}{more}{time}{waiting}");
+                let (name, holder, fence) = (name.clone(), info.holder, info.fence);
+                return (State::Held { name, holder, fence, before }, text);
+            }
+            Err(error) => {
+                let silent = crate::story::silence();
+                let why = silent.unwrap_or_else(|| format!("{}: {error}", place.name));
+                let text = format!("waiting for {wanted}: no answer from {}", printable(&why));
+                return (State::Silent, text);
+            }
+        }
+    }
+    (State::Free, format!("waiting for {wanted}"))
+}
+
+/// The fence of a grant is about the time of it, in microseconds.
+fn since(fence: u64) -> (String, String) {
+    if fence == 0 {
+        return (String::new(), String::new());
+    }
+    let (granted, now) =
+        (Duration::from_micros(fence), SystemTime::now().duration_since(UNIX_EPOCH));
+    let lasting = now.unwrap_or_default().saturating_sub(granted);
+    let part = |length: u64, of: u64| {
+        granted.as_secs().checked_div(length).and_then(|n| n.checked_rem(of)).unwrap_or_default()
+    };
+    let since = format!(" since {:02}:{:02}:{:02} UTC", part(3_600, 24), part(60, 60), part(1, 60));
+    (since, format!(" for {}", show(lasting)))
+}

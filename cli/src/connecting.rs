@@ -1,0 +1,285 @@
+//! How servers are reached, what they are called in messages, and what their errors mean to a person.
+
+use crate::exit_code::{Code, Failure};
+use crate::output::printable;
+use clap::Args;
+use leasehold_client::{Error, Locks, Settings, Target, Tls};
+use redis::{ClientTlsConfig, TlsCertificates};
+use std::path::PathBuf;
+
+#[derive(Args, Clone)]
+#[command(next_help_heading = "Server")]
+pub(crate) struct Connection {
+    /// Where the locks are: redis://[user:password@]host:port[/db], rediss:// with TLS, unix:///path,
+    /// redis+cluster://host:port[,host:port…], redis+sentinel://host:port[,host:port…]/service[/db]
+    #[arg(long, global = true, env = "LEASEHOLD_URL", hide_env_values = true)]
+    #[arg(default_value = "redis://127.0.0.1:6379")]
+    pub(crate) url: String,
+    /// Trust only servers with a certificate signed by one of these, in PEM format
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) cacert: Option<PathBuf>,
+    /// Show servers this certificate, in PEM format
+    #[arg(long, global = true, value_name = "FILE", requires = "key")]
+    pub(crate) cert: Option<PathBuf>,
+    /// The key of that certificate
+    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    pub(crate) key: Option<PathBuf>,
+}
+
+/// The locks, and what the place where they are is called.
+pub(crate) struct Place {
+    pub(crate) locks: Locks,
+    pub(crate) name: String,
+}
+
+/// An address, in its parts.
+struct Address<'a> {
+    is_encrypted: bool,
+    /// `user:password`, if it has any.
+    user: Option<&'a str>,
+    hosts: Vec<&'a str>,
+    path: &'a str,
+}
+
+impl Connection {
+    pub(crate) fn open(&self) -> Result<Place, Failure> {
+        let mut settings = Settings::from_env().map_err(|error| usage(&error.to_string()))?;
+        if let Some(tls) = self.tls()? {
+            settings = settings.tls(tls);
+        }
+        let name = self.name();
+        let target = self.target()?;
+        let locks = Locks::with_settings(target, settings)
+            .map_err(|error| usage(&format!("{name}: {error}")))?;
+        Ok(Place { locks, name })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        printable(&without_user(&self.url))
+    }
+
+    /// Those of a cluster, if the address is of one.
+    pub(crate) fn urls_of_cluster(&self) -> Option<ClusterUrls> {
+        let address = self.address("cluster")?;
+        let nodes = address.urls(address.user);
+        Some(ClusterUrls { nodes, server: address.server_url("") })
+    }
+
+    /// Those of sentinels, if the address is of some.
+    pub(crate) fn urls_of_sentinels(&self) -> Result<Option<SentinelUrls>, Failure> {
+        let Some(address) = self.address("sentinel") else { return Ok(None) };
+        let (service, database) = address.path.split_once('/').unwrap_or((address.path, "0"));
+        if service.is_empty() {
+            return Err(usage("--url: a sentinel's address ends with the name of the service"));
+        }
+        let (sentinels, service) = (address.urls(None), service.to_owned());
+        Ok(Some(SentinelUrls { sentinels, service, server: address.server_url(database) }))
+    }
+
+    /// That of other servers with the same user, password and database.
+    pub(crate) fn url_of_others(&self) -> Result<ServerUrl, Failure> {
+        let url = self.url.split_once("://").filter(|(scheme, _)| !scheme.contains("unix"));
+        let Some((scheme, rest)) = url else {
+            return Err(usage(
+                "a replica cannot be reached by a socket: name the server by host and port",
+            ));
+        };
+        let (user, rest) =
+            rest.rsplit_once('@').map_or((None, rest), |(user, rest)| (Some(user), rest));
+        let user = user.map_or(String::new(), |user| format!("{user}@"));
+        let after = rest.split_once('/').map_or(String::new(), |(_, path)| format!("/{path}"));
+        Ok(ServerUrl { before: format!("{scheme}://{user}"), after })
+    }
+
+    /// The same as for the client of the locks.
+    pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
+        if self.cacert.is_none() && self.cert.is_none() {
+            return Ok(None);
+        }
+        let root_cert = self.cacert.as_ref().map(read).transpose()?;
+        let client_tls = match (&self.cert, &self.key) {
+            (Some(certificate), Some(key)) => {
+                Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
+            }
+            _ => None,
+        };
+        Ok(Some(TlsCertificates { client_tls, root_cert }))
+    }
+
+    fn target(&self) -> Result<Target, Failure> {
+        if let Some(urls) = self.urls_of_cluster() {
+            return Ok(Target::cluster(urls.nodes));
+        }
+        Ok(match self.urls_of_sentinels()? {
+            None => Target::from(self.url.as_str()),
+            Some(SentinelUrls { sentinels, service, server }) => {
+                let server = Some(server.at("sentinel", 0));
+                Target::Sentinel { urls: sentinels, service, server }
+            }
+        })
+    }
+
+    fn address(&self, kind: &str) -> Option<Address<'_>> {
+        let (scheme, rest) = self.url.split_once("://")?;
+        let (scheme, of_kind) = scheme.split_once('+')?;
+        let is_encrypted = match scheme {
+            "redis" | "valkey" => false,
+            "rediss" | "valkeys" => true,
+            _ => return None,
+        };
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, rest),
+        };
+        let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let hosts = hosts.split(',').filter(|host| !host.is_empty()).collect();
+        (of_kind == kind).then_some(Address { is_encrypted, user, hosts, path })
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let mut tls = None;
+        if let Some(file) = &self.cacert {
+            tls = Some(Tls::new().trusting(read(file)?));
+        }
+        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
+            tls = Some(tls.unwrap_or_default().identity(read(certificate)?, read(key)?));
+        }
+        Ok(tls)
+    }
+}
+
+/// The addresses of a cluster.
+pub(crate) struct ClusterUrls {
+    pub(crate) nodes: Vec<String>,
+    pub(crate) server: ServerUrl,
+}
+
+/// The addresses of sentinels, and what the servers have in common that they watch.
+pub(crate) struct SentinelUrls {
+    pub(crate) sentinels: Vec<String>,
+    pub(crate) service: String,
+    pub(crate) server: ServerUrl,
+}
+
+/// The address of a server whose host and port are told by others.
+pub(crate) struct ServerUrl {
+    before: String,
+    after: String,
+}
+
+impl ServerUrl {
+    pub(crate) fn at(&self, host: &str, port: u16) -> String {
+        // An address of IPv6.
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        let port = if port == 0 { String::new() } else { format!(":{port}") };
+        format!("{}{host}{port}{}", self.before, self.after)
+    }
+}
+
+fn read(file: &PathBuf) -> Result<Vec<u8>, Failure> {
+    std::fs::read(file).map_err(|error| usage(&format!("{}: {error}", file.display())))
+}
+
+/// The address without the user and the password in it.
+pub(crate) fn without_user(url: &str) -> String {
+    let parts = url.split_once("://");
+    let parts = parts.and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
+    parts.map_or(url.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
+}
+
+impl Address<'_> {
+    fn server_url(&self, database: &str) -> ServerUrl {
+        let user = self.user.map_or(String::new(), |user| format!("{user}@"));
+        let after = if database.is_empty() { String::new() } else { format!("/{database}") };
+        ServerUrl { before: format!("{}{user}", self.scheme()), after }
+    }
+
+    fn scheme(&self) -> &'static str {
+        if self.is_encrypted { "rediss://" } else { "redis://" }
+    }
+
+    fn urls(&self, user: Option<&str>) -> Vec<String> {
+        let user = user.map_or(String::new(), |user| format!("{user}@"));
+        self.hosts.iter().map(|host| format!("{}{user}{host}", self.scheme())).collect()
+    }
+}
+
+impl Place {
+    /// What went wrong, where, and what to do.
+    pub(crate) fn failure(&self, error: Error) -> Failure {
+        let name = &self.name;
+        match error {
+            Error::Unreachable { reason } => Failure::new(
+                Code::Unreachable,
+                format!(
+                    "no answer from {name}: {}. Start the server, or name another one by --url or LEASEHOLD_URL.",
+                    printable(reason.trim_end_matches('.'))
+                ),
+            ),
+            Error::Refused { reason } => Failure::new(
+                Code::Refused,
+                format!("{name} refused: {}{}", printable(&reason), what_to_do(&reason)),
+            ),
+            error @ Error::TooFewReplicas { .. } => Failure::new(
+                Code::Unreachable,
+                format!(
+                    "{name}: {error}. Nothing was run. Look at its replicas, or ask for fewer."
+                ),
+            ),
+            error @ (Error::Busy { .. } | Error::TooLate { .. }) => {
+                Failure::new(Code::NotObtained, format!("{name}: {error}"))
+            }
+            error @ Error::Setting { .. } => usage(&error.to_string()),
+            error => Failure::new(Code::Internal, format!("{name}: {error}")),
+        }
+    }
+}
+
+pub(crate) fn usage(text: &str) -> Failure {
+    Failure::new(Code::Usage, text)
+}
+
+fn what_to_do(reason: &str) -> &'static str {
+    match reason.split(' ').next().unwrap_or_default() {
+        "NOAUTH" => ". Put the password into the address: redis://:password@host:port",
+        "WRONGPASS" => ". Look at user and password in the address.",
+        "NOPERM" => ". The user needs the commands and keys that docs/operating.md lists.",
+        "WRONGTYPE" => ". The key is not a lock: choose another name.",
+        "MOVED" | "CROSSSLOT" => {
+            ". It is a node of a cluster: use redis+cluster://host:port, and names with one {hash tag}."
+        }
+        "QUEUEFULL" => ". Too many wait: see leasehold.max-waiters in docs/configuration.md.",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(url: &str) -> Connection {
+        Connection { url: url.to_owned(), cacert: None, cert: None, key: None }
+    }
+
+    #[test]
+    fn addresses_of_clusters_and_sentinels_are_taken_apart() {
+        let target = |url| format!("{:?}", to(url).target().unwrap());
+        assert_eq!(target("redis://h:1/2"), r#"Server("redis://h:1/2")"#);
+        assert_eq!(target("unix:///run/x"), r#"Server("unix:///run/x")"#);
+        assert_eq!(
+            target("rediss+cluster://u:p@a:1,b:2"),
+            r#"Cluster(["rediss://a:1", "rediss://b:2"])"#
+        );
+        let sentinel = to("redis+sentinel://u:p@a:1,b:2/main/3").target().unwrap();
+        let Target::Sentinel { urls, service, server } = sentinel else { panic!() };
+        assert_eq!(urls, ["redis://a:1", "redis://b:2"]);
+        assert_eq!((service.as_str(), server.as_deref()), ("main", Some("redis://u:p@sentinel/3")));
+        assert!(to("redis+sentinel://a:1").target().is_err());
+    }
+
+    #[test]
+    fn no_password_is_in_the_name() {
+        assert_eq!(to("redis://alice:s@cret@h:1/2").name(), "redis://h:1/2");
+        assert_eq!(to("redis://h:1").name(), "redis://h:1");
+    }
+}

@@ -1,0 +1,49 @@
+//! The command line of Leasehold: locks for whoever has no program to write, and a look at them for whoever runs the
+//! servers.
+//!
+//! One file for each subcommand, in `commands/`; `connecting.rs` knows how servers are reached, `servers.rs` asks
+//! each by itself, `exit_code.rs` has what the program ends with, and `output.rs` what it prints. `child/` runs a command and passes on to it whatever happens.
+
+#![forbid(unsafe_code)]
+
+mod arguments;
+mod child;
+mod commands;
+mod connecting;
+mod duration;
+mod exit_code;
+mod output;
+mod servers;
+mod story;
+
+use arguments::Arguments;
+use clap::Parser;
+use exit_code::{Code, Failure};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    if let Some(ended) = child::processes::run_if_asked() {
+        return ended;
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(refused) => {
+            // Help and the version were asked for.
+            let code = if refused.use_stderr() { Code::Usage } else { Code::Done };
+            let _ = refused.print();
+            return code.into();
+        }
+    };
+    // One thread: the kernel tells a command of the end of the thread that has started it.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let ended = runtime
+        .map_err(|error| Failure::of_system("this program cannot start", &error))
+        .and_then(|runtime| runtime.block_on(commands::run(arguments)));
+    match ended {
+        Ok(code) => code.into(),
+        Err(failure) => {
+            output::say(&failure.text);
+            failure.code.into()
+        }
+    }
+}

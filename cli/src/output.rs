@@ -1,0 +1,166 @@
+//! What is printed. Results go to standard output, in one piece; everything else to standard error, and begins with the
+//! name of the program.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Whether a line that changes is shown, and has to make room for whatever else is said.
+static LINE: Mutex<bool> = Mutex::new(false);
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Only errors are said from now on.
+pub(crate) fn be_quiet() {
+    QUIET.store(true, Relaxed);
+}
+
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Relaxed)
+}
+
+pub(crate) fn is_at_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+/// A line to standard error.
+pub(crate) fn say(text: &str) {
+    let Ok(mut shown) = LINE.lock() else { return };
+    let clear = if std::mem::take(&mut *shown) { "\r\x1b[K" } else { "" };
+    // In one piece, or others would write in between. Nobody may be there to read it.
+    let _ = std::io::stderr().write_all(format!("{clear}leasehold: {text}\n").as_bytes());
+}
+
+/// The same, unless one was told to be quiet.
+pub(crate) fn tell(text: &str) {
+    if !is_quiet() {
+        say(text);
+    }
+}
+
+/// Shows this in the place of what was shown before. It does not wrap: the terminal cuts off what does not fit.
+pub(crate) fn show_line(text: &str) {
+    let Ok(mut shown) = LINE.lock() else { return };
+    *shown = true;
+    let line = format!("\r\x1b[?7lleasehold: {text}\x1b[K\x1b[?7h");
+    let _ = std::io::stderr().write_all(line.as_bytes());
+}
+
+pub(crate) fn clear_line() {
+    let Ok(mut shown) = LINE.lock() else { return };
+    if std::mem::take(&mut *shown) {
+        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+    }
+}
+
+/// To standard output. Whoever reads it may have had enough.
+pub(crate) fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// Columns that are as wide as what is in them.
+pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
+    let head: Vec<String> = head.iter().map(|&cell| cell.to_owned()).collect();
+    let width_of = |column: usize| {
+        let cells = std::iter::once(&head).chain(rows).filter_map(|row| row.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width_of).collect();
+    let mut text = String::new();
+    for row in std::iter::once(&head).chain(rows) {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    print(&text);
+}
+
+/// What a name may contain that a terminal would act on is shown as an escape.
+pub(crate) fn printable(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    text.chars().map(shown).collect()
+}
+
+/// A value in JSON.
+pub(crate) enum Json {
+    Null,
+    Number(u64),
+    Signed(i64),
+    Text(String),
+    List(Vec<Self>),
+    Object(Vec<(&'static str, Self)>),
+}
+
+impl Json {
+    pub(crate) fn optional(number: Option<u64>) -> Self {
+        number.map_or(Self::Null, Self::Number)
+    }
+
+    pub(crate) fn text(text: impl Into<String>) -> Self {
+        Self::Text(text.into())
+    }
+
+    pub(crate) fn print(&self) {
+        let mut text = String::new();
+        self.write(&mut text);
+        text.push('\n');
+        print(&text);
+    }
+
+    fn write(&self, to: &mut String) {
+        match self {
+            Self::Null => to.push_str("null"),
+            Self::Number(number) => to.push_str(&number.to_string()),
+            Self::Signed(number) => to.push_str(&number.to_string()),
+            Self::Text(text) => write_text(text, to),
+            Self::List(items) => {
+                to.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    to.push_str(if index > 0 { "," } else { "" });
+                    item.write(to);
+                }
+                to.push(']');
+            }
+            Self::Object(fields) => {
+                to.push('{');
+                for (index, (name, value)) in fields.iter().enumerate() {
+                    to.push_str(if index > 0 { "," } else { "" });
+                    write_text(name, to);
+                    to.push(':');
+                    value.write(to);
+                }
+                to.push('}');
+            }
+        }
+    }
+}
+
+fn write_text(text: &str, to: &mut String) {
+    to.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => to.push_str("\\\""),
+            '\\' => to.push_str("\\\\"),
+            c if c < ' ' => to.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => to.push(c),
+        }
+    }
+    to.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_is_written_as_the_standard_has_it() {
+        let value = Json::Object(vec![
+            ("name", Json::text("a\"b\\c\nd\u{1b}é")),
+            ("list", Json::List(vec![Json::Null, Json::Number(7)])),
+        ]);
+        let mut text = String::new();
+        value.write(&mut text);
+        assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001bé\",\"list\":[null,7]}");
+        assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+    }
+}

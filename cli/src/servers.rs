@@ -1,0 +1,133 @@
+//! Commands to each server by itself, where one has to see all of them: the client of the locks talks only to the one
+//! that has the lock.
+
+use crate::connecting::{Connection, usage};
+use crate::exit_code::{Code, Failure};
+use crate::output::printable;
+use redis::aio::MultiplexedConnection;
+use redis::{Cmd, Pipeline, RedisError, Value, cmd};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// How long an answer may take. A server that is asked for a thousand keys at a time needs none of it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(5);
+
+/// One server, and the connection to it.
+pub(crate) struct Server {
+    pub(crate) address: String,
+    connection: MultiplexedConnection,
+}
+
+impl Server {
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, RedisError> {
+        let mut connection = self.connection.clone();
+        within(command.query_async(&mut connection)).await
+    }
+
+    pub(crate) async fn ask_all(&self, pipeline: &Pipeline) -> Result<Vec<Value>, RedisError> {
+        let mut connection = self.connection.clone();
+        within(pipeline.query_async(&mut connection)).await
+    }
+
+    pub(crate) fn failure(&self, error: &RedisError) -> Failure {
+        let code = if error.is_io_error() || error.is_timeout() {
+            Code::Unreachable
+        } else {
+            Code::Refused
+        };
+        Failure::new(code, format!("{}: {}", self.address, printable(&error.to_string())))
+    }
+}
+
+/// All servers that have keys: one, or the primaries of a cluster.
+pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Failure> {
+    if let Some(urls) = connection.urls_of_sentinels()? {
+        let service = urls.service.as_str();
+        let asked = cmd("SENTINEL").arg("get-master-addr-by-name").arg(service).take();
+        let sentinel = first_of(connection, &urls.sentinels).await?;
+        let told = sentinel.ask(&asked).await.map_err(|error| sentinel.failure(&error))?;
+        let (host, port): (String, u16) = redis::from_redis_value(told).map_err(|_| {
+            let text = format!("{} knows no service {service}", sentinel.address);
+            Failure::new(Code::Refused, text)
+        })?;
+        return Ok(vec![open(connection, &urls.server.at(&host, port)).await?]);
+    }
+    let Some(urls) = connection.urls_of_cluster() else {
+        return Ok(vec![open(connection, &connection.url).await?]);
+    };
+    let node = first_of(connection, &urls.nodes).await?;
+    let slots = node.ask(cmd("CLUSTER").arg("SLOTS")).await;
+    let slots = slots.map_err(|error| node.failure(&error))?;
+    let Value::Array(ranges) = slots else {
+        return Err(Failure::new(Code::Refused, format!("{} is in no cluster", node.address)));
+    };
+    let mut addresses: Vec<_> = ranges.iter().filter_map(primary_of).collect();
+    addresses.sort();
+    addresses.dedup();
+    let mut servers = Vec::new();
+    for (host, port) in addresses {
+        servers.push(open(connection, &urls.server.at(&host, port)).await?);
+    }
+    Ok(servers)
+}
+
+/// A replica of one of them, as that one tells where it is.
+pub(crate) async fn replica(
+    connection: &Connection,
+    host: &str,
+    port: u16,
+) -> Result<Server, Failure> {
+    let server = match (connection.urls_of_sentinels()?, connection.urls_of_cluster()) {
+        (Some(urls), _) => urls.server,
+        (None, Some(urls)) => urls.server,
+        (None, None) => connection.url_of_others()?,
+    };
+    open(connection, &server.at(host, port)).await
+}
+
+/// A range of slots: its first, its last, and its servers, of which the first is the primary.
+fn primary_of(range: &Value) -> Option<(String, u16)> {
+    let Value::Array(range) = range else { return None };
+    let Value::Array(primary) = range.get(2)? else { return None };
+    let (host, port) = (primary.first()?.clone(), primary.get(1)?.clone());
+    Some((redis::from_redis_value(host).ok()?, redis::from_redis_value(port).ok()?))
+}
+
+/// The first of them that can be had.
+async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Failure> {
+    let mut last = usage("--url: an address of a cluster or of sentinels names at least one host");
+    for url in urls {
+        match open(connection, url).await {
+            Ok(server) => return Ok(server),
+            Err(failure) => last = failure,
+        }
+    }
+    Err(last)
+}
+
+async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
+    let address = printable(&crate::connecting::without_user(url));
+    let failed = |error: RedisError| {
+        let (code, hint) = if error.is_io_error() || error.is_timeout() {
+            (Code::Unreachable, "Start the server, or name another one by --url or LEASEHOLD_URL.")
+        } else {
+            (Code::Refused, "")
+        };
+        let text = format!("no answer from {address}: {}. {hint}", printable(&error.to_string()));
+        Failure::new(code, text.trim_end())
+    };
+    let client = match connection.certificates()? {
+        Some(certificates) => redis::Client::build_with_tls(url, certificates),
+        None => redis::Client::open(url),
+    };
+    let client = client.map_err(|error| usage(&format!("{address}: {error}")))?;
+    let opened = within(client.get_multiplexed_async_connection()).await.map_err(failed)?;
+    Ok(Server { address: address.clone(), connection: opened })
+}
+
+async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {
+    match timeout(ANSWER_WITHIN, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(std::io::Error::from(std::io::ErrorKind::TimedOut).into()),
+    }
+}

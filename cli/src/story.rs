@@ -1,0 +1,145 @@
+//! What the client traces, as sentences: all of it if that was asked for, otherwise only that a server is silent while
+//! a lock is held, which a person has to know.
+
+use crate::duration::show;
+use crate::output;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// Whether a lock is held: before that, a silent server is told of by whoever waits.
+static HOLDING: AtomicBool = AtomicBool::new(false);
+/// When the lease ends that was extended last.
+static LEASE: Mutex<Option<Instant>> = Mutex::new(None);
+/// Why a server was silent last.
+static SILENCE: Mutex<Option<String>> = Mutex::new(None);
+
+struct Story {
+    verbose: bool,
+}
+
+pub(crate) fn listen(verbose: bool) {
+    // Nobody else in this process sets one.
+    let _ = tracing::subscriber::set_global_default(Story { verbose });
+}
+
+pub(crate) fn holding(is_held: bool) {
+    HOLDING.store(is_held, Relaxed);
+}
+
+/// Which server has not answered, and why, if one is silent.
+pub(crate) fn silence() -> Option<String> {
+    SILENCE.lock().ok()?.clone()
+}
+
+impl Subscriber for Story {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && metadata.target() == "leasehold" && *metadata.level() <= Level::DEBUG
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        self.note(&fields);
+        if let Some(text) = self.sentence(&fields) {
+            output::tell(&text);
+        }
+    }
+}
+
+impl Story {
+    fn note(&self, fields: &Fields) {
+        let lease = match fields.text("message") {
+            "acquired" => fields.millis("ttl_ms"),
+            "extended" => fields.millis("valid_ms"),
+            "unreachable" => {
+                let told = format!("{}: {}", fields.text("server"), fields.text("error"));
+                return set(&SILENCE, Some(told));
+            }
+            "reachable again" => return set(&SILENCE, None),
+            _ => return,
+        };
+        set(&LEASE, Instant::now().checked_add(lease));
+    }
+
+    fn sentence(&self, fields: &Fields) -> Option<String> {
+        let (lock, server) = (output::printable(fields.text("lock")), fields.text("server"));
+        let held = HOLDING.load(Relaxed);
+        match fields.text("message") {
+            "unreachable" if held || self.verbose => {
+                let left = LEASE.lock().ok().and_then(|lease| *lease);
+                let left = left.map(|end| end.saturating_duration_since(Instant::now()));
+                let end = match left.filter(|_| held) {
+                    Some(left) => format!("; the lease ends in {}", show(left)),
+                    None => String::new(),
+                };
+                Some(format!("{server} does not answer: {}{end}", fields.text("error")))
+            }
+            "reachable again" if held || self.verbose => {
+                let lasted = show(fields.millis("for_ms"));
+                Some(format!("{server} answers again, after {lasted}"))
+            }
+            "acquired" if self.verbose => Some(format!(
+                "{lock} acquired after {}, as {}, with fence {} and a lease of {}",
+                show(fields.millis("waited_ms")),
+                output::printable(fields.text("owner")),
+                fields.text("fence"),
+                show(fields.millis("ttl_ms")),
+            )),
+            "extended" if self.verbose => {
+                Some(format!("{lock} extended for {}", show(fields.millis("valid_ms"))))
+            }
+            "released" if self.verbose => Some(format!("{lock} released")),
+            "released later" if self.verbose => {
+                Some(format!("{lock} is released when its least time is over"))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn set<T>(cell: &Mutex<T>, value: T) {
+    if let Ok(mut cell) = cell.lock() {
+        *cell = value;
+    }
+}
+
+#[derive(Default)]
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Fields {
+    fn text(&self, name: &str) -> &str {
+        self.0.get(name).map_or("", String::as_str)
+    }
+
+    fn millis(&self, name: &str) -> Duration {
+        Duration::from_millis(self.text(name).parse().unwrap_or_default())
+    }
+}
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.to_owned());
+    }
+}

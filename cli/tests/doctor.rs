@@ -1,0 +1,94 @@
+//! `leasehold doctor`: what endangers locks is found, and nothing else.
+
+use crate::program::Program;
+use crate::scene::{leasehold, server, start, url, with_module};
+use testkit::replica::start_pair;
+use testkit::{Clock, Server, free_port, is_older_than};
+
+fn doctor(server: &Server) -> (String, i32) {
+    let ended = start(server, &["doctor"]).ends();
+    assert_eq!(ended.said, "");
+    (ended.printed, ended.code)
+}
+
+/// One of which nothing is to be said.
+fn healthy() -> testkit::Setup {
+    with_module().aof().config("appendfsync", "everysec").config("maxmemory-policy", "noeviction")
+}
+
+#[test]
+fn of_a_server_that_is_as_it_should_be_nothing_is_said() {
+    let server = healthy().start();
+    let (told, code) = doctor(&server);
+    assert!(told.ends_with("\nNothing was found that endangers locks.\n"), "{told}");
+    assert!(told.contains(&format!("{}: ", url(server.port()))), "{told}");
+    assert!(told.contains(", leasehold 0.1.0, primary\n"), "{told}");
+    assert_eq!(code, 0);
+    let json = start(&server, &["doctor", "--json"]).ends();
+    assert!(
+        json.printed.contains("\"module\":\"0.1.0\"")
+            && json.printed.ends_with("\"findings\":[]}\n")
+    );
+}
+
+#[test]
+fn each_danger_is_found_by_itself() {
+    let dangers = [
+        ("maxmemory-policy allkeys-lru", "it evicts keys"),
+        ("appendonly no", "it keeps no append-only file"),
+        ("appendfsync no", "it leaves it to the system"),
+        ("leasehold.max-waiters 0", "0 wait, and at most 0 may"),
+    ];
+    for (setting, what) in dangers {
+        if setting.starts_with("leasehold") && is_older_than((7, 0)) {
+            continue;
+        }
+        let server = healthy().config("maxmemory", "1gb").start();
+        server.cmd(format!("CONFIG SET {setting}"));
+        let (told, code) = doctor(&server);
+        assert!(told.contains(&format!("! {}: {what}", url(server.port()))), "{setting}: {told}");
+        assert_eq!((told.matches("\n! ").count(), code), (1, 1), "{setting}: {told}");
+    }
+}
+
+#[test]
+fn a_quarantine_does_instead_of_a_file() {
+    if is_older_than((7, 0)) {
+        return;
+    }
+    let server = server();
+    assert_eq!(doctor(&server).1, 1);
+    server.cmd("CONFIG SET leasehold.quarantine-ms 60000");
+    let (told, code) = doctor(&server);
+    assert_eq!(code, 0, "{told}");
+}
+
+#[test]
+fn replicas_are_examined_too_and_clocks_compared() {
+    let mut clock = Clock::new();
+    clock.step_back(std::time::Duration::from_secs(60));
+    let follower = healthy().clock(&clock).config("appendonly", "yes");
+    let (primary, replica) = start_pair(healthy(), follower);
+    let (told, code) = doctor(&primary);
+    assert!(told.contains("it goes on granting when it is cut off"), "{told}");
+    let behind = format!("! redis://127.0.0.1:{}: its clock is ", replica.port());
+    assert!(told.contains(&behind) && told.contains("fences may go back"), "{told}");
+    assert_eq!((told.matches("\n! ").count(), code), (2, 1), "{told}");
+    assert!(told.contains(", replica\n"), "{told}");
+}
+
+#[test]
+fn a_server_without_the_module_is_no_danger_by_itself() {
+    let server = healthy().without_module().start();
+    let (told, code) = doctor(&server);
+    assert!(told.contains("no module, primary\n") && told.contains("waiters      poll"), "{told}");
+    assert_eq!(code, 0, "{told}");
+}
+
+#[test]
+fn a_server_that_does_not_answer_is_named() {
+    let address = url(free_port());
+    let ended = Program::start(leasehold(&address, &["doctor"])).ends();
+    assert_eq!((ended.code, ended.printed.as_str()), (69, ""));
+    assert!(ended.said.contains(&address), "{}", ended.said);
+}

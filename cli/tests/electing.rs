@@ -1,0 +1,58 @@
+//! `leasehold elect`: one of several candidates runs the command.
+
+use crate::program::Program;
+use crate::scene::{both_kinds, eventually_free, eventually_held, held, hold, server, start};
+use testkit::Server;
+
+const LEADS: &str = "echo leads $LEASEHOLD_FENCE; read line; exit 4";
+
+fn candidate(server: &Server, name: &str) -> Program {
+    let words = ["--ttl", "900ms", "--candidate", name, "jobs", "--", "sh", "-c", LEADS];
+    start(server, &[&["elect"], &words[..]].concat())
+}
+
+#[test]
+fn the_next_candidate_leads_when_the_leader_has_ended() {
+    for server in both_kinds() {
+        let mut first = candidate(&server, "one");
+        first.prints("leads ");
+        assert!(eventually_held(&server, "jobs").contains(":one/"));
+        let mut second = candidate(&server, "two");
+        second.says("held by one");
+        first.types("end\n");
+        assert_eq!(first.ends().code, 4);
+        second.prints("leads ");
+        assert!(eventually_held(&server, "jobs").contains(":two/"));
+        second.types("end\n");
+        assert_eq!(second.ends().code, 4);
+        assert_eq!(held(&server, "jobs"), None);
+    }
+}
+
+#[test]
+fn whoever_leads_no_more_ends_the_command_and_stands_again() {
+    let server = server();
+    let program = candidate(&server, "one");
+    let first = program.prints("leads ");
+    server.cmd("DEL jobs");
+    program.says("lost jobs: ");
+    hold(&server, "jobs", "other");
+    program.says("held by other");
+    server.cmd("DEL jobs");
+    let both = program.prints("\nleads ");
+    assert!(both.len() > first.len());
+    assert_eq!(program.ends_by("TERM").code, 128 + 15);
+    eventually_free(&server, "jobs");
+}
+
+#[test]
+fn a_candidate_outlives_a_server_that_comes_back_empty() {
+    let mut server = server();
+    let program = candidate(&server, "one");
+    program.prints("leads ");
+    server.kill();
+    program.says("lost jobs: ");
+    server.start_again();
+    program.prints("\nleads ");
+    assert_eq!(program.ends_by("TERM").code, 128 + 15);
+}

@@ -1,0 +1,99 @@
+//! What most tests begin with.
+
+use crate::program::Program;
+use redis::Value;
+use std::process::Command;
+use std::time::Duration;
+use testkit::{Server, Setup, eventually};
+
+/// Longer than any test: the lease of whoever is not to lose it.
+pub(crate) const LONG: u64 = 60_000;
+
+pub(crate) fn with_module() -> Setup {
+    Server::builder().tcp()
+}
+
+pub(crate) fn server() -> Server {
+    with_module().start()
+}
+
+pub(crate) fn both_kinds() -> [Server; 2] {
+    [server(), with_module().without_module().start()]
+}
+
+pub(crate) fn url(port: u16) -> String {
+    format!("redis://127.0.0.1:{port}")
+}
+
+/// The program with these words, and with nothing of this process's settings.
+pub(crate) fn leasehold(url: &str, words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    for (name, _) in std::env::vars() {
+        if name.starts_with("LEASEHOLD_") {
+            command.env_remove(name);
+        }
+    }
+    command.env("LEASEHOLD_URL", url).args(words);
+    command
+}
+
+/// The same, started.
+pub(crate) fn start(server: &Server, words: &[&str]) -> Program {
+    Program::start(leasehold(&url(server.port()), words))
+}
+
+/// The same, to its end: its exit code, and what it said.
+pub(crate) fn run(server: &Server, words: &[&str]) -> (i32, String) {
+    let ended = start(server, words).ends();
+    (ended.code, ended.said)
+}
+
+/// What the server holds under this key.
+pub(crate) fn held(server: &Server, key: &str) -> Option<String> {
+    match server.cmd(["GET", key]) {
+        Value::Nil => None,
+        Value::BulkString(value) => Some(String::from_utf8(value).unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn eventually_held(server: &Server, key: &str) -> String {
+    eventually("the lock is held", || held(server, key).ok_or(()))
+}
+
+pub(crate) fn eventually_free(server: &Server, key: &str) {
+    eventually("the lock is free", || held(server, key).map_or(Ok(()), Err));
+}
+
+/// How long the server holds it from now on.
+pub(crate) fn left(server: &Server, key: &str) -> Duration {
+    match server.cmd(["PTTL", key]) {
+        Value::Int(left) => Duration::from_millis(left.try_into().unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Held by somebody of whom nothing else is known, on a server of either kind.
+pub(crate) fn hold(server: &Server, key: &str, owner: &str) {
+    let value = format!("{}:{owner}", testkit::unix_micros());
+    server.cmd(["SET", key, &value, "PX", &LONG.to_string()]);
+}
+
+/// How many wait in the queue of the lock.
+pub(crate) fn eventually_waiting(server: &Server, key: &str, count: i64) {
+    eventually("so many wait", || {
+        let seen = server.client().info(key).map_or(0, |info| info.waiters);
+        if seen == count { Ok(()) } else { Err(seen) }
+    });
+}
+
+/// Whether there is such a process that has not ended.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // Behind the name, which is in parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+}
+
+pub(crate) fn eventually_gone(pid: u32) {
+    eventually("the process has ended", || if is_running(pid) { Err(pid) } else { Ok(()) });
+}

@@ -1,0 +1,38 @@
+//! What is said while one waits, where there is no terminal: once, and on change.
+
+use crate::scene::{eventually_waiting, hold, server, start};
+use testkit::eventually;
+use testkit::waiter::Waiter;
+
+#[test]
+fn who_holds_it_and_how_many_are_before_us_is_logged_once_and_on_change() {
+    let server = server();
+    let mut client = server.client();
+    client.grant("x", "alice", 60_000);
+    let mut bob = Waiter::of(&server, "x", "bob");
+    eventually_waiting(&server, "x", 1);
+    let program = start(&server, &["run", "x", "--", "echo", "done"]);
+    let said = program.says("1 before us\n");
+    assert!(said.starts_with("leasehold: waiting for x: held by alice since "), "{said}");
+    // It looks every second, and nothing has changed.
+    let mut looks = || client.executed().get("lock.info").copied().unwrap_or_default();
+    let enough = looks() + 3;
+    eventually("it has looked again", || if looks() < enough { Err(()) } else { Ok(()) });
+    assert!(client.release("x", "alice"));
+    let _ = bob.fence();
+    let said = program.says("we are next\n");
+    assert_eq!(said.lines().count(), 2, "{said}");
+    assert!(said.contains("held by bob since "), "{said}");
+    assert!(client.release("x", "bob"));
+    let ended = program.ends();
+    assert_eq!((ended.code, ended.printed.as_str()), (0, "done\n"));
+    assert_eq!(ended.said.lines().count(), 2, "{}", ended.said);
+}
+
+#[test]
+fn whoever_asked_for_silence_is_told_nothing() {
+    let server = server();
+    hold(&server, "x", "alice");
+    let ended = start(&server, &["run", "--quiet", "--wait", "2500ms", "x", "--", "true"]).ends();
+    assert_eq!((ended.code, ended.said.as_str()), (75, ""));
+}

@@ -1,0 +1,113 @@
+//! A program at a terminal of its own: what a person types, and sees.
+
+use super::eventually::{PATIENCE, eventually};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
+use std::ptr::null_mut;
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+
+/// Ends with the program when this is dropped.
+pub struct Terminal {
+    process: Child,
+    keyboard: File,
+    screen: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Terminal {
+    /// Runs it as the leader of a session, as a login does: the terminal stops and interrupts its jobs.
+    pub fn run(mut program: Command) -> Self {
+        let (ours, theirs) = terminal();
+        program
+            .stdin(theirs.try_clone().unwrap())
+            .stdout(theirs.try_clone().unwrap())
+            .stderr(theirs);
+        // SAFETY: between fork and exec only two calls of the system are made, of which nothing else is asked.
+        unsafe {
+            program.pre_exec(|| {
+                if libc::setsid() < 0 || libc::ioctl(0, libc::TIOCSCTTY, 0) < 0 {
+                    return Err(std::io::Error::last_os_error());
+                }
+                Ok(())
+            });
+        }
+        let process = program.spawn().unwrap();
+        // Its ends of the terminal are closed here: otherwise the screen would never end.
+        drop(program);
+        let (tell, screen) = mpsc::channel();
+        let mut output = ours.try_clone().unwrap();
+        // Not joined, because it ends with the terminal.
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(len @ 1..) = output.read(&mut bytes) {
+                if tell.send(bytes[..len].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { process, keyboard: ours, screen, seen: String::new() }
+    }
+
+    /// As if these keys were pressed.
+    pub fn types(&mut self, text: &str) {
+        self.keyboard.write_all(text.as_bytes()).unwrap();
+    }
+
+    /// Waits until this text is on the screen, and returns what was there before it. What stands up to its end is
+    /// not looked at again.
+    pub fn shows(&mut self, text: &str) -> String {
+        let whole = self.until(text, |seen| Some(seen.find(text)? + text.len()));
+        whole[..whole.len() - text.len()].to_owned()
+    }
+
+    /// Reads until `end` finds the end of what is waited for, and returns what was read up to there.
+    pub fn until(&mut self, what: &str, end: impl Fn(&str) -> Option<usize>) -> String {
+        loop {
+            if let Some(end) = end(&self.seen) {
+                return self.seen.drain(..end).collect();
+            }
+            let more = self.screen.recv_timeout(PATIENCE);
+            let more =
+                more.unwrap_or_else(|_| panic!("never shown: {what}; seen: {:?}", self.seen));
+            self.seen.push_str(&String::from_utf8_lossy(&more));
+        }
+    }
+
+    /// Waits until the program ends.
+    pub fn ends(&mut self) -> ExitStatus {
+        eventually("the program at the terminal ends", || {
+            self.process.try_wait().unwrap().ok_or(())
+        })
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Both ends of a terminal wide enough for every hint.
+fn terminal() -> (File, OwnedFd) {
+    let (mut ours, mut theirs) = (-1, -1);
+    let size = libc::winsize { ws_row: 24, ws_col: 250, ws_xpixel: 0, ws_ypixel: 0 };
+    unsafe {
+        let outcome = libc::openpty(
+            &raw mut ours,
+            &raw mut theirs,
+            null_mut(),
+            null_mut(),
+            (&raw const size).cast_mut(),
+        );
+        assert_eq!(outcome, 0, "no terminal: {}", std::io::Error::last_os_error());
+        // No program that runs here keeps the terminal of another one.
+        libc::fcntl(ours, libc::F_SETFD, libc::FD_CLOEXEC);
+        libc::fcntl(theirs, libc::F_SETFD, libc::FD_CLOEXEC);
+        (File::from_raw_fd(ours), OwnedFd::from_raw_fd(theirs))
+    }
+}
