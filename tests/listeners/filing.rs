@@ -128,11 +128,12 @@ fn changes_that_nobody_is_told_of_are_counted_like_those_of_the_server() {
 /// The last changes before it are not counted yet, and must not be told.
 #[test]
 fn changes_that_nobody_was_told_of_are_counted_also_once_somebody_listens() {
+    if is_always_told() {
+        return;
+    }
     let server = Server::start();
     let mut client = server.client();
-    if !is_always_told() {
-        wait_until_nobody_listens(&server);
-    }
+    wait_until_nobody_listens(&server);
     let before = all_counted(&mut client);
     let grants: Vec<_> =
         (0..2_000).map(|number| GRANT.replace("{k}", &format!("k{number}"))).collect();
@@ -200,6 +201,8 @@ fn a_module_that_is_unloaded_leaves_no_change_uncounted() {
     let before = changes(&mut client);
     let grants = ["LOCK.ACQUIRE a alice 60000000", "LOCK.ACQUIRE b alice 60000000"];
     client.pipeline(&grants);
+    // Some servers keep a module that a client called last.
+    client.cmd("PING");
     server.unload();
     assert!(changes(&mut client) >= before + 2);
 }
