@@ -1,6 +1,6 @@
 //! Listeners: replicas and the append-only file, and when there are none.
 //!
-//! Telling listeners of a change costs a fifth of a grant, also where there are none and the server throws away what it is
+//! Telling listeners of a change costs up to a fifth of a grant, also where there are none and the server throws away what it is
 //! told. So a change is not told while nobody listens. It is never told later either: whoever begins to listen
 //! begins with a snapshot, and the change must be in that.
 //!
