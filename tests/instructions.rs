@@ -14,7 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 use testkit::waiter::{id_of, wait_until_parked};
-use testkit::{Client, Server, announce, is_older_than, is_valkey_since, server_name};
+use testkit::{
+    Client, ReplicationStream, Server, announce, is_older_than, is_valkey_since, server_name,
+};
 
 /// Enough that what the server does now and then does not count.
 const COMMANDS: usize = 2_000;
@@ -65,6 +67,16 @@ const COUNTED: [(&str, &str, &str); 19] = [
     ("EVALSHA acquire", "EVALSHA {acquire} 2 {k} fences {o} 30000", "SET NX PX"),
     ("EVALSHA release", "EVALSHA {release} 1 {k} {o}", "DEL"),
 ];
+
+/// The same where somebody listens: the server has a backlog, which is told every change. In the order in which they are sent.
+const TOLD: [(&str, &str, &str); 4] = [
+    ("told-ACQUIRE", "LOCK.ACQUIRE {k} {o} 30000", TOLD_SET),
+    ("told-RELEASE", "LOCK.RELEASE {k} {o}", TOLD_DEL),
+    (TOLD_SET, "SET {k} {o} NX PX 30000", TOLD_SET),
+    (TOLD_DEL, "DEL {k}", TOLD_DEL),
+];
+const TOLD_SET: &str = "told SET NX PX";
+const TOLD_DEL: &str = "told DEL";
 
 /// A lock that clients take in turn, and its unit: a token that they pass on. What is held when they begin to wait, how the
 /// first of them comes to it, and what each sends, in one packet, when it has had its turn.
@@ -128,6 +140,7 @@ fn what_each_command_takes_is_within_the_budget() {
     let mut too_many = Vec::new();
     let named = COUNTED.into_iter().filter(|(name, ..)| !name.is_empty());
     let compared = named.map(|(name, _, unit)| (name, unit));
+    let compared = compared.chain(TOLD.map(|(name, _, unit)| (name, unit)));
     let compared = compared.chain(HANDED_ON.map(|(name, ..)| (name, LIST)));
     let compared = compared.chain(SHARED.map(|(name, _)| (name, EXCLUSIVE)));
     for (name, unit) in compared.chain([(TICKET, REFUSED), (REFUSED, REFUSED)]) {
@@ -159,7 +172,9 @@ fn what_each_command_takes_is_within_the_budget() {
     } else {
         let ours = counts.keys().copied();
         let is_shared = |name| SHARED.iter().any(|(shared, _)| *shared == name);
-        let is_other = |name| [HAND_OFF, TICKET].contains(&name) || is_shared(name);
+        let is_told = |name: &str| name.starts_with("told-");
+        let is_other =
+            |name| [HAND_OFF, TICKET].contains(&name) || is_shared(name) || is_told(name);
         let ours = ours.filter(|name| name.starts_with("LOCK.") || is_other(*name));
         let budgeted = budget.keys().map(String::as_str).collect::<HashSet<_>>();
         assert_eq!(budgeted, ours.collect(), "what {BUDGET} has for {server}");
@@ -249,6 +264,15 @@ impl Counter {
         }
         for _ in 0..TIMES {
             for (name, count) in self.refused() {
+                let least = counts.entry(name).or_insert(count);
+                *least = least.min(count);
+            }
+        }
+        // It leaves a backlog behind.
+        drop(ReplicationStream::of(&self.server));
+        for _ in 0..TIMES {
+            for (name, pattern, _) in TOLD {
+                let count = self.instructions(pattern);
                 let least = counts.entry(name).or_insert(count);
                 *least = least.min(count);
             }

@@ -47,6 +47,7 @@ mod info;
 mod innocent;
 mod instructions;
 mod kubernetes;
+mod listeners;
 mod load;
 mod memory;
 mod monitoring;

@@ -18,7 +18,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 38] = [
+const ENTRIES: [(&str, Survival); 39] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -65,6 +65,7 @@ const ENTRIES: [(&str, Survival); 38] = [
     ("slots-moved", gets_a_slot),
     ("replica-joined", is_joined_by_a_replica),
     ("forked", saves_in_a_child),
+    ("saving", saves),
 ];
 
 /// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
@@ -405,6 +406,12 @@ fn is_joined_by_a_replica(entry: &str) {
     let (primary, replica) = start_pair(Server::builder().panic_at(entry), Server::builder());
     assert_caught(&primary, entry);
     wait_until_in_sync(&primary, &replica);
+}
+
+fn saves(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    assert_eq!(server.cmd("SAVE"), Value::Okay);
+    assert_caught(&server, entry);
 }
 
 fn saves_in_a_child(entry: &str) {

@@ -45,6 +45,18 @@ pub(super) fn is_filed(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_AOF != 0
 }
 
+/// Whether the flags of the server leave nobody who might hear of changes but replicas and a backlog: it is a primary
+/// outside a cluster, has no append-only file, loads nothing, and has no child that writes its data down.
+pub(super) fn excludes_listeners(ctx: *mut RedisModuleCtx) -> bool {
+    let (flags, primary) = (flags(ctx), raw::REDISMODULE_CTX_FLAGS_MASTER);
+    let others = raw::REDISMODULE_CTX_FLAGS_CLUSTER
+        | raw::REDISMODULE_CTX_FLAGS_AOF
+        | raw::REDISMODULE_CTX_FLAGS_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_ASYNC_LOADING
+        | raw::REDISMODULE_CTX_FLAGS_ACTIVE_CHILD;
+    flags & (primary | others) == primary
+}
+
 /// Whether the server uses more than `maxmemory`, and could not make room.
 pub(super) fn is_out_of_memory(ctx: *mut RedisModuleCtx) -> bool {
     flags(ctx) & raw::REDISMODULE_CTX_FLAGS_OOM != 0

@@ -7,7 +7,8 @@ use super::host::Server;
 use super::locks::LOCKS;
 use super::throttle::Throttle;
 use super::{
-    authority, clock, command_filter, connections, eviction, fence_broadcast, guard, slots,
+    authority, clock, command_filter, connections, eviction, fence_broadcast, guard,
+    listener_watch, slots,
 };
 use leasehold_core::lock::{Moment, Now};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -78,5 +79,6 @@ unsafe extern "C" fn routine(
         }
         alarm::check(ctx);
         command_filter::remove_if_idle(ctx);
+        listener_watch::look(ctx);
     });
 }

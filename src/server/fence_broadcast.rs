@@ -31,7 +31,7 @@ use super::ffi::string::OwnedString;
 use super::ffi::{server_flavor, subscription};
 use super::locks::fences;
 use super::throttle::Throttle;
-use super::{authority, clock, guard, replicate};
+use super::{authority, clock, guard, listeners, replicate};
 use leasehold_core::engine::Authority;
 use leasehold_core::lock::{Deadline, Fence, Monotonic, Owner, Ttl, Value};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
@@ -120,6 +120,7 @@ unsafe extern "C" fn joined(
     stage: u64,
     _data: *mut c_void,
 ) {
+    listeners::expect();
     guard::event("replica-joined", ctx, || {
         if stage == raw::REDISMODULE_SUBEVENT_REPLICA_CHANGE_ONLINE {
             HAS_REPLICAS.set(true);
@@ -134,6 +135,7 @@ unsafe extern "C" fn forked(
     stage: u64,
     _data: *mut c_void,
 ) {
+    listeners::expect();
     guard::event("forked", ctx, || {
         // The server does not say what the child writes. While a snapshot is saved, two commands are broadcast in vain.
         if stage == raw::REDISMODULE_SUBEVENT_FORK_CHILD_BORN

@@ -5,7 +5,7 @@ use super::ffi::main_thread::MainThread;
 use super::ffi::subscription;
 use super::host::Server;
 use super::locks::LOCKS;
-use super::{fence_lift, guard, slots};
+use super::{fence_lift, guard, listeners, slots};
 use leasehold_core::engine::Host;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::Cell;
@@ -38,6 +38,7 @@ unsafe extern "C" fn role_changed(
     role: u64,
     _data: *mut c_void,
 ) {
+    listeners::expect();
     guard::event("role-changed", ctx, || {
         fence_observer::update_subscriptions(ctx, Loading::Nothing);
         slots::begin();
@@ -58,6 +59,7 @@ unsafe extern "C" fn loading(
     stage: u64,
     _data: *mut c_void,
 ) {
+    listeners::expect();
     guard::event("loading", ctx, || {
         let ended =
             [raw::REDISMODULE_SUBEVENT_LOADING_ENDED, raw::REDISMODULE_SUBEVENT_LOADING_FAILED];

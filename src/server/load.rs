@@ -11,8 +11,8 @@ use super::ffi::{context, log, server_flavor};
 use super::locks::LOCKS;
 use super::{
     alarm, blocked_client, clock, command_filter, command_table, config, connections, delivery,
-    due, events, eviction, fence_broadcast, fence_lift, guard, info, lifecycle, register,
-    replicate, room, server_settings, slots, unload_blockers, version,
+    due, events, eviction, fence_broadcast, fence_lift, guard, info, lifecycle, listener_watch,
+    listeners, register, replicate, room, server_settings, slots, unload_blockers, version,
 };
 use leasehold_core::lock::{Moment, WaitKind};
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
@@ -77,6 +77,8 @@ fn begin_anew() {
     fence_observer::reset();
     guard::reset();
     lifecycle::reset();
+    listener_watch::reset();
+    listeners::reset();
     room::reset();
     slots::reset();
 }
@@ -93,6 +95,7 @@ pub(super) extern "C" fn RedisModule_OnUnload(ctx: *mut RedisModuleCtx) -> c_int
             return status(false);
         }
         alarm::stop(ctx);
+        listener_watch::end(ctx);
         command_table::reset();
         context::free();
         replicate::free_cached_args();
@@ -158,6 +161,7 @@ fn load(ctx: *mut RedisModuleCtx, call: &Call) -> Result<(), String> {
     slots::subscribe(ctx);
     command_filter::install_in_cluster(ctx);
     fence_broadcast::look_for_replicas(ctx);
+    listener_watch::begin(ctx);
     fence_lift::begin();
     log::notice(ctx, concat!("version ", env!("CARGO_PKG_VERSION"), " is ready"));
     Ok(())

@@ -10,6 +10,7 @@
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
+//! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
 //! | moves slots at once                  | `slots::moved`            | raises the fence clock, marks all   |
 //! | closes a connection, while holds are bound to any | `connections::changed` | lets them end  |
 //! | evicts a key                         | `eviction::unlinked`, on older servers `eviction::evicted` | keeps a lock that is held |
@@ -57,6 +58,8 @@ mod inner_command;
 mod key;
 mod keys;
 mod lifecycle;
+mod listener_watch;
+mod listeners;
 mod load;
 mod locks;
 mod permission;

@@ -4,10 +4,13 @@
 //! is `DEL key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is
 //! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers without the module, and
 //! nothing depends on another server's clock.
+//!
+//! Nobody is told where nobody listens: [`listeners`](super::listeners) says when that is.
 
 use super::ffi::api::{api, status};
 use super::ffi::main_thread::MainThread;
 use super::ffi::string::OwnedString;
+use super::listeners::{self, Audience};
 use leasehold_core::command::Error;
 use leasehold_core::lock::Deadline;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
@@ -84,6 +87,9 @@ pub(super) fn set(
     value: *mut RedisModuleString,
     deadline: Option<Deadline>,
 ) -> Result<(), Error> {
+    if let Audience::Nobody = listeners::of_change(ctx) {
+        return Ok(());
+    }
     let Some(deadline) = deadline else {
         // SAFETY: the format takes two strings; the server takes its own share of them.
         return accepted(unsafe {
@@ -101,6 +107,9 @@ pub(super) fn set(
 }
 
 pub(super) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Result<(), Error> {
+    if let Audience::Nobody = listeners::of_change(ctx) {
+        return Ok(());
+    }
     // SAFETY: the format takes one string.
     accepted(unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
 }
@@ -110,6 +119,9 @@ pub(super) fn append(
     name: *mut RedisModuleString,
     line: &OwnedString,
 ) -> Result<(), Error> {
+    if let Audience::Nobody = listeners::of_change(ctx) {
+        return Ok(());
+    }
     // SAFETY: the format takes two strings; the server takes its own share of them.
     accepted(unsafe {
         api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), c"ss".as_ptr(), name, line.string())
@@ -122,6 +134,9 @@ pub(super) fn set_range(
     at: usize,
     bytes: &OwnedString,
 ) -> Result<(), Error> {
+    if let Audience::Nobody = listeners::of_change(ctx) {
+        return Ok(());
+    }
     let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
     // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
     accepted(unsafe {
@@ -135,11 +150,28 @@ pub(super) fn expire_at(
     name: *mut RedisModuleString,
     deadline: Deadline,
 ) -> Result<(), Error> {
+    if let Audience::Nobody = listeners::of_change(ctx) {
+        return Ok(());
+    }
     let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
     // SAFETY: the format takes two strings; the server takes its own share of them.
     accepted(unsafe {
         api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
     })
+}
+
+/// Counts a change that nobody is told of, for the server's `save` rules.
+pub(super) fn count(ctx: *mut RedisModuleCtx) {
+    // SAFETY: the format takes nothing. It says that neither replicas nor the file are told.
+    let outcome = unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"AR".as_ptr()) };
+    debug_assert_eq!(outcome, status(true));
+}
+
+/// The same, many times as fast. Only where the server has just said that nobody listens: who does is told of whatever the
+/// context's client runs.
+pub(super) fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
+    // SAFETY: takes a context that has a client, as those of events have.
+    unsafe { api!(RedisModule_ReplicateVerbatim)(ctx) };
 }
 
 /// A deadline as the server counts it. None is near the end of the signed range: see `Ttl::LONGEST`.

@@ -103,6 +103,7 @@ pub(crate) fn missing() -> Vec<&'static str> {
         RedisModule_RegisterCommandFilter,
         RedisModule_RegisterInfoFunc,
         RedisModule_Replicate,
+        RedisModule_ReplicateVerbatim,
         RedisModule_ReplyWithArray,
         RedisModule_ReplyWithCallReply,
         RedisModule_ReplyWithError,

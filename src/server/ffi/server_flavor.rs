@@ -47,6 +47,17 @@ fn numbers(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)))
 }
 
+/// Whether the server is one that is known to copy its data to a replica by a fork alone, and to say so in the same step: see
+/// [`listeners`](crate::server::listeners).
+pub(crate) fn forks_for_replicas(ctx: *mut RedisModuleCtx) -> bool {
+    match valkey_version(ctx) {
+        Some(version) => [(8, 0), (8, 1), (9, 1)].contains(&version),
+        None => {
+            redis_version(ctx).is_some_and(|version| [(7, 0), (8, 0), (8, 6)].contains(&version))
+        }
+    }
+}
+
 /// Some numbers of events mean one thing to Valkey and another to Redis.
 pub(crate) fn is_valkey(ctx: *mut RedisModuleCtx) -> bool {
     valkey_version(ctx).is_some()
@@ -62,14 +73,26 @@ pub(crate) fn options_of_valkey(ctx: *mut RedisModuleCtx, promise: u32) -> c_int
 
 /// A field of the server's own INFO, which no operator renames.
 pub(crate) fn info_field(ctx: *mut RedisModuleCtx, section: &CStr, field: &CStr) -> Option<String> {
-    // SAFETY: the section and the field are C strings; the field's text lives until the section is freed,
+    let [text] = info_fields(ctx, section, [field]);
+    text
+}
+
+/// Several fields of one section, as they are at one moment.
+pub(crate) fn info_fields<const N: usize>(
+    ctx: *mut RedisModuleCtx,
+    section: &CStr,
+    fields: [&CStr; N],
+) -> [Option<String>; N] {
+    // SAFETY: the section and the fields are C strings; a field's text lives until the section is freed,
     // which happens after it was copied.
     unsafe {
         let info = api!(RedisModule_GetServerInfo)(ctx, section.as_ptr());
-        let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
-        let text = (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned());
+        let texts = fields.map(|field| {
+            let text = api!(RedisModule_ServerInfoGetFieldC)(info, field.as_ptr());
+            (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
+        });
         api!(RedisModule_FreeServerInfo)(ctx, info);
-        text
+        texts
     }
 }
 

@@ -1,0 +1,74 @@
+//! When the module looks for [`listeners`], and how the server comes to count the changes that it was not told of.
+
+use super::ffi::main_thread::MainThread;
+use super::ffi::{server_flavor, subscription};
+use super::listeners::{self, Audience};
+use super::{clock, guard, replicate};
+use leasehold_core::lock::Monotonic;
+use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
+use std::cell::Cell;
+use std::ffi::c_void;
+
+/// Between two looks.
+const MILLIS_BETWEEN: u64 = 100;
+
+/// So many changes are counted at a look while somebody listens.
+const COUNTED_AT_A_LOOK: u64 = 500;
+
+/// Whether this is a server of which the rule was shown.
+static IS_KNOWN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+static LOOKED: MainThread<Cell<Option<Monotonic>>> = MainThread::new(Cell::new(None));
+
+pub(super) fn reset() {
+    IS_KNOWN.set(false);
+    LOOKED.set(None);
+}
+
+/// Subscribes to saves, and finds out whether the rule holds here. For the other events that the rule needs, see who calls
+/// [`listeners::expect`].
+pub(super) fn begin(ctx: *mut RedisModuleCtx) {
+    let hears =
+        subscription::to_server_event(ctx, raw::REDISMODULE_EVENT_PERSISTENCE, Some(saving));
+    IS_KNOWN.set(hears && server_flavor::forks_for_replicas(ctx));
+}
+
+/// Called by the server's routine. A server whose locks nobody changes is not asked.
+pub(super) fn look(ctx: *mut RedisModuleCtx) {
+    if !(listeners::has_told() && IS_KNOWN.get()) && listeners::uncounted() == 0 {
+        return;
+    }
+    let now = clock::monotonic();
+    if LOOKED.get().is_some_and(|last| now < last.plus_millis(MILLIS_BETWEEN)) {
+        return;
+    }
+    LOOKED.set(Some(now));
+    look_and_count(ctx, COUNTED_AT_A_LOOK);
+}
+
+/// The module is about to be unloaded.
+pub(super) fn end(ctx: *mut RedisModuleCtx) {
+    if listeners::uncounted() > 0 {
+        look_and_count(ctx, u64::MAX);
+    }
+}
+
+/// Both in one step: nobody begins to listen in between.
+fn look_and_count(ctx: *mut RedisModuleCtx, at_most: u64) {
+    let uncounted = listeners::uncounted();
+    let (counted, count): (_, fn(*mut RedisModuleCtx)) = match listeners::look(ctx) {
+        Audience::Nobody => (uncounted, replicate::count_where_nobody_listens),
+        Audience::Somebody => (uncounted.min(at_most), replicate::count),
+    };
+    (0..counted).for_each(|_| count(ctx));
+    listeners::counted(counted);
+}
+
+/// A child that saves calls this, too, on a copy of everything.
+unsafe extern "C" fn saving(
+    _ctx: *mut RedisModuleCtx,
+    _event: RedisModuleEvent,
+    _stage: u64,
+    _data: *mut c_void,
+) {
+    guard::value("saving", (), listeners::expect);
+}

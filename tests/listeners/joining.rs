@@ -1,0 +1,209 @@
+//! Replicas that join a server without listeners, while it is written to.
+
+use super::load::{Load, assert_same};
+use super::{is_always_told, is_told, wait_until_nobody_listens};
+use redis::Value;
+use testkit::{
+    ReplicationStream, Server, Setup, Snapshot, eventually, is_older_than, is_valkey_since,
+    short_or_long, wait_until_in_sync,
+};
+
+/// Settings by which data is copied in another way, of the primary and of the replica.
+pub(super) struct Way {
+    pub(super) name: &'static str,
+    pub(super) primary: &'static [&'static str],
+    pub(super) replica: &'static [&'static str],
+}
+
+const SOCKETS: [&str; 2] = ["repl-diskless-sync yes", "repl-diskless-sync-delay 0"];
+const SOCKETS_LATER: [&str; 2] = ["repl-diskless-sync yes", "repl-diskless-sync-delay 1"];
+const TWO_CHANNELS_OF_VALKEY: [&str; 3] = [
+    "repl-diskless-sync yes",
+    "repl-diskless-sync-delay 0",
+    "dual-channel-replication-enabled yes",
+];
+const TWO_CHANNELS_OF_REDIS: [&str; 3] =
+    ["repl-diskless-sync yes", "repl-diskless-sync-delay 0", "repl-rdb-channel yes"];
+
+/// The ways that this server knows.
+pub(super) fn ways() -> Vec<Way> {
+    let swap = &["repl-diskless-load swapdb"][..];
+    let mut ways = vec![
+        Way { name: "disk", primary: &["repl-diskless-sync no"], replica: &[] },
+        Way { name: "sockets", primary: &SOCKETS, replica: &[] },
+        Way { name: "sockets, later", primary: &SOCKETS_LATER, replica: &[] },
+        Way { name: "beside the old data", primary: &SOCKETS, replica: swap },
+    ];
+    if is_valkey_since((8, 0)) {
+        let all = &TWO_CHANNELS_OF_VALKEY[..];
+        ways.push(Way { name: "two channels", primary: all, replica: all });
+    } else if !is_older_than((8, 0)) {
+        let all = &TWO_CHANNELS_OF_REDIS[..];
+        ways.push(Way { name: "two channels", primary: all, replica: all });
+    }
+    ways
+}
+
+pub(super) fn set(server: &Server, settings: &[&str]) {
+    for setting in settings {
+        assert_eq!(server.cmd(format!("CONFIG SET {setting}")), Value::Okay, "{setting}");
+    }
+}
+
+pub(super) fn follow(replica: &Server, primary: &Server) {
+    let follow = format!("REPLICAOF 127.0.0.1 {}", primary.port());
+    // It may follow it already.
+    let reply = replica.cmd(follow);
+    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
+}
+
+/// A server that others can follow, and that holds on to its backlog for a second only.
+pub(super) fn primary() -> Setup {
+    Server::builder().tcp().config("repl-backlog-ttl", "1")
+}
+
+pub(super) fn wait_until_linked(replica: &Server) {
+    eventually("the replica is linked", || {
+        match replica.client().info_field("replication", "master_link_status").as_deref() {
+            Some("up") => Ok(()),
+            other => Err(other.map(str::to_owned)),
+        }
+    });
+}
+
+#[test]
+fn a_replica_that_joins_in_any_way_misses_no_change() {
+    for way in ways() {
+        for _ in 0..short_or_long(2, 20) {
+            let (primary, replica) = (primary().start(), primary().start());
+            set(&primary, way.primary);
+            set(&replica, way.replica);
+            let load = Load::on(&primary);
+            if !is_always_told() {
+                wait_until_nobody_listens(&primary);
+            }
+            follow(&replica, &primary);
+            wait_until_linked(&replica);
+            load.paused(|| assert_same(&primary, &replica, way.name));
+            load.finish();
+        }
+    }
+}
+
+#[test]
+fn a_replica_without_the_module_that_joins_misses_no_change() {
+    let (primary, replica) = (primary().start(), primary().without_module().start());
+    let load = Load::on(&primary);
+    if !is_always_told() {
+        wait_until_nobody_listens(&primary);
+    }
+    follow(&replica, &primary);
+    wait_until_linked(&replica);
+    load.paused(|| assert_same(&primary, &replica, "without the module"));
+    load.finish();
+}
+
+/// A child that takes its time, so that another replica joins while it writes.
+#[test]
+fn replicas_that_join_while_data_is_written_for_others_miss_no_change() {
+    if is_always_told() {
+        return;
+    }
+    let first_steps: [fn(&Server, &Server); 2] = [
+        |primary, first| follow(first, primary),
+        |primary, _| assert!(!matches!(primary.cmd("BGSAVE"), Value::ServerError(_))),
+    ];
+    for begin in first_steps {
+        let [primary, first, second] = [(); 3].map(|()| primary().start());
+        let load = Load::on(&primary);
+        wait_until_nobody_listens(&primary);
+        set(&primary, &["rdb-key-save-delay 20"]);
+        begin(&primary, &first);
+        eventually("a child writes", || {
+            let field = primary.client().info_field("persistence", "rdb_bgsave_in_progress");
+            if field.as_deref() == Some("1") { Ok(()) } else { Err(field) }
+        });
+        follow(&second, &primary);
+        wait_until_linked(&second);
+        load.paused(|| assert_same(&primary, &second, "the second"));
+        follow(&first, &primary);
+        wait_until_linked(&first);
+        load.paused(|| assert_same(&primary, &first, "the first"));
+        load.finish();
+    }
+}
+
+/// What is saved between the request of a replica and the fork for it has the same place in the stream as the fork.
+#[test]
+fn a_primary_that_was_saved_while_a_replica_waited_for_its_data_agrees_with_it_after_a_restart() {
+    if is_always_told() {
+        return;
+    }
+    let settings = |setup: Setup| setup.config("repl-ping-replica-period", "3600");
+    let mut primary = settings(primary()).start();
+    let replica = settings(self::primary()).start();
+    set(&primary, &SOCKETS_LATER);
+    set(&primary, &["repl-backlog-ttl 3600"]);
+    wait_until_nobody_listens(&primary);
+    let mut client = primary.client();
+    let quiet_since = client.now();
+    eventually("the module has counted the last changes", || match client.now() - quiet_since {
+        passed if passed > 300 => Ok(()),
+        passed => Err(passed),
+    });
+    follow(&replica, &primary);
+    eventually("the replica waits", || {
+        match client.info_number("replication", "connected_slaves") {
+            0 => Err(()),
+            _ => Ok(()),
+        }
+    });
+    let replies = client.pipeline(&["SAVE", "LOCK.ACQUIRE after alice 60000000"]);
+    assert!(matches!(replies[..], [Value::Okay, Value::Int(_)]), "{replies:?}");
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
+    primary.kill();
+    primary.start_again();
+    wait_until_in_sync(&primary, &replica);
+    assert_eq!(Snapshot::of(&primary), Snapshot::of(&replica));
+}
+
+/// Its backlog is kept for a second. After that, whoever comes back gets a copy.
+#[test]
+fn once_the_backlog_is_freed_nobody_is_told_and_a_replica_that_returns_misses_no_change() {
+    if is_always_told() {
+        return;
+    }
+    let (primary, replica) = (primary().start(), primary().start());
+    let load = Load::on(&primary);
+    for _ in 0..short_or_long(1, 10) {
+        follow(&replica, &primary);
+        wait_until_linked(&replica);
+        assert!(is_told(&mut primary.client()));
+        load.paused(|| assert_same(&primary, &replica, "before it left"));
+        assert_eq!(replica.cmd("REPLICAOF NO ONE"), Value::Okay);
+        wait_until_nobody_listens(&primary);
+        let active = primary.client().info_field("replication", "repl_backlog_active");
+        assert_eq!(active.as_deref(), Some("0"));
+    }
+    follow(&replica, &primary);
+    wait_until_linked(&replica);
+    load.paused(|| assert_same(&primary, &replica, "after it returned"));
+    load.finish();
+}
+
+/// Who reads the stream gets no command of the module's, from its first byte on.
+#[test]
+fn the_stream_of_whoever_joins_has_no_command_of_the_modules() {
+    let primary = primary().start();
+    if !is_always_told() {
+        wait_until_nobody_listens(&primary);
+    }
+    let mut stream = ReplicationStream::of(&primary);
+    let mut client = primary.client();
+    client.pipeline(&["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"]);
+    let commands = stream.commands(&primary);
+    let is_told = |name: &str| commands.iter().any(|command| command.starts_with(name));
+    assert!(is_told("SET k ") && is_told("DEL k"), "{commands:?}");
+    assert!(!is_told("LOCK."), "{commands:?}");
+}
