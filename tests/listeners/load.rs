@@ -15,8 +15,9 @@ const KEYS_OF_EACH: usize = 6_000;
 
 const AT_ONCE: usize = 60;
 
-/// With them, so many locks are granted that nobody names again: who has missed such a grant never gets it.
-const ONCE_AT_ONCE: usize = 6;
+/// With them, as many locks are granted that nobody names again: who has missed such a grant never gets it. At some ten
+/// thousand changes a second each of the others is made good within a second.
+const ONCE_AT_ONCE: usize = AT_ONCE;
 
 /// What is done to each key in turn, to most of them, to one in four, and to one in sixteen. `{k}` stands for the key.
 const ROUND: [[&str; 3]; 5] = [
