@@ -5,7 +5,7 @@
 //! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers without the module, and
 //! nothing depends on another server's clock.
 //!
-//! Nobody is told where nobody listens: [`listeners`](super::listeners) says when that is.
+//! Nobody is told where nobody listens: [`listeners`] says when that is.
 
 use super::ffi::api::{api, status};
 use super::ffi::main_thread::MainThread;
