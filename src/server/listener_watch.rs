@@ -12,8 +12,8 @@ use std::ffi::c_void;
 /// Between two looks.
 const MILLIS_BETWEEN: u64 = 100;
 
-/// So many changes are counted at a look while somebody listens.
-const COUNTED_AT_A_LOOK: u64 = 500;
+/// So many changes are counted at a look while somebody listens: it takes the server about two milliseconds.
+const COUNTED_AT_A_LOOK: u64 = 5_000;
 
 /// Whether this is a server of which the rule was shown.
 static IS_KNOWN: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
@@ -42,25 +42,30 @@ pub(super) fn look(ctx: *mut RedisModuleCtx) {
         return;
     }
     LOOKED.set(Some(now));
-    look_and_count(ctx, COUNTED_AT_A_LOOK);
-}
-
-/// The module is about to be unloaded.
-pub(super) fn end(ctx: *mut RedisModuleCtx) {
-    if listeners::uncounted() > 0 {
-        look_and_count(ctx, u64::MAX);
+    match listeners::look(ctx) {
+        Audience::Nobody => count_where_nobody_listens(ctx),
+        Audience::Somebody => {
+            count(ctx, listeners::uncounted().min(COUNTED_AT_A_LOOK), replicate::count);
+        }
     }
 }
 
-/// Both in one step: nobody begins to listen in between.
-fn look_and_count(ctx: *mut RedisModuleCtx, at_most: u64) {
-    let uncounted = listeners::uncounted();
-    let (counted, count): (_, fn(*mut RedisModuleCtx)) = match listeners::look(ctx) {
-        Audience::Nobody => (uncounted, replicate::count_where_nobody_listens),
-        Audience::Somebody => (uncounted.min(at_most), replicate::count),
-    };
-    (0..counted).for_each(|_| count(ctx));
-    listeners::counted(counted);
+/// The module is about to be unloaded, by a command. If changes were counted meanwhile, the server would tell whoever listens to
+/// unload the module, too. So there they stay uncounted.
+pub(super) fn end(ctx: *mut RedisModuleCtx) {
+    if listeners::uncounted() > 0 && listeners::look(ctx) == Audience::Nobody {
+        count_where_nobody_listens(ctx);
+    }
+}
+
+/// In the same step as the look: nobody begins to listen in between.
+fn count_where_nobody_listens(ctx: *mut RedisModuleCtx) {
+    count(ctx, listeners::uncounted(), replicate::count_where_nobody_listens);
+}
+
+fn count(ctx: *mut RedisModuleCtx, changes: u64, count: fn(*mut RedisModuleCtx)) {
+    (0..changes).for_each(|_| count(ctx));
+    listeners::counted(changes);
 }
 
 /// A child that saves calls this, too, on a copy of everything.

@@ -49,8 +49,10 @@
 //!
 //! Telling a change also counts it for the `save` rules. Those that were not told are counted at the next look, without
 //! being told: where nobody listens, by `RM_ReplicateVerbatim`, which then does nothing but count; else by an `RM_Replicate` to
-//! neither replicas nor the file, which looks up a command each time, so some hundreds at a look. A change of the last
-//! moments before a save may be counted after it: the server may save once more than it needs to, and never once less.
+//! neither replicas nor the file, which looks up a command each time, so some thousands at a look: where 100,000 changes a second were
+//! made, some moments pass until all are counted, and a save that they call for is so much later. A change of the last
+//! moments before a save may be counted after it: then the server saves once more than it needs to. When the module is
+//! unloaded while somebody listens, those of the last moments are not counted: `MODULE UNLOAD` would be replicated with them.
 //!
 //! ## What is deliberately not done
 //!
@@ -96,8 +98,8 @@ pub(super) fn of_change(ctx: *mut RedisModuleCtx) -> Audience {
     Audience::Somebody
 }
 
-/// Somebody may begin to listen. Called first of all in each event that may mean that, and before the
-/// [guard](super::guard), so that no panic comes between.
+/// Somebody may begin to listen. Called first of all in each event that may mean that, and before whatever else the
+/// [guard](super::guard) guards there, so that no panic comes between.
 pub(super) fn expect() {
     AUDIENCE.set(Audience::Somebody);
 }

@@ -206,3 +206,30 @@ fn a_module_that_is_unloaded_leaves_no_change_uncounted() {
     server.unload();
     assert!(changes(&mut client) >= before + 2);
 }
+
+/// The server replicates a command of its own, such as `MODULE UNLOAD`, if changes were counted meanwhile.
+#[test]
+fn a_module_that_is_unloaded_before_its_changes_are_counted_is_unloaded_from_nobody_else() {
+    if is_always_told() || is_older_than((7, 0)) {
+        return;
+    }
+    // The routine, which counts, comes once a second.
+    let server = Server::builder().config("hz", "1").start();
+    wait_until_nobody_listens(&server);
+    let mut client = server.client();
+    client.pipeline(&[
+        "LOCK.ACQUIRE k alice 60000000",
+        "LOCK.RELEASE k alice",
+        "CONFIG SET appendonly yes",
+    ]);
+    // Some servers keep a module that a client called last.
+    client.cmd("PING");
+    server.unload();
+    client.cmd("SET the-end 1");
+    wait_until_filed(&server);
+    let told = eventually("all of it is in the file", || {
+        let told = aof::lines(&server);
+        if told.iter().any(|line| line.contains("the-end")) { Ok(told) } else { Err(told) }
+    });
+    assert!(!told.iter().any(|line| line.contains("MODULE")), "{told:?}");
+}
