@@ -14,6 +14,7 @@
 
 mod asking;
 mod at_terminal;
+mod dispositions;
 mod docs;
 mod doctor;
 mod electing;

@@ -1,5 +1,6 @@
 //! What most tests begin with.
 
+use crate::dispositions::begin_as_usual;
 use crate::program::Program;
 use redis::Value;
 use std::process::Command;
@@ -10,6 +11,7 @@ use testkit::{Server, Setup, eventually};
 pub(crate) const LONG: u64 = 60_000;
 
 pub(crate) fn with_module() -> Setup {
+    begin_as_usual();
     Server::builder().tcp()
 }
 
