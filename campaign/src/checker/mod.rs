@@ -375,10 +375,14 @@ impl<'h> Lock<'h> {
             let acts = matches!(record.op, Op::Extend | Op::Release | Op::Check);
             let may_hold = || self.unheard.before(record.owner, *index).may_hold();
             if acts && record.outcome == Outcome::Ok && !may_hold() {
-                // What it released may be its own again.
+                // What it released may be its own again, and so may what had ended by the clock.
                 let granted = granted.get_or_insert_with(|| self.first_granted());
                 let since = granted.get(&record.owner);
-                if since.is_none_or(|since| !rules.is_lossy(*since, record.told)) {
+                let excused = |since: &u64| {
+                    let (from, to) = (*since, record.told);
+                    rules.is_lossy(from, to) || rules.may_revive(from, to)
+                };
+                if !since.is_some_and(excused) {
                     let what =
                         format!("{:?} succeeded for one who does not hold the lock", record.op);
                     wrong.push(self.violation(Law::L3, what, vec![*index]));

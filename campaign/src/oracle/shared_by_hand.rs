@@ -65,6 +65,10 @@ fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
     for elsewhen in [rules(10, 35), rules(65, 70)] {
         assert_eq!(laws(&[long, short, lost, again], &elsewhen), [Law::L2]);
     }
+    // Nor does its owner know the fence of it any more.
+    let extended = ok(Op::Extend, 2, 0, 20, (60, 60));
+    assert_right(&[long, short, lost, extended], &rules(45, 50));
+    assert_eq!(laws(&[long, short, lost, extended], &rules(65, 70)), [Law::L3]);
 }
 
 #[test]
