@@ -139,8 +139,7 @@ impl OpenKey<'_> {
         }
         // The whole value once more, and not just its expiry, so that what replicas are told is one
         // command with one meaning, whatever they missed.
-        let value = OwnedString::new(self.ctx, self.text());
-        replicate::set(self.ctx, self.name, value.string(), Some(deadline))?;
+        replicate::set_bytes(self.ctx, self.name, self.text(), deadline)?;
         self.expire_at(deadline);
         Ok(())
     }
@@ -163,13 +162,11 @@ impl OpenKey<'_> {
             return self.put(&value, Some(edit.expiry));
         }
         for (at, patch) in edit.ends(self.text()).chain(edit.over()) {
-            let patch = OwnedString::new(self.ctx, patch.as_bytes());
-            replicate::set_range(self.ctx, self.name, at, &patch)?;
+            replicate::set_range(self.ctx, self.name, at, patch.as_bytes())?;
         }
         let appended = edit.appended();
         if let Some(line) = &appended {
-            let line = OwnedString::new(self.ctx, line.as_bytes());
-            replicate::append(self.ctx, self.name, &line)?;
+            replicate::append(self.ctx, self.name, line.as_bytes())?;
         }
         replicate::expire_at(self.ctx, self.name, edit.expiry)?;
         edit.patch(self.text_mut());

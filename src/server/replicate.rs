@@ -81,50 +81,73 @@ fn free(string: NonNull<RedisModuleString>) {
     unsafe { api!(RedisModule_FreeString)(ptr::null_mut(), string.as_ptr()) };
 }
 
+/// Has those who listen told of a change, if anybody does. What is only for them is made in `replicate`.
+fn tell(ctx: *mut RedisModuleCtx, replicate: impl FnOnce() -> c_int) -> Result<(), Error> {
+    match listeners::of_change(ctx) {
+        Audience::Nobody => Ok(()),
+        Audience::Somebody if replicate() == status(true) => Ok(()),
+        Audience::Somebody => Err(Error::NotReplicated),
+    }
+}
+
 pub(super) fn set(
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
     value: *mut RedisModuleString,
     deadline: Option<Deadline>,
 ) -> Result<(), Error> {
-    if let Audience::Nobody = listeners::of_change(ctx) {
-        return Ok(());
-    }
+    tell(ctx, || set_of(ctx, name, value, deadline))
+}
+
+/// The same of a value that is no string of the server's yet.
+pub(super) fn set_bytes(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    value: &[u8],
+    deadline: Deadline,
+) -> Result<(), Error> {
+    tell(ctx, || set_of(ctx, name, OwnedString::new(ctx, value).string(), Some(deadline)))
+}
+
+fn set_of(
+    ctx: *mut RedisModuleCtx,
+    name: *mut RedisModuleString,
+    value: *mut RedisModuleString,
+    deadline: Option<Deadline>,
+) -> c_int {
     let Some(deadline) = deadline else {
         // SAFETY: the format takes two strings; the server takes its own share of them.
-        return accepted(unsafe {
+        return unsafe {
             api!(RedisModule_Replicate)(ctx, SET.as_ptr(), c"ss".as_ptr(), name, value)
-        });
+        };
     };
     // Strings throughout, although the format knows C strings and numbers: of these the server would make strings
     // each time, and this is the most of what a grant costs.
     let (pxat, deadline) = (CACHED_EXPIRY_ARGS.pxat(), CACHED_EXPIRY_ARGS.deadline(deadline));
     // SAFETY: the format takes four strings; the server takes its own share of them.
-    accepted(unsafe {
+    unsafe {
         let format = c"ssss".as_ptr();
         api!(RedisModule_Replicate)(ctx, SET.as_ptr(), format, name, value, pxat, deadline)
-    })
+    }
 }
 
 pub(super) fn del(ctx: *mut RedisModuleCtx, name: *mut RedisModuleString) -> Result<(), Error> {
-    if let Audience::Nobody = listeners::of_change(ctx) {
-        return Ok(());
-    }
     // SAFETY: the format takes one string.
-    accepted(unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
+    tell(ctx, || unsafe { api!(RedisModule_Replicate)(ctx, DEL.as_ptr(), c"s".as_ptr(), name) })
 }
 
 pub(super) fn append(
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
-    line: &OwnedString,
+    line: &[u8],
 ) -> Result<(), Error> {
-    if let Audience::Nobody = listeners::of_change(ctx) {
-        return Ok(());
-    }
-    // SAFETY: the format takes two strings; the server takes its own share of them.
-    accepted(unsafe {
-        api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), c"ss".as_ptr(), name, line.string())
+    tell(ctx, || {
+        let line = OwnedString::new(ctx, line);
+        // SAFETY: the format takes two strings; the server takes its own share of them.
+        unsafe {
+            let format = c"ss".as_ptr();
+            api!(RedisModule_Replicate)(ctx, APPEND.as_ptr(), format, name, line.string())
+        }
     })
 }
 
@@ -132,16 +155,16 @@ pub(super) fn set_range(
     ctx: *mut RedisModuleCtx,
     name: *mut RedisModuleString,
     at: usize,
-    bytes: &OwnedString,
+    bytes: &[u8],
 ) -> Result<(), Error> {
-    if let Audience::Nobody = listeners::of_change(ctx) {
-        return Ok(());
-    }
-    let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
-    // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
-    accepted(unsafe {
-        let format = c"sls".as_ptr();
-        api!(RedisModule_Replicate)(ctx, SETRANGE.as_ptr(), format, name, at, bytes.string())
+    tell(ctx, || {
+        let at = c_longlong::try_from(at).unwrap_or(c_longlong::MAX);
+        let bytes = OwnedString::new(ctx, bytes);
+        // SAFETY: the format takes a string, a number and a string; the server takes its own share of the strings.
+        unsafe {
+            let format = c"sls".as_ptr();
+            api!(RedisModule_Replicate)(ctx, SETRANGE.as_ptr(), format, name, at, bytes.string())
+        }
     })
 }
 
@@ -150,13 +173,12 @@ pub(super) fn expire_at(
     name: *mut RedisModuleString,
     deadline: Deadline,
 ) -> Result<(), Error> {
-    if let Audience::Nobody = listeners::of_change(ctx) {
-        return Ok(());
-    }
-    let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
-    // SAFETY: the format takes two strings; the server takes its own share of them.
-    accepted(unsafe {
-        api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
+    tell(ctx, || {
+        let deadline = CACHED_EXPIRY_ARGS.deadline(deadline);
+        // SAFETY: the format takes two strings; the server takes its own share of them.
+        unsafe {
+            api!(RedisModule_Replicate)(ctx, PEXPIREAT.as_ptr(), c"ss".as_ptr(), name, deadline)
+        }
     })
 }
 
@@ -208,8 +230,4 @@ fn is_unknown(ctx: *mut RedisModuleCtx, name: &CStr) -> bool {
     let reply = unsafe { api!(RedisModule_Call)(ctx, name.as_ptr(), c"".as_ptr()) };
     debug_assert!(reply.is_null());
     io::Error::last_os_error().raw_os_error() == Some(libc::ENOENT)
-}
-
-fn accepted(outcome: c_int) -> Result<(), Error> {
-    if outcome == status(true) { Ok(()) } else { Err(Error::NotReplicated) }
 }
