@@ -3,23 +3,9 @@
 use redis::Value;
 use std::time::Duration;
 use testkit::clock::HOUR;
-use testkit::{Clock, Server, Setup, eventually, int, misplaces_clients, module};
+use testkit::{Clock, Server, Setup, int, misplaces_clients, module};
 
 const LONG: u64 = 60_000;
-
-fn rewrite_append_only_file(server: &Server) {
-    let mut client = server.client();
-    let reply = client.cmd("BGREWRITEAOF");
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-    eventually("the rewrite is done", || {
-        let mut field = |name| client.info_field("persistence", name).unwrap();
-        let state = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"].map(&mut field);
-        let done = state.iter().all(|flag| flag == "0");
-        if done { Ok(()) } else { Err(state) }
-    });
-    let outcome = client.info_field("persistence", "aof_last_bgrewrite_status");
-    assert_eq!(outcome.as_deref(), Some("ok"));
-}
 
 /// `held` is held and `released` was, when the server ends; both fences are followed by larger ones.
 fn assert_grows_and_keeps(
@@ -61,8 +47,9 @@ fn after_a_restart_with_an_append_only_file() {
 fn after_a_restart_with_a_rewritten_append_only_file() {
     for preamble in ["yes", "no"] {
         let setup = || Server::builder().aof().config("aof-use-rdb-preamble", preamble);
-        assert_grows_and_keeps(setup(), rewrite_append_only_file, Server::stop);
-        assert_grows_and_keeps(setup(), rewrite_append_only_file, Server::kill);
+        let rewrite = |server: &Server| server.client().save_by("BGREWRITEAOF");
+        assert_grows_and_keeps(setup(), rewrite, Server::stop);
+        assert_grows_and_keeps(setup(), rewrite, Server::kill);
     }
 }
 
@@ -77,7 +64,7 @@ fn after_the_lock_with_a_fence_hours_ahead_is_gone_from_a_rewritten_append_only_
         let ahead = client.grant("k", "alice", LONG) + HOUR.as_micros() as u64;
         assert_eq!(client.cmd(format!("LOCK.RAISE k alice {ahead}")), int(ahead as i64));
         assert!(client.release("k", "alice"));
-        rewrite_append_only_file(&server);
+        server.client().save_by("BGREWRITEAOF");
         server.kill();
         server.start_again();
         assert!(server.client().grant("k", "bob", LONG) > ahead);

@@ -42,17 +42,6 @@ fn load_module(server: &Server) {
     assert_eq!(server.cmd(["MODULE", "LOAD", path]), Value::Okay);
 }
 
-fn rewrite_file(server: &Server) {
-    let reply = server.cmd("BGREWRITEAOF");
-    assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
-    eventually("the rewrite is done", || {
-        let mut client = server.client();
-        let state = ["aof_rewrite_in_progress", "aof_rewrite_scheduled"]
-            .map(|name| client.info_field("persistence", name).unwrap());
-        if state.iter().all(|flag| flag == "0") { Ok(()) } else { Err(state) }
-    });
-}
-
 #[test]
 fn an_unused_server_says_nothing_when_a_replica_joins() {
     let server = Server::start();
@@ -89,7 +78,7 @@ fn an_unused_server_says_nothing_to_the_file_that_it_rewrites_or_beside_the_one_
     for preamble in preambles() {
         let server = Server::builder().aof().config("aof-use-rdb-preamble", preamble).start();
         let mut stream = ReplicationStream::of(&server);
-        rewrite_file(&server);
+        server.client().save_by("BGREWRITEAOF");
         server.cmd("BGSAVE");
         assert_silent(&stream.commands(&server));
         let lines = aof::framed_lines(&server);
@@ -196,7 +185,7 @@ fn a_used_server_tells_the_file_that_it_rewrites_how_far_its_fence_clock_is() {
     let mut client = server.client();
     client.grant("k", "alice", LONG);
     assert!(client.release("k", "alice"));
-    rewrite_file(&server);
+    server.client().save_by("BGREWRITEAOF");
     eventually("the file is told", || {
         let lines = aof::framed_lines(&server);
         if lines.iter().any(|line| is_broadcast(line)) { Ok(()) } else { Err(lines) }

@@ -257,6 +257,31 @@ impl Client {
         });
     }
 
+    /// Has the server save its data, by `BGSAVE` or `BGREWRITEAOF`, and waits until it has done so.
+    #[track_caller]
+    pub fn save_by(&mut self, command: &str) {
+        let reply = self.cmd(command);
+        assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
+        let text = self.wait_until_saved();
+        for status in ["rdb_last_bgsave_status:ok", "aof_last_bgrewrite_status:ok"] {
+            assert!(text.contains(status), "{command}: {text}");
+        }
+    }
+
+    /// Waits until the server neither saves its data nor means to. Returns what INFO then says of it.
+    #[track_caller]
+    pub fn wait_until_saved(&mut self) -> String {
+        eventually("the data is saved", || {
+            let text = self.info_text("persistence");
+            let busy = [
+                "rdb_bgsave_in_progress:1",
+                "aof_rewrite_in_progress:1",
+                "aof_rewrite_scheduled:1",
+            ];
+            if busy.into_iter().any(|busy| text.contains(busy)) { Err(text) } else { Ok(text) }
+        })
+    }
+
     /// The text of one section of INFO.
     pub fn info_text(&mut self, section: &str) -> String {
         match self.cmd(["INFO", section]) {

@@ -2,33 +2,13 @@
 
 use super::book::Book;
 use super::busy;
-use redis::Value;
 use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
-use testkit::{Client, Seed, Server, Snapshot, eventually, figure, short_or_long};
+use testkit::{Seed, Server, Snapshot, eventually, figure, short_or_long};
 
 const WORKERS: usize = 10;
 const EVERY: Duration = Duration::from_millis(200);
-
-/// Saves one way or the other, and waits until it is done.
-fn save(client: &mut Client, command: &str) {
-    let reply = client.cmd(command);
-    assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
-    eventually("it is saved", || {
-        let text = client.info_text("persistence");
-        let busy =
-            ["rdb_bgsave_in_progress:1", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"];
-        match busy.into_iter().find(|busy| text.contains(busy)) {
-            Some(busy) => Err(busy),
-            None => Ok(()),
-        }
-    });
-    let text = client.info_text("persistence");
-    for status in ["rdb_last_bgsave_status:ok", "aof_last_bgrewrite_status:ok"] {
-        assert!(text.contains(status), "{command}: {text}");
-    }
-}
 
 #[test]
 fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
@@ -42,7 +22,7 @@ fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
         let (begin, mut client) = (Instant::now(), server.client());
         while begin.elapsed() < lasts && !work.has_failed() {
             let next = Instant::now() + EVERY;
-            save(&mut client, ["BGSAVE", "BGREWRITEAOF"][saves % 2]);
+            client.save_by(["BGSAVE", "BGREWRITEAOF"][saves % 2]);
             saves += 1;
             thread::sleep(next.saturating_duration_since(Instant::now()));
         }
@@ -65,7 +45,7 @@ fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
         now if now > latest => Ok(()),
         now => Err(now),
     });
-    save(&mut client, "BGSAVE");
+    client.save_by("BGSAVE");
     let live = Snapshot::of(&server);
     assert_ne!(live.size(), 0, "nothing to compare");
     let mut agrees = |server: &Server, what: &str| {
@@ -78,7 +58,7 @@ fn a_server_that_saves_all_the_time_loses_no_grant_and_all_its_files_agree() {
         let setup = Server::builder().config("appendonly", "yes").in_the_directory_of(&server);
         let mut again = setup.start();
         agrees(&again, "the append-only file as it was");
-        save(&mut again.client(), "BGREWRITEAOF");
+        again.client().save_by("BGREWRITEAOF");
         again.kill();
         again.start_again();
         agrees(&again, "the append-only file, rewritten");

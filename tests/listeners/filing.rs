@@ -6,14 +6,8 @@ use redis::Value;
 use testkit::{Client, Server, Snapshot, aof, eventually, is_older_than, short_or_long};
 
 fn wait_until_filed(server: &Server) {
-    eventually("the file is written anew", || {
-        let text = server.client().info_text("persistence");
-        let busy = ["aof_enabled:0", "aof_rewrite_in_progress:1", "aof_rewrite_scheduled:1"];
-        match busy.into_iter().find(|busy| text.contains(busy)) {
-            Some(busy) => Err(busy),
-            None => Ok(()),
-        }
-    });
+    let text = server.client().wait_until_saved();
+    assert!(text.contains("aof_enabled:1"), "{text}");
 }
 
 #[test]
@@ -21,9 +15,7 @@ fn a_file_that_is_switched_on_misses_no_change() {
     for _ in 0..short_or_long(2, 20) {
         let mut server = Server::builder().start();
         let load = Load::on(&server);
-        if !is_always_told() {
-            wait_until_nobody_listens(&server);
-        }
+        wait_until_nobody_listens(&server);
         let mut client = server.client();
         client.cmd("CONFIG SET appendfsync no");
         assert_eq!(client.cmd("CONFIG SET appendonly yes"), Value::Okay);
@@ -41,9 +33,7 @@ fn a_file_that_is_switched_on_misses_no_change() {
 fn every_change_behind_the_switch_of_the_file_is_in_it() {
     let mut server = Server::start();
     let mut client = server.client();
-    if !is_always_told() {
-        wait_until_nobody_listens(&server);
-    }
+    wait_until_nobody_listens(&server);
     client.cmd("CONFIG SET rdb-key-save-delay 200000");
     client.cmd("LOCK.ACQUIRE before alice 60000000");
     assert!(!matches!(client.cmd("BGSAVE"), Value::ServerError(_)));
@@ -114,9 +104,7 @@ fn all_counted(client: &mut Client) -> i64 {
 fn changes_that_nobody_is_told_of_are_counted_like_those_of_the_server() {
     let server = Server::start();
     let mut client = server.client();
-    if !is_always_told() {
-        wait_until_nobody_listens(&server);
-    }
+    wait_until_nobody_listens(&server);
     for command in [SET, GRANT] {
         client.cmd("FLUSHALL");
         let before = all_counted(&mut client);
@@ -157,9 +145,7 @@ fn changes_that_nobody_was_told_of_are_counted_also_once_somebody_listens() {
 fn the_server_saves_after_as_many_grants_as_other_writes() {
     let server = Server::start();
     let mut client = server.client();
-    if !is_always_told() {
-        wait_until_nobody_listens(&server);
-    }
+    wait_until_nobody_listens(&server);
     for command in [SET, GRANT] {
         client.cmd("FLUSHALL");
         all_counted(&mut client);
@@ -179,9 +165,7 @@ fn the_server_saves_after_as_many_grants_as_other_writes() {
 #[test]
 fn a_server_that_ends_in_order_saves_the_grants_that_nobody_was_told_of() {
     let mut server = Server::builder().config("save", "3600 1").start();
-    if !is_always_told() {
-        wait_until_nobody_listens(&server);
-    }
+    wait_until_nobody_listens(&server);
     let mut client = server.client();
     let fence = client.grant("k", "alice", 60_000_000);
     let _ = client.try_cmd("SHUTDOWN");

@@ -79,9 +79,7 @@ fn a_replica_that_joins_in_any_way_misses_no_change() {
             set(&primary, way.primary);
             set(&replica, way.replica);
             let load = Load::on(&primary);
-            if !is_always_told() {
-                wait_until_nobody_listens(&primary);
-            }
+            wait_until_nobody_listens(&primary);
             follow(&replica, &primary);
             wait_until_linked(&replica);
             load.paused(|| assert_same(&primary, &replica, way.name));
@@ -94,9 +92,7 @@ fn a_replica_that_joins_in_any_way_misses_no_change() {
 fn a_replica_without_the_module_that_joins_misses_no_change() {
     let (primary, replica) = (primary().start(), primary().without_module().start());
     let load = Load::on(&primary);
-    if !is_always_told() {
-        wait_until_nobody_listens(&primary);
-    }
+    wait_until_nobody_listens(&primary);
     follow(&replica, &primary);
     wait_until_linked(&replica);
     load.paused(|| assert_same(&primary, &replica, "without the module"));
@@ -196,9 +192,7 @@ fn once_the_backlog_is_freed_nobody_is_told_and_a_replica_that_returns_misses_no
 #[test]
 fn the_stream_of_whoever_joins_has_no_command_of_the_modules() {
     let primary = primary().start();
-    if !is_always_told() {
-        wait_until_nobody_listens(&primary);
-    }
+    wait_until_nobody_listens(&primary);
     let mut stream = ReplicationStream::of(&primary);
     let mut client = primary.client();
     client.pipeline(&["LOCK.ACQUIRE k alice 60000", "LOCK.RELEASE k alice"]);

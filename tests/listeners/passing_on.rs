@@ -10,9 +10,7 @@ use testkit::{short_or_long, wait_until_in_sync};
 fn a_replica_of_a_replica_misses_no_change() {
     let [primary, middle, last] = [(); 3].map(|()| primary().start());
     let load = Load::on(&primary);
-    if !is_always_told() {
-        wait_until_nobody_listens(&primary);
-    }
+    wait_until_nobody_listens(&primary);
     follow(&middle, &primary);
     wait_until_linked(&middle);
     follow(&last, &middle);
@@ -30,9 +28,7 @@ fn a_replica_of_a_replica_misses_no_change() {
 fn whoever_follows_a_server_that_was_promoted_misses_no_change() {
     let [first, second, third] = [(); 3].map(|()| primary().start());
     let load = Load::on(&first);
-    if !is_always_told() {
-        wait_until_nobody_listens(&first);
-    }
+    wait_until_nobody_listens(&first);
     follow(&second, &first);
     follow(&third, &first);
     wait_until_linked(&second);

@@ -168,19 +168,7 @@ impl Storm {
         let servers = &mut self.servers;
         self.load.moved(|| {
             let server = &mut servers[primary];
-            let is_filed = eventually("the server writes no file anew", || {
-                let text = server.client().info_text("persistence");
-                let busy = [
-                    "aof_rewrite_in_progress:1",
-                    "aof_rewrite_scheduled:1",
-                    "rdb_bgsave_in_progress:1",
-                ];
-                if busy.into_iter().any(|busy| text.contains(busy)) {
-                    return Err(text);
-                }
-                Ok(text.contains("aof_enabled:1"))
-            });
-            if !is_filed {
+            if !server.client().wait_until_saved().contains("aof_enabled:1") {
                 assert_eq!(server.cmd("SAVE"), Value::Okay);
             }
             let before = Holdings::of(server);
