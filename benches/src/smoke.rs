@@ -40,7 +40,7 @@ fn count(rows: &[String], name: &str) -> usize {
 fn each_way_to_take_a_lock_and_give_it_back_is_measured() {
     let rows = rows("same-work");
     let cases = count(&rows, ",EVALSHA,");
-    assert_eq!(cases, 10, "{rows:#?}");
+    assert_eq!(cases, 12, "{rows:#?}");
     assert_eq!(count(&rows, ",scripts as Redisson,"), cases);
     assert_eq!(count(&rows, ",FCALL,"), if is_older_than((7, 0)) { 0 } else { cases });
     assert_eq!(count(&rows, "SET NX PX, INCR, DEL"), cases);
@@ -108,6 +108,11 @@ fn locks_among_others_are_measured() {
 #[test]
 fn memory_is_measured() {
     assert_eq!(rows("memory").len(), 9);
+}
+
+#[test]
+fn large_numbers_are_measured() {
+    assert_eq!(rows("large").len(), 9);
 }
 
 #[test]

@@ -1,17 +1,15 @@
 //! Holds that end with their connection: how soon the next one has the lock, and what bindings cost everybody else.
 
 use super::contenders::{Batch, Lock, OKAY, ONE, Reply};
-use super::leaving::longest_ping;
 use super::load::{Load, Shape, Work};
 use super::memory::settled;
+use super::pings::{longest, while_doing};
 use super::report::{Report, Target};
 use super::statistics::{Spread, quantile};
 use super::table::Table;
 use super::tickets::send;
 use super::{Effort, cores};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 use testkit::{LineClient, Server, encoded, eventually, int};
 
@@ -241,27 +239,24 @@ struct Ended {
 /// A connection is closed to which so many locks are bound.
 fn end_at_once(effort: Effort, count: usize) -> Ended {
     let server = Server::start();
-    let (mut observer, over) = (server.client(), AtomicBool::new(false));
+    let mut observer = server.client();
     let rounds = 0..effort.pick(1, 1, 3);
     let (took, pings): (Vec<_>, Vec<_>) = rounds
         .map(|_| {
             let mut holder = server.line_client();
             send(&mut holder, &requests(count, " EPHEMERAL 0"), Reply::Number);
             assert_eq!(observer.counter("bindings"), count as u64);
-            over.store(false, Ordering::Relaxed);
-            thread::scope(|scope| {
-                let pinging = scope.spawn(|| longest_ping(&server, &over));
+            let (took, pings) = while_doing(&server, || {
                 let begun = Instant::now();
                 drop(holder);
                 eventually("all are free", || match observer.cmd("DBSIZE") {
                     size if size == int(0) => Ok(()),
                     size => Err(size),
                 });
-                let took = begun.elapsed().as_secs_f64();
-                over.store(true, Ordering::Relaxed);
-                (took * 1e3, pinging.join().unwrap() * 1e3)
-            })
+                begun.elapsed().as_secs_f64()
+            });
+            (took * 1e3, longest(&pings) * 1e3)
         })
         .unzip();
-    Ended { took: Spread::of(took).median, ping: pings.into_iter().fold(0.0, f64::max) }
+    Ended { took: Spread::of(took).median, ping: longest(&pings) }
 }

@@ -2,14 +2,13 @@
 
 use super::Effort;
 use super::hand_off::roomy;
+use super::pings::{longest, while_doing};
 use super::report::Report;
 use super::statistics::Spread;
 use super::table::Table;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
-use testkit::{Client, Server, encoded, eventually};
+use testkit::{Client, eventually};
 
 /// The time in which all begin to wait, before the first is due to leave.
 const GATHERING: Duration = Duration::from_secs(3);
@@ -86,9 +85,7 @@ fn once(waiting: Waiting, end: End, count: usize, effort: Effort) -> Leaving {
         );
     }
     wait_until_blocked(&mut observer, count);
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let pinging = scope.spawn(|| longest_ping(&server, &over));
+    let (took, pings) = while_doing(&server, || {
         let begun = match end {
             End::Patience => due,
             End::Connection => {
@@ -98,10 +95,9 @@ fn once(waiting: Waiting, end: End, count: usize, effort: Effort) -> Leaving {
             }
         };
         wait_until_blocked(&mut observer, 0);
-        let took = begun.elapsed().as_secs_f64();
-        over.store(true, Ordering::Relaxed);
-        Leaving { took, longest_ping: pinging.join().unwrap() }
-    })
+        begun.elapsed().as_secs_f64()
+    });
+    Leaving { took, longest_ping: longest(&pings) }
 }
 
 fn wait_until_blocked(observer: &mut Client, wanted: usize) {
@@ -111,15 +107,4 @@ fn wait_until_blocked(observer: &mut Client, wanted: usize) {
             seen => Err(seen),
         }
     });
-}
-
-pub(super) fn longest_ping(server: &Server, over: &AtomicBool) -> f64 {
-    let (mut line, ping) = (server.line_client(), encoded("PING"));
-    let mut longest = Duration::ZERO;
-    while !over.load(Ordering::Relaxed) {
-        let sent = Instant::now();
-        assert_eq!(line.ask(&ping), b"+PONG");
-        longest = longest.max(sent.elapsed());
-    }
-    longest.as_secs_f64()
 }

@@ -11,6 +11,7 @@
 //!   hand_off    a lock with many waiters, against one with few
 //!   held        a lock among many held locks, against one among few
 //!   memory      the memory of a lock and of a waiter
+//!   large       a million locks, a million leases that end in one second, 100,000 contended locks
 //!   leaving     many waiters leave at once: how long other clients get no reply
 //!   named       others name contended locks all the time: what that costs either
 //!   innocent    what the module costs clients that use no locks
@@ -29,12 +30,14 @@ mod guarded;
 mod hand_off;
 mod held;
 mod innocent;
+mod large;
 mod leaving;
 mod load;
 pub(crate) mod machine;
 mod memory;
 mod named;
 pub(crate) mod overview;
+mod pings;
 mod plot;
 pub(crate) mod report;
 mod same_work;
@@ -70,7 +73,7 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 13] = [
+pub(crate) const SECTIONS: [Section; 14] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
@@ -81,6 +84,7 @@ pub(crate) const SECTIONS: [Section; 13] = [
     ("hand-off", hand_off::run),
     ("held", held::run),
     ("memory", memory::run),
+    ("large", large::run),
     ("leaving", leaving::run),
     ("named", named::run),
     ("innocent", innocent::run),

@@ -27,14 +27,20 @@ struct Case {
     name: &'static str,
     shape: Shape,
     duty: Duty,
+    /// The threads of the server that read requests and write replies.
+    io_threads: u8,
 }
 
 const fn case(name: &'static str, connections: usize, depth: usize, duty: Duty) -> Case {
-    Case { name, shape: Shape { connections, depth }, duty }
+    Case { name, shape: Shape { connections, depth }, duty, io_threads: 1 }
+}
+
+const fn threaded(name: &'static str, connections: usize, depth: usize) -> Case {
+    Case { io_threads: 4, ..case(name, connections, depth, Duty::Alone) }
 }
 
 /// Each case differs from one of the first in one thing, as far as possible.
-const CASES: [Case; 10] = [
+const CASES: [Case; 12] = [
     case("1 connection, pipelined 32", 1, 32, Duty::Alone),
     case("1 connection, unpipelined", 1, 1, Duty::Alone),
     case("pipelined 32, followed", 1, 32, Duty::Followed),
@@ -43,6 +49,8 @@ const CASES: [Case; 10] = [
     case("16 connections, pipelined 32", 16, 32, Duty::Alone),
     case("16 connections, unpipelined", 16, 1, Duty::Alone),
     case("64 connections, unpipelined", 64, 1, Duty::Alone),
+    threaded("64 connections, pipelined 16, io-threads 4", 64, 16),
+    threaded("64 connections, unpipelined, io-threads 4", 64, 1),
     case("pipelined 32, AOF everysec", 1, 32, Duty::Aof),
     case("pipelined 32, a replica", 1, 32, Duty::Replica),
 ];
@@ -98,11 +106,18 @@ impl Case {
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let mut rows = Rows::new();
     let mut bars = Vec::new();
-    for case in &CASES[..effort.pick(CASES.len(), BASE, CASES.len())] {
+    let cases = &CASES[..effort.pick(CASES.len(), BASE, CASES.len())];
+    for (number, case) in cases.iter().enumerate() {
         let measured = measure(case, Part::Both, effort, &Contender::all);
         rows.add("acquire + release", case, &measured);
-        if CASES[..BASE].iter().any(|base| base.name == case.name) && case.is_pipelined() {
+        if number < BASE && case.is_pipelined() {
             pair_targets(case, &measured, report);
+        }
+        if case.io_threads > 1 && !case.is_pipelined() {
+            let (ours, floor) =
+                (find(&measured, LEASEHOLD).unwrap(), find(&measured, BARE).unwrap());
+            let what = "acquire + release, 64 connections, io-threads 4";
+            report.target(wanted(what, ours, floor, case.wanted().acquire));
         }
         let floor = find(&measured, BARE).unwrap();
         let speeds = measured.iter().map(|one| (one.name, one.ratio(floor).median));
@@ -150,18 +165,19 @@ impl Measured {
     }
 }
 
-fn start(duty: Duty) -> (Server, Option<Server>) {
-    match duty {
-        Duty::Alone => (Server::start(), None),
-        Duty::Aof => (filed().start(), None),
-        Duty::Replica => followed(Server::builder()),
-        Duty::Followed => followed(filed()),
+fn start(case: &Case) -> (Server, Option<Server>) {
+    let setup = Server::builder().config("io-threads", &case.io_threads.to_string());
+    match case.duty {
+        Duty::Alone => (setup.start(), None),
+        Duty::Aof => (filed(setup).start(), None),
+        Duty::Replica => followed(setup),
+        Duty::Followed => followed(filed(setup)),
     }
 }
 
 /// A server that writes an append-only file.
-fn filed() -> Setup {
-    Server::builder().config("appendonly", "yes").config("appendfsync", "everysec")
+fn filed(setup: Setup) -> Setup {
+    setup.config("appendonly", "yes").config("appendfsync", "everysec")
 }
 
 fn followed(primary: Setup) -> (Server, Option<Server>) {
@@ -185,7 +201,7 @@ fn measure(
     effort: Effort,
     contenders: &dyn Fn(&Server) -> Vec<Contender>,
 ) -> Vec<Measured> {
-    let (server, _replica) = start(case.duty);
+    let (server, _replica) = start(case);
     let (count, rounds) = extent(case.shape, effort);
     let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
     let contenders = contenders(&server);
@@ -209,7 +225,7 @@ fn measure(
 
 /// Acquires all locks and then releases all of them, each part measured by itself.
 fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
-    let (server, _replica) = start(case.duty);
+    let (server, _replica) = start(case);
     let (count, rounds) = extent(case.shape, effort);
     let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
     let contenders: Vec<Contender> = [Some(Contender::leasehold()), Some(Contender::bare())]

@@ -63,11 +63,11 @@ pub(crate) fn run(effort: Effort, report: &mut Report) {
 }
 
 /// A server on which so many tickets may be, and which counts nobody's clients as strangers.
-fn server() -> Server {
+pub(super) fn server() -> Server {
     Server::builder().module_args("max-tickets 1000000").start()
 }
 
-fn by_ticket(key: &str, owner: &str) -> String {
+pub(super) fn by_ticket(key: &str, owner: &str) -> String {
     format!("LOCK.ACQUIRE {key} {owner} {TTL} TICKET {LASTS}")
 }
 
