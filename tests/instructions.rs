@@ -43,9 +43,9 @@ const GUARD_SCRIPT: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then \
     return redis.call('SET', KEYS[2], ARGV[1]) end return false";
 
 /// What is counted: its name, what is sent, and of which other it is to be a multiple. `{k}` stands for the key, `{o}`
-/// for the owner, `{d}` for one of a few other keys, and `{fence}` for the fence that all locks have. Each finds what those before it left; what has no name is sent for that alone. A release comes right
-/// after the acquisition: some servers store a short value in another way once a module has read it, and take long for
-/// that.
+/// for the owner, `{d}` for one of a few other keys, and `{fence}` for the fence that all locks have. Each finds what
+/// those before it left; what has no name is sent for that alone. A release comes right after the acquisition: some
+/// servers store a short value in another way once a module has read it, and take long for that.
 const COUNTED: [(&str, &str, &str); 19] = [
     ("LOCK.ACQUIRE", "LOCK.ACQUIRE {k} {o} 30000", "SET NX PX"),
     ("LOCK.RELEASE", "LOCK.RELEASE {k} {o}", "DEL"),

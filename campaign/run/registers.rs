@@ -5,8 +5,8 @@
 //!   other                                                     grant 8 ── GETSET … 8
 //! ```
 //!
-//! Whoever writes is told what was there before. That is never a later fence than its own, whatever was lost: a server that lost a
-//! grant has lost what was written by it too. So nothing excuses it.
+//! Whoever writes is told what was there before. That is never a later fence than its own, whatever was lost: a server
+//! that lost a grant has lost what was written by it too. So nothing excuses it.
 
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};

@@ -6,8 +6,8 @@ use crate::request::{Also, Asked, Node};
 use crate::runner::now;
 use leasehold_campaign::{Op, Outcome, Record, Span};
 
-/// The locks of one request are neighbours, so that not all locks wait for each other: a free lock may be waited for for as long as
-/// any is held that others tie it to.
+/// The locks of one request are neighbours, so that not all locks wait for each other: a free lock may be waited for
+/// for as long as any is held that others tie it to.
 const NEIGHBOURS: u32 = 3;
 
 impl Client<'_> {

@@ -178,8 +178,8 @@ fn decided<'r>(
     Ok((outcome, outcome.write(&holders)))
 }
 
-/// The same of several locks, each of which is as this one: what each comes to of which there is anything to tell. Of such locks
-/// all are written, or none.
+/// The same of several locks, each of which is as this one: what each comes to of which there is anything to tell. Of
+/// such locks all are written, or none.
 fn decided_all<'r>(
     request: &'r impl DecideAll,
     also: &Also<'_>,

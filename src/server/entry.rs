@@ -53,8 +53,8 @@ pub(super) extern "C" fn acquire(
     })
 }
 
-/// What was asked for is not to be had now. `None` if the client has its reply, or waits for it. Out of the way of those who get
-/// it at once.
+/// What was asked for is not to be had now. `None` if the client has its reply, or waits for it. Out of the way of
+/// those who get it at once.
 #[inline(never)]
 fn begin_to_wait(
     call: &Call,

@@ -1,9 +1,9 @@
 //! Broadcasts of the fence clock to replicas and the append-only file.
 //!
-//! A replica learns fences from the grants that it applies (see [`fence_observer`](super::fence_observer)), and goes on above them when it takes
-//! over. A grant that it never received may have had a larger fence: up to the margin above the primary's clock, if the
-//! fence clock was lifted a moment before. So the primary broadcasts how far its fence clock is, as a grant and a release of
-//! a lock that nobody holds:
+//! A replica learns fences from the grants that it applies (see [`fence_observer`](super::fence_observer)), and goes on
+//! above them when it takes over. A grant that it never received may have had a larger fence: up to the margin above
+//! the primary's clock, if the fence clock was lifted a moment before. So the primary broadcasts how far its fence
+//! clock is, as a grant and a release of a lock that nobody holds:
 //!
 //! ```text
 //!   SET leasehold:fence-clock 1795233605000000:leasehold PXAT …      a replica learns the fence as from any other grant

@@ -116,8 +116,9 @@ fn from_key(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     }
 }
 
-/// The same right after a `RESTORE`. A short value is asked for and not read in place: reading a short string in place moves
-/// it, and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned then. A long one is not copied.
+/// The same right after a `RESTORE`. A short value is asked for and not read in place: reading a short string in place
+/// moves it, and Redis 8.6 goes on with where it was. Under another name than `GET` nothing is learned then. A long one
+/// is not copied.
 fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     let opened = OpenKey::peek(ctx, key);
     if !may_be_a_grant(&opened) {

@@ -71,8 +71,8 @@ pub(super) fn places(
 
 static IS_ASKING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// The server is being asked for the keys of a command. If it asks us in turn, whatever the command is called, it is told no more:
-/// each level would take some of the stack, and a request can have a quarter of a million.
+/// The server is being asked for the keys of a command. If it asks us in turn, whatever the command is called, it is
+/// told no more: each level would take some of the stack, and a request can have a quarter of a million.
 struct Asking;
 
 impl Asking {

@@ -1,7 +1,7 @@
 //! The command behind `LOCK.GUARD`, and its call.
 //!
-//! It is called as its sender would have sent it: in the protocol and with the rights of that client, and refused where memory is
-//! out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
+//! It is called as its sender would have sent it: in the protocol and with the rights of that client, and refused where
+//! memory is out, as far as the server can be told so. What it does is replicated, and `LOCK.GUARD` itself is not.
 
 use super::authority;
 use super::command_table::{self, CommandName};
@@ -80,9 +80,9 @@ impl<'w> InnerCommand<'w> {
 
     /// How it is to be called: the flags of the call, and behind them the letter for a list of words.
     ///
-    /// What it does is replicated (`!`); for a command that only reads, Redis 6.2 would replicate an empty transaction. Memory that
-    /// is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the user's rights count
-    /// (`C`), and what is refused to scripts is refused (`S`).
+    /// What it does is replicated (`!`); for a command that only reads, Redis 6.2 would replicate an empty transaction.
+    /// Memory that is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the
+    /// user's rights count (`C`), and what is refused to scripts is refused (`S`).
     fn format(&self, run_as: RunAs) -> &'static CStr {
         let Guarded { reads_only, is_for_scripts, .. } = self.guarded;
         if !permission::runs_as_user() {
@@ -134,8 +134,8 @@ impl<'w> InnerCommand<'w> {
         let words = [b'b'; MOST_COPIED];
         let format = Format::new().with(flags)?.with(words.get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
-        // SAFETY: the format takes the start and the length of so many words, which are no more than there are here; what it does
-        // not name is not read. The server copies them. The reply goes nowhere else.
+        // SAFETY: the format takes the start and the length of so many words, which are no more than there are here;
+        // what it does not name is not read. The server copies them. The reply goes nowhere else.
         unsafe {
             CallReply::of_call(api!(RedisModule_Call)(
                 ctx,
@@ -164,8 +164,8 @@ impl<'w> InnerCommand<'w> {
 
 static IS_RUNNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
-/// A guarded command is being run. A command of another module may call `LOCK.GUARD` in turn, and each level would take some of the
-/// stack.
+/// A guarded command is being run. A command of another module may call `LOCK.GUARD` in turn, and each level would take
+/// some of the stack.
 struct Running;
 
 impl Running {
@@ -187,8 +187,8 @@ type Copied<'w> = [&'w [u8]; MOST_COPIED];
 
 /// The words, if the server is to be given copies of them: they are few, short, and a number is among them.
 ///
-/// The server keeps a number that it stores in 8 bytes and not as a string, but only if nobody else has a share of that string, as
-/// the client has whose word it is.
+/// The server keeps a number that it stores in 8 bytes and not as a string, but only if nobody else has a share of that
+/// string, as the client has whose word it is.
 fn copied(strings: &[*mut RedisModuleString]) -> Option<Copied<'_>> {
     const LONGEST: usize = 256;
     let mut words: Copied<'_> = [&[]; MOST_COPIED];

@@ -1,8 +1,8 @@
 //! Which words of a command are keys, for a server that asks the module.
 //!
-//! Servers ask about `LOCK.GUARD`, since only the [command behind it](super::guarded_keys) says where its keys are. Redis 6.2 also
-//! asks about the commands that know `ALSO`; later servers are told once where the keys stand behind it: see
-//! [`register`](super::register).
+//! Servers ask about `LOCK.GUARD`, since only the [command behind it](super::guarded_keys) says where its keys are.
+//! Redis 6.2 also asks about the commands that know `ALSO`; later servers are told once where the keys stand behind it:
+//! see [`register`](super::register).
 
 use super::call::Call;
 use super::ffi::api::{api, flag, optional};
@@ -60,8 +60,8 @@ fn tell_own(ctx: *mut RedisModuleCtx, call: &Call, spec: &Spec) {
 
 /// The key of the lock, and the keys of the command behind it, wherever the server itself finds them.
 ///
-/// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused when it is
-/// executed; here nothing is asked of it, because each level would take some of the stack.
+/// This is asked of whatever a client sends, whether it can be executed or not. A command that guards itself is refused
+/// when it is executed; here nothing is asked of it, because each level would take some of the stack.
 fn tell_guarded(ctx: *mut RedisModuleCtx, strings: &[*mut RedisModuleString]) {
     if strings.len() > LOCK_AT {
         let reads = raw::REDISMODULE_CMD_KEY_RO | raw::REDISMODULE_CMD_KEY_ACCESS;

@@ -50,8 +50,8 @@ pub(super) fn look(ctx: *mut RedisModuleCtx) {
     }
 }
 
-/// The module is about to be unloaded, by a command. If changes were counted meanwhile, the server would tell whoever listens to
-/// unload the module, too. So there they stay uncounted.
+/// The module is about to be unloaded, by a command. If changes were counted meanwhile, the server would tell whoever
+/// listens to unload the module, too. So there they stay uncounted.
 pub(super) fn end(ctx: *mut RedisModuleCtx) {
     if listeners::uncounted() > 0 && listeners::look(ctx) == Audience::Nobody {
         count_where_nobody_listens(ctx);

@@ -1,8 +1,8 @@
 //! Listeners: replicas and the append-only file, and when there are none.
 //!
-//! Telling listeners of a change costs up to a fifth of a grant, also where there are none and the server throws away what it is
-//! told. So a change is not told while nobody listens. It is never told later either: whoever begins to listen
-//! begins with a snapshot, and the change must be in that.
+//! Telling listeners of a change costs up to a fifth of a grant, also where there are none and the server throws away
+//! what it is told. So a change is not told while nobody listens. It is never told later either: whoever begins to
+//! listen begins with a snapshot, and the change must be in that.
 //!
 //! ## The rule
 //!
@@ -48,11 +48,12 @@
 //! ## Changes that a save counts
 //!
 //! Telling a change also counts it for the `save` rules. Those that were not told are counted at the next look, without
-//! being told: where nobody listens, by `RM_ReplicateVerbatim`, which then does nothing but count; else by an `RM_Replicate` to
-//! neither replicas nor the file, which looks up a command each time, so some thousands at a look: where 100,000 changes a second were
-//! made, some moments pass until all are counted, and a save that they call for is so much later. A change of the last
-//! moments before a save may be counted after it: then the server saves once more than it needs to. When the module is
-//! unloaded while somebody listens, those of the last moments are not counted: `MODULE UNLOAD` would be replicated with them.
+//! being told: where nobody listens, by `RM_ReplicateVerbatim`, which then does nothing but count; else by an
+//! `RM_Replicate` to neither replicas nor the file, which looks up a command each time, so some thousands at a look:
+//! where 100,000 changes a second were made, some moments pass until all are counted, and a save that they call for is
+//! so much later. A change of the last moments before a save may be counted after it: then the server saves once more
+//! than it needs to. When the module is unloaded while somebody listens, those of the last moments are not counted:
+//! `MODULE UNLOAD` would be replicated with them.
 //!
 //! ## What is deliberately not done
 //!

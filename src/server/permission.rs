@@ -1,8 +1,8 @@
 //! Whether the user of a `LOCK.GUARD` may run the command behind it.
 //!
-//! From Redis 7.0 on the server checks that itself when it is told to run the command as the user: the command, its keys and its
-//! channels. Redis 6.2 has checked the keys, which are declared, and tells modules nothing of the rest. So there the user has to
-//! be one who may run every command.
+//! From Redis 7.0 on the server checks that itself when it is told to run the command as the user: the command, its
+//! keys and its channels. Redis 6.2 has checked the keys, which are declared, and tells modules nothing of the rest. So
+//! there the user has to be one who may run every command.
 
 use super::authority;
 use super::ffi::api::optional;
@@ -33,8 +33,8 @@ pub(super) fn of_the_user(ctx: *mut RedisModuleCtx, command: &Guarded) -> Result
     }
 }
 
-/// Whether the server refused to run it because there is no user, as in a call of another module's. It looks for the user before it
-/// does anything else.
+/// Whether the server refused to run it because there is no user, as in a call of another module's. It looks for the
+/// user before it does anything else.
 pub(super) fn lacks_user(ctx: *mut RedisModuleCtx, error: &[u8]) -> bool {
     error.starts_with(b"ERR cannot run as user")
         && authority::knows_of_no_user()

@@ -1,9 +1,9 @@
 //! What replicas and the append-only file are told.
 //!
-//! Effects, not commands: a grant and every new end of a lease is `SET key value PXAT deadline`, a release
-//! is `DEL key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is
-//! `SETRANGE key place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers without the module, and
-//! nothing depends on another server's clock.
+//! Effects, not commands: a grant and every new end of a lease is `SET key value PXAT deadline`, a release is `DEL
+//! key`. Where several hold a lock, one that comes is `APPEND key line`, one that changes or goes is `SETRANGE key
+//! place bytes`, each with `PEXPIREAT key deadline`. So the data loads, replicates and reads the same on servers
+//! without the module, and nothing depends on another server's clock.
 //!
 //! Nobody is told where nobody listens: [`listeners`] says when that is.
 

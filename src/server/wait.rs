@@ -40,9 +40,9 @@ pub(super) struct Block {
     pub(super) grace: Option<Grace>,
 }
 
-/// Blocks the client of the command being executed, and queues it for these locks. `Ok(false)` where nothing ever waits, as in a
-/// transaction: then it is as if patience had ended at once. Where the client could expect to wait and cannot, it is an
-/// error: a client that got nil would ask again at once, and again.
+/// Blocks the client of the command being executed, and queues it for these locks. `Ok(false)` where nothing ever
+/// waits, as in a transaction: then it is as if patience had ended at once. Where the client could expect to wait and
+/// cannot, it is an error: a client that got nil would ask again at once, and again.
 pub(super) fn wait(
     ctx: *mut RedisModuleCtx,
     keys: &[LockKey<'_>],

@@ -24,7 +24,8 @@ pub struct Client {
     parser: Parser,
 }
 
-/// What `LOCK.INFO` says of a held lock. If several hold it, the first five fields are about the one that has held it for longest.
+/// What `LOCK.INFO` says of a held lock. If several hold it, the first five fields are about the one that has held it
+/// for longest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
     /// Who holds the lock.

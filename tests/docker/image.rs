@@ -8,8 +8,8 @@ use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// Knows base images for the machines of `$MACHINES`. Its registry keeps in a folder which digest a name has; where `$BROKEN` says
-/// something, it says only that. The image whose digest begins with b was made on the base `$BASE`.
+/// Knows base images for the machines of `$MACHINES`. Its registry keeps in a folder which digest a name has; where
+/// `$BROKEN` says something, it says only that. The image whose digest begins with b was made on the base `$BASE`.
 const DOCKER: &str = r#"#!/bin/sh
 file=$REGISTRY/$(echo "${5:-}" | tr -c '[:alnum:]\n' _)
 case "$*" in

@@ -84,8 +84,8 @@ fn however_deep_it_is_nested_it_is_refused_and_has_the_first_key() {
     assert_in_step(&mut client);
 }
 
-/// A name with a zero byte that the server takes for that of LOCK.GUARD: it compares names up to there, among those whose hash leads to
-/// the same place as that of the whole.
+/// A name with a zero byte that the server takes for that of LOCK.GUARD: it compares names up to there, among those
+/// whose hash leads to the same place as that of the whole.
 fn name_that_goes_on(client: &mut Client) -> Vec<u8> {
     const AT_ONCE: usize = 1_000;
     for first in (0..1_000_000).step_by(AT_ONCE) {

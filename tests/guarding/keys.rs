@@ -40,8 +40,8 @@ fn what_becomes_of_each_key_is_what_the_command_does_to_it() {
             })
             .collect::<Vec<_>>()
     };
-    // A server tells a module what becomes of a key only where that depends on the words. What it does not tell is for the call to
-    // check.
+    // A server tells a module what becomes of a key only where that depends on the words. What it does not tell is for
+    // the call to check.
     assert_eq!(flags("SET k v"), ["RO access", "OW update"]);
     assert_eq!(flags("SET k v GET"), ["RO access", "RW access update"]);
     assert_eq!(flags("BITFIELD k GET u8 0"), ["RO access", "RO access"]);

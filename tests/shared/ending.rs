@@ -8,8 +8,8 @@ use testkit::{Client, Clock, Server, Stopwatch, Waiter, clock::HOUR, deadline, e
 /// In milliseconds. Sooner than the look at all contended locks each second.
 const SOON: i64 = 500;
 
-/// How many milliseconds after the end of a short lease each waiter was granted the lock, of which another holder has it all the
-/// time, so that the key lives on.
+/// How many milliseconds after the end of a short lease each waiter was granted the lock, of which another holder has
+/// it all the time, so that the key lives on.
 fn lateness(scene: &Scene) -> expiry::Lateness {
     let mut client = scene.client();
     share(&mut client, "long", LONG, 2).unwrap();
@@ -133,8 +133,8 @@ fn a_lock_of_several_holders_that_never_release_is_gone_with_the_last_lease_on_e
     scene.agree();
 }
 
-/// A thousand hold `k` until the same millisecond, and besides somebody for a minute who tolerates three, or nobody. Their lines
-/// are written by hand, for requests come one after another.
+/// A thousand hold `k` until the same millisecond, and besides somebody for a minute who tolerates three, or nobody.
+/// Their lines are written by hand, for requests come one after another.
 struct Thousand {
     client: Client,
     stays: Option<&'static str>,

@@ -13,8 +13,8 @@ const TRYAGAIN: &str = "TRYAGAIN this node does not grant the lock any more, ask
 /// Sooner than the look each second.
 const SOON: Duration = Duration::from_millis(200);
 
-/// By how much the expiry of a key may be another after `MIGRATE`, which tells what is left of it. The deadlines of holds are in
-/// the value.
+/// By how much the expiry of a key may be another after `MIGRATE`, which tells what is left of it. The deadlines of
+/// holds are in the value.
 const SLACK_MILLIS: i64 = 1_000;
 
 /// Queues one up after another: first a writer, then readers.

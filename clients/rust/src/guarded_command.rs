@@ -33,13 +33,13 @@ impl Guard {
     /// names keys in full: [`Settings::prefix`](crate::Settings::prefix) is for locks. In a cluster its keys are in the
     /// slot of the lock, by a hash tag, as in `{page}:lock` and `{page}:front`.
     ///
-    /// Commands that change the lock itself, such as `LOCK.EXTEND` or `SET` of its key, go past the guard, which counts on the lease
-    /// as before: use [`extend`](Guard::extend) and [`release`](Guard::release).
+    /// Commands that change the lock itself, such as `LOCK.EXTEND` or `SET` of its key, go past the guard, which counts
+    /// on the lease as before: use [`extend`](Guard::extend) and [`release`](Guard::release).
     ///
-    /// The server decides which commands can be run so. Those that wait, such as `BLPOP`, behave as in a transaction; transactions,
-    /// scripts and what belongs to a connection are refused. A hold that is shared guards as any other. Replies are those of
-    /// the protocol of the connection, RESP2 unless the address says `?protocol=resp3`. They come on the connection of all
-    /// requests of this client: renewals wait behind a large one.
+    /// The server decides which commands can be run so. Those that wait, such as `BLPOP`, behave as in a transaction;
+    /// transactions, scripts and what belongs to a connection are refused. A hold that is shared guards as any other.
+    /// Replies are those of the protocol of the connection, RESP2 unless the address says `?protocol=resp3`. They come
+    /// on the connection of all requests of this client: renewals wait behind a large one.
     ///
     /// With the feature `redis`.
     ///

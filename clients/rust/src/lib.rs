@@ -65,11 +65,12 @@
 //! the program ends. At most 64 connections wait ([`Settings::wait_connections`]). Requests for more locks than that queue in the
 //! process. They look now and then whether their lock is free, and their patience counts.
 //!
-//! Requests wait by tickets where the server has them, unless [`Settings::waiting`] says otherwise. Where it has none they wait
-//! by connections: with an older module, on Redis before 7.0.6, where this user may not subscribe to channels, and not
-//! publish on them (`&leasehold:*`, `+subscribe`), and where something in between lets no subscription through for ten seconds. A server that has refused tickets is asked for them again a minute later. No
-//! connection is added to wait on a server that has reached four fifths of its `maxclients`; without their subscription tickets
-//! are asked for every two seconds.
+//! Requests wait by tickets where the server has them, unless [`Settings::waiting`] says otherwise. Where it has none
+//! they wait by connections: with an older module, on Redis before 7.0.6, where this user may not subscribe to
+//! channels, and not publish on them (`&leasehold:*`, `+subscribe`), and where something in between lets no
+//! subscription through for ten seconds. A server that has refused tickets is asked for them again a minute later. No
+//! connection is added to wait on a server that has reached four fifths of its `maxclients`; without their subscription
+//! tickets are asked for every two seconds.
 //!
 //! Patience for a lock that others hold has no limit unless it is given one ([`Options::wait`]). A server that does not
 //! answer is waited for no longer than [`Settings::unreachable_after`], 30 seconds.

@@ -272,9 +272,9 @@ impl Settings {
 
     /// How often a request that waits is looked after: a connection that died without a word costs no more than this.
     ///
-    /// A ticket is asked for again as often, and its place is kept for three times as long, at least a second: when this program
-    /// dies, its place may keep others waiting for that time. With more than 5,000 tickets at a server each is asked for less
-    /// often, about a thousand a second in all, and kept for longer.
+    /// A ticket is asked for again as often, and its place is kept for three times as long, at least a second: when
+    /// this program dies, its place may keep others waiting for that time. With more than 5,000 tickets at a server
+    /// each is asked for less often, about a thousand a second in all, and kept for longer.
     #[must_use]
     pub fn slice(mut self, slice: Duration) -> Self {
         self.slice = slice;

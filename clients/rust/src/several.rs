@@ -18,13 +18,15 @@ impl Locks {
     ///
     /// A name that is given twice counts once.
     ///
-    /// A server with the module is asked for all of them by one request, for 128 locks at the most. They have one fence then, and
-    /// whoever waits holds none of them meanwhile: it has a place in the queue of each, and is granted all when it is the
-    /// first in all. In a cluster that takes names in one slot, by a hash tag, as in `{account}:7` and `{account}:9`.
+    /// A server with the module is asked for all of them by one request, for 128 locks at the most. They have one fence
+    /// then, and whoever waits holds none of them meanwhile: it has a place in the queue of each, and is granted all
+    /// when it is the first in all. In a cluster that takes names in one slot, by a hash tag, as in `{account}:7` and
+    /// `{account}:9`.
     ///
     /// Otherwise, and with a chosen [owner](Options::owner) or [replicas](Options::replicas), they are taken one after
-    /// another in the order of their names, whatever the order in which they are given, so that two who want the same ones never
-    /// wait for each other in a circle. Those that have been granted are held while the others are waited for.
+    /// another in the order of their names, whatever the order in which they are given, so that two who want the same
+    /// ones never wait for each other in a circle. Those that have been granted are held while the others are waited
+    /// for.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));

@@ -1,5 +1,5 @@
-//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key [key ...]]`:
-//! the lock, or several, now or as soon as it can be had.
+//! `LOCK.ACQUIRE key owner ttl [SHARE n] [BLOCK ms | TICKET ms [NOTIFY channel]] [EPHEMERAL grace] [ALSO numkeys key
+//! [key ...]]`: the lock, or several, now or as soon as it can be had.
 
 use super::{Access, Also, Arg, Decide, DecideAll, Error, Reply, Spec, args};
 use crate::lock::{

@@ -65,8 +65,8 @@ pub(super) fn ticket(bytes: &[u8], limits: &Limits) -> Result<Ttl, Error> {
         .ok_or(Error::TicketOutOfRange { limit: limits.max_ttl })
 }
 
-/// Not the word before the names of other locks: the server takes the first such word for that, finds no keys behind it, and asks
-/// for the right to none. It compares words only up to a zero byte.
+/// Not the word before the names of other locks: the server takes the first such word for that, finds no keys behind
+/// it, and asks for the right to none. It compares words only up to a zero byte.
 pub(super) fn channel(bytes: &[u8]) -> Result<&[u8], Error> {
     let has_length = (1..=LONGEST_CHANNEL).contains(&bytes.len());
     let compared = bytes.split(|&byte| byte == 0).next();

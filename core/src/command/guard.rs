@@ -153,8 +153,8 @@ pub fn may_have_hidden_keys(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(MSETEX) || ours(name).is_some_and(|spec| spec.also_from().is_some())
 }
 
-/// The places of the keys of a command that the server may not find for a module: it does not look behind a number or a word unless
-/// it has a function of its own for that command.
+/// The places of the keys of a command that the server may not find for a module: it does not look behind a number or a
+/// word unless it has a function of its own for that command.
 pub fn hidden_keys(words: &[&[u8]]) -> impl Iterator<Item = usize> {
     const FIRST: usize = 2;
     const FEWEST_WORDS: usize = 4;

@@ -20,7 +20,8 @@ pub(super) struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
-/// Stands for the hold of this owner by this fence, which alone is none: two holds may have been raised to the same.
+/// Identifies a hold by its fence and its owner. The fence alone would not do: two holds may have been raised to the
+/// same one.
 type Grant = (u64, u64, u32);
 
 fn grant(name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
@@ -41,9 +42,8 @@ impl Binding {
 /// Room for so many is kept when none is left.
 const KEPT: usize = 100;
 
-/// By grant, which each release asks for; by name, for commands that come when a connection has just ended; by connection;
-/// and by when to look.
-///
+/// Indexed by grant, because each release asks for one; by name, because a command may come when a connection has just
+/// ended; by connection; and by when to look.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
     all: Slab<Binding>,
@@ -53,7 +53,8 @@ pub(super) struct Bindings {
     looks: BTreeSet<(Moment, BindingId)>,
     /// Connections that have ended while holds were bound to them, and when.
     ended: BTreeMap<u64, Monotonic>,
-    /// The same, in the order in which their holds are looked at: one hold of each in turn, so that one with many holds up no other.
+    /// The same, in the order in which their holds are looked at: one hold of each in turn, so that a
+    /// connection with many holds does not delay the others.
     turns: VecDeque<u64>,
     /// Nothing can be written before.
     not_before: Option<Monotonic>,
@@ -85,7 +86,8 @@ impl Bindings {
         let Binding { ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
         let (grant, hash) = (binding.grant(), binding.name.as_name().hash());
         let id = BindingId(self.all.insert(binding));
-        // Another hold that stands for the same, because somebody has chosen it so, is not bound any more: its lease ends it.
+        // Another hold with this fence and owner, which only clients that chose both can bring about, is not bound any more.
+        // Its lease ends it.
         if let Some(&other) = self.grants.get(&grant) {
             self.take(other);
         }
@@ -102,7 +104,8 @@ impl Bindings {
         self.tidy();
     }
 
-    /// What a crowd needed is not kept when the crowd has gone. Not called while a binding is taken out that may be added again.
+    /// What a crowd needed is not kept when the crowd has gone. Not called while a binding is taken out that may be
+    /// added again.
     pub(super) fn tidy(&mut self) {
         if self.all.is_empty() && self.all.capacity() > KEPT {
             *self = Self::default();
@@ -184,8 +187,8 @@ impl Bindings {
         self.ended_of(name).any(|(_, binding, _)| binding.owner.as_owner() == owner)
     }
 
-    /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its bindings only
-    /// the one with the largest fence can be of a hold in force.
+    /// Takes so many holds of this lock at most whose connections have ended. That of the asker comes first: of its
+    /// bindings only the one with the largest fence can be of a hold in force.
     pub(super) fn take_ended_of(
         &mut self,
         name: Name<'_>,

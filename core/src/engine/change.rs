@@ -40,7 +40,7 @@ impl<C> Engine<C> {
         let changed = write.changes();
         key.write(write)?;
         drop(key);
-        // Not before: of a write that is refused the client is told an error, and nothing that it could count on.
+        // Not before the write: if that is refused, the client gets an error, and nothing that it could count on.
         if let Some(fence_number) = outcome.confirmed() {
             self.mark_delivered(fence_number);
         }
@@ -141,7 +141,8 @@ impl<C> Engine<C> {
         let waiters = self.queues.borrow().waiters_if_settled(name);
         waiters.unwrap_or_else(|| {
             self.settle(host, lock, Initiator::Client, Ownership::Ours);
-            // The asker may have been granted the lock just now, for a connection of its own that has ended since it asked there.
+            // The asker may have been granted the lock just now, for a connection of its own that has ended since it
+            // asked there.
             if self.part_own(host, lock, asker) == Parted::Own {
                 self.settle(host, lock, Initiator::Client, Ownership::Ours);
             }

@@ -104,8 +104,8 @@ impl<C> Engine<C> {
         )
     }
 
-    /// When the hold ends that this is a proof of, and what it took to see that. `None` if there is none, or another server decides
-    /// about it. Called while the module may write.
+    /// When the hold ends that this is a proof of, and what it took to see that. `None` if there is none, or another
+    /// server decides about it. Called while the module may write.
     pub(super) fn end_of<H: Host<Client = C>>(
         &self,
         host: &H,

@@ -1,8 +1,8 @@
 //! Holds that are bound to a connection, and what becomes of them when it ends.
 //!
-//! A connection ends in the middle of whatever the server does, so the event only notes it. The timer shortens the leases right
-//! after, or the next command that names the lock, if that comes first: a client that comes back must not be told that it holds a
-//! lock, and lose it then.
+//! A connection ends in the middle of whatever the server does, so the event only notes it. The timer shortens the
+//! leases right after, or the next command that names the lock, if that comes first: a client that comes back must not
+//! be told that it holds a lock, and lose it then.
 //!
 //! A binding never keeps a hold alive, and frees no other: it is of one grant, and before anything is written the key is asked
 //! whether that is still in force.
@@ -216,8 +216,9 @@ impl<C> Engine<C> {
         bindings.wait(host.monotonic().plus_millis(millis));
     }
 
-    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and then for so many
-    /// others at most. Each reads the whole value, so a thousand holders that end at once are left to the timer.
+    /// The same for the holds of this lock, before a command looks at it: first for that of the owner who asks, and
+    /// then for so many others at most. Each reads the whole value, so a thousand holders that end at once are left to
+    /// the timer.
     pub(super) fn part_pending<H: Host<Client = C>>(
         &self,
         host: &H,

@@ -34,7 +34,7 @@ impl Effort {
         self.0 >= batch
     }
 
-    /// Of a look at a lock that is held as before.
+    /// The effort of a look at a lock that is held as before.
     fn of_look(stored: Stored<'_>) -> Self {
         match stored {
             Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
@@ -42,12 +42,12 @@ impl Effort {
         }
     }
 
-    /// Of a grant that is published, and heard of by so many.
+    /// The effort of a grant that is published, and heard of by so many.
     pub(super) fn of_telling(hearers: usize) -> Self {
         Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
     }
 
-    /// A round for a key that holds this.
+    /// The effort of a round for a key that holds this.
     pub(super) fn of_round(stored: Stored<'_>) -> Self {
         let mut effort = Self::of_look(stored);
         effort.add(Self::ROUND);
@@ -187,8 +187,9 @@ impl<C> Engine<C> {
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
             if effort.fills(host.slice()) || next.is_published() {
-                // This may be the last round of the turn: nobody knows how many hear of a grant before it is published. Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it is put
-                // back as it is now.
+                // This may be the last round of the turn: nobody knows how many hear of a grant before it is published.
+                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next
+                // turn, it is put back as it is now.
                 self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
             }
             drop(key);

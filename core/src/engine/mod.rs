@@ -63,8 +63,8 @@ const REFUSAL_MILLIS: u64 = 100;
 
 const MILLIS_BETWEEN_COMPLAINTS: u64 = 60_000;
 
-/// What the module remembers of locks between two calls. The keyspace is the only state of a lock:
-/// nothing here is needed to know who holds one. `C` is a client that waits.
+/// What the module remembers of locks between two calls. The keyspace is the only state of a lock: who holds one can be
+/// told without anything in here. `C` is a client that waits.
 pub struct Engine<C> {
     queues: LazyCell<RefCell<Queues<C>>>,
     fences: Cell<FenceClock>,

@@ -32,11 +32,11 @@ pub enum Acquired<'r> {
     /// The owner holds the lock, but tolerates too many for what it asks. It keeps its hold and does not wait: two of them
     /// would wait for each other.
     NotUpgraded(Owner<'r>),
-    /// To be had, but no fence is left below 2^53.
+    /// The lock could be granted, but no fence is left below 2^53.
     NoFenceLeft,
 }
 
-/// Beside whom a lock was granted.
+/// Whether others held the lock when it was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Company {
     Nobody,
@@ -46,8 +46,8 @@ pub enum Company {
 
 /// The lock for an owner, if it is admitted or holds it already.
 ///
-/// A lock for which others wait is theirs (L4); `others` does not count the one whose turn it is. Whoever holds the lock already
-/// may come to tolerate less before them.
+/// A lock for which others wait is theirs (L4); `others` does not count the one whose turn it is. Whoever holds the
+/// lock already may come to tolerate less before them.
 pub fn acquire<'r>(
     holders: &Holders<'_>,
     others: usize,

@@ -1,8 +1,9 @@
 //! A change of a value with several holds: in its place, or of all of it at once.
 //!
-//! In its place, it costs as much to write and to replicate with a thousand holders as with two. When another hold comes, the lines of
-//! holds that ran out are ended too, as if they had been released: by a clock that is behind they would be in force once more. Lines
-//! that were ended stay until they take more than half the room of those in force. Then the whole value is written anew without them.
+//! A change in place costs as much to write and to replicate with a thousand holders as with two. When a hold is added,
+//! the lines of holds that ran out are ended too, as if they had been released: on a clock that is behind they would be
+//! in force again. Lines that were ended stay until they take more than half the room of those in force. Then the whole
+//! value is written without them.
 
 use super::digits::decimal;
 use super::fence::Fence;
@@ -45,7 +46,7 @@ pub(super) enum Change {
     Fence(Fence),
 }
 
-/// What all of the value is written anew by: only what is in force at this moment is kept, and nothing for longer than the key
+/// A rewrite of the whole value: it keeps only the holds that are in force at this moment, and none for longer than the key
 /// would have lasted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rewriting {

@@ -7,8 +7,9 @@
 //!         16 digits     1–255 bytes
 //! ```
 //!
-//! Several holds are a line each: see [`line`](mod@super::line). Any other string is a *foreign* lock: an older client's `SET key value NX PX ttl`. Its holder is the
-//! owner equal to the whole value, and it has no fence. So old and new clients exclude each other.
+//! Several holds are a line each: see [`line`](mod@super::line). Any other string is a *foreign* lock: an older
+//! client's `SET key value NX PX ttl`. Its holder is the owner equal to the whole value, and it has no fence. So old
+//! and new clients exclude each other.
 
 use super::digits::{decimal, eight_digits};
 use super::fence::{Fence, FenceClock};

@@ -1,8 +1,9 @@
 //! The holders of a lock: what its value says of them, as one owner sees them, and what is to be written so that it says
 //! something else.
 //!
-//! A hold ends at its own deadline or with the key, whichever is sooner. A value with a line that is not written as the module
-//! writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a hold that was torn.
+//! A hold ends at its own deadline or with the key, whichever is sooner. A value with a line that is not written as the
+//! module writes it is no list of holds: it is a foreign lock, held by its whole value. So nobody is let in beside a
+//! hold that was torn.
 
 use super::decision::Company;
 use super::edit::{Change, Clearing, Edit, Over, Rewriting};

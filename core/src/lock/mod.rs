@@ -12,7 +12,8 @@
 //!                 release by the holder, or the lease runs out
 //! ```
 //!
-//! Several may hold a lock at a time, if each of them tolerates it (see [`Share`]): then the lines of the figure are those of each.
+//! Several may hold a lock at a time, if each of them tolerates it (see [`Share`]): then the lines of the figure are
+//! those of each.
 //!
 //! The only state of a lock is a string key with an expiry (see [`Hold`] and [`Holders`]); what is here decides what
 //! to do with it. Everything is a function of what the key holds, the request and the moment.

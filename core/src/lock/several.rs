@@ -1,8 +1,8 @@
 //! Several locks in one request: all or none.
 //!
-//! Each key is looked at twice. The first look says how it [stands](Standing) with the lock. From all of these together
-//! follows what is to be done with every one of them ([`Joint`]), and the second look carries that out. So one key at a time
-//! is open, and nothing is written before it is known that all can be.
+//! Each key is looked at twice. The first look says how it [stands](Standing) with the lock. All of these together
+//! determine what is to be done with each of them ([`Joint`]), and the second look carries that out. So one key is open at a
+//! time, and nothing is written before it is known that everything can be.
 
 use super::decision::{self, Acquired, Extended, NotHolder, Wanted};
 use super::fence::{Fence, FenceClock, Minted};
@@ -38,7 +38,7 @@ impl Standing {
         Self { own, is_held: !holders.is_free(), is_admitted, others }
     }
 
-    /// Whether the owner can be given the lock, as far as this one is concerned.
+    /// Whether the owner can be given this lock, whatever becomes of the others.
     pub fn may_be_had(&self) -> bool {
         self.is_admitted && (self.own.is_some() || self.others == 0)
     }

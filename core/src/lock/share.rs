@@ -8,7 +8,7 @@ impl Share {
     /// Nobody else.
     pub const EXCLUSIVE: Self = Self(1);
 
-    /// As many as there are.
+    /// Any number of others.
     pub const UNLIMITED: Self = Self(u32::MAX);
 
     /// The largest number that stands for itself.

@@ -1,4 +1,4 @@
-//! How one waits whose turn has not come: with a connection that is parked for it, or by a ticket.
+//! The two ways to wait: on a connection that is parked, or by a ticket.
 
 use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
@@ -63,7 +63,7 @@ impl KeptTicket {
     }
 }
 
-/// How one who waits is told that its turn has come.
+/// How a waiter is told that its turn has come.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Told<C> {
     /// On its connection, as the caller knows it.

@@ -25,8 +25,8 @@ pub const USUAL_LONG_WAIT_MILLIS: u64 = 10_000;
 /// is no memory, the end of a machine that held many locks.
 const MILLIS_BETWEEN_NOTES: u64 = 1_000;
 
-/// How far a fence may be ahead of the clock and still tell when it was given: many are given in one
-/// microsecond.
+/// How far a fence may be ahead of the clock and still tell when it was given. Fences of one microsecond run ahead, because
+/// each is one larger than the last.
 const TIMELY_MICROS: u64 = 1_000;
 
 #[derive(Debug)]
@@ -45,7 +45,8 @@ pub struct Observer {
     queue_full_noted: Option<Moment>,
     restored_noted: Option<Moment>,
     disconnected_noted: Option<Moment>,
-    /// The last fence that was given ahead of the clock, or gauges. Neither it nor any before it says when it was given.
+    /// The last fence that was given ahead of the clock, or by another server. Neither it nor any before it says when
+    /// it was given.
     untimely: u64,
 }
 
@@ -196,7 +197,8 @@ impl Observer {
         Event::Released
     }
 
-    /// The connection that a hold was bound to has ended, and this is what became of the hold; `end` is when its lease was to end.
+    /// The connection that a hold was bound to has ended, and this is what became of the hold; `end` is when its lease
+    /// was to end.
     pub fn note_disconnected(
         &mut self,
         name: Name<'_>,
@@ -297,7 +299,7 @@ impl Observer {
             WaitEnd::Abandoned => &mut self.counters.waits_abandoned,
             WaitEnd::Refused => &mut self.counters.waits_refused,
         });
-        // It goes on gauges: in a newer request of the same owner, or on another server.
+        // It goes on elsewhere: in a newer request of the same owner, or on another server.
         if end == WaitEnd::Refused {
             return;
         }

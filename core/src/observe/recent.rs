@@ -28,7 +28,7 @@ const ENTRIES: usize = 1 << INDEX_BITS;
 pub(super) struct Recent {
     /// Nothing until the first grant.
     entries: Vec<Entry>,
-    /// How grants up to this fence ended is not concluded from anything.
+    /// Nothing is concluded about how grants up to this fence ended.
     unsure_up_to: u64,
 }
 
@@ -80,7 +80,7 @@ pub(super) enum Telling {
     Again,
 }
 
-/// A lock was free although the last grant of it still ran.
+/// A lock turned out to be free although the lease of its last grant still ran.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vanished {
     pub(super) left_ms: u64,
@@ -225,7 +225,7 @@ impl Recent {
         self.entries = Vec::new();
     }
 
-    /// Some of the grants so far may have been released gauges: slots of a cluster have come, and may have been here
+    /// Some of the grants so far may have been released elsewhere: slots of a cluster have come, and may have been here
     /// before.
     pub(super) fn doubt(&mut self) {
         let fences = self.entries.iter().map(|entry| entry.current.fence_number);

@@ -1,7 +1,7 @@
 //! Holds that are bound to connections: what the model says of them, and connections that end.
 //!
-//! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes on its own account,
-//! [`host`](super::host) asks whether that is the end of a connection.
+//! The model does not shorten a lease by itself: it says what the engine may do, and by when. When the engine writes on
+//! its own account, [`host`](super::host) asks whether that is the end of a connection.
 
 use super::alike::MICROS_PER_MILLI;
 use super::content::{Content, own};
@@ -132,8 +132,9 @@ impl Model {
         Some(lock.end(&held))
     }
 
-    /// A command of this owner names the lock: its hold has a short lease before the command looks at it, if its connection has ended.
-    /// One that has a short lease anyway is bound no more. The holds of others are left for later if there are too many.
+    /// A command of this owner names the lock: its hold has a short lease before the command looks at it, if its
+    /// connection has ended. One that has a short lease anyway is bound no more. The holds of others are left for later
+    /// if there are too many.
     pub(super) fn part_pending(&mut self, name: LockName, holder: &str, now: u64) {
         let bound = std::mem::take(&mut self.bound);
         let is_short = |bound: &Bound| {
@@ -171,7 +172,8 @@ impl Model {
         self.unbind(name, holder, fence);
     }
 
-    /// The hold that would end later than this, if its connection has ended: then this is not a longer lease of one that asked again.
+    /// The hold that would end later than this, if its connection has ended: then this is not a longer lease of one
+    /// that asked again.
     pub(super) fn shortened(
         &self,
         name: LockName,

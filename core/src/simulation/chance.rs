@@ -7,8 +7,8 @@ pub(super) fn pick<'c, T>(rng: &mut SmallRng, choices: &'c [T]) -> &'c T {
     &choices[rng.random_range(0..choices.len())]
 }
 
-/// How often each kind happens in a schedule, of which some do not happen at all: drawn from how often it usually does, and whether
-/// it is needed.
+/// How often each kind happens in a schedule, of which some do not happen at all: drawn from how often it usually does,
+/// and whether it is needed.
 pub(super) fn weights<K: Copy>(rng: &mut SmallRng, usual: &[(K, u32, bool)]) -> Vec<(K, u32)> {
     let mut weights = Vec::new();
     for &(kind, usual, is_needed) in usual {

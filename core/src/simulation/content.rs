@@ -1,5 +1,5 @@
-//! What the keys of the model hold, and the rule by which a lock is shared (L1): plain numbers, as the reader would write them on
-//! paper.
+//! What the keys of the model hold, and the rule by which a lock is shared (L1): plain numbers, as the reader would
+//! write them on paper.
 
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 

@@ -34,8 +34,8 @@ impl User {
 
 /// The name of the user as whom this client is logged in. `None` if it is not connected, or has no user.
 pub(crate) fn user(ctx: *mut RedisModuleCtx, client: u64) -> Option<Vec<u8>> {
-    // SAFETY: takes a valid context and a number; the server answers null, or a string that is ours. Its bytes are copied before
-    // it is freed.
+    // SAFETY: takes a valid context and a number; the server answers null, or a string that is ours. Its bytes are
+    // copied before it is freed.
     unsafe {
         let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
         (!name.is_null()).then(|| bytes_of(OwnedString::given(ctx, name).string()).to_vec())
@@ -60,11 +60,11 @@ pub(crate) fn is_closing(ctx: *mut RedisModuleCtx, client: u64) -> bool {
     reply.is_some_and(|reply| reply.text().is_some_and(flags))
 }
 
-/// Whether this is a connection. The client of a script, or of another module's call, is none. It is asked for its user, because
-/// Valkey 9.1 tells of the client that is executing something all else as well.
+/// Whether this is a connection. The client of a script, or of another module's call, is none. It is asked for its
+/// user, because Valkey 9.1 tells of the client that is executing something all else as well.
 pub(crate) fn is_connected(ctx: *mut RedisModuleCtx, client: u64) -> bool {
-    // SAFETY: takes a valid context and a number; the server answers null, and why, if there is no such client or it has no user, and
-    // else a string that is ours.
+    // SAFETY: takes a valid context and a number; the server answers null, and why, if there is no such client or it
+    // has no user, and else a string that is ours.
     let name = unsafe {
         let name = api!(RedisModule_GetClientUserNameById)(ctx, client);
         (!name.is_null()).then(|| OwnedString::given(ctx, name))

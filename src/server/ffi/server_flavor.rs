@@ -21,8 +21,8 @@ pub(crate) fn parses_uncounted(ctx: *mut RedisModuleCtx) -> bool {
 /// Whether threads that read for the server may ask a module for the keys of a command (`getkeys-api`). The server counts
 /// what is being executed meanwhile, and replicates at the end, as if it were on its main thread: it dies.
 ///
-/// Redis from 8.2 on does so, in a cluster or not, if it has such threads; Valkey from 8.0 on in a cluster, and from 9.0 on it may
-/// get them at any time.
+/// Redis from 8.2 on does so, in a cluster or not, if it has such threads; Valkey from 8.0 on in a cluster, and from
+/// 9.0 on it may get them at any time.
 pub(crate) fn asks_for_keys_in_threads(ctx: *mut RedisModuleCtx, is_in_cluster: bool) -> bool {
     let has_threads = || setting(ctx, c"io-threads").is_none_or(|number| number != b"1");
     match valkey_version(ctx) {

@@ -118,9 +118,9 @@ impl Marks {
 }
 
 impl<C> Queues<C> {
-    /// Somebody's command of these words names locks and may free them: at once or, queued in a transaction, after a
-    /// while. Nobody will say when. So the locks are suspected now, and as long as they are found held they are
-    /// looked at again after as much time as has passed since: whatever the delay, it is noticed after twice that.
+    /// Somebody's command, which has these words, names locks and may free them: at once or, queued in a transaction, after
+    /// a while. No event says when. So the locks are suspected now. As long as they are found held, they are looked at
+    /// again after as much time as has passed since: whatever the delay is, it is noticed after twice that.
     ///
     /// Nearly every word is no name. What the command may do is asked at the first that is, and the time when it matters.
     /// True if any lock is to be looked at sooner than before.

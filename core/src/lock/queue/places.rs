@@ -75,9 +75,9 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Whether another of its locks was found to be held, and nobody has touched that since. Then nothing is to be done for the
-    /// sake of this one: that lock is looked at in time, as every contended one, and all are granted from there. Without this
-    /// each look at a free lock would be one at all of them, although nothing happens.
+    /// Whether another of its locks was found to be held, and nobody has touched that since. Then nothing needs to be
+    /// done for this one: that lock is looked at in time, as every contended lock is, and from there all are granted. Without
+    /// this, each look at a free lock would become a look at all of them, although nothing has happened.
     pub(super) fn waits_for_another(&self, waiter: WaiterId, id: QueueId) -> bool {
         let Some(waiting) = self.waiters.get(waiter.0) else { return false };
         let Places::Several(several) = &waiting.places else { return false };

@@ -10,18 +10,19 @@ use crate::lock::limits::Limits;
 
 /// Whose turn it is with a lock.
 pub(super) enum Turn<'v> {
-    /// Of this one, who sees the lock so.
+    /// It is the turn of this one, who sees the lock so.
     Of {
         waiter: WaiterId,
         holders: Holders<'v>,
     },
-    /// Of this one, who waits for several locks and is first in the queues of all. This one can be had.
+    /// It is the turn of this one, who waits for several locks and is first in the queues of all. This lock can be had.
     OfSeveral(WaiterId),
-    /// Of those who hold it, at least until then; or of nobody, while the first waits for others, too.
+    /// It is the turn of those who hold the lock, at least until then; or of nobody, while the first waits for other
+    /// locks, too.
     OfHolders {
         may_change: Option<Moment>,
     },
-    /// Of nobody before this moment.
+    /// It is nobody's turn before this moment.
     OfNobody {
         end: Moment,
     },
@@ -61,8 +62,8 @@ impl<C> Queues<C> {
         }
     }
 
-    /// Whose turn it is. That is the head's if it is admitted. Or it holds the lock already, as when it was written by hand; one
-    /// that holds it alone is told so wherever it stands.
+    /// Whose turn it is. That is the head's if it is admitted. Or it holds the lock already, as when it was written by
+    /// hand; one that holds it alone is told so wherever it stands.
     pub(super) fn turn<'v>(
         &self,
         id: QueueId,

@@ -172,7 +172,7 @@ fn every_wait_ends_in_one_of_four_ways() {
     assert_eq!((counters.waits_abandoned, counters.waits_refused), (3, 4));
     let lock = observer.top(1)[0];
     assert_eq!((lock.waits, lock.refused), (10, 0));
-    // Those that ended with an error go on gauges.
+    // Those that ended with an error go on elsewhere.
     assert_eq!((observer.waits.count(), lock.total_wait_us), (6, 6 * 40_000));
     assert_eq!((observer.waits.max(), lock.longest_wait_us), (40_000, 40_000));
     assert!(rows(&observer, NOW).contains(&("wait_us_p99", 40_000)));
@@ -404,9 +404,9 @@ fn locks_are_not_mixed_up() {
     let mut observer = Observer::new();
     let _ = grant(&mut observer, "a", 0, 50);
     observer.released(OTHER, Some(fence(0)), at(1));
-    let gauges = Name { db: 1, ..LOCK };
+    let elsewhere = Name { db: 1, ..LOCK };
     assert_eq!(
-        refused(&mut observer, Refused::Release, gauges, "a", Stored::Nothing, at(60)),
+        refused(&mut observer, Refused::Release, elsewhere, "a", Stored::Nothing, at(60)),
         None
     );
     assert_eq!(observer.held(at(1)), 1);
