@@ -1,8 +1,8 @@
 //! Commands that the server runs only while the lock is held, where connections and servers fail: each is run once at the most.
 
 use crate::guarding::{PATIENT, asked, assert_not_run, command, run};
-use crate::oracle::Oracle;
 use crate::scene::{LONG, eventually, held, locks, locks_with, millis, server, soon, url};
+use crate::scripted_sentinel::ScriptedSentinel;
 use leasehold_client::{Error, Guard, Locks, Loss, Released, Settings, Target};
 use redis::Value;
 use std::pin::pin;
@@ -294,7 +294,7 @@ async fn a_command_waits_for_the_next_primary_and_is_run_there() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_replica_that_was_the_primary_sends_it_on() {
     let (former, next) = start_pair(Server::builder().tcp(), Server::builder().tcp());
-    let sentinel = Oracle::that_names(former.port());
+    let sentinel = ScriptedSentinel::that_names(former.port());
     let target = Target::sentinel([url(sentinel.port())], "locks");
     let locks = Locks::connect_with(target, Settings::default()).await.unwrap();
     let guard = locks.lock("printer").ttl(LONG).await.unwrap();
@@ -310,7 +310,7 @@ async fn a_replica_that_was_the_primary_sends_it_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_primary_that_has_never_heard_of_the_lock_runs_nothing() {
     let (former, next) = (server(), server());
-    let sentinel = Oracle::that_names(former.port());
+    let sentinel = ScriptedSentinel::that_names(former.port());
     let target = Target::sentinel([url(sentinel.port())], "locks");
     let locks = Locks::connect_with(target, Settings::default()).await.unwrap();
     let guard = locks.lock("printer").ttl(LONG).await.unwrap();

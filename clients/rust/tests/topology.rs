@@ -1,7 +1,7 @@
 //! Clusters and sentinels.
 
-use crate::oracle::Oracle;
 use crate::scene::{LONG, eventually, eventually_waiting, held, millis, server, soon, url};
+use crate::scripted_sentinel::ScriptedSentinel;
 use leasehold_client::{Dialect, Extended, Locks, Loss, Released, Settings, Target};
 use testkit::{Cluster, Sentinels, Setup, SlotMove, Takeover, wait_until_in_sync};
 use tokio::time::sleep;
@@ -143,7 +143,7 @@ async fn guards_and_waiters_go_along_to_a_primary_without_the_module() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_that_still_reaches_a_replaced_primary_follows_the_sentinels() {
     let (former, next) = (server(), server());
-    let sentinel = Oracle::that_names(former.port());
+    let sentinel = ScriptedSentinel::that_names(former.port());
     let target = Target::sentinel([url(sentinel.port())], "locks");
     let locks = Locks::connect_with(target, Settings::default()).await.unwrap();
     let guard = locks.lock("printer").ttl(millis(3_000)).await.unwrap();

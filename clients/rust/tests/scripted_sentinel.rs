@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU16, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-pub(crate) struct Oracle {
+pub(crate) struct ScriptedSentinel {
     port: u16,
     state: Arc<State>,
 }
@@ -19,7 +19,7 @@ struct State {
     connections: Mutex<Vec<TcpStream>>,
 }
 
-impl Oracle {
+impl ScriptedSentinel {
     pub(crate) fn that_names(primary: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -48,7 +48,7 @@ impl Oracle {
     }
 }
 
-impl Drop for Oracle {
+impl Drop for ScriptedSentinel {
     fn drop(&mut self) {
         self.state.over.store(true, SeqCst);
         let _ = TcpStream::connect(("127.0.0.1", self.port));
