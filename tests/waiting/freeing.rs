@@ -211,8 +211,9 @@ fn a_lease_that_ends_in_another_database_is_noticed_there() {
     seven.cmd("SELECT 7");
     let mut client = server.client();
     client.cmd("SELECT 7");
-    client.grant("k", "alice", 30);
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::sends_on(client, &server, "LOCK.ACQUIRE k bob 60000 BLOCK 0");
+    assert_eq!(seven.cmd("LOCK.EXTEND k alice 30"), int(1));
     let fence = bob.fence();
     assert_eq!(seven.check("k", "bob"), Some(fence));
     assert_eq!(bob.client.check("k", "bob"), Some(fence), "the waiter is still there");

@@ -19,13 +19,14 @@ fn assert_keeps_waiting(keep: &[&str], free: &str) {
     let server = Server::start();
     let mut client = server.client();
     client.cmd("SET source another");
-    client.grant("k", "alice", 200);
-    let end = deadline(&mut client, b"k");
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
-    for command in keep {
-        let reply = client.cmd(*command);
-        assert!(!matches!(reply, Value::ServerError(_)), "{command}: {reply:?}");
-    }
+    let replies = client.pipeline(&[&["LOCK.EXTEND k alice 200"], keep].concat());
+    assert!(
+        !replies.iter().any(|one| matches!(one, Value::ServerError(_))),
+        "{keep:?}: {replies:?}"
+    );
+    let end = client.now() + 200;
     let_pass(&mut client, end);
     bob.assert_waits(&server);
     client.cmd(free);
@@ -74,9 +75,9 @@ fn a_lease_made_longer_is_waited_for_to_its_new_end() {
     for longer in ["LOCK.EXTEND k alice 250", "LOCK.ACQUIRE k alice 250", "PEXPIRE k 250"] {
         let server = exact().start();
         let mut client = server.client();
-        client.grant("k", "alice", 100);
+        client.grant("k", "alice", LONG);
         let mut bob = Waiter::of(&server, "k", "bob");
-        client.cmd(longer);
+        client.pipeline(&["LOCK.EXTEND k alice 100", longer]);
         let end = deadline(&mut client, b"k");
         let granted = granted_at(bob.fence());
         // Some servers may delete a key in the very millisecond of its deadline.

@@ -4,9 +4,7 @@
 use super::{LONG, Waiter, exact, granted_at, is_parked, owners};
 use redis::Value;
 use std::collections::BTreeSet;
-use testkit::{
-    Client, Server, Snapshot, deadline, eventually, lacks, start_pair, wait_until_in_sync,
-};
+use testkit::{Client, Server, Snapshot, eventually, int, lacks, start_pair, wait_until_in_sync};
 
 /// Long enough for whatever should not happen to happen; ended by `UNPAUSE`, not by time.
 const PAUSE: &str = "CLIENT PAUSE 60000 WRITE";
@@ -20,14 +18,20 @@ fn let_pass(client: &mut Client, moment: i64) {
     });
 }
 
+/// Makes alice's lease end while writes are paused, which begins at once. Returns when it has ended at the latest.
+fn end_in_a_pause(client: &mut Client) -> i64 {
+    let replies = client.pipeline(&["LOCK.EXTEND k alice 50", PAUSE]);
+    assert_eq!(replies, [int(1), Value::Okay]);
+    client.now() + 50
+}
+
 #[test]
 fn a_lease_that_ends_while_writes_are_paused_is_handed_on_after_the_pause() {
     let server = exact().aof().start();
     let mut client = server.client();
-    client.grant("k", "alice", 50);
-    let end = deadline(&mut client, b"k");
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
-    assert_eq!(client.cmd(PAUSE), Value::Okay);
+    let end = end_in_a_pause(&mut client);
     let_pass(&mut client, end);
     bob.assert_waits(&server);
     assert_eq!(client.info("k"), None, "it is free, and nobody may take it");
@@ -42,12 +46,11 @@ fn a_lease_that_ends_while_writes_are_paused_is_handed_on_after_the_pause() {
 fn a_lease_that_ends_while_all_clients_are_paused_is_handed_on_after_the_pause() {
     let server = exact().start();
     let mut client = server.client();
-    client.grant("k", "alice", 50);
-    let end = deadline(&mut client, b"k");
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
-    // Nobody could end it: it ends by itself.
-    let pause_end = client.now() + 300;
-    assert_eq!(client.cmd("CLIENT PAUSE 300 ALL"), Value::Okay);
+    // Nobody could end the pause: it ends by itself.
+    let (end, pause_end) = (client.now() + 50, client.now() + 300);
+    client.pipeline(&["LOCK.EXTEND k alice 50", "CLIENT PAUSE 300 ALL"]);
     let granted = granted_at(bob.fence());
     assert!(granted > end && granted >= pause_end, "{granted} is within the pause to {pause_end}");
     assert!(granted < pause_end + 500, "{granted} is long after the pause to {pause_end}");
@@ -87,10 +90,10 @@ fn patience_ends_while_writes_are_paused() {
 fn patience_may_end_before_the_lock_that_fell_free_in_a_pause_can_be_granted() {
     let server = Server::start();
     let mut client = server.client();
-    client.grant("k", "alice", 50);
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::sends(&server, "LOCK.ACQUIRE k bob 60000 BLOCK 200");
     let mut carol = Waiter::of(&server, "k", "carol");
-    client.cmd(PAUSE);
+    end_in_a_pause(&mut client);
     assert_eq!(bob.reply(), Value::Nil);
     assert_eq!(owners(&server, "k"), ["carol"]);
     client.cmd(UNPAUSE);
@@ -101,12 +104,11 @@ fn patience_may_end_before_the_lock_that_fell_free_in_a_pause_can_be_granted() {
 fn who_leaves_while_writes_are_paused_is_gone_after_it() {
     let server = Server::start();
     let mut client = server.client();
-    client.grant("k", "alice", 50);
-    let end = deadline(&mut client, b"k");
+    client.grant("k", "alice", LONG);
     let bob = Waiter::of(&server, "k", "bob");
     let mut carol = Waiter::of(&server, "k", "carol");
     let dave = Waiter::of(&server, "k", "dave");
-    client.cmd(PAUSE);
+    let end = end_in_a_pause(&mut client);
     let_pass(&mut client, end);
     client.cmd(format!("CLIENT KILL ID {}", bob.id));
     let id = dave.id;
@@ -234,9 +236,9 @@ fn a_lease_that_ends_while_too_few_replicas_are_in_sync_is_handed_on_when_they_a
     }
     let server = Server::start();
     let mut client = server.client();
-    client.grant("k", "alice", 50);
+    client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
-    client.cmd("CONFIG SET min-replicas-to-write 1");
+    client.pipeline(&["LOCK.EXTEND k alice 50", "CONFIG SET min-replicas-to-write 1"]);
     let refused = client.cmd("LOCK.ACQUIRE other carol 60000");
     assert!(matches!(&refused, Value::ServerError(error) if error.code() == "NOREPLICAS"));
     let now = client.now();

@@ -2,7 +2,7 @@
 
 use super::{LONG, Waiter, owners, waiters};
 use redis::Value;
-use testkit::{Server, Snapshot, deadline, eventually, start_pair, wait_until_in_sync};
+use testkit::{Server, Snapshot, deadline, eventually, int, start_pair, wait_until_in_sync};
 
 /// The waiter is told that the server decides no longer, by an error that says so or by the end of its
 /// connection right behind it.
@@ -87,12 +87,13 @@ fn every_waiter_is_sent_away_by_a_failover() {
     let (primary, replica) = start_pair(Server::builder(), Server::builder().tcp());
     let mut client = primary.client();
     client.grant("k", "alice", LONG);
-    client.grant("ending", "alice", 50);
+    client.grant("ending", "alice", LONG);
     let mut queued: Vec<_> =
         (0..20).map(|number| Waiter::of(&primary, "k", &format!("w{number}"))).collect();
     // Its lease ends while the failover has paused all writes, or before.
     let mut ending = Waiter::of(&primary, "ending", "bob");
-    assert_eq!(client.cmd("FAILOVER"), Value::Okay);
+    let replies = client.pipeline(&["LOCK.EXTEND ending alice 50", "FAILOVER"]);
+    assert_eq!(replies, [int(1), Value::Okay]);
     eventually("the two change roles", || {
         let role = |server: &Server| server.client().info_field("replication", "role").unwrap();
         match (role(&primary).as_str(), role(&replica).as_str()) {
