@@ -2,7 +2,7 @@
 
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
-use clap::Args;
+use clap::{Args, ValueHint};
 use leasehold_client::{Error, Locks, Settings, Target, Tls};
 use redis::{ClientTlsConfig, TlsCertificates};
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ pub(crate) struct Connection {
     #[arg(default_value = "redis://127.0.0.1:6379")]
     pub(crate) url: String,
     /// Trust only servers with a certificate signed by one of these, in PEM format
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cacert: Option<PathBuf>,
     /// Show servers this certificate, in PEM format
-    #[arg(long, global = true, value_name = "FILE", requires = "key")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// The key of that certificate
-    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 }
 

@@ -14,6 +14,7 @@
 
 mod asking;
 mod at_terminal;
+mod completing;
 mod dispositions;
 mod docs;
 mod doctor;
@@ -21,6 +22,7 @@ mod electing;
 mod ending;
 mod faults;
 mod looking;
+mod manual;
 mod program;
 mod running;
 mod scene;
