@@ -31,3 +31,4 @@ mod signals;
 mod tls;
 mod topology;
 mod waiting;
+mod words;

@@ -25,7 +25,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Code, Failure> {
         Command::Show(arguments) => show::run(connection, arguments).await,
         Command::Wait(arguments) => wait::run(connection, arguments).await,
         Command::Release(arguments) => release::run(connection, arguments).await,
-        Command::Completions(arguments) => Ok(completions::run(&arguments)),
+        Command::Completions(arguments) => completions::run(&arguments),
         Command::Man(arguments) => man::run(&arguments),
     }
 }

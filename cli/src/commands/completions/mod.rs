@@ -1,7 +1,7 @@
 //! `leasehold completions`: what a shell needs to complete the words of this program.
 
 use crate::arguments;
-use crate::exit_code::Code;
+use crate::exit_code::{Code, Failure};
 use crate::output;
 use clap::{Args, CommandFactory, ValueEnum};
 use clap_complete::{Shell, generate};
@@ -28,7 +28,7 @@ enum Known {
     Fish,
 }
 
-pub(crate) fn run(arguments: &Arguments) -> Code {
+pub(crate) fn run(arguments: &Arguments) -> Result<Code, Failure> {
     let (shell, addition) = match arguments.shell {
         Known::Bash => (Shell::Bash, include_str!("command.bash")),
         Known::Zsh => (Shell::Zsh, ""),
@@ -36,6 +36,6 @@ pub(crate) fn run(arguments: &Arguments) -> Code {
     };
     let mut printed = Vec::new();
     generate(shell, &mut arguments::Arguments::command(), "leasehold", &mut printed);
-    output::print(&format!("{}{addition}", String::from_utf8_lossy(&printed)));
-    Code::Done
+    output::print_whole(&format!("{}{addition}", String::from_utf8_lossy(&printed)))?;
+    Ok(Code::Done)
 }

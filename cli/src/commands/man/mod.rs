@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code, Failure> {
         return write_all(&program, folder);
     }
     let Some(wanted) = &arguments.subcommand else {
-        output::print(&page(&program, &program));
+        output::print_whole(&page(&program, &program))?;
         return Ok(Code::Done);
     };
     let Some(subcommand) = program.find_subcommand(wanted) else {
@@ -44,7 +44,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<Code, Failure> {
         let (wanted, names) = (printable(wanted), names.join(", "));
         return Err(usage(&format!("there is no subcommand {wanted}: it is one of {names}")));
     };
-    output::print(&page(&program, subcommand));
+    output::print_whole(&page(&program, subcommand))?;
     Ok(Code::Done)
 }
 
