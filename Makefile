@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
+.PHONY: help setup build build-cli run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -41,6 +41,9 @@ setup: ## Install what is missing: a server, libclang, a C compiler
 
 build: setup ## Build the release module, target/release/libleasehold.so
 	cargo build --release --locked
+
+build-cli: setup ## Build the command line, target/release/leasehold
+	cargo build --release --locked -p leasehold-cli
 
 run: setup ## Start a server with the module in the foreground (PORT=, SERVER=)
 	@scripts/run
@@ -140,7 +143,7 @@ check-dist: ## Unpack and install these in clean systems, and have real servers 
 
 export DESTDIR PREFIX MODULEDIR
 
-install: ## Install what `make build` built, with its docs (PREFIX=/usr/local, MODULEDIR=, DESTDIR=)
+install: ## Install what `make build` and `make build-cli` built, with docs, man pages and completions (PREFIX=/usr/local, MODULEDIR=, DESTDIR=)
 	@scripts/install
 
 uninstall: ## Remove what `make install` installed; the same words as for that

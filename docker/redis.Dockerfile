@@ -19,13 +19,16 @@ RUN apt-get update \
 WORKDIR /leasehold
 COPY . .
 RUN cargo build --release --locked --lib \
-    && mkdir /lib-for-servers \
+    && cargo build --release --locked --package leasehold-cli \
+    && mkdir /lib-for-servers /bin-for-all \
     && strip --strip-unneeded -o /lib-for-servers/libleasehold.so target/release/libleasehold.so \
-    && chmod 755 /lib-for-servers/libleasehold.so
+    && strip -o /bin-for-all/leasehold target/release/leasehold \
+    && chmod 755 /lib-for-servers/libleasehold.so /bin-for-all/leasehold
 
-# What the image gets of Leasehold. Built here, it is the module for this image alone. A release puts target/image/ in place of
+# What the image gets of Leasehold. Built here, it is for this image alone. A release puts target/image/ in place of
 # this stage, by --build-context: the files that were checked, for either C library. scripts/image makes that folder.
 FROM scratch AS files
+COPY --from=build /bin-for-all /bin
 COPY --from=build /lib-for-servers /lib
 COPY LICENSE /doc/
 
@@ -36,6 +39,7 @@ LABEL org.opencontainers.image.title="Leasehold" \
     org.opencontainers.image.description="Redis with locks as native commands" \
     org.opencontainers.image.licenses="BSD-3-Clause"
 
+COPY --from=files /bin/ /usr/local/bin/
 COPY --from=files /lib/ /usr/lib/leasehold/
 COPY --from=files /doc/ /usr/share/doc/leasehold/
 COPY --chmod=755 docker/entrypoint /usr/local/bin/leasehold-entrypoint

@@ -12,9 +12,11 @@ use testkit::{Server, announce, lacks, module};
 /// What `make install` runs, or `make uninstall`, with variables as one writes them behind it.
 fn make(words: &[&str]) -> String {
     let mut command = Command::new(Path::new(ROOT).join("scripts/install"));
-    for variable in ["DESTDIR", "PREFIX", "MODULEDIR"] {
+    for variable in ["DESTDIR", "PREFIX", "MODULEDIR", "TELLER"] {
         command.env_remove(variable);
     }
+    // The tests of the command line install that, too.
+    command.env("PROGRAM", "");
     for word in words {
         match word.split_once('=') {
             Some((name, value)) => command.env(name, value),

@@ -1,14 +1,14 @@
 //! The words of the command line that all subcommands share. Each has its own beside its code.
 
-use crate::commands::{doctor, elect, ls, release, run, show, wait};
+use crate::commands::{completions, doctor, elect, ls, man, release, run, show, wait};
 use crate::connecting::Connection;
+use crate::exit_code::{MEANINGS, Meaning};
 use clap::{Parser, Subcommand};
 
 /// Locks of Redis and Valkey from the command line: runs commands while a lock is held, and shows, releases and examines
 /// locks.
 #[derive(Parser)]
-#[command(name = "leasehold", version, after_help = AFTER, max_term_width = 100)]
-#[command(disable_help_subcommand = true)]
+#[command(name = "leasehold", version, after_help = after(), max_term_width = 100)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     pub(crate) connection: Connection,
@@ -16,22 +16,19 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
-const AFTER: &str = "\
-Exit codes:
-  run and elect end with the code of their command, or 128+n if signal n ended it
-  1   no: not held, not released, or something endangers locks (show, release, doctor)
-  64  usage: the words, a variable or an address have no sense
-  69  no server that grants locks has answered
-  70  the system refused something, or this program has a defect
-  75  not obtained: others had the lock for as long as --wait said
-  77  the server refused, as its message says
-  79  the lock was lost, and the command was ended, or its end was not covered
-  126 the command cannot be run; 127 there is no such command
-
+const EXAMPLES: &str = "\
 Examples:
   leasehold run backup -- tar czf /backup/home.tgz /home
   leasehold run --at-least 50s nightly -- ./job       in the crontab of several machines
   leasehold ls";
+
+fn after() -> String {
+    let mut text = "Exit codes:\n  run and elect end with the code of their command, or 128+n if signal n ended it\n".to_owned();
+    for Meaning { code, text: meaning, .. } in &MEANINGS {
+        text.push_str(&format!("  {code:<3} {meaning}\n"));
+    }
+    text + "\n" + EXAMPLES
+}
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -42,6 +39,8 @@ pub(crate) enum Command {
     Wait(wait::Arguments),
     Release(release::Arguments),
     Doctor(doctor::Arguments),
+    Completions(completions::Arguments),
+    Man(man::Arguments),
 }
 
 #[cfg(test)]

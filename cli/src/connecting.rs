@@ -2,7 +2,7 @@
 
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
-use clap::Args;
+use clap::{Args, ValueHint};
 use leasehold_client::{Error, Locks, Settings, Target, Tls};
 use redis::{ClientTlsConfig, TlsCertificates};
 use std::path::PathBuf;
@@ -16,13 +16,13 @@ pub(crate) struct Connection {
     #[arg(default_value = "redis://127.0.0.1:6379")]
     pub(crate) url: String,
     /// Trust only servers with a certificate signed by one of these, in PEM format
-    #[arg(long, global = true, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cacert: Option<PathBuf>,
     /// Show servers this certificate, in PEM format
-    #[arg(long, global = true, value_name = "FILE", requires = "key")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "key")]
     pub(crate) cert: Option<PathBuf>,
     /// The key of that certificate
-    #[arg(long, global = true, value_name = "FILE", requires = "cert")]
+    #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 }
 
@@ -96,6 +96,8 @@ impl Connection {
         if self.cacert.is_none() && self.cert.is_none() {
             return Ok(None);
         }
+        // The client of the locks looks more closely at what is in them.
+        let _ = self.open()?;
         let root_cert = self.cacert.as_ref().map(read).transpose()?;
         let client_tls = match (&self.cert, &self.key) {
             (Some(certificate), Some(key)) => {
@@ -209,17 +211,8 @@ impl Place {
     pub(crate) fn failure(&self, error: Error) -> Failure {
         let name = &self.name;
         match error {
-            Error::Unreachable { reason } => Failure::new(
-                Code::Unreachable,
-                format!(
-                    "no answer from {name}: {}. Start the server, or name another one by --url or LEASEHOLD_URL.",
-                    printable(reason.trim_end_matches('.'))
-                ),
-            ),
-            Error::Refused { reason } => Failure::new(
-                Code::Refused,
-                format!("{name} refused: {}{}", printable(&reason), what_to_do(&reason)),
-            ),
+            Error::Unreachable { reason } => unreachable(name, &reason),
+            Error::Refused { reason } => refused(name, &reason),
             error @ Error::TooFewReplicas { .. } => Failure::new(
                 Code::Unreachable,
                 format!(
@@ -239,11 +232,42 @@ pub(crate) fn usage(text: &str) -> Failure {
     Failure::new(Code::Usage, text)
 }
 
+/// Of a server that has not answered.
+pub(crate) fn unreachable(name: &str, reason: &str) -> Failure {
+    let is_encrypted = name.starts_with("rediss") || name.starts_with("valkeys");
+    let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
+    let remedy = if says(&["not valid for name"]) {
+        "Use a name that is in its certificate."
+    } else if says(&["peer certificate"]) {
+        "Name the file of those who have signed its certificate by --cacert."
+    } else if is_encrypted && says(&["CertificateRequired", "UnknownCA", "roken pipe"]) {
+        "If the server asks for a certificate, name one that it trusts by --cert and --key."
+    } else if is_encrypted && says(&["timed out"]) {
+        "If it does not speak TLS on this port, use redis://; otherwise start it, or look at the way to it."
+    } else if !is_encrypted && says(&["reset by peer"]) {
+        "If it speaks TLS on this port, use rediss://."
+    } else {
+        "Start the server, or name another one by --url or LEASEHOLD_URL."
+    };
+    let reason = printable(reason.trim_end_matches(['.', '?']));
+    Failure::new(Code::Unreachable, format!("no answer from {name}: {reason}. {remedy}"))
+}
+
+/// Of a server that has answered with an error.
+pub(crate) fn refused(name: &str, reason: &str) -> Failure {
+    let text = format!("{name} refused: {}{}", printable(reason), what_to_do(reason));
+    Failure::new(Code::Refused, text)
+}
+
 fn what_to_do(reason: &str) -> &'static str {
+    // As the library says it, instead of WRONGPASS.
+    if reason.contains("AuthenticationFailed") {
+        return ". Look at user and password in the address.";
+    }
     match reason.split(' ').next().unwrap_or_default() {
         "NOAUTH" => ". Put the password into the address: redis://:password@host:port",
         "WRONGPASS" => ". Look at user and password in the address.",
-        "NOPERM" => ". The user needs the commands and keys that docs/operating.md lists.",
+        "NOPERM" => ". The user needs the commands and keys that docs/cli.md lists: ACL SETUSER.",
         "WRONGTYPE" => ". The key is not a lock: choose another name.",
         "MOVED" | "CROSSSLOT" => {
             ". It is a node of a cluster: use redis+cluster://host:port, and names with one {hash tag}."

@@ -48,6 +48,70 @@ impl From<Code> for ExitCode {
     }
 }
 
+/// Of which subcommands something is so.
+pub(crate) enum Of {
+    All,
+    /// Of those that ask servers.
+    Asking,
+    These(&'static [&'static str]),
+}
+
+/// Those that ask no server.
+const ASKING_NONE: [&str; 2] = ["completions", "man"];
+
+impl Of {
+    pub(crate) fn includes(&self, command: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Asking => !ASKING_NONE.contains(&command),
+            Self::These(names) => names.contains(&command),
+        }
+    }
+}
+
+/// What a code means, as the help and the manual say it.
+pub(crate) struct Meaning {
+    pub(crate) code: u8,
+    pub(crate) of: Of,
+    pub(crate) text: &'static str,
+}
+
+pub(crate) const MEANINGS: [Meaning; 9] = [
+    Meaning {
+        code: 1,
+        of: Of::These(&["show", "release", "doctor"]),
+        text: "no: not held, not released, or something endangers locks (show, release, doctor)",
+    },
+    Meaning {
+        code: 64,
+        of: Of::All,
+        text: "usage: the words, a variable or an address have no sense",
+    },
+    Meaning {
+        code: 69,
+        of: Of::Asking,
+        text: "no server that grants locks has answered, or too few replicas",
+    },
+    Meaning {
+        code: 70,
+        of: Of::All,
+        text: "the system refused something, or this program has a defect",
+    },
+    Meaning {
+        code: 75,
+        of: Of::These(&["run", "wait"]),
+        text: "not obtained: others had the lock for as long as --wait said",
+    },
+    Meaning { code: 77, of: Of::Asking, text: "the server refused, as its message says" },
+    Meaning {
+        code: 79,
+        of: Of::These(&["run", "elect"]),
+        text: "the lock was lost, and the command was ended, or its end was not covered",
+    },
+    Meaning { code: 126, of: Of::These(&["run", "elect"]), text: "the command cannot be run" },
+    Meaning { code: 127, of: Of::These(&["run", "elect"]), text: "there is no such command" },
+];
+
 /// What is said before the end.
 #[derive(Debug)]
 pub(crate) struct Failure {

@@ -17,8 +17,10 @@ mod servers;
 mod story;
 
 use arguments::Arguments;
-use clap::Parser;
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 use exit_code::{Code, Failure};
+use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -27,6 +29,12 @@ fn main() -> ExitCode {
     }
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
+        // Otherwise that would depend on whether the variable of the address is set.
+        Err(refused) if refused.kind() == ErrorKind::MissingSubcommand => {
+            let help = Arguments::command().render_help();
+            let _ = std::io::stderr().write_all(help.to_string().as_bytes());
+            return Code::Usage.into();
+        }
         Err(refused) => {
             // Help and the version were asked for.
             let code = if refused.use_stderr() { Code::Usage } else { Code::Done };

@@ -1,7 +1,8 @@
 //! What is printed. Results go to standard output, in one piece; everything else to standard error, and begins with the
 //! name of the program.
 
-use std::io::{IsTerminal, Write};
+use crate::exit_code::Failure;
+use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -56,6 +57,16 @@ pub(crate) fn clear_line() {
 pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+}
+
+/// The same for what is to be kept in a file: a part of it would be of no use.
+pub(crate) fn print_whole(text: &str) -> Result<(), Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Whoever reads it has had enough.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::of_system("it cannot be written", &error)),
+    }
 }
 
 /// Columns that are as wide as what is in them.

@@ -1,7 +1,7 @@
 //! Commands to each server by itself, where one has to see all of them: the client of the locks talks only to the one
 //! that has the lock.
 
-use crate::connecting::{Connection, usage};
+use crate::connecting::{Connection, refused, unreachable, usage};
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
 use redis::aio::MultiplexedConnection;
@@ -30,12 +30,7 @@ impl Server {
     }
 
     pub(crate) fn failure(&self, error: &RedisError) -> Failure {
-        let code = if error.is_io_error() || error.is_timeout() {
-            Code::Unreachable
-        } else {
-            Code::Refused
-        };
-        Failure::new(code, format!("{}: {}", self.address, printable(&error.to_string())))
+        failure(&self.address, error)
     }
 }
 
@@ -107,22 +102,31 @@ async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Fa
 
 async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
     let address = printable(&crate::connecting::without_user(url));
-    let failed = |error: RedisError| {
-        let (code, hint) = if error.is_io_error() || error.is_timeout() {
-            (Code::Unreachable, "Start the server, or name another one by --url or LEASEHOLD_URL.")
-        } else {
-            (Code::Refused, "")
-        };
-        let text = format!("no answer from {address}: {}. {hint}", printable(&error.to_string()));
-        Failure::new(code, text.trim_end())
-    };
-    let client = match connection.certificates()? {
-        Some(certificates) => redis::Client::build_with_tls(url, certificates),
-        None => redis::Client::open(url),
+    let certificates = connection.certificates()?;
+    let client = match certificates {
+        Some(certificates) if url.starts_with("rediss:") || url.starts_with("valkeys:") => {
+            redis::Client::build_with_tls(url, certificates)
+        }
+        _ => redis::Client::open(url),
     };
     let client = client.map_err(|error| usage(&format!("{address}: {error}")))?;
-    let opened = within(client.get_multiplexed_async_connection()).await.map_err(failed)?;
-    Ok(Server { address: address.clone(), connection: opened })
+    let opened = within(client.get_multiplexed_async_connection()).await;
+    let connection = opened.map_err(|error| failure(&address, &error))?;
+    Ok(Server { address, connection })
+}
+
+fn failure(address: &str, error: &RedisError) -> Failure {
+    if error.is_io_error() || error.is_timeout() {
+        return unreachable(address, &error.to_string());
+    }
+    // As the server has said it; of several commands, to the first that it has refused.
+    let said = error.clone().into_server_errors();
+    match said.as_deref().and_then(<[_]>::first) {
+        Some((_, said)) => {
+            refused(address, &format!("{} {}", said.code(), said.details().unwrap_or_default()))
+        }
+        None => refused(address, &error.to_string()),
+    }
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {

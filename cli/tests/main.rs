@@ -14,15 +14,22 @@
 
 mod asking;
 mod at_terminal;
+mod completing;
 mod dispositions;
 mod docs;
 mod doctor;
 mod electing;
 mod ending;
 mod faults;
+mod installing;
 mod looking;
+mod manual;
 mod program;
+mod refused;
 mod running;
 mod scene;
 mod signals;
+mod tls;
+mod topology;
 mod waiting;
+mod words;

@@ -172,7 +172,7 @@ fn make_dist(scene: &Path) {
         for libc in gnu musl; do
             title=leasehold-$1-$(uname -m)-linux-$libc
             mkdir "$title"
-            for file in libleasehold.so THIRD-PARTY; do echo "$file for $libc" >"$title/$file"; done
+            for file in libleasehold.so leasehold THIRD-PARTY; do echo "$file for $libc" >"$title/$file"; done
             tar -czf "dist/$title.tar.gz" "$title"
             echo "crates for $libc" >"dist/$title.cdx.json"
             (cd dist && for file in "$title".*; do sha256sum "$file" >"$file.sha256"; done)
@@ -197,6 +197,7 @@ fn an_image_gets_the_files_for_both_c_libraries_with_what_is_in_them() {
     assert!(success, "{told}");
     let files = scene.path().join("image");
     for (file, content) in [
+        ("bin/leasehold", "leasehold for gnu\n"),
         ("lib/libleasehold.so", "libleasehold.so for gnu\n"),
         ("lib/musl/libleasehold.so", "libleasehold.so for musl\n"),
         ("doc/gnu/THIRD-PARTY", "THIRD-PARTY for gnu\n"),
@@ -207,7 +208,7 @@ fn an_image_gets_the_files_for_both_c_libraries_with_what_is_in_them() {
     ] {
         assert_eq!(fs::read_to_string(files.join(file)).unwrap(), content, "{file}");
         let mode = fs::metadata(files.join(file)).unwrap().permissions().mode();
-        let wanted = if file.starts_with("lib/") { 0o755 } else { 0o644 };
+        let wanted = if file.starts_with("doc/") { 0o644 } else { 0o755 };
         assert_eq!(mode & 0o777, wanted, "{file}");
     }
     assert!(!files.join("lib/old.so").exists());

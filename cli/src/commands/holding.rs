@@ -6,7 +6,7 @@ use crate::duration::show;
 use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
 use crate::story;
-use clap::Args;
+use clap::{Args, ValueHint};
 use leasehold_client::{AllGuard, Error, Guard, Leadership, Loss, Released};
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -31,7 +31,7 @@ pub(crate) struct Running {
     #[arg(short, long, conflicts_with = "quiet")]
     pub(crate) verbose: bool,
     /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required = true, value_name = "COMMAND", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
 }
 

@@ -1,9 +1,11 @@
 //! One file for each subcommand.
 
+pub(crate) mod completions;
 pub(crate) mod doctor;
 pub(crate) mod elect;
 pub(crate) mod holding;
 pub(crate) mod ls;
+pub(crate) mod man;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod show;
@@ -23,5 +25,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Code, Failure> {
         Command::Show(arguments) => show::run(connection, arguments).await,
         Command::Wait(arguments) => wait::run(connection, arguments).await,
         Command::Release(arguments) => release::run(connection, arguments).await,
+        Command::Completions(arguments) => completions::run(&arguments),
+        Command::Man(arguments) => man::run(&arguments),
     }
 }
