@@ -1,6 +1,6 @@
 //! The words of the command line that all subcommands share. Each has its own beside its code.
 
-use crate::commands::{doctor, elect, ls, release, run, show, wait};
+use crate::commands::{doctor, elect, ls, release, run, show, top, wait};
 use crate::connecting::Connection;
 use clap::{Parser, Subcommand};
 
@@ -39,6 +39,7 @@ pub(crate) enum Command {
     Elect(elect::Arguments),
     Ls(ls::Arguments),
     Show(show::Arguments),
+    Top(top::Arguments),
     Wait(wait::Arguments),
     Release(release::Arguments),
     Doctor(doctor::Arguments),
