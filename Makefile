@@ -54,7 +54,7 @@ cli: ## Open redis-cli (or valkey-cli) on the server of `make run` (PORT=)
 # What depends on the build goes first and runs the file users load, so that the summary of the whole run
 # comes last. Each as --workspace, with the same features of what both depend on: otherwise cargo builds it twice.
 test: build bench-instructions ## Run all tests: units, then real servers (SERVER=)
-	@scripts/setup openssl
+	@scripts/setup openssl tmux
 	LEASEHOLD_MODULE=$(MODULE) scripts/run-tests --workspace --test integration -- $(RELEASE_TESTS)
 	scripts/run-tests --workspace
 
@@ -78,7 +78,7 @@ servers: setup ## Fetch every supported version of Redis and Valkey into servers
 	@scripts/servers $(WANTED)
 
 test-all: build ## Run the tests on real servers on each of them, and print one table
-	@scripts/setup openssl
+	@scripts/setup openssl tmux
 	@RELEASE_MODULE=$(MODULE) RELEASE_TESTS="$(RELEASE_TESTS)" scripts/test-all
 
 # The example is the program that keeps locks contended meanwhile.

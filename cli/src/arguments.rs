@@ -1,6 +1,6 @@
 //! The words of the command line that all subcommands share. Each has its own beside its code.
 
-use crate::commands::{completions, doctor, elect, ls, man, release, run, show, wait};
+use crate::commands::{completions, doctor, elect, ls, man, release, run, show, top, wait};
 use crate::connecting::Connection;
 use crate::exit_code::{MEANINGS, Meaning};
 use clap::{Parser, Subcommand};
@@ -36,6 +36,7 @@ pub(crate) enum Command {
     Elect(elect::Arguments),
     Ls(ls::Arguments),
     Show(show::Arguments),
+    Top(top::Arguments),
     Wait(wait::Arguments),
     Release(release::Arguments),
     Doctor(doctor::Arguments),

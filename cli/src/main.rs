@@ -12,6 +12,7 @@ mod commands;
 mod connecting;
 mod duration;
 mod exit_code;
+mod fields;
 mod output;
 mod servers;
 mod story;

@@ -95,6 +95,7 @@ pub(crate) fn printable(text: &str) -> String {
 /// A value in JSON.
 pub(crate) enum Json {
     Null,
+    Bool(bool),
     Number(u64),
     Signed(i64),
     Text(String),
@@ -121,6 +122,7 @@ impl Json {
     fn write(&self, to: &mut String) {
         match self {
             Self::Null => to.push_str("null"),
+            Self::Bool(is_so) => to.push_str(if *is_so { "true" } else { "false" }),
             Self::Number(number) => to.push_str(&number.to_string()),
             Self::Signed(number) => to.push_str(&number.to_string()),
             Self::Text(text) => write_text(text, to),

@@ -5,7 +5,7 @@ use crate::connecting::{Connection, refused, unreachable, usage};
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Pipeline, RedisError, Value, cmd};
+use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, cmd};
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -15,6 +15,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 /// One server, and the connection to it.
 pub(crate) struct Server {
     pub(crate) address: String,
+    /// The number of its database that is looked at.
+    pub(crate) database: u64,
     connection: MultiplexedConnection,
 }
 
@@ -29,6 +31,15 @@ impl Server {
         within(pipeline.query_async(&mut connection)).await
     }
 
+    /// The same, where one may be refused and the others not.
+    pub(crate) async fn ask_each(
+        &self,
+        pipeline: &mut Pipeline,
+    ) -> Result<Vec<Result<Value, RedisError>>, RedisError> {
+        let mut connection = self.connection.clone();
+        within(pipeline.ignore_errors().query_async(&mut connection)).await
+    }
+
     pub(crate) fn failure(&self, error: &RedisError) -> Failure {
         failure(&self.address, error)
     }
@@ -36,6 +47,18 @@ impl Server {
 
 /// All servers that have keys: one, or the primaries of a cluster.
 pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Failure> {
+    let mut servers = Vec::new();
+    for url in urls_of_primaries(connection, &[]).await? {
+        servers.push(open(connection, &url).await?);
+    }
+    Ok(servers)
+}
+
+/// Where they are. A cluster is asked through the nodes in its address, or through these others.
+pub(crate) async fn urls_of_primaries(
+    connection: &Connection,
+    others: &[String],
+) -> Result<Vec<String>, Failure> {
     if let Some(urls) = connection.urls_of_sentinels()? {
         let service = urls.service.as_str();
         let asked = cmd("SENTINEL").arg("get-master-addr-by-name").arg(service).take();
@@ -45,11 +68,12 @@ pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Fa
             let text = format!("{} knows no service {service}", sentinel.address);
             Failure::new(Code::Refused, text)
         })?;
-        return Ok(vec![open(connection, &urls.server.at(&host, port)).await?]);
+        return Ok(vec![urls.server.at(&host, port)]);
     }
-    let Some(urls) = connection.urls_of_cluster() else {
-        return Ok(vec![open(connection, &connection.url).await?]);
+    let Some(mut urls) = connection.urls_of_cluster() else {
+        return Ok(vec![connection.url.clone()]);
     };
+    urls.nodes.extend_from_slice(others);
     let node = first_of(connection, &urls.nodes).await?;
     let slots = node.ask(cmd("CLUSTER").arg("SLOTS")).await;
     let slots = slots.map_err(|error| node.failure(&error))?;
@@ -59,11 +83,7 @@ pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Fa
     let mut addresses: Vec<_> = ranges.iter().filter_map(primary_of).collect();
     addresses.sort();
     addresses.dedup();
-    let mut servers = Vec::new();
-    for (host, port) in addresses {
-        servers.push(open(connection, &urls.server.at(&host, port)).await?);
-    }
-    Ok(servers)
+    Ok(addresses.iter().map(|(host, port)| urls.server.at(host, *port)).collect())
 }
 
 /// A replica of one of them, as that one tells where it is.
@@ -101,18 +121,8 @@ async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Fa
 }
 
 async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
-    let address = printable(&crate::connecting::without_user(url));
-    let certificates = connection.certificates()?;
-    let client = match certificates {
-        Some(certificates) if url.starts_with("rediss:") || url.starts_with("valkeys:") => {
-            redis::Client::build_with_tls(url, certificates)
-        }
-        _ => redis::Client::open(url),
-    };
-    let client = client.map_err(|error| usage(&format!("{address}: {error}")))?;
-    let opened = within(client.get_multiplexed_async_connection()).await;
-    let connection = opened.map_err(|error| failure(&address, &error))?;
-    Ok(Server { address, connection })
+    let client = client(connection, url)?;
+    connect(&client, url).await.map_err(|error| failure(&address(url), &error))
 }
 
 fn failure(address: &str, error: &RedisError) -> Failure {
@@ -127,6 +137,32 @@ fn failure(address: &str, error: &RedisError) -> Failure {
         }
         None => refused(address, &error.to_string()),
     }
+}
+
+/// What a server is called.
+pub(crate) fn address(url: &str) -> String {
+    printable(&crate::connecting::without_user(url))
+}
+
+/// What reaches this server. An error is of the words, not of the server.
+pub(crate) fn client(connection: &Connection, url: &str) -> Result<Client, Failure> {
+    let client = match connection.certificates()? {
+        Some(certificates) if url.starts_with("rediss:") || url.starts_with("valkeys:") => {
+            Client::build_with_tls(url, certificates)
+        }
+        _ => Client::open(url),
+    };
+    client.map_err(|error| usage(&format!("{}: {error}", address(url))))
+}
+
+pub(crate) async fn connect(client: &Client, url: &str) -> Result<Server, RedisError> {
+    let settings = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(ANSWER_WITHIN))
+        .set_response_timeout(Some(ANSWER_WITHIN));
+    let opened = within(client.get_multiplexed_async_connection_with_config(&settings)).await?;
+    let database = client.get_connection_info().redis_settings().db();
+    let database = u64::try_from(database).unwrap_or_default();
+    Ok(Server { address: address(url), database, connection: opened })
 }
 
 async fn within<T>(answer: impl Future<Output = Result<T, RedisError>>) -> Result<T, RedisError> {

@@ -25,6 +25,7 @@ use group::{Group, Step};
 pub(crate) use signals::Signals;
 use std::ffi::OsString;
 use std::time::Duration;
+pub(crate) use terminal::stop_this_job;
 use tokio::time::{Instant, sleep, sleep_until};
 
 /// How often one looks whether a group is gone that was told to end.

@@ -43,7 +43,7 @@ pub(super) fn is_for_one() -> bool {
 
 /// Stops this program and those beside it in a pipeline, as a terminal does it, until a shell continues them. Does
 /// nothing if there is no shell that would.
-pub(super) fn stop_this_job() -> Stopped {
+pub(crate) fn stop_this_job() -> Stopped {
     let session = |process| getsid(Some(process)).ok();
     let ours = session(getpid());
     if ours == Some(getpid()) || ours != session(getppid()) {
@@ -54,7 +54,7 @@ pub(super) fn stop_this_job() -> Stopped {
 }
 
 #[must_use = "whoever is not continued goes on"]
-pub(super) enum Stopped {
+pub(crate) enum Stopped {
     AndContinued,
     NobodyWouldContinue,
 }

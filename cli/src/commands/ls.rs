@@ -6,6 +6,7 @@
 use crate::connecting::Connection;
 use crate::duration::show;
 use crate::exit_code::{Code, Failure};
+use crate::fields::Fields;
 use crate::output::{self, Json, print_table, printable};
 use crate::servers::{self, Server};
 use clap::Args;
@@ -19,7 +20,7 @@ const AT_A_TIME: usize = 1_000;
 const SILENT_FOR: Duration = Duration::from_secs(1);
 
 /// A fence and the byte behind it.
-const MARK: isize = 17;
+pub(super) const MARK: isize = 17;
 
 /// Lists the locks that are held, with their holders. All keys of the server are looked at: on one with millions of
 /// them it takes seconds.
@@ -152,35 +153,22 @@ async fn held_among(
 }
 
 /// Sixteen digits, and what tells a hold alone from one beside others.
-fn is_lock(begin: &Value) -> bool {
+pub(super) fn is_lock(begin: &Value) -> bool {
     let Value::BulkString(bytes) = begin else { return false };
     let Some((fence, [mark])) = bytes.split_at_checked(16) else { return false };
     fence.iter().all(u8::is_ascii_digit) && matches!(mark, b':' | b' ')
 }
 
 fn of_info(name: String, info: &Value) -> Option<Held> {
-    let pairs: Vec<(&Value, &Value)> = match info {
-        Value::Map(pairs) => pairs.iter().map(|(name, value)| (name, value)).collect(),
-        Value::Array(flat) => flat.iter().step_by(2).zip(flat.iter().skip(1).step_by(2)).collect(),
-        // It has ended meanwhile.
-        _ => return None,
-    };
-    let text = |value: &Value| redis::from_redis_value::<Vec<u8>>(value.clone()).ok();
-    let field = |wanted: &str| {
-        let is_it = |name: &Value| text(name).is_some_and(|name| name == wanted.as_bytes());
-        pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| *value)
-    };
-    let number = |wanted: &str| match field(wanted) {
-        Some(Value::Int(number)) => u64::try_from(*number).ok(),
-        _ => None,
-    };
+    // It has ended meanwhile if these are none.
+    let info = Fields::of(info)?;
     Some(Held {
         name,
-        holder: String::from_utf8_lossy(&text(field("owner")?)?).into_owned(),
-        fence: number("fence")?,
-        left: number("ttl").map(Duration::from_millis),
-        holders: number("holders").unwrap_or(1),
-        waiters: number("waiters"),
+        holder: info.text("owner")?,
+        fence: info.number("fence")?,
+        left: info.number("ttl").map(Duration::from_millis),
+        holders: info.number("holders").unwrap_or(1),
+        waiters: info.number("waiters"),
     })
 }
 
@@ -220,7 +208,7 @@ fn json(held: &Held) -> Json {
 }
 
 /// Only itself matches it.
-fn escaped(text: &str) -> String {
+pub(super) fn escaped(text: &str) -> String {
     let escape = |c: char| if "*?[]\\^-".contains(c) { format!("\\{c}") } else { c.to_string() };
     text.chars().map(escape).collect()
 }

@@ -9,6 +9,7 @@ pub(crate) mod man;
 pub(crate) mod release;
 pub(crate) mod run;
 pub(crate) mod show;
+pub(crate) mod top;
 pub(crate) mod wait;
 mod waiting;
 
@@ -23,6 +24,7 @@ pub(crate) async fn run(arguments: Arguments) -> Result<Code, Failure> {
         Command::Elect(arguments) => elect::run(connection, arguments).await,
         Command::Ls(arguments) => ls::run(connection, arguments).await,
         Command::Show(arguments) => show::run(connection, arguments).await,
+        Command::Top(arguments) => top::run(connection, arguments).await,
         Command::Wait(arguments) => wait::run(connection, arguments).await,
         Command::Release(arguments) => release::run(connection, arguments).await,
         Command::Completions(arguments) => completions::run(&arguments),
