@@ -6,6 +6,7 @@ use clap::{Args, ValueHint};
 use leasehold_client::{Error, Locks, Settings, Target, Tls};
 use redis::{ClientTlsConfig, TlsCertificates};
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Server")]
@@ -25,6 +26,9 @@ pub(crate) struct Connection {
     #[arg(long, global = true, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "cert")]
     pub(crate) key: Option<PathBuf>,
 }
+
+/// How long servers may take to answer when the locks are closed.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// The locks, and what the place where they are is called.
 pub(crate) struct Place {
@@ -207,6 +211,11 @@ impl Address<'_> {
 }
 
 impl Place {
+    /// Gives back what is still held, and closes the connections.
+    pub(crate) async fn close(&self) {
+        let _ = self.locks.close(CLOSE_WITHIN).await;
+    }
+
     /// What went wrong, where, and what to do.
     pub(crate) fn failure(&self, error: Error) -> Failure {
         let name = &self.name;

@@ -54,6 +54,10 @@ pub(crate) fn show(duration: Duration) -> String {
     parts.concat()
 }
 
+pub(crate) fn in_millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

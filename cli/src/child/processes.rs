@@ -8,6 +8,7 @@
 //! program was killed: then the watchdog ends the group of the command, all of it, which the kernel's own word to the
 //! first process (`PR_SET_PDEATHSIG`) does not. It has less time for that than the lease has left.
 
+use super::BETWEEN_LOOKS;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, getpid, getppid};
@@ -26,8 +27,6 @@ const WITHOUT_TERMINAL: &str = "-";
 /// What a shell says of a command that it does not find, and of one that it cannot run.
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
-
-const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
 /// What this process ends with, if it was started to be one of the two.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {

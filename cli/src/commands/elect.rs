@@ -1,6 +1,6 @@
 //! `leasehold elect`: a command that runs on one machine of several, whichever leads.
 
-use super::holding::{Held, Running, run_under};
+use super::holding::{Held, Running, run_under, this_process};
 use super::waiting::show_waiting;
 use crate::child::Signals;
 use crate::connecting::Connection;
@@ -10,9 +10,6 @@ use clap::Args;
 use leasehold_client::{Error, Options};
 use std::time::Duration;
 use tokio::time::sleep;
-
-/// How long one waits at the end for what is on its way.
-const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// How long after a server was silent one stands again.
 const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
@@ -42,10 +39,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     arguments.running.begin();
     let mut signals = Signals::that_end()?;
     let place = connection.open()?;
-    let candidate = arguments.candidate.clone().unwrap_or_else(|| {
-        let host = nix::unistd::gethostname().unwrap_or_default();
-        format!("{}:{}", host.to_string_lossy(), std::process::id())
-    });
+    let candidate = arguments.candidate.clone().unwrap_or_else(this_process);
     let mut options = Options::new();
     if let Some(ttl) = arguments.running.ttl {
         options = options.ttl(ttl);
@@ -79,6 +73,6 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
             () = sleep(STAND_AGAIN_AFTER) => {}
         }
     };
-    let _ = place.locks.close(CLOSE_WITHIN).await;
+    place.close().await;
     code
 }

@@ -47,6 +47,13 @@ impl Running {
     }
 }
 
+/// Whose lock it is, for those who look at it.
+pub(super) fn this_process() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let host: String = host.to_string_lossy().chars().take(64).collect();
+    format!("{host}:{}", std::process::id())
+}
+
 /// What is held.
 pub(crate) enum Held {
     One(Guard),

@@ -4,7 +4,7 @@
 //! which keeps a server from nothing else.
 
 use crate::connecting::Connection;
-use crate::duration::show;
+use crate::duration::{in_millis, show};
 use crate::exit_code::{Code, Failure};
 use crate::fields::Fields;
 use crate::output::{self, Json, print_table, printable};
@@ -201,7 +201,7 @@ fn json(held: &Held) -> Json {
         ("name", Json::text(&held.name)),
         ("owner", Json::text(&held.holder)),
         ("fence", Json::Number(held.fence)),
-        ("ttl", Json::optional(held.left.map(super::show::in_millis))),
+        ("ttl", Json::optional(held.left.map(in_millis))),
         ("holders", Json::Number(held.holders)),
         ("waiters", Json::optional(held.waiters)),
     ])

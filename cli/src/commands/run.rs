@@ -1,6 +1,6 @@
 //! `leasehold run`: a command while a lock is held.
 
-use super::holding::{Held, Running, run_under};
+use super::holding::{Held, Running, run_under, this_process};
 use super::waiting::show_waiting;
 use crate::child::Signals;
 use crate::connecting::{Connection, Place};
@@ -14,9 +14,6 @@ use uuid::Uuid;
 
 /// How long replicas may take to hear of a grant.
 const REPLICAS_WITHIN: Duration = Duration::from_secs(1);
-
-/// How long one waits at the end for what is on its way.
-const CLOSE_WITHIN: Duration = Duration::from_secs(3);
 
 /// Runs a command while a lock is held, and ends with its exit code.
 ///
@@ -81,7 +78,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
         Ok(Err(error)) => Err(arguments.failure(&place, error).await),
         Err(signal) => Ok(Code::of_signal(signal)),
     };
-    let _ = place.locks.close(CLOSE_WITHIN).await;
+    place.close().await;
     match code {
         // It was to be expected, and one has asked for silence.
         Err(Failure { code: Code::NotObtained, .. }) if output::is_quiet() => Ok(Code::NotObtained),
@@ -93,12 +90,9 @@ impl Arguments {
     /// None: the client makes one up. For several locks it has to, to be granted all by one request.
     fn owner_to_ask_as(&self) -> Option<String> {
         let made_up = || {
-            // Those who look at the lock learn where it is held.
-            let host = nix::unistd::gethostname().unwrap_or_default();
-            let host: String = host.to_string_lossy().chars().take(64).collect();
             let random = Uuid::new_v4().simple().to_string();
             let random = random.get(..12).unwrap_or(&random).to_owned();
-            format!("{host}:{}:{random}", std::process::id())
+            format!("{}:{random}", this_process())
         };
         self.owner.clone().or_else(|| self.also.is_empty().then(made_up))
     }

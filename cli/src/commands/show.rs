@@ -1,7 +1,7 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
 use crate::connecting::Connection;
-use crate::duration::show;
+use crate::duration::{in_millis, show};
 use crate::exit_code::{Code, Failure};
 use crate::output::{Json, print, print_table, printable};
 use clap::Args;
@@ -95,8 +95,4 @@ fn json(name: &str, holders: &[HolderInfo], waiters: Option<&[WaiterInfo]>) -> J
         ("holders", Json::List(holders.iter().map(holder).collect())),
         ("waiters", waiters.unwrap_or(Json::Null)),
     ])
-}
-
-pub(super) fn in_millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

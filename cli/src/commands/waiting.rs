@@ -53,10 +53,7 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
                 // Where this user may not see the queue, nothing is said of it.
                 let queue = place.locks.waiters(name).await.unwrap_or_default();
                 let ours = queue.iter().position(|waiter| Some(waiter.owner.as_str()) == owner);
-                let before = match ours {
-                    Some(before) => u64::try_from(before).ok(),
-                    None => None,
-                };
+                let before = ours.and_then(|before| u64::try_from(before).ok());
                 let waiting = match (before, info.waiters) {
                     (Some(0), _) => ", we are next".to_owned(),
                     (Some(before), _) => format!(", {before} before us"),
