@@ -37,4 +37,5 @@ mod top_once;
 mod top_servers;
 mod topology;
 mod waiting;
+mod walk;
 mod words;
