@@ -20,6 +20,6 @@ const named = given.filter((word) => !word.startsWith('-'));
 const all = readdirSync(`${root}/.build/test`).filter((file) => file.endsWith('.test.js'));
 const files = named.length > 0 ? named.map((name) => `${name}.test.js`) : all;
 const paths = files.map((file) => `.build/test/${file}`);
-const run = ['--test', '--test-concurrency=1', '--test-timeout=120000', ...options, ...paths];
+const run = ['--test', '--test-concurrency=1', '--test-timeout=60000', ...options, ...paths];
 const { status } = spawnSync(process.execPath, run, { cwd: root, stdio: 'inherit' });
 process.exit(status ?? 1);

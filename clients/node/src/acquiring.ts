@@ -1,7 +1,7 @@
 /** How a lock is asked for: at once, and then in the server's queue; where there is no queue, again and again. */
 import type { Attempt, Granted } from './attempt.js';
 import { type Moment, now } from './clock.js';
-import { TooLateError } from './errors.js';
+import { TooLateError, UnreachableError } from './errors.js';
 import type { Checked } from './settings.js';
 import { POLL, RETRY, ROOM, rest, sleep, within } from './timers.js';
 import { isFresh, patienceForAnswer, validUntil } from './validity.js';
@@ -42,9 +42,18 @@ export class Acquiring {
     const begun = now();
     const until = wait === 0 ? begun + limit : begun + wait;
     const patience: Patience = { until, signal, each, slice, unreachableAfter };
+    let fence: bigint | null;
+    let asked: Moment;
     for (let tries = 0; ; tries++) {
       const trying = Math.min(until, now() + unreachableAfter);
-      const { number: fence, asked } = await attempt.ask({ each, until: trying, signal });
+      const isLast = tries > 0 && until - now() < each;
+      try {
+        ({ number: fence, asked } = await attempt.ask({ each, until: trying, signal }));
+      } catch (error) {
+        // It was busy when the server had time to answer.
+        if (isLast && error instanceof UnreachableError) return null;
+        throw error;
+      }
       if (fence !== null) {
         if (now() < validUntil(asked, ttl)) return { fence, asked };
         // The answer took longer than the lease. Asked again, it is the same grant, or over.
@@ -54,6 +63,7 @@ export class Acquiring {
       if (wait === 0 || now() >= until) return null;
       if (attempt.server.isPlain()) {
         await sleep(Math.min(rest(POLL, tries), until - now()), signal);
+        if (now() >= until) return null;
         continue;
       }
       const granted = await this.#wait(attempt, patience);

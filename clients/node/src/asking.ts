@@ -27,21 +27,28 @@ export interface Answer {
   readonly repeated: boolean;
 }
 
-/** What to do with a reply for which nobody waits any more. */
-export type Late = (number: bigint | null) => void;
+/** What became of tries that were not answered in time. */
+export interface Fate {
+  /** Nobody knows whether it was heard. */
+  unknown(): void;
+  /** The reply came when nobody waited for it any more. */
+  late(number: bigint | null): void;
+}
+
+const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };
 
 export async function ask(
   server: Server,
   key: Buffer,
   question: Question,
   limits: Limits,
-  late: Late = () => {},
+  fate: Fate = NO_MATTER,
 ): Promise<Answer> {
   let repeated = false;
   for (let tries = 0; ; tries++) {
     const asked = now();
     try {
-      const number = await askOnce(server, key, question, limits, late);
+      const number = await askOnce(server, key, question, limits, fate);
       return { number, asked, repeated };
     } catch (error) {
       limits.signal?.throwIfAborted();
@@ -63,14 +70,15 @@ export async function askOnce(
   key: Buffer,
   question: Question,
   { each, until, signal }: Limits,
-  late: Late,
+  fate: Fate,
 ): Promise<bigint | null> {
   signal?.throwIfAborted();
   const answer = server.ask(key, question);
   try {
     return await within(Math.max(0, Math.min(each, until - now())), answer, signal);
   } catch (error) {
-    if (error instanceof Unanswered || signal?.aborted) answer.then(late, () => {});
+    if (signal?.aborted || verdict(error) === 'broken') fate.unknown();
+    if (signal?.aborted || error instanceof Unanswered) answer.then(fate.late, () => {});
     throw error;
   }
 }

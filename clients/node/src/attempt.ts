@@ -4,7 +4,7 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { type Answer, ask, askOnce, type Limits } from './asking.js';
+import { type Answer, ask, askOnce, type Fate, type Limits } from './asking.js';
 import type { Moment } from './clock.js';
 import type { Question, Share } from './questions.js';
 import type { Server } from './server.js';
@@ -44,18 +44,19 @@ export class Attempt {
 
   /** Asks until there is an answer. */
   async ask(limits: Limits): Promise<Answer> {
-    this.#mayHold = true;
-    const answer = await ask(this.server, this.wanted.key, this.#acquire(), limits, this.#late);
-    if (answer.number === null && !answer.repeated) this.#mayHold = false;
+    const answer = await ask(this.server, this.wanted.key, this.#acquire(), limits, this.#fate);
+    if (answer.number !== null) this.#mayHold = true;
     return answer;
   }
 
   /** Asks once for a place in the queue. */
-  ticket(kept: number, channel: string, limits: Limits): Promise<bigint | null> {
-    this.#mayHold = true;
+  async ticket(kept: number, channel: string, limits: Limits): Promise<bigint | null> {
     const { ttl, share, key } = this.wanted;
     const ticket: Question = { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
-    return askOnce(this.server, key, ticket, limits, this.#late);
+    const fence = await askOnce(this.server, key, ticket, limits, this.#fate);
+    // It is granted, or has a place.
+    this.#mayHold = true;
+    return fence;
   }
 
   /** What is to be said on a connection that waits. */
@@ -85,8 +86,12 @@ export class Attempt {
     return { ask: 'acquire', owner: this.owner, ttl, share };
   }
 
-  /** A reply came for which nobody waited any more. */
-  readonly #late = (fence: bigint | null): void => {
-    if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner);
+  readonly #fate: Fate = {
+    unknown: () => {
+      this.#mayHold = true;
+    },
+    late: (fence) => {
+      if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner);
+    },
   };
 }

@@ -63,7 +63,7 @@ function ofModule(reply: unknown): LockInfo | null {
 function ofKey(value: Buffer, left: number): LockInfo | null {
   if (left === -2) return null;
   const written = text(value);
-  const [, fence, owner] = /^(\d{16}):([^]*)$/.exec(written) ?? [];
+  const [, fence, owner] = /^(\d{16}):(.*)$/s.exec(written) ?? [];
   return {
     holder: owner ?? written,
     fence: BigInt(fence ?? 0),

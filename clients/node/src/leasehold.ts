@@ -46,7 +46,8 @@ export class Leasehold implements AsyncDisposable {
   readonly #closed = new AbortController();
   readonly #leases = new Set<Lease>();
   readonly #asking = new Set<AbortController>();
-  readonly #givingBack = new Set<Promise<void>>();
+  /** What may have been granted to those who gave up, by the names of the locks. */
+  readonly #givingBack = new Map<Promise<void>, string>();
   readonly #locking: Locking;
   #closing: Promise<string[]> | undefined;
 
@@ -144,8 +145,9 @@ export class Leasehold implements AsyncDisposable {
     });
     // Those who wait leave the queue in the next turn.
     await new Promise((resolve) => setImmediate(resolve));
-    const all = Promise.allSettled([...releases, ...this.#givingBack]);
+    const all = Promise.allSettled([...releases, ...this.#givingBack.keys()]);
     await within(limit, all).catch(() => {});
+    for (const name of this.#givingBack.values()) left.add(name);
     this.#grants.close();
     this.#server.connection.close();
     return [...left];
@@ -209,7 +211,7 @@ export class Leasehold implements AsyncDisposable {
       () => {},
       (error) => this.#tell({ kind: 'release failed', name, owner, error: told(error) }),
     );
-    this.#givingBack.add(giving);
+    this.#givingBack.set(giving, name);
     void giving.finally(() => this.#givingBack.delete(giving));
   }
 

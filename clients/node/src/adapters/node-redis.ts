@@ -3,8 +3,8 @@ import type { Connection, Dedicated, Listening, Word } from '../connection.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { slotOf } from './slots.js';
 
-/** Texts as bytes, and maps flat: by the first byte of each type in the protocol. */
-const AS_BYTES = { typeMapping: { [0x24]: Buffer, [0x25]: Array } };
+/** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
+const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
 
 /** The client of one server. */
 interface Single extends NodeRedis {

@@ -77,7 +77,13 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
       silentSince = means === 'broken' ? (silentSince ?? asked) : undefined;
       const isSilent = silentSince !== undefined && now() - silentSince >= unreachableAfter;
       const resting = rest(codeOf(error) === 'QUEUEFULL' ? ROOM : RETRY, tries++);
-      if (isSilent || now() + resting >= until) throw await atTheEnd(error, isSilent, until, signal);
+      if (isSilent) throw told(error);
+      if (now() + resting >= until) {
+        await sleep(until - now(), signal);
+        // It was busy when the server had time to answer.
+        if (isQueued && means === 'broken' && until - asked < each) return null;
+        throw told(error);
+      }
       await sleep(resting, signal);
       continue;
     }
@@ -86,12 +92,6 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
     // What was told meanwhile is lost: so all ask, and not all at once.
     if (heard === 'cut') await sleep(Math.min(Math.random() * grants.size, until - now()), signal);
   }
-}
-
-/** The last try failed and there is no time for another: whoever waits is told when the time has come. */
-async function atTheEnd(error: unknown, isSilent: boolean, until: Moment, signal: AbortSignal): Promise<unknown> {
-  if (!isSilent) await sleep(until - now(), signal);
-  return told(error);
 }
 
 async function listens(grants: Grants, { each, until, signal }: Patience): Promise<'heard' | 'refused' | undefined> {

@@ -117,6 +117,11 @@ export class TestServer {
     return ((await this.call('LOCK.WAITERS', key)) as unknown[]).length;
   }
 
+  /** Whether any release was asked for since the last `CONFIG RESETSTAT`. */
+  async hasReleased(): Promise<boolean> {
+    return /cmdstat_lock.release:calls=[1-9]/i.test(await this.control.info('commandstats'));
+  }
+
   /** All connections but those of the test itself. */
   async killClients(): Promise<void> {
     await this.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
