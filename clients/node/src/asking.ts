@@ -83,6 +83,7 @@ export async function askOnce(
   }
 }
 
-function closedClient(error: unknown): UnreachableError {
+/** No try will be answered. */
+export function closedClient(error?: unknown): UnreachableError {
   return new UnreachableError('the client of Redis was closed, or not connected yet', { cause: error });
 }

@@ -190,7 +190,7 @@ export class Lease implements AsyncDisposable {
         await this.#extend(ttl, this.#validUntil);
         return;
       } catch {
-        await sleep(rest(RETRY, tries), this.#over.signal).catch(() => {});
+        await sleep(rest(RETRY, tries), this.#over.signal, { keepsAlive: false }).catch(() => {});
       }
     }
   }
@@ -199,8 +199,9 @@ export class Lease implements AsyncDisposable {
   #schedule(asked: Moment): void {
     clearTimeout(this.#ending);
     clearTimeout(this.#renewing);
+    // A program whose connections are closed may end.
     const later = (what: () => void, moment: Moment) =>
-      setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST));
+      setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST)).unref();
     const look = () => {
       if (this.#look()) this.#ending = later(look, this.#validUntil);
     };

@@ -9,7 +9,7 @@ export class Unanswered extends Error {
 }
 
 /** Rejects with the reason of the signal if that is aborted first. */
-export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
+export function sleep(ms: number, signal?: AbortSignal, { keepsAlive = true } = {}): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
     const stop = () => {
@@ -23,6 +23,7 @@ export function sleep(ms: number, signal?: AbortSignal): Promise<void> {
       },
       Math.min(Math.max(ms, 0), LONGEST),
     );
+    if (!keepsAlive) timer.unref();
     signal?.addEventListener('abort', stop, { once: true });
   });
 }

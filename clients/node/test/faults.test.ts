@@ -3,7 +3,7 @@ import { after, before, describe, it } from 'node:test';
 import { BusyError, TooLateError, UnreachableError } from '../src/index.js';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
 import { eventually } from './support/eventually.js';
-import { Proxy } from './support/proxy.js';
+import { Gate } from './support/gate.js';
 import { TestServer } from './support/server.js';
 
 /** What a machine that is busy with other things may add. */
@@ -67,18 +67,18 @@ for (const library of LIBRARIES) {
     });
 
     it('a lease is renewed through a cut of half its ttl', async () => {
-      const proxy = await Proxy.start(server);
-      const through = await leasehold(library, { socket: proxy.socket } as TestServer);
+      const gate = await Gate.start(server);
+      const through = await leasehold(library, { socket: gate.socket } as TestServer);
       const lease = await through.locks.acquire('a', { ttl: 2_400 });
       const begun = performance.now();
-      proxy.cut();
+      gate.cut();
       await eventually(() => performance.now() - begun > 1_200);
-      proxy.mend();
+      gate.mend();
       await eventually(() => performance.now() - begun > 3_200);
       assert(lease.validFor() > 0);
       assert.equal(await lease.release(), 'released');
       await through.close();
-      proxy.stop();
+      gate.stop();
     });
 
     it('a lease is lost when its server has been silent for as long as it lasts, and not later', async () => {

@@ -7,6 +7,7 @@
  *
  * Asking again keeps the place, and is the truth: what the subscription tells may be lost.
  */
+import { closedClient } from '../asking.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
 import { ROOM, RETRY, rest, sleep } from '../timers.js';
@@ -50,6 +51,7 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
   for (let tries = 0; ; ) {
     signal.throwIfAborted();
     if (now() >= until) return null;
+    if (attempt.server.connection.isClosed()) throw closedClient();
     const isHeard = await listens(grants, patience);
     if (isHeard === 'refused') return 'no tickets';
     const kept = Math.min(longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(slice, grants.size)));

@@ -5,14 +5,14 @@ import type { TestServer } from './server.js';
 
 let number = 0;
 
-export class Proxy {
+export class Gate {
   readonly socket: string;
   readonly #pairs = new Set<[Socket, Socket]>();
   readonly #listener: Server;
   #refuses = false;
 
   private constructor(server: TestServer) {
-    this.socket = join(server.directory, `proxy-${number++}`);
+    this.socket = join(server.directory, `gate-${number++}`);
     this.#listener = createServer((near) => {
       if (this.#refuses) return near.destroy();
       const far = createConnection(server.socket);
@@ -29,10 +29,10 @@ export class Proxy {
     });
   }
 
-  static async start(server: TestServer): Promise<Proxy> {
-    const proxy = new Proxy(server);
-    await new Promise<void>((resolve) => proxy.#listener.listen(proxy.socket, resolve));
-    return proxy;
+  static async start(server: TestServer): Promise<Gate> {
+    const gate = new Gate(server);
+    await new Promise<void>((resolve) => gate.#listener.listen(gate.socket, resolve));
+    return gate;
   }
 
   /** Ends all connections, and those that are made. */
