@@ -38,8 +38,8 @@ export class Attempt {
     readonly server: Server,
     readonly wanted: Wanted,
     readonly owner: string,
-    /** Gives back whatever the owner has. */
-    readonly giveBack: (key: Buffer, owner: string) => void,
+    /** Gives back whatever the owner has, so many milliseconds from now. */
+    readonly giveBack: (key: Buffer, owner: string, after: number) => void,
   ) {}
 
   /** Asks until there is an answer. */
@@ -75,10 +75,9 @@ export class Attempt {
   giveUp(): void {
     this.#isOver = true;
     if (!this.#mayHold) return;
-    const again = () => this.giveBack(this.wanted.key, this.owner);
-    again();
+    this.giveBack(this.wanted.key, this.owner, 0);
     // The server may read the end of that connection after it has read this, and grant the lock in between.
-    if (this.#wasCut) setTimeout(again, STRAY);
+    if (this.#wasCut) this.giveBack(this.wanted.key, this.owner, STRAY);
   }
 
   #acquire(): Question {
@@ -91,7 +90,7 @@ export class Attempt {
       this.#mayHold = true;
     },
     late: (fence) => {
-      if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner);
+      if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner, 0);
     },
   };
 }

@@ -99,7 +99,13 @@ export class Lease implements AsyncDisposable {
     if (!this.#look()) return 'lost';
     this.#ttl = ttl;
     clearTimeout(this.#renewing);
-    return this.#extend(ttl, Math.min(this.#validUntil, now() + this.#held.within));
+    try {
+      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#held.within));
+    } catch (error) {
+      // It is held on, and may have little time left.
+      if (now() < this.#held.renewUntil) void this.#renew();
+      throw error;
+    }
   }
 
   /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
@@ -167,7 +173,6 @@ export class Lease implements AsyncDisposable {
     try {
       answer = await ask(server, key, { ask: 'extend', owner, fence, ttl }, limits);
     } catch (error) {
-      if (this.#loss === undefined) this.#schedule(now());
       if (this.#over.signal.aborted) return 'lost';
       throw error;
     }

@@ -26,7 +26,7 @@ import {
   shown,
   type TryOptions,
 } from './settings.js';
-import { within } from './timers.js';
+import { sleep, within } from './timers.js';
 import { type Tell, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
 import { told } from './verdict.js';
@@ -169,7 +169,9 @@ export class Leasehold implements AsyncDisposable {
     signal?.throwIfAborted();
     this.#checkOpen();
     const wanted: Wanted = { name: shown(name), key: this.#key(name), ttl: Math.ceil(ttl), share, wait };
-    const attempt = new Attempt(this.#server, wanted, owner, (key, given) => this.#giveBack(key, given, wanted));
+    const attempt = new Attempt(this.#server, wanted, owner, (key, given, after) =>
+      this.#giveBack(key, given, after, wanted),
+    );
     const stop = new AbortController();
     const aborted = () => stop.abort(signal?.reason);
     signal?.addEventListener('abort', aborted, { once: true });
@@ -205,9 +207,12 @@ export class Leasehold implements AsyncDisposable {
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
-  #giveBack(key: Buffer, owner: string, { ttl, name }: Wanted): void {
-    const limits = { each: patienceForAnswer(this.#settings.response, ttl), until: now() + this.#settings.within };
-    const giving = ask(this.#server, key, { ask: 'release', owner }, limits).then(
+  #giveBack(key: Buffer, owner: string, after: number, { ttl, name }: Wanted): void {
+    const { response, within: limit } = this.#settings;
+    const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit };
+    const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
+    // At once is in order behind what was asked before.
+    const giving = (after === 0 ? release() : sleep(after).then(release)).then(
       () => {},
       (error) => this.#tell({ kind: 'release failed', name, owner, error: told(error) }),
     );

@@ -81,6 +81,20 @@ for (const library of LIBRARIES) {
       gate.stop();
     });
 
+    it('a lease is renewed on when an extension of it has failed', async () => {
+      const gate = await Gate.start(server);
+      const through = await leasehold(library, { socket: gate.socket } as TestServer, { within: 300 });
+      const lease = await through.locks.acquire('a', { ttl: 3_000 });
+      gate.cut();
+      await assert.rejects(lease.extend(60_000), UnreachableError);
+      gate.mend();
+      // Longer than the lease was.
+      await eventually(() => lease.validFor() > 5_000, 2_900);
+      assert.equal(await lease.release(), 'released');
+      await through.close();
+      gate.stop();
+    });
+
     it('a lease is lost when its server has been silent for as long as it lasts, and not later', async () => {
       const lease = await one.locks.acquire('a', { ttl: 900 });
       const end = performance.now() + lease.validFor();

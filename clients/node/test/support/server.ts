@@ -47,7 +47,7 @@ export class TestServer {
     const module = plain ? [] : ['--loadmodule', process.env['LEASEHOLD_MODULE'] ?? ''];
     const own = ['--port', String(this.port), '--unixsocket', this.socket, '--dir', this.directory, '--save', ''];
     const log = join(this.directory, 'log');
-    const child = spawn(program, [...own, '--logfile', log, '--enable-debug-command', 'yes', ...config, ...module], {
+    const child = spawn(program, [...own, '--logfile', log, ...config, ...module], {
       stdio: 'ignore',
     });
     this.#process = child;
