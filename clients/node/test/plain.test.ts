@@ -98,4 +98,23 @@ for (const library of LIBRARIES) {
       await server.stop();
     });
   });
+
+  describe(`a server without the module that takes over from one that has it, with ${library.name}`, () => {
+    it('keeps a lock that was held before, and grants larger fences after', async () => {
+      const servers = [await TestServer.start(), await TestServer.start({ plain: true })] as const;
+      const [one, other] = await Promise.all(servers.map((server) => leasehold(library, server)));
+      assert(one && other);
+      const lease = await one.locks.acquire('a', { ttl: 60_000 });
+      // As a replica has it.
+      await servers[1].call('RESTORE', 'a', 60_000, await servers[0].control.dumpBuffer('a'));
+      assert.equal(await other.locks.tryAcquire('a'), null);
+      assert.equal((await other.locks.info('a'))?.fence, lease.fence);
+      await servers[1].call('DEL', 'a');
+      const next = await other.locks.acquire('a');
+      assert(next.fence > lease.fence);
+      assert.equal(await next.release(), 'released');
+      await Promise.all([one.close(), other.close()]);
+      await Promise.all(servers.map((server) => server.stop()));
+    });
+  });
 }
