@@ -33,15 +33,17 @@ const LIBRARIES: { name: string; connect(watched: Watched): Promise<{ client: Cl
 
 for (const library of LIBRARIES) {
   describe(`a failover by Sentinel, with ${library.name}`, () => {
-    it('keeps what is held, and those who wait', async () => {
+    it('keeps what is held, and those who wait', async (t) => {
       const watched = await Watched.start();
+      t.after(() => watched.stop());
       const [one, other] = await Promise.all([library.connect(watched), library.connect(watched)]);
       const [mine, theirs] = [new Leasehold(one.client), new Leasehold(other.client)];
       const lease = await mine.acquire('a', { ttl: 20_000 });
       const waits = theirs.acquire('a', { wait: 60_000 });
       await eventually(async () => (await watched.primary.waiters('a')) === 1);
       await eventually(async () => (await watched.replica.call('EXISTS', 'a')) === 1);
-      await watched.sentinel.call('SENTINEL', 'FAILOVER', 'primary');
+      // It refuses for as long as it has not heard of the replica lately.
+      await eventually(() => watched.sentinel.call('SENTINEL', 'FAILOVER', 'primary'), 30_000);
       await watched.taken();
       await eventually(async () => (await watched.replica.waiters('a')) === 1, 30_000);
       assert.equal(await lease.release(), 'released');
@@ -53,11 +55,11 @@ for (const library of LIBRARIES) {
       assert.deepEqual(await theirs.close(), []);
       await one.close();
       await other.close();
-      await watched.stop();
     });
 
-    it('that lost a grant tells whoever holds it', async () => {
+    it('that lost a grant tells whoever holds it', async (t) => {
       const watched = await Watched.start();
+      t.after(() => watched.stop());
       const one = await library.connect(watched);
       const locks = new Leasehold(one.client, { onTrouble: () => {} });
       await (await locks.acquire('warm')).release();
@@ -74,7 +76,6 @@ for (const library of LIBRARIES) {
       assert(lease.signal.aborted);
       await locks.close();
       await one.close();
-      await watched.stop();
     });
   });
 }
