@@ -1,0 +1,146 @@
+/** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
+import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import type { Ioredis, IoredisCluster } from './shapes.js';
+import { slotOf } from './slots.js';
+
+interface Command {
+  getKeys(): (string | Buffer)[];
+}
+
+interface Listener extends Ioredis {
+  readonly stream?: { unref?(): void };
+  subscribe(channel: string): Promise<unknown>;
+}
+
+interface Sender {
+  callBuffer(command: string, ...args: Word[]): Promise<unknown>;
+}
+
+/** How often a client may be told to look for the primary. */
+const LOOK_EVERY = 1_000;
+
+/** For connections beside the program's own: they are not opened again, and have none of its limits for replies. */
+const BESIDE = {
+  lazyConnect: true,
+  enableOfflineQueue: true,
+  retryStrategy: null,
+  autoResendUnfulfilledCommands: false,
+  autoResubscribe: false,
+  enableAutoPipelining: false,
+  commandTimeout: undefined,
+  blockingTimeout: undefined,
+  socketTimeout: undefined,
+  maxRetriesPerRequest: null,
+  monitor: false,
+  keyPrefix: '',
+  readOnly: false,
+};
+
+export class IoredisConnection implements Connection {
+  readonly #client: Ioredis | IoredisCluster;
+  readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
+  readonly #beside = new Set<() => void>();
+  #looked = Number.NEGATIVE_INFINITY;
+
+  constructor(client: Ioredis | IoredisCluster) {
+    this.#client = client;
+    this.#send = sender(client);
+    client.on('end', () => this.close());
+  }
+
+  send(key: Buffer, words: readonly Word[]): Promise<unknown> {
+    return this.#send(key, words);
+  }
+
+  async dedicated(key: Buffer): Promise<Dedicated> {
+    const own = this.#nodeOf(key).duplicate(BESIDE);
+    own.on('error', () => {});
+    const send = sender(own);
+    const close = () => {
+      this.#beside.delete(close);
+      own.disconnect();
+    };
+    this.#beside.add(close);
+    return { send: (words) => send(key, words), close };
+  }
+
+  async listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
+    const own = this.#nodeOf().duplicate(BESIDE) as Listener;
+    own.on('error', () => {});
+    own.on('messageBuffer', (_, message) => hear(message as Buffer));
+    // It does not keep the program alive.
+    own.once('connect', () => own.stream?.unref?.());
+    const close = () => {
+      this.#beside.delete(close);
+      own.disconnect();
+    };
+    this.#beside.add(close);
+    try {
+      await own.subscribe(channel);
+    } catch (error) {
+      close();
+      throw error;
+    }
+    const over = () => {
+      this.#beside.delete(close);
+      ended();
+    };
+    own.once('end', over);
+    if (own.status === 'end') over();
+    return { close };
+  }
+
+  /** Where a Sentinel is asked for the primary, that happens when it connects again. */
+  elsewhere(): void {
+    const client = this.#client;
+    const isDue = performance.now() - this.#looked >= LOOK_EVERY;
+    if (isCluster(client) || !isDue || !('sentinels' in client.options && client.options.sentinels)) return;
+    this.#looked = performance.now();
+    client.disconnect(true);
+  }
+
+  close(): void {
+    for (const close of this.#beside) close();
+  }
+
+  isClosed(): boolean {
+    return this.#client.status === 'end';
+  }
+
+  /** The client of the node that has the key, or of any. */
+  #nodeOf(key?: Buffer): Ioredis {
+    if (!isCluster(this.#client)) return this.#client;
+    const nodes = this.#client.nodes('master') as Ioredis[];
+    const address = key && this.#client.slots[slotOf(key)]?.[0];
+    const isIt = ({ options }: Ioredis) => {
+      const { host, port } = options as { host?: string; port?: number };
+      return `${host}:${port}` === address;
+    };
+    const node = address === undefined ? nodes[Math.floor(Math.random() * nodes.length)] : nodes.find(isIt);
+    if (node === undefined) throw new Error('the cluster has no node for it');
+    return node;
+  }
+}
+
+function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
+  return 'nodes' in client && 'slots' in client;
+}
+
+/**
+ * `callBuffer` of a client, without its `keyPrefix` and its pipelines, and with the key told to a `Cluster`. ioredis does
+ * not know which of the words of a command that it has never heard of is the key, and asks the command.
+ */
+function sender(client: Ioredis | IoredisCluster): (key: Buffer, words: readonly Word[]) => Promise<unknown> {
+  let routed: Buffer;
+  const sendCommand = (command: Command, ...rest: unknown[]) => {
+    const key = routed;
+    command.getKeys = () => [key];
+    return (client as unknown as { sendCommand(...words: unknown[]): Promise<unknown> }).sendCommand(command, ...rest);
+  };
+  const options = { ...client.options, keyPrefix: '', enableAutoPipelining: false };
+  const face = Object.create(client, { options: { value: options }, sendCommand: { value: sendCommand } }) as Sender;
+  return async (key, [command = '', ...args]) => {
+    routed = key;
+    return face.callBuffer(command.toString(), ...args);
+  };
+}

@@ -1,0 +1,161 @@
+/** node-redis: `createClient`, `createCluster` and `createSentinel`. */
+import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
+import { slotOf } from './slots.js';
+
+/** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
+const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
+
+/** The client of one server. */
+interface Single extends NodeRedis {
+  readonly options?: { readonly socket?: object };
+  duplicate(overrides: object): Single;
+  connect(): Promise<unknown>;
+  subscribe(channel: string, listener: (message: Buffer) => void, bytes: true): Promise<unknown>;
+  destroy(): void;
+  unref(): void;
+}
+
+interface ClusterInside {
+  readonly isOpen?: boolean;
+  readonly slots: readonly { readonly master: object }[];
+  readonly masters: readonly object[];
+  nodeClient(node: object): Promise<Single> | Single;
+}
+
+interface SentinelInside {
+  _execute<T>(isReadonly: boolean, work: (client: Single) => Promise<T>): Promise<T>;
+}
+
+export function singleOfNodeRedis(client: NodeRedis): Connection {
+  const single = client as Single;
+  return new NodeRedisConnection(
+    client,
+    (_key, words) => single.sendCommand(words, AS_BYTES),
+    async () => single,
+    () => single.isOpen,
+  );
+}
+
+export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
+  const cluster = client as unknown as ClusterInside;
+  const nodeOf = async (key?: Buffer) => {
+    const { masters } = cluster;
+    const any = () => masters[Math.floor(Math.random() * masters.length)];
+    const node = key === undefined ? any() : cluster.slots[slotOf(key)]?.master;
+    if (node === undefined) throw new Error('the cluster has no node for it');
+    return cluster.nodeClient(node);
+  };
+  return new NodeRedisConnection(
+    client,
+    (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
+    nodeOf,
+    () => cluster.isOpen ?? true,
+  );
+}
+
+export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
+  const sentinel = client as unknown as SentinelInside;
+  return new NodeRedisConnection(
+    client,
+    (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
+    () => sentinel._execute(false, async (node) => node),
+    () => client.isOpen,
+  );
+}
+
+class NodeRedisConnection implements Connection {
+  readonly #beside = new Set<() => void>();
+  readonly #nodeOf: (key?: Buffer) => Promise<Single>;
+  readonly #isOpen: () => boolean;
+  readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
+
+  constructor(
+    client: Emitter,
+    send: (key: Buffer, words: readonly Word[]) => Promise<unknown>,
+    nodeOf: (key?: Buffer) => Promise<Single>,
+    isOpen: () => boolean,
+  ) {
+    this.#send = send;
+    this.#nodeOf = nodeOf;
+    this.#isOpen = isOpen;
+    client.on('end', () => this.close());
+    client.on('disconnect', () => this.close());
+  }
+
+  async send(key: Buffer, words: readonly Word[]): Promise<unknown> {
+    return this.#send(key, words);
+  }
+
+  async dedicated(key: Buffer): Promise<Dedicated> {
+    const own = beside(await this.#nodeOf(key));
+    own.on('error', () => {});
+    const close = () => {
+      this.#beside.delete(close);
+      destroy(own);
+    };
+    this.#beside.add(close);
+    const opened = own.connect();
+    opened.catch(() => {});
+    const send = async (words: readonly Word[]) => {
+      await opened;
+      return own.sendCommand(words, AS_BYTES);
+    };
+    return { send, close };
+  }
+
+  async listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
+    const own = beside(await this.#nodeOf());
+    let isOver = false;
+    const close = () => {
+      this.#beside.delete(close);
+      destroy(own);
+    };
+    const over = () => {
+      if (isOver) return;
+      isOver = true;
+      close();
+      ended();
+    };
+    this.#beside.add(close);
+    // It is not opened again, so an error ends it.
+    own.on('error', over);
+    own.on('end', over);
+    try {
+      await own.connect();
+      own.unref();
+      await own.subscribe(channel, hear, true);
+    } catch (error) {
+      isOver = true;
+      close();
+      throw error;
+    }
+    return { close };
+  }
+
+  /** node-redis looks for the primary by itself. */
+  elsewhere(): void {}
+
+  close(): void {
+    for (const close of this.#beside) close();
+  }
+
+  isClosed(): boolean {
+    return !this.#isOpen();
+  }
+}
+
+/** A connection beside the program's own, which is not opened again, and has none of its limits for replies. */
+function beside(client: Single): Single {
+  const socket = { ...client.options?.socket, socketTimeout: undefined, reconnectStrategy: false };
+  const none = { pingInterval: undefined, commandsQueueMaxLength: undefined, commandOptions: undefined };
+  return client.duplicate({ socket, disableOfflineQueue: false, ...none });
+}
+
+function destroy(client: Single): void {
+  try {
+    client.destroy();
+  } catch {
+    // It was not open.
+  }
+}

@@ -1,0 +1,59 @@
+/**
+ * What this package uses of the client libraries. It imports neither, so that each works without the other, in whichever
+ * version the program has.
+ */
+
+export interface Emitter {
+  on(event: string, listener: (...values: unknown[]) => void): unknown;
+  once(event: string, listener: (...values: unknown[]) => void): unknown;
+}
+
+export type Options = Record<string, unknown>;
+
+/** `Redis` of ioredis, also with Sentinel. */
+export interface Ioredis extends Emitter {
+  readonly options: object;
+  readonly status: string;
+  callBuffer(command: string, ...args: (string | Buffer | number)[]): Promise<unknown>;
+  duplicate(override?: object): Ioredis;
+  connect(): Promise<void>;
+  disconnect(reconnect?: boolean): void;
+}
+
+/** `Cluster` of ioredis. */
+export interface IoredisCluster extends Emitter {
+  readonly isCluster: boolean;
+  readonly options: object;
+  readonly status: string;
+  readonly slots: string[][];
+  callBuffer(command: string, ...args: (string | Buffer | number)[]): Promise<unknown>;
+  nodes(role?: 'all' | 'master' | 'slave'): unknown[];
+}
+
+/** `createClient` of node-redis. */
+export interface NodeRedis extends Emitter {
+  readonly isOpen: boolean;
+  sendCommand(args: readonly (string | Buffer)[], options?: object): Promise<unknown>;
+}
+
+/** `createCluster` of node-redis. */
+export interface NodeRedisCluster extends Emitter {
+  readonly masters: readonly unknown[];
+  readonly slots: readonly unknown[];
+  sendCommand(
+    key: string | Buffer | undefined,
+    isReadonly: boolean | undefined,
+    args: (string | Buffer)[],
+    options?: object,
+  ): Promise<unknown>;
+}
+
+/** `createSentinel` of node-redis. */
+export interface NodeRedisSentinel extends Emitter {
+  readonly isOpen: boolean;
+  getMasterNode(): unknown;
+  sendCommand(isReadonly: boolean | undefined, args: (string | Buffer)[], options?: object): Promise<unknown>;
+}
+
+/** A client that `Leasehold` takes. */
+export type Client = Ioredis | IoredisCluster | NodeRedis | NodeRedisCluster | NodeRedisSentinel;

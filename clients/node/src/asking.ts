@@ -1,0 +1,89 @@
+/**
+ * A question, asked until it is answered or there is no more time.
+ *
+ * Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
+ */
+import { type Moment, now } from './clock.js';
+import { UnreachableError } from './errors.js';
+import type { Question } from './questions.js';
+import type { Server } from './server.js';
+import { RETRY, rest, sleep, Unanswered, within } from './timers.js';
+import { told, verdict } from './verdict.js';
+
+export interface Limits {
+  /** For each try. */
+  readonly each: number;
+  /** For all of them. */
+  readonly until: Moment;
+  readonly signal?: AbortSignal | undefined;
+}
+
+export interface Answer {
+  /** Nil is null. */
+  readonly number: bigint | null;
+  /** When the try was made that was answered. */
+  readonly asked: Moment;
+  /** An earlier try may have been heard too. */
+  readonly repeated: boolean;
+}
+
+/** What became of tries that were not answered in time. */
+export interface Fate {
+  /** Nobody knows whether it was heard. */
+  unknown(): void;
+  /** The reply came when nobody waited for it any more. */
+  late(number: bigint | null): void;
+}
+
+const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };
+
+export async function ask(
+  server: Server,
+  key: Buffer,
+  question: Question,
+  limits: Limits,
+  fate: Fate = NO_MATTER,
+): Promise<Answer> {
+  let repeated = false;
+  for (let tries = 0; ; tries++) {
+    const asked = now();
+    try {
+      const number = await askOnce(server, key, question, limits, fate);
+      return { number, asked, repeated };
+    } catch (error) {
+      limits.signal?.throwIfAborted();
+      const means = verdict(error);
+      if (means === 'refused' || means === 'replaced' || means === 'unknown script') throw told(error);
+      if (server.connection.isClosed()) throw closedClient(error);
+      if (means === 'elsewhere') server.connection.elsewhere();
+      repeated ||= means === 'broken';
+      const resting = rest(RETRY, tries);
+      if (now() + resting >= limits.until) throw told(error);
+      await sleep(resting, limits.signal);
+    }
+  }
+}
+
+/** One try, which takes no longer than each may, nor longer than there is time. */
+export async function askOnce(
+  server: Server,
+  key: Buffer,
+  question: Question,
+  { each, until, signal }: Limits,
+  fate: Fate,
+): Promise<bigint | null> {
+  signal?.throwIfAborted();
+  const answer = server.ask(key, question);
+  try {
+    return await within(Math.max(0, Math.min(each, until - now())), answer, signal);
+  } catch (error) {
+    if (signal?.aborted || verdict(error) === 'broken') fate.unknown();
+    if (signal?.aborted || error instanceof Unanswered) answer.then(fate.late, () => {});
+    throw error;
+  }
+}
+
+/** No try will be answered. */
+export function closedClient(error?: unknown): UnreachableError {
+  return new UnreachableError('the client of Redis was closed, or not connected yet', { cause: error });
+}

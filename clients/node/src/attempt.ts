@@ -1,0 +1,96 @@
+/**
+ * One try to get a lock, which has an owner of its own.
+ *
+ * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
+ * place in the queue and no lock stays behind.
+ */
+import { type Answer, ask, askOnce, type Fate, type Limits } from './asking.js';
+import type { Moment } from './clock.js';
+import type { Question, Share } from './questions.js';
+import type { Server } from './server.js';
+
+export interface Granted {
+  readonly fence: bigint;
+  /** Before the server was asked. */
+  readonly asked: Moment;
+}
+
+export interface Wanted {
+  /** For errors. */
+  readonly name: string;
+  readonly key: Buffer;
+  readonly ttl: number;
+  readonly share: Share;
+  /** 0: not at all. */
+  readonly wait: number;
+}
+
+/** A connection with a request may be read by the server this long after it was closed here. */
+const STRAY = 250;
+
+export class Attempt {
+  /** The server may have granted the lock, or may keep a place in its queue. */
+  #mayHold = false;
+  #wasCut = false;
+  #isOver = false;
+
+  constructor(
+    readonly server: Server,
+    readonly wanted: Wanted,
+    readonly owner: string,
+    /** Gives back whatever the owner has, so many milliseconds from now. */
+    readonly giveBack: (key: Buffer, owner: string, after: number) => void,
+  ) {}
+
+  /** Asks until there is an answer. */
+  async ask(limits: Limits): Promise<Answer> {
+    const answer = await ask(this.server, this.wanted.key, this.#acquire(), limits, this.#fate);
+    if (answer.number !== null) this.#mayHold = true;
+    return answer;
+  }
+
+  /** Asks once for a place in the queue. */
+  async ticket(kept: number, channel: string, limits: Limits): Promise<bigint | null> {
+    const { ttl, share, key } = this.wanted;
+    const ticket: Question = { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
+    const fence = await askOnce(this.server, key, ticket, limits, this.#fate);
+    // It is granted, or has a place.
+    this.#mayHold = true;
+    return fence;
+  }
+
+  /** What is to be said on a connection that waits. */
+  waiting(patience: number): Question {
+    this.#mayHold = true;
+    const { ttl, share } = this.wanted;
+    return { ask: 'wait', owner: this.owner, ttl, share, patience };
+  }
+
+  /** A connection was closed while a request waited on it. */
+  cut(): void {
+    this.#wasCut = true;
+  }
+
+  /** Nobody wants it any more. */
+  giveUp(): void {
+    this.#isOver = true;
+    if (!this.#mayHold) return;
+    this.giveBack(this.wanted.key, this.owner, 0);
+    // The server may read the end of that connection after it has read this, and grant the lock in between.
+    if (this.#wasCut) this.giveBack(this.wanted.key, this.owner, STRAY);
+  }
+
+  #acquire(): Question {
+    const { ttl, share } = this.wanted;
+    return { ask: 'acquire', owner: this.owner, ttl, share };
+  }
+
+  readonly #fate: Fate = {
+    unknown: () => {
+      this.#mayHold = true;
+    },
+    late: (fence) => {
+      if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner, 0);
+    },
+  };
+}

@@ -1,0 +1,34 @@
+/** What the core needs of a client library. There is one adapter for each of them. */
+
+export type Word = string | Buffer;
+
+/** The connections that the program has, and those that are opened beside them. */
+export interface Connection {
+  /** Sends a command to whichever node has the key, and to the primary of it. */
+  send(key: Buffer, words: readonly Word[]): Promise<unknown>;
+
+  /** A connection of its own to that node, which does nothing else. It is not opened again when it is lost. */
+  dedicated(key: Buffer): Promise<Dedicated>;
+
+  /** Subscribes on a connection of its own. `ended` is called once, when that is lost. */
+  listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening>;
+
+  /** The server said that it is no primary. */
+  elsewhere(): void;
+
+  /** Closes what was opened beside the program's own client. */
+  close(): void;
+
+  /** The program has closed its client, so nothing will be answered. */
+  isClosed(): boolean;
+}
+
+export interface Dedicated {
+  send(words: readonly Word[]): Promise<unknown>;
+  /** At once. What was sent and not answered fails. */
+  close(): void;
+}
+
+export interface Listening {
+  close(): void;
+}

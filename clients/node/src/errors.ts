@@ -1,0 +1,127 @@
+/** What can go wrong. That somebody else has the lock is no error, unless one was to wait for it. */
+
+/** Why a lease holds nothing any more. */
+export type Loss =
+  /** The lease has run out, or could have, before it was renewed. */
+  | 'expired'
+  /** The server says that it is not this lease's: it was deleted, or somebody else has it. */
+  | 'taken'
+  /** It was released, or told to keep the lock. */
+  | 'released'
+  /** The client was closed, and gave the lock back. */
+  | 'closed';
+
+/** Every error of this package. */
+export class LeaseholdError extends Error {
+  override name = 'LeaseholdError';
+}
+
+/** A setting has no sense. */
+export class SettingError extends LeaseholdError {
+  override name = 'SettingError';
+  constructor(
+    readonly setting: string,
+    reason: string,
+  ) {
+    super(`${setting}: ${reason}`);
+  }
+}
+
+/** Others had the lock for as long as one was ready to wait. */
+export class BusyError extends LeaseholdError {
+  override name = 'BusyError';
+  constructor(
+    readonly lock: string,
+    readonly waited: number,
+  ) {
+    super(`the lock ${lock} was held by others for ${Math.round(waited)} ms`);
+  }
+}
+
+/** Nobody answered in time, or nobody who may grant locks. */
+export class UnreachableError extends LeaseholdError {
+  override name = 'UnreachableError';
+}
+
+/** The lock was granted, and the answer came when the lease had run out. */
+export class TooLateError extends LeaseholdError {
+  override name = 'TooLateError';
+  constructor(readonly lock: string) {
+    super(`the lock ${lock} was granted, and its lease over when the answer came`);
+  }
+}
+
+/** The reason of the signal of a lease that was lost. */
+export class LostError extends LeaseholdError {
+  override name = 'LostError';
+  constructor(
+    readonly lock: string,
+    readonly loss: Loss,
+  ) {
+    super(`the lock ${lock} is lost: ${why(loss)}`);
+  }
+}
+
+/** This `Leasehold` was closed. */
+export class ClosedError extends LeaseholdError {
+  override name = 'ClosedError';
+  constructor() {
+    super('this Leasehold was closed');
+  }
+}
+
+/** The server answered with an error that another try would not mend, or that all tries came to. */
+export class RefusedError extends LeaseholdError {
+  override name = 'RefusedError';
+  constructor(
+    /** The first word of the server's error, such as `NOPERM`. */
+    readonly code: string,
+    message: string,
+    options?: ErrorOptions,
+  ) {
+    super(message, options);
+  }
+}
+
+/** The user may not run the command, or not on this key: `NOPERM`. */
+export class PermissionError extends RefusedError {
+  override name = 'PermissionError';
+}
+
+/** The password is wrong, or there is none: `WRONGPASS`, `NOAUTH`. */
+export class AuthenticationError extends RefusedError {
+  override name = 'AuthenticationError';
+}
+
+/** The server is above its `maxmemory`: `OOM`. */
+export class OutOfMemoryError extends RefusedError {
+  override name = 'OutOfMemoryError';
+}
+
+/** The server is a replica: `READONLY`. */
+export class ReadOnlyError extends RefusedError {
+  override name = 'ReadOnlyError';
+}
+
+/** As many wait as may: `QUEUEFULL`. */
+export class QueueFullError extends RefusedError {
+  override name = 'QueueFullError';
+}
+
+/** The key holds something that is no lock: `WRONGTYPE`. */
+export class WrongTypeError extends RefusedError {
+  override name = 'WrongTypeError';
+}
+
+function why(loss: Loss): string {
+  switch (loss) {
+    case 'expired':
+      return 'its lease could have ended';
+    case 'taken':
+      return 'the server says that it is not held';
+    case 'released':
+      return 'it was released';
+    case 'closed':
+      return 'the client was closed';
+  }
+}

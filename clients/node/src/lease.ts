@@ -1,0 +1,261 @@
+/** A lock that is held, from its grant until it is released, kept or lost. */
+import { type Answer, ask } from './asking.js';
+import { type Moment, now } from './clock.js';
+import { type LeaseholdError, LostError, type Loss } from './errors.js';
+import { Extensions } from './extensions.js';
+import type { Server } from './server.js';
+import { checkDuration } from './settings.js';
+import { RETRY, rest, sleep } from './timers.js';
+import type { Tell } from './trouble.js';
+import { patienceForAnswer, renewAt, validUntil } from './validity.js';
+import { told } from './verdict.js';
+
+/** What a release came to. */
+export type Released =
+  /** It was held until now, and is free or the next one's. */
+  | 'released'
+  /** It was lost before. Somebody else may have had it while the work was going on. */
+  | 'late'
+  /** It was held until now, and the server frees it when the time of `holdAtLeast` is over. */
+  | 'later';
+
+/** What an extension came to. */
+export type Extended = 'extended' | 'lost';
+
+export interface Held {
+  readonly server: Server;
+  /** As errors show it. */
+  readonly name: string;
+  readonly key: Buffer;
+  readonly owner: string;
+  readonly fence: bigint;
+  readonly ttl: number;
+  readonly asked: Moment;
+  readonly response: number;
+  readonly within: number;
+  /** Until when it is renewed. */
+  readonly renewUntil: Moment;
+  readonly holdUntil: Moment;
+  readonly tell: Tell;
+  /** It is held no more. */
+  readonly ended: (lease: Lease) => void;
+}
+
+export class Lease implements AsyncDisposable {
+  /** Aborted when the lock is lost: at the latest when its lease is over, also when the server is silent. */
+  readonly signal: AbortSignal;
+  /** Resolves when it is held no more. */
+  readonly lost: Promise<Loss>;
+  readonly #held: Held;
+  readonly #controller = new AbortController();
+  readonly #over = new AbortController();
+  readonly #extensions = new Extensions();
+  #resolveLost: (loss: Loss) => void = () => {};
+  #ttl: number;
+  #validUntil: Moment;
+  #loss: Loss | undefined;
+  #released: Promise<Released> | undefined;
+  #ending: NodeJS.Timeout | undefined;
+  #renewing: NodeJS.Timeout | undefined;
+
+  /** @internal */
+  constructor(held: Held) {
+    this.#held = held;
+    this.#ttl = held.ttl;
+    this.#validUntil = validUntil(held.asked, held.ttl);
+    this.lost = new Promise((resolve) => {
+      this.#resolveLost = resolve;
+    });
+    this.signal = this.#truthful(this.#controller.signal);
+    this.#schedule(held.asked);
+  }
+
+  /** The name that it was acquired by. */
+  get name(): string {
+    return this.#held.name;
+  }
+
+  /** Who holds it, as the server knows it: nobody else has the same. */
+  get owner(): string {
+    return this.#held.owner;
+  }
+
+  /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
+  get fence(): bigint {
+    return this.#held.fence;
+  }
+
+  /** For how many milliseconds it is certainly held; 0 if it is lost, or released. */
+  validFor(): number {
+    return this.#look() ? this.#validUntil - now() : 0;
+  }
+
+  /**
+   * Has the lease end so many milliseconds from now, and renews it by as much from now on. Rejects if nobody answers:
+   * the lease is as it was then, or extended.
+   */
+  async extend(ttl = this.#ttl): Promise<Extended> {
+    checkDuration('ttl', ttl, 1);
+    if (!this.#look()) return 'lost';
+    this.#ttl = ttl;
+    clearTimeout(this.#renewing);
+    try {
+      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#held.within));
+    } catch (error) {
+      // It is held on, and may have little time left.
+      if (now() < this.#held.renewUntil) void this.#renew();
+      throw error;
+    }
+  }
+
+  /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
+  release(): Promise<Released> {
+    this.#released ??= this.#release();
+    return this.#released;
+  }
+
+  /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
+  keep(): void {
+    if (!this.#look()) return;
+    this.#released ??= Promise.resolve('later');
+    this.#end('released');
+  }
+
+  /** A release that never rejects: what fails is told as trouble. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.release();
+    } catch {
+      // It was told.
+    }
+  }
+
+  /** @internal */
+  close(reason: LeaseholdError): Promise<Released> {
+    if (this.#look()) {
+      this.#end('closed');
+      this.#controller.abort(reason);
+    }
+    return this.release();
+  }
+
+  async #release(): Promise<Released> {
+    const { server, key, owner, fence, holdUntil, within, response, tell, name } = this.#held;
+    const isHeld = this.#look();
+    const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
+    const end = this.#validUntil;
+    if (isHeld) this.#end('released');
+    // The server has said so.
+    if (this.#loss === 'taken') return 'late';
+    const begun = now();
+    const until = begun + within;
+    const limits = { each: patienceForAnswer(response, this.#ttl), until };
+    try {
+      const left = holdUntil - begun;
+      if (left > 0 && !wasLost) {
+        const answer = await ask(server, key, { ask: 'extend', owner, fence, ttl: left }, limits);
+        return isInTime(answer, end) ? 'later' : 'late';
+      }
+      const answer = await ask(server, key, { ask: 'release', owner, fence }, limits);
+      return !wasLost && isInTime(answer, end) ? 'released' : 'late';
+    } catch (error) {
+      const failure = told(error);
+      tell({ kind: 'release failed', name, owner, error: failure });
+      throw failure;
+    }
+  }
+
+  async #extend(ttl: number, until: Moment): Promise<Extended> {
+    const { server, key, owner, fence, response } = this.#held;
+    const limits = { each: patienceForAnswer(response, ttl), until, signal: this.#over.signal };
+    const number = this.#extensions.begin(ttl);
+    let answer: Answer;
+    try {
+      answer = await ask(server, key, { ask: 'extend', owner, fence, ttl }, limits);
+    } catch (error) {
+      if (this.#over.signal.aborted) return 'lost';
+      throw error;
+    }
+    if (!this.#look()) return 'lost';
+    if (answer.number !== 1n) {
+      this.#lose('taken');
+      return 'lost';
+    }
+    const counted = this.#extensions.counted(number, answer, ttl);
+    if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
+    if (!this.#look()) return 'lost';
+    this.#schedule(answer.asked);
+    return 'extended';
+  }
+
+  async #renew(): Promise<void> {
+    const ttl = this.#ttl;
+    for (let tries = 0; this.#look() && ttl === this.#ttl; tries++) {
+      try {
+        await this.#extend(ttl, this.#validUntil);
+        return;
+      } catch {
+        await sleep(rest(RETRY, tries), this.#over.signal, { keepsAlive: false }).catch(() => {});
+      }
+    }
+  }
+
+  /** When to look at it next. */
+  #schedule(asked: Moment): void {
+    clearTimeout(this.#ending);
+    clearTimeout(this.#renewing);
+    // A program whose connections are closed may end.
+    const later = (what: () => void, moment: Moment) =>
+      setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST)).unref();
+    const look = () => {
+      if (this.#look()) this.#ending = later(look, this.#validUntil);
+    };
+    this.#ending = later(look, this.#validUntil);
+    const at = renewAt(asked, this.#ttl);
+    const renew = () => {
+      if (now() < at) this.#renewing = later(renew, at);
+      else void this.#renew();
+    };
+    if (at < this.#held.renewUntil) this.#renewing = later(renew, at);
+  }
+
+  /** Whether it is held. */
+  #look(): boolean {
+    if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
+    return this.#loss === undefined;
+  }
+
+  #lose(loss: Loss): void {
+    const { name, owner, tell } = this.#held;
+    this.#end(loss);
+    const error = new LostError(name, loss);
+    this.#controller.abort(error);
+    tell({ kind: 'lost', name, owner, error });
+  }
+
+  #end(loss: Loss): void {
+    this.#loss = loss;
+    clearTimeout(this.#ending);
+    clearTimeout(this.#renewing);
+    this.#over.abort();
+    this.#held.ended(this);
+    this.#resolveLost(loss);
+  }
+
+  /** Whoever reads `aborted` after a pause is told the truth before any timer has been served. */
+  #truthful(signal: AbortSignal): AbortSignal {
+    const isAborted = () => {
+      this.#look();
+      return Reflect.get(AbortSignal.prototype, 'aborted', signal) as boolean;
+    };
+    return Object.defineProperty(signal, 'aborted', { get: isAborted });
+  }
+}
+
+/** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
+const LONGEST_REST = 1_000;
+
+/** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
+function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {
+  return number === 1n || (repeated && asked < end);
+}

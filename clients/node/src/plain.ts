@@ -1,0 +1,104 @@
+/**
+ * A server without the module: scripts do what the module does, on the same keys with the same values.
+ *
+ * A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock plus one.
+ * The last one is kept in a key beside the lock for a day: after that the clock is far ahead of it. The margin is that of
+ * the module, whose fences are ahead of the clock by as much after it has started: so fences grow when a server without
+ * the module takes over from one that has it, and when it is the other way round.
+ */
+import { createHash } from 'node:crypto';
+import type { Word } from './connection.js';
+import { RefusedError } from './errors.js';
+import { EXCLUSIVE, millis, type Question } from './questions.js';
+
+/** How long the last fence is remembered. */
+const DAY = '86400000';
+
+/** What the module is set to unless somebody changed it: `leasehold.fence-margin`. */
+const MARGIN_MICROS = '15000000';
+
+export interface Script {
+  readonly text: string;
+  readonly digest: string;
+}
+
+/** `KEYS`: the lock, its last fence. `ARGV`: owner, ttl, how long to remember the fence, margin. */
+const ACQUIRE = script(`
+local held = redis.call('GET', KEYS[1])
+if held then
+  local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
+  if not (fence and string.sub(held, 18) == ARGV[1]) then
+    if held ~= ARGV[1] then return false end
+    fence = '0'
+  end
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  return fence
+end
+local now = redis.call('TIME')
+local fence = now[1] * 1000000 + now[2] + ARGV[4]
+local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+if last and last >= fence then fence = last + 1 end
+fence = string.format('%016.0f', fence)
+redis.call('SET', KEYS[1], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+return fence`);
+
+/** `ARGV`: the value, ttl. */
+const EXTEND = script(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])`);
+
+/** `ARGV`: the value. */
+const RELEASE = script(`
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`);
+
+/** `ARGV`: the owner. */
+const RELEASE_ANY = script(`
+local held = redis.call('GET', KEYS[1])
+if not held then return 0 end
+if string.sub(held, 17) ~= ':' .. ARGV[1] and held ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])`);
+
+function script(text: string): Script {
+  return { text, digest: createHash('sha1').update(text).digest('hex') };
+}
+
+/** The script for a question, and what is said to it: the number of keys, the keys, the arguments. */
+export function plainly(key: Buffer, question: Question): { script: Script; args: Word[] } {
+  const { owner } = question;
+  switch (question.ask) {
+    // Nobody waits here. Whoever asks in this way is told of the present.
+    case 'acquire':
+    case 'wait':
+    case 'ticket':
+      if (question.share !== EXCLUSIVE) {
+        const reason = 'a lock with several holders needs the module, which this server does not have';
+        throw new RefusedError('SHARE', reason);
+      }
+      return { script: ACQUIRE, args: ['2', key, beside(key), owner, millis(question.ttl), DAY, MARGIN_MICROS] };
+    case 'extend':
+      return { script: EXTEND, args: ['1', key, value(question.fence, owner), millis(question.ttl)] };
+    case 'release':
+      if (question.fence === undefined) return { script: RELEASE_ANY, args: ['1', key, owner] };
+      return { script: RELEASE, args: ['1', key, value(question.fence, owner)] };
+  }
+}
+
+/** What the key holds. A fence of 0 is that of a lock that another kind of client wrote. */
+function value(fence: bigint, owner: string): string {
+  return fence === 0n ? owner : `${String(fence).padStart(16, '0')}:${owner}`;
+}
+
+/**
+ * The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
+ * cluster refuses it.
+ */
+export function beside(key: Buffer): Buffer {
+  const open = key.indexOf('{');
+  const close = open < 0 ? -1 : key.indexOf('}', open + 1);
+  const hasTag = close > open + 1;
+  if (hasTag || key.includes('}')) return Buffer.concat([key, Buffer.from(':fence')]);
+  return Buffer.concat([Buffer.from('{'), key, Buffer.from('}:fence')]);
+}

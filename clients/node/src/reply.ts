@@ -1,0 +1,42 @@
+/** Reading replies. Client libraries give integers, texts and maps in several shapes, by version and by settings. */
+import { LeaseholdError } from './errors.js';
+
+export function surprise(): LeaseholdError {
+  return new LeaseholdError('the server gave a reply of an unexpected type');
+}
+
+/** An integer, or nil. */
+export function integer(reply: unknown): bigint | null {
+  if (reply === null || reply === undefined) return null;
+  if (typeof reply === 'bigint') return reply;
+  if (typeof reply === 'number' && Number.isSafeInteger(reply)) return BigInt(reply);
+  const digits = typeof reply === 'string' ? reply : Buffer.isBuffer(reply) ? reply.toString('latin1') : '';
+  if (/^-?\d{1,19}$/.test(digits)) return BigInt(digits);
+  throw surprise();
+}
+
+/** Bytes that are no text are replaced. */
+export function text(reply: unknown): string {
+  if (typeof reply === 'string') return reply;
+  if (reply instanceof Uint8Array) return Buffer.from(reply).toString('utf8');
+  throw surprise();
+}
+
+export function bytes(reply: unknown): Buffer | null {
+  if (reply === null || reply === undefined) return null;
+  if (reply instanceof Uint8Array) return Buffer.from(reply);
+  if (typeof reply === 'string') return Buffer.from(reply);
+  throw surprise();
+}
+
+/** Names and values, as a flat array, a map or an object: later versions of the module have more of them. */
+export function fields(reply: unknown): Map<string, unknown> {
+  if (reply instanceof Map) return new Map([...reply].map(([name, value]) => [text(name), value]));
+  if (!Array.isArray(reply)) {
+    if (typeof reply === 'object' && reply !== null) return new Map(Object.entries(reply));
+    throw surprise();
+  }
+  const found = new Map<string, unknown>();
+  for (let at = 0; at + 1 < reply.length; at += 2) found.set(text(reply[at]), reply[at + 1]);
+  return found;
+}

@@ -1,0 +1,103 @@
+/** What an error means for whoever asked. */
+import {
+  AuthenticationError,
+  LeaseholdError,
+  OutOfMemoryError,
+  PermissionError,
+  QueueFullError,
+  ReadOnlyError,
+  RefusedError,
+  UnreachableError,
+  WrongTypeError,
+} from './errors.js';
+
+export type Verdict =
+  /** Nobody knows whether the request was heard. */
+  | 'broken'
+  /** This server does not grant locks any more. */
+  | 'elsewhere'
+  /** In a moment it may be different. */
+  | 'again'
+  /** A newer request of the same owner took the place in the queue. */
+  | 'replaced'
+  /** The server does not know the command. */
+  | 'unknown command'
+  /** It does not know the script yet. */
+  | 'unknown script'
+  /** Another try would come to the same. */
+  | 'refused';
+
+const AGAIN = new Set([
+  'TRYAGAIN',
+  'LOADING',
+  'CLUSTERDOWN',
+  'MASTERDOWN',
+  'BUSY',
+  'QUEUEFULL',
+  'NOREPLICAS',
+  'MISCONF',
+  // The client library follows these by itself, and gives up after a while.
+  'MOVED',
+  'ASK',
+]);
+
+const TYPES: Record<string, typeof RefusedError> = {
+  NOPERM: PermissionError,
+  NOAUTH: AuthenticationError,
+  WRONGPASS: AuthenticationError,
+  OOM: OutOfMemoryError,
+  READONLY: ReadOnlyError,
+  QUEUEFULL: QueueFullError,
+  WRONGTYPE: WrongTypeError,
+};
+
+/** The error code that a server's error begins with. Errors of sockets and of client libraries have none. */
+export function codeOf(error: unknown): string | undefined {
+  return /^[A-Z][A-Z0-9]+(?= )/.exec(messageOf(error))?.[0];
+}
+
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}
+
+export function verdict(error: unknown): Verdict {
+  if (error instanceof LeaseholdError) return 'refused';
+  const code = codeOf(error);
+  if (code === undefined) return 'broken';
+  if (code === 'READONLY' || code === 'UNBLOCKED') return 'elsewhere';
+  if (AGAIN.has(code)) return 'again';
+  if (code === 'REPLACED') return 'replaced';
+  if (code === 'NOSCRIPT') return 'unknown script';
+  if (code === 'ERR' && / unknown command /.test(messageOf(error))) return 'unknown command';
+  if (code === 'ERR' && / max number of clients reached/.test(messageOf(error))) return 'again';
+  return 'refused';
+}
+
+/** What the caller is told when no more tries are made. */
+export function told(error: unknown): LeaseholdError {
+  if (error instanceof LeaseholdError) return error;
+  const code = codeOf(error);
+  // The handshake of a connection was refused, and the client library says it in words of its own.
+  const cause = error instanceof Error ? error.cause : undefined;
+  if (code === undefined && codeOf(cause) !== undefined) return told(cause);
+  if (code === undefined) {
+    return new UnreachableError(`no server that grants locks: ${messageOf(error) || nameOf(error)}`, { cause: error });
+  }
+  const Type = TYPES[code] ?? RefusedError;
+  return new Type(code, messageOf(error), { cause: error });
+}
+
+function nameOf(error: unknown): string {
+  return error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.name) : 'unknown';
+}
+
+/** What a server says that gives no tickets, or none for so long. */
+export type Refusal = { kind: 'no tickets' } | { kind: 'longest'; longest: number };
+
+export function refusal(error: unknown): Refusal | undefined {
+  const message = messageOf(error);
+  const isChannel = codeOf(error) === 'NOPERM' && message.includes('channel');
+  if (isChannel || /^ERR (NOTIFY is not possible|unknown option)/.test(message)) return { kind: 'no tickets' };
+  const longest = /^ERR TICKET must be an integer from 1 to (\d+)/.exec(message)?.[1];
+  return longest === undefined ? undefined : { kind: 'longest', longest: Number(longest) };
+}

@@ -1,0 +1,65 @@
+/**
+ * Waiting in the server's queue, on a connection that does nothing else meanwhile: for servers that give no tickets.
+ *
+ *   connection to wait on       ACQUIRE … BLOCK ┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈┈ granted
+ *   connection of the program                   │ a slice later   │ a slice later
+ *                                               WAITERS: queued   WAITERS: queued
+ *
+ * A connection may die without a word, on either side. So every slice the server is asked whether the request still
+ * stands in the queue. If it does not, the request is made again: the answer says whether the lock was granted meanwhile.
+ */
+import type { Attempt } from '../attempt.js';
+import { now } from '../clock.js';
+import { bytes, fields } from '../reply.js';
+import { Unanswered, within } from '../timers.js';
+import type { Patience } from './tickets.js';
+
+/** How many of those who wait are listed at most. */
+const LISTED = 100;
+
+/** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
+export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<bigint | null> {
+  const { until, signal, each } = patience;
+  const { server, wanted } = attempt;
+  const left = () => Math.max(0, until - now());
+  const dedicated = await within(Math.min(each, left()), server.connection.dedicated(wanted.key), signal);
+  let isAnswered = false;
+  try {
+    const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));
+    const answer = server.askAlone(dedicated, wanted.key, waits);
+    const fence = await lookedAfter(attempt, patience, answer);
+    isAnswered = true;
+    return fence;
+  } finally {
+    dedicated.close();
+    if (!isAnswered) attempt.cut();
+  }
+}
+
+async function lookedAfter(
+  attempt: Attempt,
+  { until, signal, slice, each }: Patience,
+  answer: Promise<bigint | null>,
+): Promise<bigint | null> {
+  for (;;) {
+    const left = until - now();
+    try {
+      return await within(Math.min(slice, left), answer, signal);
+    } catch (error) {
+      if (!(error instanceof Unanswered)) throw error;
+      if (now() >= until) return null;
+    }
+    const look = Promise.race([answer.then(() => true), isQueued(attempt)]);
+    // Whoever may not look, or gets no answer, has to trust the connection for another slice.
+    const isThere = await within(Math.min(each, until - now()), look, signal).catch(() => !signal.aborted);
+    signal.throwIfAborted();
+    if (!isThere) throw new Unanswered('the server does not know of the request any more');
+  }
+}
+
+async function isQueued({ server, wanted, owner }: Attempt): Promise<boolean> {
+  const reply = await server.read(wanted.key, ['LOCK.WAITERS', wanted.key, 'COUNT', String(LISTED)]);
+  if (!Array.isArray(reply) || reply.length >= LISTED) return true;
+  const own = Buffer.from(owner);
+  return reply.some((waiter) => bytes(fields(waiter).get('owner'))?.equals(own));
+}

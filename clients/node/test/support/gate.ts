@@ -1,0 +1,55 @@
+/** Stands between a client and a server, and cuts or silences their connections. */
+import { createConnection, createServer, type Server, type Socket } from 'node:net';
+import { join } from 'node:path';
+import type { TestServer } from './server.js';
+
+let number = 0;
+
+export class Gate {
+  readonly socket: string;
+  readonly #pairs = new Set<[Socket, Socket]>();
+  readonly #listener: Server;
+  #refuses = false;
+
+  private constructor(server: TestServer) {
+    this.socket = join(server.directory, `gate-${number++}`);
+    this.#listener = createServer((near) => {
+      if (this.#refuses) return near.destroy();
+      const far = createConnection(server.socket);
+      const pair: [Socket, Socket] = [near, far];
+      this.#pairs.add(pair);
+      const end = () => {
+        this.#pairs.delete(pair);
+        near.destroy();
+        far.destroy();
+      };
+      for (const socket of pair) socket.on('error', end).on('close', end);
+      near.pipe(far).pipe(near);
+      return undefined;
+    });
+  }
+
+  static async start(server: TestServer): Promise<Gate> {
+    const gate = new Gate(server);
+    await new Promise<void>((resolve) => gate.#listener.listen(gate.socket, resolve));
+    return gate;
+  }
+
+  /** Ends all connections, and those that are made. */
+  cut(): void {
+    this.#refuses = true;
+    for (const [near, far] of this.#pairs) {
+      near.destroy();
+      far.destroy();
+    }
+  }
+
+  mend(): void {
+    this.#refuses = false;
+  }
+
+  stop(): void {
+    this.cut();
+    this.#listener.close();
+  }
+}

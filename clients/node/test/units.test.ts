@@ -1,0 +1,192 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import type { Answer } from '../src/asking.js';
+import { makeClock } from '../src/clock.js';
+import { Extensions } from '../src/extensions.js';
+import { beside, plainly } from '../src/plain.js';
+import { words } from '../src/questions.js';
+import { fields, integer } from '../src/reply.js';
+import { drift, isFresh, patienceForAnswer, validUntil } from '../src/validity.js';
+import { codeOf, refusal, told, verdict } from '../src/verdict.js';
+import { ownerIn } from '../src/waiting/grants.js';
+import { Room } from '../src/waiting/room.js';
+
+const key = Buffer.from('printer');
+
+describe('the clock', () => {
+  it('goes on while the machine sleeps, and never back', () => {
+    let [fine, coarse] = [100, 50_000];
+    const now = makeClock(
+      () => fine,
+      () => coarse,
+    );
+    const first = now();
+    [fine, coarse] = [1_100, 50_900];
+    assert.equal(now() - first, 1_000);
+    // It slept for an hour.
+    [fine, coarse] = [1_200, 50_900 + 3_600_100];
+    assert(now() - first > 3_600_000);
+    const woken = now();
+    [fine, coarse] = [1_300, 50_900 + 3_599_900];
+    assert(now() > woken);
+  });
+});
+
+describe('a lease', () => {
+  it('is counted from the asking less the drift', () => {
+    assert.equal(drift(1_000), 12);
+    assert.equal(validUntil(5_000, 1_000), 5_988);
+    assert.equal(validUntil(5_000, 1), 5_000);
+  });
+
+  it('is fresh for a quarter of its ttl', () => {
+    assert(isFresh(0, 4_000, 999));
+    assert(!isFresh(0, 4_000, 1_000));
+  });
+
+  it('has less time for an answer when it is short', () => {
+    assert.equal(patienceForAnswer(1_000, 30_000), 1_000);
+    assert.equal(patienceForAnswer(1_000, 1_000), 200);
+    assert.equal(patienceForAnswer(1_000, 100), 50);
+  });
+});
+
+describe('extensions', () => {
+  const answer = (repeated = false): Answer => ({ number: 1n, asked: 0, repeated });
+
+  it('count for no more than a shorter one that was given up', () => {
+    const extensions = new Extensions();
+    extensions.begin(1_000);
+    assert.equal(extensions.counted(extensions.begin(60_000), answer(), 60_000), 1_000);
+  });
+
+  it('count in full when all before were answered', () => {
+    const extensions = new Extensions();
+    assert.equal(extensions.counted(extensions.begin(1_000), answer(), 1_000), 1_000);
+    assert.equal(extensions.counted(extensions.begin(60_000), answer(), 60_000), 60_000);
+  });
+
+  it('count for nothing after a later one was answered', () => {
+    const extensions = new Extensions();
+    const first = extensions.begin(60_000);
+    extensions.counted(extensions.begin(1_000), answer(), 1_000);
+    assert.equal(extensions.counted(first, answer(), 60_000), undefined);
+  });
+
+  it('of which a try was not answered may still be carried out', () => {
+    const extensions = new Extensions();
+    extensions.counted(extensions.begin(1_000), answer(true), 1_000);
+    assert.equal(extensions.counted(extensions.begin(60_000), answer(), 60_000), 1_000);
+  });
+});
+
+describe('a question', () => {
+  it('is one command', () => {
+    const asks = (question: Parameters<typeof words>[1]) => words(key, question).join(' ');
+    const base = { owner: 'alice', ttl: 5_000, share: 1 };
+    assert.equal(asks({ ask: 'acquire', ...base }), 'LOCK.ACQUIRE printer alice 5000');
+    assert.equal(asks({ ask: 'acquire', ...base, share: 0 }), 'LOCK.ACQUIRE printer alice 5000 SHARE 0');
+    const ticket = 'LOCK.ACQUIRE printer alice 5000 TICKET 15000 NOTIFY grants';
+    assert.equal(asks({ ask: 'ticket', ...base, kept: 15_000, channel: 'grants' }), ticket);
+    assert.equal(asks({ ask: 'wait', ...base, patience: 0.2 }), 'LOCK.ACQUIRE printer alice 5000 BLOCK 1');
+    assert.equal(asks({ ask: 'extend', owner: 'alice', ttl: 1.5, fence: 7n }), 'LOCK.EXTEND printer alice 2 7');
+    assert.equal(asks({ ask: 'release', owner: 'alice', fence: 7n }), 'LOCK.RELEASE printer alice 7');
+    assert.equal(asks({ ask: 'release', owner: 'alice' }), 'LOCK.RELEASE printer alice');
+  });
+
+  it('keeps the last fence in the slot of the lock', () => {
+    const kept = (name: string) => beside(Buffer.from(name)).toString();
+    assert.equal(kept('printer'), '{printer}:fence');
+    assert.equal(kept('{order}.lock'), '{order}.lock:fence');
+    assert.equal(kept('a{b}c'), 'a{b}c:fence');
+    assert.equal(kept('a}c'), 'a}c:fence');
+  });
+
+  it('names the whole value of a lock that another kind of client wrote', () => {
+    assert.deepEqual(plainly(key, { ask: 'release', owner: 'alice', fence: 0n }).args, ['1', key, 'alice']);
+    const { args } = plainly(key, { ask: 'release', owner: 'alice', fence: 7n });
+    assert.deepEqual(args, ['1', key, '0000000000000007:alice']);
+  });
+});
+
+describe('a reply', () => {
+  it('is an integer in whichever shape', () => {
+    const fence = 9_007_199_254_740_991n;
+    for (const reply of [Number(fence), fence, String(fence), Buffer.from(String(fence))]) {
+      assert.equal(integer(reply), fence);
+    }
+    assert.equal(integer(null), null);
+    for (const reply of ['', '1.5', {}, 1.5, 'x', true]) assert.throws(() => integer(reply));
+  });
+
+  it('has names and values in whichever shape', () => {
+    const shapes = [['owner', 'a'], [Buffer.from('owner'), 'a'], new Map([['owner', 'a']]), { owner: 'a' }];
+    for (const shape of shapes) assert.equal(fields(shape).get('owner'), 'a');
+  });
+
+  it('tells of a grant by its owner, who may have spaces and bytes', () => {
+    assert.equal(ownerIn(Buffer.from('17 5 a b c key')), 'a b c');
+    assert.equal(ownerIn(Buffer.from('17 3 ß! a key')), 'ß!');
+    for (const message of ['', '17', '17 x owner key', '17 99 owner key', '17 0  key']) {
+      assert.equal(ownerIn(Buffer.from(message)), undefined, message);
+    }
+  });
+});
+
+describe('an error', () => {
+  it('means what its code says', () => {
+    const cases: [string, string][] = [
+      ['READONLY You can not write', 'elsewhere'],
+      ['UNBLOCKED this server became a replica', 'elsewhere'],
+      ['QUEUEFULL too many waiters', 'again'],
+      ['LOADING Redis is loading', 'again'],
+      ['REPLACED a newer request', 'replaced'],
+      ['NOSCRIPT No matching script', 'unknown script'],
+      ["ERR unknown command 'LOCK.ACQUIRE', with args beginning with: ", 'unknown command'],
+      ['ERR max number of clients reached', 'again'],
+      ['WRONGTYPE Operation against a key', 'refused'],
+      ['OOM command not allowed', 'refused'],
+      ['Connection is closed.', 'broken'],
+      ['read ECONNRESET', 'broken'],
+      ['', 'broken'],
+    ];
+    for (const [message, means] of cases) assert.equal(verdict(new Error(message)), means, message);
+  });
+
+  it('of the handshake is found in what the client library made of it', () => {
+    const cause = new Error('WRONGPASS invalid username-password pair');
+    assert.equal(told(new Error('Reached the max retries', { cause })).name, 'AuthenticationError');
+    assert.equal(told(new Error('Socket closed')).name, 'UnreachableError');
+    assert.equal(codeOf(new Error("Stream isn't writeable")), undefined);
+  });
+
+  it('of an older module, or a channel that is not allowed, refuses tickets', () => {
+    const said = (message: string) => refusal(new Error(message));
+    const none = { kind: 'no tickets' };
+    assert.deepEqual(said('NOPERM this user has no permissions to access the channel given to NOTIFY'), none);
+    assert.deepEqual(said('ERR unknown option, expected SHARE holders or BLOCK milliseconds'), none);
+    assert.deepEqual(said('ERR NOTIFY is not possible on this server'), none);
+    const longest = 'ERR TICKET must be an integer from 1 to 5000 (milliseconds, config leasehold.max-ttl)';
+    assert.deepEqual(said(longest), { kind: 'longest', longest: 5_000 });
+    assert.equal(said('NOPERM this user has no permissions to access the key'), undefined);
+  });
+});
+
+describe('the room for connections that wait', () => {
+  it('is entered in the order of coming, and left by those who stand in line', async () => {
+    const room = new Room(1);
+    const first = room.enter();
+    await first.entered;
+    const [second, third] = [room.enter(), room.enter()];
+    const came: string[] = [];
+    second.entered.then(() => came.push('second'));
+    const thirdCame = third.entered.then(() => came.push('third'));
+    second.leave();
+    first.leave();
+    first.leave();
+    await thirdCame;
+    assert.deepEqual(came, ['third']);
+    third.leave();
+    await room.enter().entered;
+  });
+});
