@@ -11,10 +11,10 @@ from typing import Any, Callable, Iterator, List
 import pytest
 import redis
 import redis.asyncio
-from servers import Server
 
 import leasehold
 import leasehold.asyncio
+from servers import Server
 
 _names = itertools.count()
 

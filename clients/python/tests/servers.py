@@ -58,7 +58,7 @@ class Server:
         self._command = [
             *(program or [server_path()]),
             *("--port", str(self.port), "--dir", str(self.directory), "--save", "", "--appendonly", "no"),
-            *("--unixsocket", str(self.socket), "--enable-debug-command", "yes"),
+            *("--unixsocket", str(self.socket), "--enable-module-command", "yes"),
             *(["--loadmodule", module_path()] if module else []),
             *options,
         ]
@@ -205,7 +205,7 @@ class Cluster:
                 eventually(lambda c=client: self._is_whole(c), "the cluster is whole", 60)  # type: ignore[misc]
 
     def _is_whole(self, client: redis.Redis) -> bool:
-        nodes = client.execute_command("CLUSTER", "NODES")
+        nodes = _raw(client.connection_pool, "CLUSTER", "NODES").splitlines()
         return len(nodes) == 3 and b"cluster_state:ok" in _raw(client.connection_pool, "CLUSTER", "INFO")
 
     def move(self, slot: int, key: str) -> None:
@@ -246,7 +246,7 @@ def _raw(pool: redis.ConnectionPool, *words: str) -> bytes:
         connection.disconnect()
 
 
-def _slots(client: redis.Redis) -> List["tuple[int, int, int]"]:
+def _slots(client: redis.Redis) -> List[tuple[int, int, int]]:
     connection = client.connection_pool.make_connection()
     try:
         connection.connect()

@@ -6,11 +6,11 @@ import time
 from datetime import timedelta
 
 import pytest
-from conftest import Make
-from servers import Server, eventually
 
 import leasehold
+from conftest import Make
 from leasehold import Loss, Released
+from servers import Server, eventually
 
 
 def test_a_lock_is_taken_and_given_back(make: Make, server: Server, name: str) -> None:
@@ -113,7 +113,7 @@ def test_info_tells_who_holds_it(make: Make, server: Server, name: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["zürich/ß", "a b", b"\x00\xff\r\n", b"", "{tag}:x", "}"])
-def test_names_are_bytes(make: Make, server: Server, key: "str | bytes") -> None:
+def test_names_are_bytes(make: Make, server: Server, key: str | bytes) -> None:
     locks = make(server, prefix="lock:")
     lease = locks.acquire(key)
     with server.client() as client:

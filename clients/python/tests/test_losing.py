@@ -11,12 +11,12 @@ import time
 
 import pytest
 import redis
-from conftest import Make, told
-from servers import Server, eventually
 
 import leasehold
 import leasehold.asyncio
+from conftest import Make, told
 from leasehold import Loss, Released
+from servers import Server, eventually
 
 
 def test_a_deleted_lock_is_lost_at_the_next_renewal(make: Make, server: Server, name: str) -> None:

@@ -14,12 +14,12 @@ from typing import Any, List
 import pytest
 import redis
 import redis.asyncio
-from conftest import Make
-from servers import Server, eventually
 
 import leasehold
 import leasehold.asyncio
+from conftest import Make
 from leasehold import Settings
+from servers import Server, eventually
 
 BY = pytest.mark.parametrize("tickets", [True, False], ids=["tickets", "connections"])
 

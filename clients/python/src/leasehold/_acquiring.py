@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, List, Optional, Set
 
 from . import _clock
-from ._backoff import POLL, RETRY
+from ._backoff import POLL, RETRY, ROOM
 from ._line import Line
 from ._parking import park
 from ._plain import RELEASE_ANY
@@ -19,7 +19,7 @@ from ._reply import Word, number
 from ._tickets import wait_by_ticket
 from ._validity import is_fresh, valid_until
 from ._waited import Granted, Waited
-from .errors import LeaseholdError, Refused, Unreachable
+from .errors import LeaseholdError, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -52,6 +52,8 @@ class Pending:
     parked: Optional[Line] = None
     may_hold: bool = False
     """It may hold the lock, or a place in the queue."""
+    full: Optional[QueueFull] = None
+    """The server had no place for it when it asked last."""
 
 
 def new_owner() -> bytes:
@@ -81,7 +83,7 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
                 continue
             pending.may_hold = bool(pending.unanswered)
             if is_try or _clock.now() >= deadline:
-                return None
+                return _nothing(pending)
             if not answer.has_module:
                 await _rest(POLL.rest(tries), deadline)
                 tries += 1
@@ -94,12 +96,21 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
             if is_fresh(waited.asked, wanted.ttl, _clock.now()):
                 return waited
         elif waited is Waited.OVER or _clock.now() >= deadline:
-            return None
+            return _nothing(pending)
         elif waited is Waited.NO_TICKETS:
             by_ticket, must_ask = False, False
         elif waited is Waited.NOT_NOW:
-            await _rest(RETRY.rest(tries), deadline)
+            await _rest((ROOM if pending.full else RETRY).rest(tries), deadline)
             tries += 1
+            if _clock.now() >= deadline:
+                return _nothing(pending)
+
+
+def _nothing(pending: Pending) -> Optional[Granted]:
+    """Patience has ended. That no place was to be had is told, and not that others held the lock."""
+    if pending.full is not None:
+        raise pending.full
+    return None
 
 
 async def _rest(rest: float, deadline: float) -> None:

@@ -248,10 +248,15 @@ class Hub:
                 break
             await asyncio.wait({*self._requests, *self._background}, timeout=left)
         left_held = [state.name for state, release in releases if not _is_done(release)]
-        for task in [*self._background, *self._keepers]:
+        ending = [*self._background, *self._keepers]
+        for task in ending:
             task.cancel()
         self.wire.routes.close()
-        await asyncio.sleep(0)
+        # All of them have heard of their end before the loop ends: one step for each level of waiting.
+        for _ in range(3):
+            await asyncio.sleep(0)
+        if ending:
+            await asyncio.wait(ending, timeout=1)
         return left_held
 
 

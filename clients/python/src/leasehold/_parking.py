@@ -12,8 +12,9 @@ from ._limit import within
 from ._line import Line
 from ._questions import Wait
 from ._reply import number
-from ._verdict import Verdict, code_of, public, verdict
+from ._verdict import Verdict, public, verdict
 from ._waited import Granted, Waited
+from .errors import QueueFull
 
 if TYPE_CHECKING:
     from ._acquiring import Pending
@@ -41,7 +42,7 @@ async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Wa
         patience = None if math.isinf(left) else max(left, 0.001)
         question = Wait(wanted.owner, wanted.ttl, wanted.share, patience)
         fence = number(await server.ask(line, wanted.key, question, left + LATE))
-        pending.parked = None
+        pending.parked = pending.full = None
         pending.may_hold = fence is not None or bool(pending.unanswered)
         if fence is not None:
             return Granted(fence, asked)
@@ -55,13 +56,15 @@ async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Wa
 
 
 def _after(hub: Hub, pending: Pending, error: BaseException, deadline: float) -> Waited:
-    said, code = verdict(error), code_of(error)[0]
+    said = verdict(error)
+    known = public(error)
+    pending.full = known if isinstance(known, QueueFull) else None
     if said is not Verdict.BROKEN:
         pending.parked = None
         pending.may_hold = bool(pending.unanswered)
     if said is Verdict.REFUSED or _clock.now() >= deadline:
-        raise public(error) from error
+        raise known from error
     hub.wire.routes.redirected(error)
-    if code != "QUEUEFULL":
+    if pending.full is None:
         hub.wire.routes.failed(error)
     return Waited.NOT_NOW

@@ -23,6 +23,10 @@ from ._verdict import Verdict, code_of, public, verdict
 LEAST_RESPONSE = 0.02
 
 
+class Hurried(Silent):
+    """The time was over before anything was asked: it says less than what came before."""
+
+
 @dataclass(frozen=True)
 class Answer:
     reply: Reply
@@ -61,6 +65,7 @@ class Wire:
         """``prepare`` is called with the server of each try, and ``question`` then with its moment. Lines on which a
         try was not answered are added to ``unanswered``. What is raised is meant for the caller of this package."""
         tries, is_repeated, once = 0, False, None
+        last: Optional[BaseException] = None
         while True:
             sent: Optional[Line] = None
             try:
@@ -85,15 +90,17 @@ class Wire:
                 if said is Verdict.ELSEWHERE and sent is not None:
                     # The name of the server may lead to another one by now.
                     sent.retire(Disconnected("this server grants no locks any more"))
+                if last is None or not isinstance(error, Hurried):
+                    last = error
                 if rest is None or _clock.now() + rest >= limits.until:
-                    raise public(error) from error
+                    raise public(last) from error
             tries += 1
             await asyncio.sleep(rest)
 
     async def _line(self, key: bytes, once: Optional[Server], limits: Limits) -> Tuple[Server, Line, float]:
         began = _clock.now()
         if began >= limits.until:
-            raise Silent("there was no time to ask")
+            raise Hurried("there was no time to ask")
         server = once
         if server is None:
             server = await within(limits.until - began, self.routes.server_of(key))
