@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from typing import Callable
 
 import pytest
@@ -62,7 +63,6 @@ def test_a_child_can_use_the_client_of_its_parent(server: Server, name: str) -> 
 
 def test_a_child_that_lives_on_keeps_no_wait_of_its_parent_in_the_queue(server: Server, name: str) -> None:
     """A closed connection is closed for the server, too, although a child had inherited it."""
-    import threading
 
     given = redis.Redis.from_url(server.url)
     with leasehold.Leasehold(given, leasehold.Settings(tickets=False)) as locks:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from datetime import timedelta
 
@@ -129,12 +130,11 @@ def test_one_that_waits_is_told_by_name_whatever_is_in_it(make: Make, server: Se
     key = b"7 8 a\xff b\r\n"
     locks = make(server, settings=leasehold.Settings(slice=60))
     first = locks.acquire(key)
-    import threading
 
     got = []
     waiter = threading.Thread(target=lambda: got.append(locks.acquire(key, wait=30)))
     waiter.start()
-    eventually(lambda: server.waiters(key) == 1, "it waits")  # type: ignore[arg-type]
+    eventually(lambda: server.waiters(key) == 1, "it waits")
     first.release()
     waiter.join(20)
     assert got

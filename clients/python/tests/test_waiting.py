@@ -19,7 +19,7 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Settings
-from servers import Server, eventually
+from servers import Server, eventually, raw
 
 BY = pytest.mark.parametrize("tickets", [True, False], ids=["tickets", "connections"])
 
@@ -242,9 +242,8 @@ def test_a_thousand_wait_on_two_connections(own_server: Server, name: str) -> No
             waiting = [asyncio.ensure_future(take(number)) for number in range(1000)]
 
             def all_wait() -> bool:
-                with own_server.client(protocol=2) as client:
-                    told = client.execute_command("LOCK.INFO", name)
-                    return bool(told[told.index(b"waiters") + 1] == 1000)
+                told = raw(own_server, "LOCK.INFO", name)
+                return bool(told[told.index(b"waiters") + 1] == 1000)
 
             def connected() -> int:
                 with own_server.client() as client:
