@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import itertools
+import sys
 import threading
 from typing import Any, Callable, Iterator, List
 
@@ -51,6 +52,19 @@ def plain_server() -> Iterator[Server]:
 @pytest.fixture
 def name() -> str:
     return f"lock-{next(_names)}"
+
+
+@pytest.fixture(autouse=True)
+def current_loop() -> Iterator[None]:
+    """On Python 3.9 clients of redis.asyncio can be created only where there is a loop."""
+    if sys.version_info >= (3, 10):
+        yield
+        return
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield
+    asyncio.set_event_loop(None)
+    loop.close()
 
 
 class OnLoop:

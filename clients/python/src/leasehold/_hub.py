@@ -152,6 +152,8 @@ class Hub:
 
     async def extend(self, state: LeaseState, ttl: float, until: float) -> bool:
         """Whether the lease ends a ttl from now. One at a time: two might arrive in either order."""
+        if state.is_extending is None:
+            state.is_extending = asyncio.Lock()
         async with state.is_extending:
             if state.loss is not None:
                 return False

@@ -39,7 +39,8 @@ class LeaseState:
         self.renews = renew
         self.hold_until = hold_until
         self.was_kept = False
-        self.is_extending = asyncio.Lock()
+        self.is_extending: Optional[asyncio.Lock] = None
+        """Held by whoever extends it."""
         self.release: Optional[asyncio.Future[Released]] = None
         self.unanswered: Set[Line] = set()
         """Lines on which it was asked for, and nobody answered."""
