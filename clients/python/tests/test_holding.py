@@ -163,3 +163,9 @@ def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make
         locks.lock("x", **wrong)
     with pytest.raises(leasehold.SettingError):
         locks.semaphore("x", 0)
+
+
+def test_a_lease_that_is_dropped_is_released(make: Make, server: Server, name: str) -> None:
+    locks = make(server)
+    locks.acquire(name, ttl=600)
+    eventually(lambda: server.holder(name) is None, "nobody has it")

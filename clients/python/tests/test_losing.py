@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -161,3 +162,38 @@ def test_a_process_that_was_stopped_past_its_lease_knows_it_at_once(server: Serv
         program.stdin.flush()
         os.kill(program.pid, signal.SIGCONT)
         assert program.stdout.readline() == "lost 0.0 True EXPIRED\n"
+
+
+def test_a_lease_is_counted_from_before_a_slow_server_was_asked(make: Make, own_server: Server, name: str) -> None:
+    locks = make(own_server, settings=leasehold.Settings(response=10, within=10))
+    locks.acquire("warm").release()
+    own_server.pause()
+    began = time.monotonic()
+    threading.Timer(1.5, own_server.go_on).start()
+    lease = locks.try_acquire(name, ttl=10, renew=False)
+    assert time.monotonic() - began > 1.4
+    # What is left is no more than if the lease had begun with the call.
+    left = lease.valid_for()
+    assert left <= 10 - (time.monotonic() - began)
+    own_server.pause()
+    asked = time.monotonic()
+    threading.Timer(1.5, own_server.go_on).start()
+    assert lease.extend(10)
+    left = lease.valid_for()
+    assert left <= 10 - (time.monotonic() - asked)
+    lease.release()
+
+
+def test_a_thread_that_let_no_other_run_past_the_lease_knows_it_at_once(server: Server, name: str) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(server.url)) as locks:
+        lease = locks.acquire(name, ttl=1)
+        interval = sys.getswitchinterval()
+        sys.setswitchinterval(100)
+        try:
+            end = time.monotonic() + 1.5
+            while time.monotonic() < end:
+                pass
+            assert lease.lost
+            assert lease.valid_for() == 0
+        finally:
+            sys.setswitchinterval(interval)

@@ -198,3 +198,17 @@ def test_work_that_raises_gives_the_lock_back(server: Server, name: str) -> None
         with pytest.raises(KeyboardInterrupt), locks.lock(name):
             raise KeyboardInterrupt
         assert server.holder(name) is None
+
+
+def test_a_client_that_is_closed_while_the_server_is_silent_names_what_is_left(make: Make, own_server: Server) -> None:
+    before = set(threading.enumerate())
+    locks = make(own_server)
+    locks.acquire("warm").release()
+    lease = locks.acquire("x", ttl=60)
+    with own_server.paused():
+        began = time.monotonic()
+        assert locks.close(1) == ["x"]
+        assert time.monotonic() - began < 4
+    assert lease.lost
+    if make.style == "threads":  # type: ignore[attr-defined]
+        eventually(lambda: set(threading.enumerate()) <= before, "its thread has ended", 5)

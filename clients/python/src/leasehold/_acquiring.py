@@ -14,12 +14,13 @@ from ._backoff import POLL, RETRY, ROOM
 from ._line import Line
 from ._parking import park
 from ._plain import RELEASE_ANY
-from ._questions import Acquire, Release, words
+from ._questions import EXCLUSIVE, Acquire, Release, words
 from ._reply import Word, number
 from ._tickets import wait_by_ticket
 from ._validity import is_fresh, valid_until
 from ._waited import Granted, Waited
-from .errors import LeaseholdError, QueueFull, Refused, Unreachable
+from ._wire import Answer, Limits
+from .errors import LeaseholdError, NeedsModule, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -73,7 +74,7 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
             pending.may_hold = True
             question = Acquire(wanted.owner, wanted.ttl, wanted.share)
             each = hub.wire.limits(wanted.ttl, until)
-            answer = await hub.wire.ask(wanted.key, lambda _, q=question: q, each, pending.unanswered)  # type: ignore[misc]
+            answer = await _ask(hub, pending, question, each)
             fence = number(answer.reply)
             if fence is not None:
                 if valid_until(answer.asked, wanted.ttl) > _clock.now():
@@ -104,6 +105,15 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
             tries += 1
             if _clock.now() >= deadline:
                 return _nothing(pending)
+
+
+async def _ask(hub: Hub, pending: Pending, question: Acquire, limits: Limits) -> Answer:
+    try:
+        return await hub.wire.ask(pending.wanted.key, lambda _: question, limits, pending.unanswered)
+    except Refused as refusal:
+        if question.share != EXCLUSIVE and "unknown option" in refusal.reason:
+            raise NeedsModule(refusal.code, f"several holders need a newer module: {refusal.reason}") from refusal
+        raise
 
 
 def _nothing(pending: Pending) -> Optional[Granted]:
