@@ -101,3 +101,17 @@ def test_foreign_locks_are_respected(make: Make, plain_server: Server) -> None:
     locks = make(plain_server)
     assert locks.try_acquire("x") is None
     assert (locks.info("x").owner, locks.info("x").fence) == (b"uuid", 0)
+
+
+def test_a_user_with_no_more_rights_than_locks_take_can_use_them(make: Make, plain_server: Server) -> None:
+    with plain_server.client() as client:
+        rights = ["+eval", "+evalsha", "+get", "+set", "+del", "+pttl", "+pexpire", "+time"]
+        client.execute_command("ACL", "SETUSER", "least", "on", ">secret", "~*", "resetchannels", "-@all", *rights)
+    kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+    locks = make(kind(port=plain_server.port, username="least", password="secret"))
+    lease = locks.acquire("x", ttl=60)
+    assert lease.extend(30)
+    assert locks.info("x").fence == lease.fence
+    with pytest.raises(leasehold.Busy):
+        locks.acquire("x", wait=0.3)
+    assert lease.release().in_time

@@ -60,6 +60,20 @@ def test_a_missing_permission_is_told(make: Make, guarded_server: Server) -> Non
     assert refused.value.code == "NOPERM"
 
 
+def test_a_user_with_no_more_rights_than_locks_take_can_use_them(make: Make, guarded_server: Server) -> None:
+    with guarded_server.client() as client:
+        rights = ["+lock.acquire", "+lock.release", "+lock.extend", "+lock.info", "+subscribe"]
+        client.execute_command("ACL", "SETUSER", "least", "on", ">secret", "~*", "&leasehold:*", "-@all", *rights)
+    given = client_of(make, guarded_server, username="least", password="secret")
+    locks = make(given, settings=Settings(slice=0.5))
+    first = locks.acquire("x", ttl=60)
+    assert first.extend(30)
+    assert locks.info("x").fence == first.fence
+    with pytest.raises(leasehold.Busy):
+        locks.acquire("x", wait=3)
+    assert first.release().in_time
+
+
 def test_a_user_without_channels_waits_on_a_connection(make: Make, guarded_server: Server) -> None:
     locks = make(client_of(make, guarded_server, username="silent", password="secret"))
     first = locks.acquire("x")

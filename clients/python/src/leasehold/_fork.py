@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import os
 import weakref
-from typing import Protocol
+from typing import List, Protocol
 
 
 class Inherited(Protocol):
     def forget_in_child(self) -> None: ...
 
+
+OF_PARENTS: List[object] = []
+"""What a child leaves as it is, for as long as it lives."""
 
 _inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
 

@@ -70,5 +70,6 @@ class Hold:
 
     def __del__(self) -> None:
         state = getattr(self, "_state", None)
-        if state is not None and state.release is None and not state.was_kept:
-            self._hub.drop_soon(state)
+        if state is None or state.release is not None or state.was_kept or state.loss is Loss.FORKED:
+            return
+        self._hub.drop_soon(state)

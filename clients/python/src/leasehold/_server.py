@@ -90,6 +90,7 @@ class Server:
         self._response = response
         self._line = Shared()
         self._subscription = Shared()
+        self._may_have_module = True
         self._lines: Set[Line] = set()
         self._scripts: Set[str] = set()
 
@@ -121,7 +122,7 @@ class Server:
             known = await line.ask([b"COMMAND", b"INFO", b"LOCK.ACQUIRE"], self._response)
         except ResponseError:
             # A user who may not ask finds out by the first request.
-            return True
+            return self._may_have_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
 
     async def subscription(self, limit: float) -> Subscription:
@@ -148,7 +149,7 @@ class Server:
             except ResponseError as error:
                 if verdict(error) is not Verdict.UNKNOWN_COMMAND:
                     raise
-                line.has_module = await self._has_module(line)
+                line.has_module = self._may_have_module = False
                 raise
         script, rest = script_for(key, question)
         return await self._run(line, script, rest, limit)

@@ -10,6 +10,7 @@ import uuid
 from typing import Dict, Optional, Tuple
 
 from redis.asyncio.connection import AbstractConnection
+from redis.exceptions import ResponseError
 
 from . import _clock, _fork
 from ._line import abandon_socket, read, shutdown
@@ -85,7 +86,11 @@ class Subscription:
     async def _read(self) -> None:
         try:
             while True:
-                self._hear(await read(self._connection))
+                try:
+                    said = await read(self._connection)
+                except ResponseError:
+                    said = None  # a user may subscribe and not PING: the server is there
+                self._hear(said)
         except Exception:
             pass  # whatever it was, nobody tells of grants here any more
         finally:

@@ -41,7 +41,6 @@ class Endpoint:
         options: Dict[str, Any] = dict(self.options)
         if address is not None:
             options["host"], options["port"] = address
-        options.setdefault("client_name", "leasehold")
         if issubclass(self.kind, async_connection.Connection):
             # The end of a machine that vanished without a word is noticed within some seconds.
             options["socket_keepalive"] = True

@@ -7,7 +7,7 @@ import logging
 from types import TracebackType
 from typing import AsyncIterator, Awaitable, Callable, List, Optional, Type, TypeVar
 
-from . import _clock
+from . import _clock, _fork
 from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
@@ -153,8 +153,8 @@ class LockRequest:
     def _take(self) -> tuple[Lease, Scope]:
         """That of this task: several may use one request at the same time."""
         task = asyncio.current_task()
-        index = max(i for i, (_, scope) in enumerate(self._held) if scope._task is task)
-        return self._held.pop(index)
+        own = [index for index, (_, scope) in enumerate(self._held) if scope._task is task]
+        return self._held.pop(own[-1] if own else -1)
 
 
 class Leasehold(Factory[LockRequest]):
@@ -176,6 +176,7 @@ class Leasehold(Factory[LockRequest]):
         super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
         self._hub: Optional[Hub] = None
         self._is_closed = False
+        _fork.remember(self)
 
     def _request(self, asked: Asked) -> LockRequest:
         return LockRequest(self, asked)
@@ -240,6 +241,12 @@ class Leasehold(Factory[LockRequest]):
         trace: Optional[TracebackType],
     ) -> None:
         await self.close()
+
+    def forget_in_child(self) -> None:
+        # It is not ended: that would take the parent's sockets out of the parent's selector.
+        _fork.OF_PARENTS.append(self._hub)
+        self._hub = None
+        _fork.remember(self)
 
     def _hub_here(self) -> Hub:
         if self._is_closed:

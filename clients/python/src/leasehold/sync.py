@@ -286,13 +286,10 @@ class Leasehold(Factory[LockRequest]):
 
     def forget_in_child(self) -> None:
         # The loop of the parent is kept as it is: to end it would take the parent's sockets out of its selector.
-        _OF_PARENTS.append(self._running)
+        _fork.OF_PARENTS.append(self._running)
         self._running = None
         self._starting = threading.RLock()
         _fork.remember(self)
-
-
-_OF_PARENTS: List[object] = []
 
 
 class Election:
