@@ -60,6 +60,8 @@ class Shared:
     async def get(self, open_it: Callable[[], Awaitable[object]], limit: float) -> object:
         if self._opening is None or (self._opening.done() and not _is_good(self._opening)):
             self._opening = asyncio.ensure_future(open_it())
+            # Whoever asked for it may be gone when it fails.
+            self._opening.add_done_callback(_is_good)
         opening = self._opening
         if not opening.done():
             # Whoever gives up leaves it to the others.
