@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any, Callable, Coroutine, List, Optional, Set, TypeVar
+from typing import Any, Callable, Coroutine, List, Optional, Set, Tuple, TypeVar
 
 from . import _clock
 from ._acquiring import Pending, Wanted, give_up, granted, parting_words
 from ._lease import LeaseState
 from ._plain import parse
-from ._questions import Extend, Look, Release
-from ._reply import Reply, fields, number
+from ._questions import Extend, Guarded, Look, Release
+from ._reply import Reply, Word, fields, number
 from ._routes import Routes
 from ._target import Target
 from ._wire import Wire
-from .errors import Closed, LeaseholdError, Unreachable
+from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings, seconds
 
@@ -174,6 +174,22 @@ class Hub:
                 state.lose(Loss.TAKEN)
                 return False
             return state.extended(answer.asked, ttl)
+
+    async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+        """Sends it once: to send it again might be to run it twice."""
+        loss = state.loss
+        if loss is not None:
+            raise LockLost(state.name, loss)
+        question = Guarded(state.owner, state.fence, command)
+        limits = self.wire.limits(state.ttl, _clock.now() + self.limits.within)
+        try:
+            answer = await self.wire.ask(state.key, lambda _: question, limits, may_repeat=False)
+        except Refused as refused:
+            if refused.code != "NOTHOLDER":
+                raise
+            state.lose(Loss.TAKEN)
+            raise LockLost(state.name, state.loss or Loss.TAKEN) from refused
+        return answer.reply
 
     async def release(self, state: LeaseState) -> Released:
         """What is not answered in time goes on in the background."""

@@ -14,7 +14,7 @@ import hashlib
 from dataclasses import dataclass
 from typing import List, Tuple
 
-from ._questions import EXCLUSIVE, Extend, Look, Question, Release
+from ._questions import EXCLUSIVE, Extend, Guarded, Look, Question, Release
 from ._reply import Word
 from .errors import NeedsModule
 from .settings import millis
@@ -89,6 +89,8 @@ def script_for(key: bytes, question: Question) -> Tuple[Script, List[Word]]:
         if question.fence is None:
             return RELEASE_ANY, [1, key, question.owner]
         return RELEASE, [1, key, value(question.owner, question.fence)]
+    if isinstance(question, Guarded):
+        raise NeedsModule("ERR", "guarded commands need the module leasehold, which this server does not have")
     if isinstance(question, Look):
         return LOOK, [1, key]
     if question.share != EXCLUSIVE:

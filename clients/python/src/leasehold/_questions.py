@@ -6,7 +6,7 @@ The fallback for servers without the module has other words for the same questio
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import List, Optional, Union
+from typing import List, Optional, Tuple, Union
 
 from ._reply import Word
 from .settings import millis
@@ -63,7 +63,16 @@ class Look:
     """Who holds it?"""
 
 
-Question = Union[Acquire, Wait, Ticket, Extend, Release, Look]
+@dataclass(frozen=True)
+class Guarded:
+    """Runs a command if this owner holds the lock by this fence."""
+
+    owner: bytes
+    fence: int
+    command: Tuple[Word, ...]
+
+
+Question = Union[Acquire, Wait, Ticket, Extend, Release, Look, Guarded]
 
 
 def words(key: bytes, question: Question) -> List[Word]:
@@ -72,6 +81,8 @@ def words(key: bytes, question: Question) -> List[Word]:
     if isinstance(question, Release):
         fence: List[Word] = [] if question.fence is None else [question.fence]
         return [b"LOCK.RELEASE", key, question.owner, *fence]
+    if isinstance(question, Guarded):
+        return [b"LOCK.GUARD", key, question.owner, question.fence, *question.command]
     if isinstance(question, Look):
         return [b"LOCK.INFO", key]
     asked: List[Word] = [b"LOCK.ACQUIRE", key, question.owner, millis(question.ttl)]

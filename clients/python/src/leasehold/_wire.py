@@ -19,6 +19,7 @@ from ._reply import Reply
 from ._routes import Routes
 from ._server import Server
 from ._verdict import Verdict, code_of, public, verdict
+from .errors import Unanswered
 
 LEAST_RESPONSE = 0.02
 
@@ -61,6 +62,7 @@ class Wire:
         limits: Limits,
         unanswered: Optional[Set[Line]] = None,
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
+        may_repeat: bool = True,
     ) -> Answer:
         """``prepare`` is called with the server of each try, and ``question`` then with its moment. Lines on which a
         try was not answered are added to ``unanswered``. What is raised is meant for the caller of this package."""
@@ -85,6 +87,8 @@ class Wire:
                 is_repeated = is_repeated or (sent is not None and said is Verdict.BROKEN)
                 if sent is not None and unanswered is not None and said is not Verdict.BROKEN:
                     unanswered.discard(sent)
+                if sent is not None and said is Verdict.BROKEN and not may_repeat:
+                    raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error
                 rest = self._after(error, said, tries)
                 once = self.routes.redirected(error)
                 if said is Verdict.ELSEWHERE and sent is not None:

@@ -12,6 +12,7 @@ from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
 from ._lease import LeaseState
+from ._reply import Reply, Word
 from ._scope import Scope
 from ._target import AnyClient
 from ._wanted import Asked, candidate_of, key_of
@@ -64,6 +65,12 @@ class Lease(Hold):
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         until = _clock.now() + self._hub.limits.within
         return await self._hub.run(self._hub.extend(self._state, self._ttl(ttl), until))
+
+    async def guard(self, *command: Word) -> Reply:
+        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
+        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        return await self._hub.run(self._hub.guard(self._state, command))
 
     async def release(self) -> Released:
         """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""

@@ -24,6 +24,10 @@ class Unreachable(LeaseholdError):
     """No server answered in time, or none that grants locks."""
 
 
+class Unanswered(Unreachable):
+    """A guarded command was sent, and nobody answered: it may have been run, once at the most."""
+
+
 class Refused(LeaseholdError):
     """The server refused, and would refuse again. ``code`` is the first word of what it said."""
 

@@ -15,10 +15,11 @@ from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
 from ._lease import LeaseState
+from ._reply import Reply, Word
 from ._target import AnyClient
 from ._thread import LoopThread
 from ._wanted import Asked, candidate_of, key_of
-from .errors import Busy, Closed, LeaseholdError
+from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
 from .settings import Duration, Name, Settings, positive, seconds
 
@@ -66,6 +67,15 @@ class Lease(Hold):
         hub, within = self._hub, self._hub.limits.within
         extending = hub.extend(self._state, self._ttl(ttl), _clock.now() + within)
         return _call(self._thread, hub, hub.run(extending), within)
+
+    def guard(self, *command: Word) -> Reply:
+        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
+        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        if self.loss is Loss.FORKED:
+            raise LockLost(self.name, Loss.FORKED)
+        hub = self._hub
+        return _call(self._thread, hub, hub.run(hub.guard(self._state, command)), hub.limits.within)
 
     def release(self) -> Released:
         """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
