@@ -17,7 +17,7 @@ from leasehold._limit import within
 from leasehold._questions import Acquire, Extend, Look, Release, Ticket, Wait, words
 from leasehold._slots import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of
-from leasehold._verdict import Verdict, public, verdict
+from leasehold._verdict import Verdict, public, redirection_in, verdict
 from leasehold._wanted import Asked, candidate_of
 
 
@@ -134,6 +134,14 @@ def test_a_message_names_the_owner_and_the_lock_whatever_is_in_their_names() -> 
 )
 def test_errors_are_told_apart(error: Exception, expected: Verdict) -> None:
     assert verdict(error) is expected
+
+
+def test_where_a_slot_is_can_be_read_whatever_the_class_of_the_error() -> None:
+    where = ("MOVED", 12182, ("127.0.0.1", 7000))
+    assert redirection_in(redis_errors.MovedError("12182 127.0.0.1:7000")) == where
+    assert redirection_in(redis_errors.ResponseError("MOVED 12182 127.0.0.1:7000")) == where
+    assert redirection_in(redis_errors.AskError("1 ::1:7000")) == ("ASK", 1, ("::1", 7000))
+    assert redirection_in(redis_errors.ResponseError("ERR no")) is None
 
 
 def test_errors_are_typed_for_the_caller() -> None:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Dict, List, Optional, Tuple
 
-from redis.exceptions import AskError, MovedError, RedisError
 from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError
 
 from . import _clock
 from ._reply import Reply
 from ._server import Server
 from ._slots import SlotMap
 from ._target import Address, Alone, Clustered, Target, Watched
-from ._verdict import Verdict, verdict
+from ._verdict import Verdict, redirection_in, verdict
 
 LOOK_EVERY = 1.0
 """How often sentinels are asked who is the primary: a former one may still be reachable."""
@@ -59,12 +59,13 @@ class Routes:
 
     def redirected(self, error: BaseException) -> Optional[Server]:
         """The server that is to be asked this once."""
-        if isinstance(error, MovedError):
-            address = self._mapped((str(error.host), int(error.port)))
-            self._slots.moved(int(error.slot_id), address)
+        redirection = redirection_in(error)
+        if redirection is None:
             return None
-        if isinstance(error, AskError):
-            return self.server_at(self._mapped((str(error.host), int(error.port))))
+        code, slot, address = redirection
+        if code == "ASK":
+            return self.server_at(self._mapped(address))
+        self._slots.moved(slot, self._mapped(address))
         return None
 
     def failed(self, error: BaseException) -> None:

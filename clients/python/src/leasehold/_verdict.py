@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Tuple
+from typing import Optional, Tuple
 
 from redis import exceptions as redis_errors
 
@@ -85,6 +85,15 @@ def verdict(error: BaseException) -> Verdict:
     if code == "ERR" and "max number of clients" in text:
         return Verdict.AGAIN
     return _OTHERS.get(code, Verdict.REFUSED)
+
+
+def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
+    """``MOVED`` or ``ASK``, the slot, and where it is. Older versions of redis-py leave that to read for others."""
+    parts = code_of(error)[1].split(" ")
+    if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
+        return None
+    host, _, port = parts[2].rpartition(":")
+    return (parts[0], int(parts[1]), (host, int(port))) if host else None
 
 
 def public(error: BaseException) -> LeaseholdError:
