@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-import time
 from pathlib import Path
 from typing import Iterator, Tuple
 
@@ -52,12 +51,10 @@ def test_encrypted_connections(make: Make, encrypted: Tuple[int, Path]) -> None:
 
 def test_a_server_that_is_not_trusted_is_asked_for_nothing(make: Make, encrypted: Tuple[int, Path]) -> None:
     port, _ = encrypted
-    locks = make(kind_of(make)(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=1))
-    began = time.monotonic()
+    locks = make(kind_of(make)(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=3))
     with pytest.raises(leasehold.Unreachable) as unreachable:
         locks.try_acquire("x")
     assert "certificate" in str(unreachable.value).lower()
-    assert time.monotonic() - began < 5
 
 
 def test_sockets_in_the_file_system(make: Make, server: Server, name: str) -> None:

@@ -297,3 +297,22 @@ def test_no_more_connections_wait_than_may(make: Make, own_server: Server, name:
         served = next(waiter for waiter in waiters if waiter.came)
         assert served.end().release().in_time
         waiters.remove(served)
+
+
+def test_a_place_is_kept_for_as_long_as_it_is_waited_for(make: Make, server: Server, name: str) -> None:
+    locks, others = make(server, settings=Settings(slice=0.5)), make(server)
+    first = others.acquire(name, ttl=60)
+    second = Waiter(locks, name, wait=60)
+    eventually(lambda: server.waiters(name) == 1, "the second waits")
+    third = Waiter(others, name, wait=60)
+    eventually(lambda: server.waiters(name) == 2, "the third waits")
+    # A place for which nobody asks is given up after 1.5 seconds.
+    end = time.monotonic() + 4
+    while time.monotonic() < end:
+        assert server.waiters(name) == 2
+        time.sleep(0.1)
+    first.release()
+    lease = second.end()
+    assert not third.came
+    lease.release()
+    assert third.end().release().in_time

@@ -24,10 +24,6 @@ from .errors import Unanswered
 LEAST_RESPONSE = 0.02
 
 
-class Hurried(Silent):
-    """The time was over before anything was asked: it says less than what came before."""
-
-
 @dataclass(frozen=True)
 class Answer:
     reply: Reply
@@ -94,7 +90,8 @@ class Wire:
                 if said is Verdict.ELSEWHERE and sent is not None:
                     # The name of the server may lead to another one by now.
                     sent.retire(Disconnected("this server grants no locks any more"))
-                if last is None or not isinstance(error, Hurried):
+                if last is None or not isinstance(error, Silent):
+                    # That a server was silent for the rest of the time says less than what it said before.
                     last = error
                 if rest is None or _clock.now() + rest >= limits.until:
                     raise public(last) from error
@@ -104,7 +101,7 @@ class Wire:
     async def _line(self, key: bytes, once: Optional[Server], limits: Limits) -> Tuple[Server, Line, float]:
         began = _clock.now()
         if began >= limits.until:
-            raise Hurried("there was no time to ask")
+            raise Silent("there was no time to ask")
         server = once
         if server is None:
             server = await within(limits.until - began, self.routes.server_of(key))
