@@ -46,8 +46,18 @@ const NAMED_BY_OTHERS: [&str; 8] = [
 /// Types of the standard library, and of tokio.
 const TYPES_OF_OTHERS: [&str; 2] = ["Mutex", "CancellationToken"];
 
-/// What whoever runs an example has there.
-const INSTALLED: [&str; 2] = ["node_modules", "target"];
+/// What whoever runs an example or the tests of a client has there.
+const INSTALLED: [&str; 9] = [
+    "node_modules",
+    "target",
+    "__pycache__",
+    ".mypy_cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".venv",
+    "build",
+    "dist",
+];
 
 /// File names that say nothing of what is inside.
 const NAMELESS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];

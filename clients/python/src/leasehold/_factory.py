@@ -1,0 +1,92 @@
+"""What a client can be asked for, whether it is used from threads or from coroutines."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Generic, Optional, TypeVar
+
+from ._questions import EXCLUSIVE, UNLIMITED
+from ._target import AnyClient, target_of
+from ._wanted import Asked, permits
+from .settings import Duration, Name, Settings
+
+R = TypeVar("R")
+
+
+class Factory(Generic[R]):
+    def __init__(
+        self,
+        client: AnyClient,
+        settings: Optional[Settings] = None,
+        *,
+        prefix: Optional[Name] = None,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+    ) -> None:
+        """``prefix``, ``ttl`` and ``wait`` are those of :class:`Settings`, which has more of them."""
+        changed = settings or Settings()
+        if prefix is not None:
+            changed = replace(changed, prefix=prefix)
+        if ttl is not None:
+            changed = replace(changed, ttl=ttl)
+        if wait is not None:
+            changed = replace(changed, wait=wait)
+        self._settings = changed
+        self._target = target_of(client)
+
+    def _request(self, asked: Asked) -> R:
+        raise NotImplementedError
+
+    def lock(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+    ) -> R:
+        """A lock that one holds at a time. Durations are seconds; ``wait`` is a hard limit.
+
+        ``hold_at_least`` has the lock held for so long from the asking, although it is released before: for jobs
+        that several hosts start at about the same time. A program that dies holds it for its ttl.
+        """
+        return self._request(Asked(self._settings, name, ttl, wait, EXCLUSIVE, renew, hold_at_least))
+
+    def read(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+    ) -> R:
+        """The right to read: readers hold a lock together, and a writer alone. It needs the module."""
+        return self._request(Asked(self._settings, name, ttl, wait, UNLIMITED, renew, None))
+
+    def write(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+    ) -> R:
+        """The right to write: alone, when all readers who came before have left. It is what :meth:`lock` is."""
+        return self._request(Asked(self._settings, name, ttl, wait, EXCLUSIVE, renew, None))
+
+    def semaphore(
+        self,
+        name: Name,
+        count: int,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+    ) -> R:
+        """One of ``count`` permits. If those who ask disagree on how many there are, the smallest number counts.
+        More than one needs the module."""
+        return self._request(Asked(self._settings, name, ttl, wait, permits(count), renew, None))
+
+    def _asked_by(self, name: Name, candidate: str, ttl: Optional[Duration], wait: Optional[Duration]) -> Asked:
+        return Asked(self._settings, name, ttl, wait, EXCLUSIVE, True, None, candidate.encode())

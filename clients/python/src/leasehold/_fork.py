@@ -1,0 +1,37 @@
+"""What a child process must forget, because it is its parent's: connections, leases, threads.
+
+A child that used a connection of its parent would mix up the answers of both, and one that held its sockets
+open would keep the parent's requests in the queues of servers. A lock that the parent holds is not held by
+the child: it would not be renewed there.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from typing import List, Protocol
+
+
+class Inherited(Protocol):
+    def forget_in_child(self) -> None: ...
+
+
+OF_PARENTS: List[object] = []
+"""What a child leaves as it is, for as long as it lives."""
+
+_inherited: weakref.WeakSet[Inherited] = weakref.WeakSet()
+
+
+def remember(what: Inherited) -> None:
+    _inherited.add(what)
+
+
+def _forget_all() -> None:
+    inherited = list(_inherited)
+    _inherited.clear()
+    for what in inherited:
+        what.forget_in_child()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)

@@ -1,0 +1,137 @@
+"""A lease as its holder counts it: until when it is valid, when to renew it, and why it is over.
+
+It is over for good: whatever a server answers later does not bring it back. Looked at from several threads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Callable, List, Optional, Set, Tuple
+
+from . import _clock, _fork
+from ._line import Line
+from ._validity import renew_at, valid_until
+from .outcomes import Loss, Released
+from .settings import Name
+
+LONGEST_WAY = 60.0
+"""How long an extension may be on its way after nobody waits for its answer any more."""
+
+
+class LeaseState:
+    def __init__(
+        self,
+        name: Name,
+        key: bytes,
+        owner: bytes,
+        fence: int,
+        asked: float,
+        ttl: float,
+        renew: bool,
+        hold_until: Optional[float],
+    ) -> None:
+        self.name = name
+        self.key = key
+        self.owner = owner
+        self.fence = fence
+        self.ttl = ttl
+        self.renews = renew
+        self.hold_until = hold_until
+        self.was_kept = False
+        self.is_extending: Optional[asyncio.Lock] = None
+        """Held by whoever extends it."""
+        self.release: Optional[asyncio.Future[Released]] = None
+        self.unanswered: Set[Line] = set()
+        """Lines on which it was asked for, and nobody answered."""
+        self._alone = threading.RLock()
+        self._loss: Optional[Loss] = None
+        self._told: List[Callable[[], None]] = []
+        self._end = valid_until(asked, ttl)
+        self._renew_at = renew_at(asked, ttl)
+        self._unanswered: List[Tuple[float, float]] = []
+        _fork.remember(self)
+
+    def valid_for(self) -> float:
+        """Seconds for which the lock is held for certain, by a clock that nobody sets."""
+        with self._alone:
+            left = self._end - _clock.now()
+            if left <= 0:
+                self.lose(Loss.EXPIRED)
+            return max(0.0, left) if self._loss is None else 0.0
+
+    @property
+    def loss(self) -> Optional[Loss]:
+        """Why it is over, or None. It looks at the clock: nobody need have noticed before."""
+        self.valid_for()
+        return self._loss
+
+    def lose(self, loss: Loss) -> bool:
+        """Whether this ended it."""
+        with self._alone:
+            if self._loss is not None:
+                return False
+            self._loss = loss
+            told, self._told = self._told, []
+        for tell in told:
+            tell()
+        return True
+
+    def when_lost(self, tell: Callable[[], None]) -> None:
+        """It is called at once if it is over, and from whichever thread ends it."""
+        with self._alone:
+            if self._loss is None:
+                self._told.append(tell)
+                return
+        tell()
+
+    @property
+    def end(self) -> float:
+        with self._alone:
+            return self._end
+
+    @property
+    def next_look(self) -> float:
+        """When to renew it, or when it is over."""
+        with self._alone:
+            return min(self._renew_at, self._end) if self.renews else self._end
+
+    def is_due(self, now: float) -> bool:
+        with self._alone:
+            return self.renews and now >= self._renew_at
+
+    def about_to_extend(self, asked: float, ttl: float) -> None:
+        """The server may carry it out at any moment from now on, whether or not it is heard of."""
+        with self._alone:
+            self._end = min(self._end, valid_until(asked, ttl))
+
+    def not_extended(self, ttl: float) -> None:
+        """Nobody waits for the answer any more, and the request may still arrive."""
+        with self._alone:
+            now = _clock.now()
+            self._unanswered = [(its, until) for its, until in self._unanswered if until > now]
+            self._unanswered.append((ttl, now + LONGEST_WAY))
+
+    def retry_renewal_at(self, moment: float) -> None:
+        with self._alone:
+            self._renew_at = moment
+
+    def extended(self, asked: float, ttl: float) -> bool:
+        """The server said so. It counts from the asking, and for nothing if it is over already."""
+        with self._alone:
+            if self.loss is not None:
+                return False
+            now = _clock.now()
+            may_arrive = [its for its, until in self._unanswered if until > now]
+            counted = min([ttl, *may_arrive])
+            self.ttl = ttl
+            self._end = valid_until(asked, counted)
+            self._renew_at = renew_at(asked, counted)
+            return self.valid_for() > 0
+
+    def forget_in_child(self) -> None:
+        # Another thread of the parent may have held it when it forked.
+        self._alone = threading.RLock()
+        self._told = []
+        self._loss = Loss.FORKED
+        self._end = 0.0

@@ -1,0 +1,126 @@
+"""A server without the module: scripts on the same keys, with the same values and the same meaning.
+
+A fence is the larger of the server's clock in microseconds plus a margin and the last fence of this lock
+plus one. The last one is kept in a key beside the lock for a day: after that the clock is far ahead of it.
+The margin is that of the module, whose fences are ahead of the clock by as much after it has started: so
+fences grow when a server without the module takes over from one that has it, and the other way round.
+
+The Rust client speaks the same dialect: a change here is a change there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import List, Tuple
+
+from ._questions import EXCLUSIVE, Extend, Guarded, Look, Question, Release
+from ._reply import Word
+from .errors import NeedsModule
+from .settings import millis
+
+DAY_MILLIS = 86_400_000
+MARGIN_MICROS = 15_000_000
+
+
+@dataclass(frozen=True)
+class Script:
+    text: str
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
+
+
+# KEYS: the lock, its last fence. ARGV: owner, ttl, how long to remember the fence, margin.
+ACQUIRE = Script("""
+local held = redis.call('GET', KEYS[1])
+if held then
+  local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
+  if not (fence and string.sub(held, 18) == ARGV[1]) then
+    if held ~= ARGV[1] then return false end
+    fence = '0'
+  end
+  local left = redis.call('PTTL', KEYS[1])
+  if left >= 0 and left < tonumber(ARGV[2]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
+  return fence
+end
+local now = redis.call('TIME')
+local fence = now[1] * 1000000 + now[2] + ARGV[4]
+local last = tonumber(redis.call('GET', KEYS[2]) or '0')
+if last and last >= fence then fence = last + 1 end
+fence = string.format('%016.0f', fence)
+redis.call('SET', KEYS[1], fence .. ':' .. ARGV[1], 'PX', ARGV[2])
+redis.call('SET', KEYS[2], fence, 'PX', ARGV[3])
+return fence""")
+
+# ARGV: the value, ttl.
+EXTEND = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('PEXPIRE', KEYS[1], ARGV[2])""")
+
+# ARGV: the value.
+RELEASE = Script("""
+if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])""")
+
+# ARGV: the owner.
+RELEASE_ANY = Script("""
+local held = redis.call('GET', KEYS[1])
+if not held then return 0 end
+if string.sub(held, 17) ~= ':' .. ARGV[1] and held ~= ARGV[1] then return 0 end
+return redis.call('DEL', KEYS[1])""")
+
+# What it holds, and what is left of it, in one step.
+LOOK = Script("""
+local held = redis.call('GET', KEYS[1])
+if not held then return false end
+return {held, redis.call('PTTL', KEYS[1])}""")
+
+
+def script_for(key: bytes, question: Question) -> Tuple[Script, List[Word]]:
+    """The script, and what follows it in EVAL: the number of keys, the keys and the arguments.
+
+    Nobody waits here: whoever asks to wait is told of the present.
+    """
+    if isinstance(question, Extend):
+        return EXTEND, [1, key, value(question.owner, question.fence), millis(question.ttl)]
+    if isinstance(question, Release):
+        if question.fence is None:
+            return RELEASE_ANY, [1, key, question.owner]
+        return RELEASE, [1, key, value(question.owner, question.fence)]
+    if isinstance(question, Guarded):
+        raise NeedsModule("ERR", "guarded commands need the module leasehold, which this server does not have")
+    if isinstance(question, Look):
+        return LOOK, [1, key]
+    if question.share != EXCLUSIVE:
+        raise NeedsModule("ERR", "several holders need the module leasehold, which this server does not have")
+    ttl = millis(question.ttl)
+    return ACQUIRE, [2, key, beside(key), question.owner, ttl, DAY_MILLIS, MARGIN_MICROS]
+
+
+def value(owner: bytes, fence: int) -> bytes:
+    """What the key holds. A fence of 0 is that of a lock that another kind of client wrote."""
+    return owner if fence == 0 else b"%016d:%s" % (fence, owner)
+
+
+def parse(held: bytes) -> Tuple[int, bytes]:
+    """The fence and the owner in what a key holds."""
+    fence, colon, owner = held[:16], held[16:17], held[17:]
+    if colon == b":" and len(fence) == 16 and fence.isdigit():
+        return int(fence), owner
+    return 0, held
+
+
+def beside(key: bytes) -> bytes:
+    """The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has
+    none there: a cluster refuses it."""
+    if _has_tag(key) or b"}" in key:
+        return key + b":fence"
+    return b"{" + key + b"}:fence"
+
+
+def _has_tag(key: bytes) -> bool:
+    _, opening, rest = key.partition(b"{")
+    tag, closing, _ = rest.partition(b"}")
+    return bool(opening and closing and tag)

@@ -1,0 +1,140 @@
+"""Which server to ask about a lock: the one there is, the primary that sentinels name, or the node of its slot."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Dict, List, Optional, Tuple
+
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError
+
+from . import _clock
+from ._reply import Reply
+from ._server import Server
+from ._slots import SlotMap
+from ._target import Address, Alone, Clustered, Target, Watched
+from ._verdict import Verdict, redirection_in, verdict
+
+LOOK_EVERY = 1.0
+"""How often sentinels are asked who is the primary: a former one may still be reachable."""
+
+REFRESH_AFTER = 0.2
+"""How often nodes are asked for their slots at most."""
+
+
+class Routes:
+    def __init__(self, target: Target, response: float) -> None:
+        self._target = target
+        self._response = response
+        self._servers: Dict[Optional[Address], Server] = {}
+        self._slots = SlotMap()
+        self._looked_at: Optional[float] = None
+        self._primary: Optional[Address] = None
+        self._looking: Optional[asyncio.Future[None]] = None
+        self._sentinels: List[Server] = []
+        if isinstance(target, Watched):
+            self._sentinels = [Server(each, None, response) for each in target.sentinels]
+
+    def server_at(self, address: Optional[Address]) -> Server:
+        server = self._servers.get(address)
+        if server is None:
+            server = self._servers[address] = Server(self._target.endpoint, address, self._response)
+        return server
+
+    async def server_of(self, key: bytes) -> Server:
+        if isinstance(self._target, Alone):
+            return self.server_at(None)
+        if isinstance(self._target, Watched):
+            if self._primary is None or self._is_due(LOOK_EVERY):
+                await self._look_once()
+            if self._primary is None:
+                raise Disconnected("no sentinel names a primary")
+            return self.server_at(self._primary)
+        if self._slots.node_of(key) is None or (self._looked_at is None and self._is_due(REFRESH_AFTER)):
+            await self._look_once()
+        address = self._slots.node_of(key)
+        if address is None:
+            raise Disconnected("no node of the cluster says who has the slot")
+        return self.server_at(address)
+
+    def redirected(self, error: BaseException) -> Optional[Server]:
+        """The server that is to be asked this once."""
+        redirection = redirection_in(error)
+        if redirection is None:
+            return None
+        code, slot, address = redirection
+        if code == "ASK":
+            return self.server_at(self._mapped(address))
+        self._slots.moved(slot, self._mapped(address))
+        return None
+
+    def failed(self, error: BaseException) -> None:
+        """Whoever asks next looks who grants locks now."""
+        if verdict(error) in (Verdict.BROKEN, Verdict.ELSEWHERE, Verdict.AGAIN):
+            self._looked_at = None
+
+    def _is_due(self, every: float) -> bool:
+        return self._looked_at is None or _clock.now() - self._looked_at >= every
+
+    async def _look_once(self) -> None:
+        """One looks, for all who want to know."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.ensure_future(self._look())
+        await asyncio.shield(self._looking)
+
+    async def _look(self) -> None:
+        if isinstance(self._target, Watched):
+            self._primary = await self._ask_sentinels(self._target.service) or self._primary
+        elif isinstance(self._target, Clustered):
+            await self._ask_nodes(self._target)
+        self._looked_at = _clock.now()
+
+    async def _ask_sentinels(self, service: str) -> Optional[Address]:
+        words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.encode()]
+        asking = [asyncio.ensure_future(self._ask(sentinel, words)) for sentinel in self._sentinels]
+        try:
+            for answered in asyncio.as_completed(asking):
+                address = _address(await answered)
+                if address is not None:
+                    return address
+            return None
+        finally:
+            for each in asking:
+                each.cancel()
+
+    async def _ask_nodes(self, target: Clustered) -> None:
+        asked = [self._mapped(address) for address in target.seeds]
+        for address in dict.fromkeys(self._slots.nodes() + asked):
+            reply = await self._ask(self.server_at(address), [b"CLUSTER", b"SLOTS"])
+            if reply:
+                self._slots.learn(reply, address)
+                for node, to in [(node, self._mapped(node)) for node in self._slots.nodes()]:
+                    if node != to:
+                        self._slots.rename(node, to)
+                return
+
+    async def _ask(self, server: Server, words: List[bytes]) -> Reply:
+        """None if it does not answer."""
+        try:
+            line = await server.line(self._response)
+            return await line.ask(words, self._response)
+        except (RedisError, OSError):
+            return None
+
+    def _mapped(self, address: Address) -> Address:
+        remap = self._target.remap if isinstance(self._target, Clustered) else None
+        return remap(address) if remap is not None else address
+
+    def close(self) -> None:
+        for server in [*self._servers.values(), *self._sentinels]:
+            server.close()
+        if self._looking is not None:
+            self._looking.cancel()
+
+
+def _address(reply: Reply) -> Optional[Tuple[str, int]]:
+    if isinstance(reply, list) and len(reply) == 2:
+        host, port = reply
+        if isinstance(host, bytes) and isinstance(port, bytes):
+            return host.decode(), int(port)
+    return None

@@ -1,0 +1,162 @@
+"""Where a client of redis-py connects to, and how. Its pools and retries are left alone.
+
+A pool hands a connection to one user at a time, and its retries send a request again by themselves: a
+release would wait for a connection that waiters hold, and a wait would begin anew with its whole patience.
+So this package opens a few connections of its own, with the same addresses, passwords and certificates.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
+
+import redis
+import redis.asyncio
+from redis import connection as sync_connection
+from redis import sentinel as sync_sentinel
+from redis.asyncio import connection as async_connection
+from redis.asyncio import sentinel as async_sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from .errors import SettingError
+
+Address = Tuple[str, int]
+AnyClient = Union["redis.Redis", "redis.RedisCluster", "redis.asyncio.Redis", "redis.asyncio.RedisCluster"]
+
+_KEPT = ("username", "password", "credential_provider", "client_name", "db", "socket_type")
+_TCP = ("host", "port", "socket_keepalive", "socket_keepalive_options")
+_KEEPALIVE = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 3))
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """How to open a connection to a server."""
+
+    kind: Type[async_connection.AbstractConnection]
+    options: Mapping[str, object] = field(repr=False)
+
+    def open(self, address: Optional[Address], response: float) -> async_connection.AbstractConnection:
+        options: Dict[str, Any] = dict(self.options)
+        if address is not None:
+            options["host"], options["port"] = address
+        if issubclass(self.kind, async_connection.Connection):
+            # The end of a machine that vanished without a word is noticed within some seconds.
+            options["socket_keepalive"] = True
+            options["socket_keepalive_options"] = keepalive()
+        return self.kind(
+            **options,
+            protocol=2,
+            decode_responses=False,
+            retry=Retry(NoBackoff(), 0),
+            socket_timeout=response,
+            socket_connect_timeout=response,
+            health_check_interval=0,
+        )
+
+
+@dataclass(frozen=True)
+class Alone:
+    endpoint: Endpoint
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A primary that sentinels know."""
+
+    endpoint: Endpoint
+    service: str
+    sentinels: Sequence[Endpoint]
+
+
+@dataclass(frozen=True)
+class Clustered:
+    endpoint: Endpoint
+    seeds: Sequence[Address]
+    remap: Optional[Callable[[Address], Address]]
+
+
+Target = Union[Alone, Watched, Clustered]
+
+
+def target_of(client: AnyClient) -> Target:
+    if isinstance(client, (redis.RedisCluster, redis.asyncio.RedisCluster)):
+        return _of_cluster(client)
+    pool: Any = getattr(client, "connection_pool", None)
+    if pool is None:
+        raise SettingError("client: it must be a Redis or a RedisCluster of redis-py")
+    endpoint = _endpoint(pool.connection_class, pool.connection_kwargs)
+    if isinstance(pool, (sync_sentinel.SentinelConnectionPool, async_sentinel.SentinelConnectionPool)):
+        return _of_sentinel(pool, endpoint)
+    return Alone(endpoint)
+
+
+def _of_sentinel(pool: Any, endpoint: Endpoint) -> Watched:
+    if not pool.is_master:
+        raise SettingError("client: locks are granted by the primary: use master_for of Sentinel")
+    pools = [sentinel.connection_pool for sentinel in pool.sentinel_manager.sentinels]
+    sentinels = [_endpoint(each.connection_class, each.connection_kwargs) for each in pools]
+    return Watched(endpoint, str(pool.service_name), sentinels)
+
+
+def _of_cluster(client: Any) -> Clustered:
+    nodes = client.nodes_manager
+    options: Mapping[str, object] = nodes.connection_kwargs
+    kind: object = options.get("connection_class")
+    if not isinstance(kind, type):
+        kind = sync_connection.SSLConnection if options.get("ssl") else sync_connection.Connection
+    seeds = [(str(node.host), int(node.port)) for node in nodes.startup_nodes.values()]
+    remap = getattr(nodes, "address_remap", None)
+    without_ssl = {name: value for name, value in options.items() if name not in ("ssl", "db")}
+    return Clustered(_endpoint(kind, without_ssl), seeds, remap)
+
+
+def _endpoint(kind: object, given: Mapping[str, object]) -> Endpoint:
+    its_kind = _asynchronous(kind)
+    kept: List[str] = list(_KEPT)
+    kept += ["path"] if issubclass(its_kind, async_connection.UnixDomainSocketConnection) else _TCP
+    options = {name: given[name] for name in kept if given.get(name) is not None}
+    if issubclass(its_kind, async_connection.SSLConnection):
+        options.update(_tls(given))
+    return Endpoint(its_kind, options)
+
+
+def _tls(given: Mapping[str, object]) -> Dict[str, object]:
+    known = inspect.signature(async_connection.SSLConnection.__init__).parameters
+    options: Dict[str, object] = {}
+    for name, value in given.items():
+        if not name.startswith("ssl_") or value is None:
+            continue
+        if name in known:
+            options[name] = value
+        elif value:
+            # To leave it out would be to trust more than the caller does.
+            raise SettingError(f"client: {name} is not known to the asynchronous connections of redis-py")
+    return options
+
+
+def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
+    """The kind of connection of redis.asyncio that corresponds to this one."""
+    if not isinstance(kind, type):
+        raise SettingError("client: its pool has no class of connections")
+    sentinels = (async_sentinel.SentinelManagedConnection, sync_sentinel.SentinelManagedConnection)
+    is_tls = issubclass(kind, (sync_connection.SSLConnection, async_connection.SSLConnection))
+    if issubclass(kind, sentinels):
+        return async_connection.SSLConnection if is_tls else async_connection.Connection
+    if issubclass(kind, async_connection.AbstractConnection):
+        return kind
+    if is_tls:
+        return async_connection.SSLConnection
+    if issubclass(kind, sync_connection.UnixDomainSocketConnection):
+        return async_connection.UnixDomainSocketConnection
+    if issubclass(kind, sync_connection.Connection):
+        return async_connection.Connection
+    raise SettingError(f"client: connections of the kind {kind.__name__} are not known")
+
+
+def keepalive() -> Dict[int, int]:
+    import socket
+
+    found = ((getattr(socket, name, None), seconds) for name, seconds in _KEEPALIVE)
+    return {option: seconds for option, seconds in found if option is not None}

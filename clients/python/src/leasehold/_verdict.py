@@ -1,0 +1,107 @@
+"""What an error means for whoever asked. Pure."""
+
+from __future__ import annotations
+
+import enum
+from typing import Optional, Tuple
+
+from redis import exceptions as redis_errors
+
+from .errors import LeaseholdError, Unreachable, refused
+
+
+class Verdict(enum.Enum):
+    BROKEN = enum.auto()
+    """The connection is of no more use, and nobody knows whether the request was heard."""
+    ELSEWHERE = enum.auto()
+    """This server does not grant locks any more: look for the one that does."""
+    MOVED = enum.auto()
+    """The slot is there now."""
+    ASK = enum.auto()
+    """This once, ask there."""
+    AGAIN = enum.auto()
+    """In a moment it may be different."""
+    REPLACED = enum.auto()
+    """A newer request of the same owner took the place in the queue."""
+    UNKNOWN_COMMAND = enum.auto()
+    """The server has not what it had, or what was thought."""
+    UNKNOWN_SCRIPT = enum.auto()
+    REFUSED = enum.auto()
+    """Another try would come to the same."""
+
+
+# redis-py cuts the code off the text of the errors that it has a class for. Subclasses come first.
+_CODES = (
+    (redis_errors.MovedError, "MOVED"),
+    (redis_errors.AskError, "ASK"),
+    (redis_errors.ReadOnlyError, "READONLY"),
+    (redis_errors.TryAgainError, "TRYAGAIN"),
+    (redis_errors.MasterDownError, "MASTERDOWN"),
+    (redis_errors.ClusterDownError, "CLUSTERDOWN"),
+    (redis_errors.ClusterCrossSlotError, "CROSSSLOT"),
+    (redis_errors.BusyLoadingError, "LOADING"),
+    (redis_errors.NoScriptError, "NOSCRIPT"),
+    (redis_errors.NoPermissionError, "NOPERM"),
+    (redis_errors.OutOfMemoryError, "OOM"),
+)
+
+_ELSEWHERE = {"READONLY", "UNBLOCKED"}
+_AGAIN = {"TRYAGAIN", "LOADING", "CLUSTERDOWN", "MASTERDOWN", "BUSY", "QUEUEFULL", "NOREPLICAS", "MISCONF"}
+_OTHERS = {
+    "MOVED": Verdict.MOVED,
+    "ASK": Verdict.ASK,
+    "REPLACED": Verdict.REPLACED,
+    "NOSCRIPT": Verdict.UNKNOWN_SCRIPT,
+}
+
+
+def code_of(error: BaseException) -> Tuple[str, str]:
+    """The first word of what the server said, and all of it; no code if it said nothing."""
+    text = str(error)
+    for kind, code in _CODES:
+        if isinstance(error, kind):
+            return code, text if text.startswith(code) else f"{code} {text}"
+    if isinstance(error, (redis_errors.AuthenticationError, redis_errors.AuthorizationError)):
+        code = "NOAUTH" if "required" in text else "WRONGPASS"
+        return code, text if text.startswith(code) else f"{code} {text}"
+    if isinstance(error, redis_errors.ResponseError):
+        first = text.split(" ", 1)[0]
+        is_code = first.isupper() and first.isalpha()
+        return (first, text) if is_code else ("ERR", f"ERR {text}")
+    return "", text
+
+
+def verdict(error: BaseException) -> Verdict:
+    code, text = code_of(error)
+    if not code:
+        is_wrong = isinstance(error, redis_errors.DataError)
+        return Verdict.REFUSED if is_wrong else Verdict.BROKEN
+    if code in _ELSEWHERE:
+        return Verdict.ELSEWHERE
+    if code in _AGAIN:
+        return Verdict.AGAIN
+    if code == "ERR" and "unknown command" in text:
+        return Verdict.UNKNOWN_COMMAND
+    if code == "ERR" and "max number of clients" in text:
+        return Verdict.AGAIN
+    return _OTHERS.get(code, Verdict.REFUSED)
+
+
+def redirection_in(error: BaseException) -> Optional[Tuple[str, int, Tuple[str, int]]]:
+    """``MOVED`` or ``ASK``, the slot, and where it is. Older versions of redis-py leave that to read for others."""
+    parts = code_of(error)[1].split(" ")
+    if len(parts) != 3 or parts[0] not in ("MOVED", "ASK"):
+        return None
+    host, _, port = parts[2].rpartition(":")
+    return (parts[0], int(parts[1]), (host, int(port))) if host else None
+
+
+def public(error: BaseException) -> LeaseholdError:
+    """What the caller is told when there is no other try."""
+    if isinstance(error, LeaseholdError):
+        return error
+    code, text = code_of(error)
+    is_silent = not code or code in {"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK"}
+    if is_silent:
+        return Unreachable(f"no server that grants locks: {text or type(error).__name__}")
+    return refused(code, text)

@@ -1,0 +1,304 @@
+"""Locks for programs of asyncio. See :class:`Leasehold`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import AsyncIterator, Awaitable, Callable, List, Optional, Type, TypeVar
+
+from . import _clock, _fork
+from ._factory import Factory
+from ._hold import Hold
+from ._hub import Hub
+from ._lease import LeaseState
+from ._reply import Reply, Word
+from ._scope import Scope
+from ._target import AnyClient
+from ._wanted import Asked, candidate_of, key_of
+from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
+from .outcomes import Leader, LockInfo, Loss, Released
+from .settings import Duration, Name, Settings, positive, seconds
+
+__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
+
+T = TypeVar("T")
+log = logging.getLogger("leasehold")
+
+
+class LossSignal:
+    """Tells of the loss of a lease."""
+
+    def __init__(self, state: LeaseState) -> None:
+        self._state = state
+        self._lost = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def tell() -> None:
+            try:
+                loop.call_soon_threadsafe(self._lost.set)
+            except RuntimeError:
+                pass  # the loop has ended
+
+        state.when_lost(tell)
+
+    def is_set(self) -> bool:
+        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
+        return self._state.loss is not None
+
+    async def wait(self) -> Loss:
+        """Waits until it is lost, and says why."""
+        await self._lost.wait()
+        loss = self._state.loss
+        assert loss is not None
+        return loss
+
+
+class Lease(Hold):
+    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+
+    def __init__(self, hub: Hub, state: LeaseState) -> None:
+        super().__init__(hub, state)
+        self.signal = LossSignal(state)
+
+    async def extend(self, ttl: Optional[Duration] = None) -> bool:
+        """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
+        until = _clock.now() + self._hub.limits.within
+        return await self._hub.run(self._hub.extend(self._state, self._ttl(ttl), until))
+
+    async def guard(self, *command: Word) -> Reply:
+        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
+        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        return await self._hub.run(self._hub.guard(self._state, command))
+
+    async def release(self) -> Released:
+        """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
+        return await self._hub.release(self._state)
+
+    async def __aenter__(self) -> Lease:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await _give_back(self)
+
+
+class Leadership(Lease):
+    """A term of office: a lease that is given back by resigning."""
+
+    async def resign(self) -> Released:
+        """Steps down: the next candidate leads."""
+        return await self.release()
+
+
+async def _give_back(lease: Lease) -> None:
+    """What became of the work is worth more than what becomes of the release."""
+    try:
+        released = await lease.release()
+    except LeaseholdError as error:
+        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
+        return
+    if not released.in_time:
+        log.warning("the lock %r was lost before it was released", lease.name)
+
+
+class LockRequest:
+    """A lock, and how it is asked for: ``async with`` it, or :meth:`acquire` it. It can be used many times."""
+
+    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._held: List[tuple[Lease, Scope]] = []
+
+    async def acquire(self) -> Lease:
+        """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
+        return Lease(*await self._granted())
+
+    async def _granted(self) -> tuple[Hub, LeaseState]:
+        wanted, begun = self._asked.wanted(False), _clock.now()
+        hub = self._locks._hub_here()
+        state = await hub.run(hub.acquire(wanted))
+        if state is None:
+            raise Busy(wanted.name, _clock.now() - begun)
+        return hub, state
+
+    async def try_acquire(self) -> Optional[Lease]:
+        """The lock, or None if somebody else has it."""
+        hub = self._locks._hub_here()
+        state = await hub.run(hub.acquire(self._asked.wanted(True)))
+        return None if state is None else Lease(hub, state)
+
+    async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
+        """Does the work under the lock. Its result is the result, whatever becomes of the release."""
+        async with self as lease:
+            return await work(lease)
+
+    async def __aenter__(self) -> Lease:
+        lease = await self.acquire()
+        self._held.append((lease, Scope(lease._state)))
+        return lease
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        lease, scope = self._take()
+        try:
+            loss = await scope.end(kind)
+        finally:
+            await _give_back(lease)
+        if loss is not None:
+            raise LockLost(lease.name, loss) from error
+
+    def _take(self) -> tuple[Lease, Scope]:
+        """That of this task: several may use one request at the same time."""
+        task = asyncio.current_task()
+        own = [index for index, (_, scope) in enumerate(self._held) if scope._task is task]
+        return self._held.pop(own[-1] if own else -1)
+
+
+class Leasehold(Factory[LockRequest]):
+    """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
+
+    It opens connections of its own, with the client's addresses and passwords: one for requests and one on which
+    grants are told of, to each server. The client is not used, and need not be closed before.
+    """
+
+    def __init__(
+        self,
+        client: AnyClient,
+        settings: Optional[Settings] = None,
+        *,
+        prefix: Optional[Name] = None,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+    ) -> None:
+        super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
+        self._hub: Optional[Hub] = None
+        self._is_closed = False
+        _fork.remember(self)
+
+    def _request(self, asked: Asked) -> LockRequest:
+        return LockRequest(self, asked)
+
+    async def acquire(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+    ) -> Lease:
+        """The same as ``lock(…).acquire()``."""
+        return await self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+
+    async def try_acquire(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+    ) -> Optional[Lease]:
+        """The same as ``lock(…).try_acquire()``."""
+        return await self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
+
+    async def info(self, name: Name) -> Optional[LockInfo]:
+        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
+        hub = self._hub_here()
+        return await hub.run(hub.info(key_of(self._settings, name)))
+
+    def election(
+        self,
+        name: Name,
+        candidate: str,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        look_every: Duration = 1.0,
+    ) -> Election:
+        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
+        asked = self._asked_by(name, candidate, ttl, wait)
+        return Election(self, asked, positive("look_every", look_every))
+
+    async def close(self, timeout: Duration = 5.0) -> List[Name]:
+        """Gives back what is held, and ends all connections: the last thing that a program does.
+
+        Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
+        """
+        self._is_closed = True
+        hub = self._hub
+        return [] if hub is None or hub.is_closed else await hub.close(seconds("timeout", timeout))
+
+    async def __aenter__(self) -> Leasehold:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        await self.close()
+
+    def forget_in_child(self) -> None:
+        # It is not ended: that would take the parent's sockets out of the parent's selector.
+        _fork.OF_PARENTS.append(self._hub)
+        self._hub = None
+        _fork.remember(self)
+
+    def _hub_here(self) -> Hub:
+        if self._is_closed:
+            raise Closed
+        loop = asyncio.get_running_loop()
+        if self._hub is not None and self._hub.loop is not loop:
+            if not self._hub.loop.is_closed():
+                raise SettingError("client: it is used on another event loop: create one for each")
+            self._hub = None
+        if self._hub is None:
+            self._hub = Hub(self._target, self._settings)
+        return self._hub
+
+
+class Election:
+    """One leader among several candidates: a lock that whoever leads holds."""
+
+    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._look_every = look_every
+
+    async def campaign(self) -> Leadership:
+        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
+        return Leadership(*await LockRequest(self._locks, self._asked)._granted())
+
+    async def leader(self) -> Optional[Leader]:
+        """Who leads at this moment: None between two terms."""
+        info = await self._locks.info(self._asked.name)
+        return None if info is None else Leader(candidate_of(info.owner), info.fence)
+
+    async def observe(self) -> AsyncIterator[Optional[Leader]]:
+        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
+        so that terms shorter than that may be missed. While no server answers it says nothing."""
+        last: Optional[Leader] = None
+        is_first = True
+        while True:
+            try:
+                leader = await self.leader()
+            except Closed:
+                return
+            except LeaseholdError as error:
+                log.debug("nobody says who leads: %s", error)
+            else:
+                if is_first or leader != last:
+                    is_first, last = False, leader
+                    yield leader
+            await asyncio.sleep(self._look_every)

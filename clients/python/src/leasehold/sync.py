@@ -1,0 +1,338 @@
+"""Locks for programs of threads. See :class:`Leasehold`."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from types import TracebackType
+from typing import Callable, Coroutine, Iterator, List, Optional, Tuple, Type, TypeVar
+
+from . import _clock, _fork
+from ._acquiring import Wanted
+from ._factory import Factory
+from ._hold import Hold
+from ._hub import Hub
+from ._lease import LeaseState
+from ._reply import Reply, Word
+from ._target import AnyClient
+from ._thread import LoopThread
+from ._wanted import Asked, candidate_of, key_of
+from .errors import Busy, Closed, LeaseholdError, LockLost
+from .outcomes import Leader, LockInfo, Loss, Released
+from .settings import Duration, Name, Settings, positive, seconds
+
+__all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
+
+T = TypeVar("T")
+L = TypeVar("L", bound="Lease")
+log = logging.getLogger("leasehold")
+
+
+class LossSignal:
+    """Tells of the loss of a lease, as a ``threading.Event`` does."""
+
+    def __init__(self, state: LeaseState) -> None:
+        self._state = state
+        self._lost = threading.Event()
+        state.when_lost(self._lost.set)
+
+    def is_set(self) -> bool:
+        """Whether it is lost. It looks at the clock: nobody need have noticed before."""
+        return self._state.loss is not None
+
+    def wait(self, timeout: Optional[Duration] = None) -> Optional[Loss]:
+        """Waits until it is lost, and says why; None if that has not come within ``timeout``."""
+        end = math.inf if timeout is None else _clock.now() + seconds("timeout", timeout)
+        while self._state.loss is None and _clock.now() < end:
+            # Not longer than the lease: its end is seen here, too, if the thread of the client cannot run.
+            rest = min(end - _clock.now(), max(0.001, self._state.valid_for()), 1.0)
+            self._lost.wait(max(0.0, rest))
+        return self._state.loss
+
+
+class Lease(Hold):
+    """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
+
+    def __init__(self, thread: LoopThread, hub: Hub, state: LeaseState) -> None:
+        super().__init__(hub, state)
+        self._thread = thread
+        self.signal = LossSignal(state)
+
+    def extend(self, ttl: Optional[Duration] = None) -> bool:
+        """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
+        if self.loss is Loss.FORKED:
+            return False
+        hub, within = self._hub, self._hub.limits.within
+        extending = hub.extend(self._state, self._ttl(ttl), _clock.now() + within)
+        return _call(self._thread, hub, hub.run(extending), within)
+
+    def guard(self, *command: Word) -> Reply:
+        """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
+        at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
+        it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
+        if self.loss is Loss.FORKED:
+            raise LockLost(self.name, Loss.FORKED)
+        hub = self._hub
+        return _call(self._thread, hub, hub.run(hub.guard(self._state, command)), hub.limits.within)
+
+    def release(self) -> Released:
+        """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
+        if self.loss is Loss.FORKED:
+            return Released.LATE
+        if self._state.was_kept:
+            return Released.KEPT
+        done = self._state.release
+        if done is not None and done.done() and self._hub.is_closed:
+            return done.result()
+        return _call(self._thread, self._hub, self._hub.release(self._state), self._hub.limits.within)
+
+    def __enter__(self) -> Lease:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        _give_back(self)
+
+
+class Leadership(Lease):
+    """A term of office: a lease that is given back by resigning."""
+
+    def resign(self) -> Released:
+        """Steps down: the next candidate leads."""
+        return self.release()
+
+
+def _call(thread: LoopThread, hub: Hub, work: Coroutine[object, object, T], limit: Optional[float]) -> T:
+    if hub.is_closed or thread.loop.is_closed():
+        work.close()
+        raise Closed
+    return thread.call(work, limit)
+
+
+def _give_back(lease: Lease) -> None:
+    """What became of the work is worth more than what becomes of the release."""
+    try:
+        released = lease.release()
+    except LeaseholdError as error:
+        log.warning("the lock %r may be held until its lease ends: %s", lease.name, error)
+        return
+    if not released.in_time:
+        log.warning("the lock %r was lost before it was released", lease.name)
+
+
+class LockRequest:
+    """A lock, and how it is asked for: use ``with``, or :meth:`acquire` it. It can be used many times."""
+
+    def __init__(self, locks: Leasehold, asked: Asked) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._held = threading.local()
+
+    def acquire(self) -> Lease:
+        """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
+        return self._granted(Lease)
+
+    def _granted(self, kind: Type[L]) -> L:
+        wanted, begun = self._asked.wanted(False), _clock.now()
+        limit = None if math.isinf(wanted.wait) else max(wanted.wait, self._locks._within)
+        lease = self._locks._acquire(kind, wanted, limit)
+        if lease is None:
+            raise Busy(wanted.name, _clock.now() - begun)
+        return lease
+
+    def try_acquire(self) -> Optional[Lease]:
+        """The lock, or None if somebody else has it."""
+        return self._locks._acquire(Lease, self._asked.wanted(True), self._locks._within)
+
+    def run(self, work: Callable[[Lease], T]) -> T:
+        """Does the work under the lock. Its result is the result, whatever becomes of the release."""
+        with self as lease:
+            return work(lease)
+
+    def __enter__(self) -> Lease:
+        lease = self.acquire()
+        self._stack().append(lease)
+        return lease
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        _give_back(self._stack().pop())
+
+    def _stack(self) -> List[Lease]:
+        """Those of this thread: several may use one request at the same time."""
+        if not hasattr(self._held, "leases"):
+            self._held.leases = []
+        leases: List[Lease] = self._held.leases
+        return leases
+
+
+class Leasehold(Factory[LockRequest]):
+    """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
+
+    It opens connections of its own, with the client's addresses and passwords: one for requests and one on which
+    grants are told of, to each server. A thread of its own drives them. The client is not used, and need not be
+    closed before. A child process that was forked begins anew: what its parent holds, it does not.
+    """
+
+    def __init__(
+        self,
+        client: AnyClient,
+        settings: Optional[Settings] = None,
+        *,
+        prefix: Optional[Name] = None,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+    ) -> None:
+        super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
+        self._within = positive("within", self._settings.within)
+        self._starting = threading.RLock()
+        self._running: Optional[Tuple[LoopThread, Hub]] = None
+        self._is_closed = False
+        _fork.remember(self)
+
+    def _request(self, asked: Asked) -> LockRequest:
+        return LockRequest(self, asked)
+
+    def acquire(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+    ) -> Lease:
+        """The same as ``lock(…).acquire()``."""
+        return self.lock(name, ttl=ttl, wait=wait, renew=renew, hold_at_least=hold_at_least).acquire()
+
+    def try_acquire(
+        self,
+        name: Name,
+        *,
+        ttl: Optional[Duration] = None,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+    ) -> Optional[Lease]:
+        """The same as ``lock(…).try_acquire()``."""
+        return self.lock(name, ttl=ttl, renew=renew, hold_at_least=hold_at_least).try_acquire()
+
+    def info(self, name: Name) -> Optional[LockInfo]:
+        """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
+        thread, hub = self._run()
+        return _call(thread, hub, hub.run(hub.info(key_of(self._settings, name))), self._within)
+
+    def election(
+        self,
+        name: Name,
+        candidate: str,
+        *,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        look_every: Duration = 1.0,
+    ) -> Election:
+        """An election, in which this program goes by the name of ``candidate``, such as that of its host."""
+        asked = self._asked_by(name, candidate, ttl, wait)
+        return Election(self, asked, positive("look_every", look_every))
+
+    def close(self, timeout: Duration = 5.0) -> List[Name]:
+        """Gives back what is held, and ends all connections and the thread: the last thing that a program does.
+
+        Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
+        """
+        limit = seconds("timeout", timeout)
+        with self._starting:
+            self._is_closed = True
+            running, self._running = self._running, None
+        if running is None:
+            return []
+        thread, hub = running
+        try:
+            return thread.call(hub.close(limit), limit)
+        finally:
+            thread.stop(limit)
+
+    def __enter__(self) -> Leasehold:
+        return self
+
+    def __exit__(
+        self,
+        kind: Optional[Type[BaseException]],
+        error: Optional[BaseException],
+        trace: Optional[TracebackType],
+    ) -> None:
+        self.close()
+
+    def _run(self) -> Tuple[LoopThread, Hub]:
+        with self._starting:
+            if self._is_closed:
+                raise Closed
+            if self._running is None:
+                thread = LoopThread()
+                self._running = (thread, thread.call(self._new_hub(), None))
+            return self._running
+
+    async def _new_hub(self) -> Hub:
+        return Hub(self._target, self._settings)
+
+    def _acquire(self, kind: Type[L], wanted: Wanted, limit: Optional[float]) -> Optional[L]:
+        thread, hub = self._run()
+
+        async def granted() -> Optional[L]:
+            # A lease from the first moment: if the caller was interrupted, nobody has it, and it is given back.
+            state = await hub.run(hub.acquire(wanted))
+            return None if state is None else kind(thread, hub, state)
+
+        return _call(thread, hub, granted(), limit)
+
+    def forget_in_child(self) -> None:
+        # The loop of the parent is kept as it is: to end it would take the parent's sockets out of its selector.
+        _fork.OF_PARENTS.append(self._running)
+        self._running = None
+        self._starting = threading.RLock()
+        _fork.remember(self)
+
+
+class Election:
+    """One leader among several candidates: a lock that whoever leads holds."""
+
+    def __init__(self, locks: Leasehold, asked: Asked, look_every: float) -> None:
+        self._locks = locks
+        self._asked = asked
+        self._look_every = look_every
+
+    def campaign(self) -> Leadership:
+        """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
+        return LockRequest(self._locks, self._asked)._granted(Leadership)
+
+    def leader(self) -> Optional[Leader]:
+        """Who leads at this moment: None between two terms."""
+        info = self._locks.info(self._asked.name)
+        return None if info is None else Leader(candidate_of(info.owner), info.fence)
+
+    def observe(self) -> Iterator[Optional[Leader]]:
+        """Who leads, and then each who differs from the one before; None: nobody. It looks every ``look_every``,
+        so that terms shorter than that may be missed. While no server answers it says nothing."""
+        last: Optional[Leader] = None
+        is_first = True
+        while True:
+            try:
+                leader = self.leader()
+            except Closed:
+                return
+            except LeaseholdError as error:
+                log.debug("nobody says who leads: %s", error)
+            else:
+                if is_first or leader != last:
+                    is_first, last = False, leader
+                    yield leader
+            time.sleep(self._look_every)

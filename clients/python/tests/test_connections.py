@@ -1,0 +1,94 @@
+"""Whatever way the client of redis-py is connected, its locks are."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from pathlib import Path
+from typing import Iterator, Tuple
+
+import pytest
+import redis
+import redis.asyncio
+
+import leasehold
+import leasehold.asyncio
+from conftest import Make
+from leasehold import Settings
+from servers import Server, free_port
+
+
+def kind_of(make: Make) -> type:
+    return redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tuple[int, Path]]:
+    directory = tmp_path_factory.mktemp("tls")
+    key, certificate = directory / "key.pem", directory / "certificate.pem"
+    words = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost"
+    names = ["-addext", "subjectAltName=IP:127.0.0.1,DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*words.split(), *names], check=True, capture_output=True)
+    port = free_port()
+    files = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-ca-cert-file", str(certificate)]
+    try:
+        server = Server("--tls-port", str(port), "--tls-auth-clients", "no", *files)
+    except AssertionError:
+        pytest.skip("this server is built without TLS")
+    yield port, certificate
+    server.end()
+
+
+def test_encrypted_connections(make: Make, encrypted: Tuple[int, Path]) -> None:
+    port, certificate = encrypted
+    given = kind_of(make)(host="127.0.0.1", port=port, ssl=True, ssl_ca_certs=str(certificate))
+    locks = make(given)
+    lease = locks.acquire("x")
+    with pytest.raises(leasehold.Busy):
+        locks.acquire("x", wait=1)
+    assert lease.release().in_time
+
+
+def test_a_server_that_is_not_trusted_is_asked_for_nothing(make: Make, encrypted: Tuple[int, Path]) -> None:
+    port, _ = encrypted
+    locks = make(kind_of(make)(host="127.0.0.1", port=port, ssl=True), settings=Settings(within=3))
+    with pytest.raises(leasehold.Unreachable) as unreachable:
+        locks.try_acquire("x")
+    assert "certificate" in str(unreachable.value).lower()
+
+
+def test_sockets_in_the_file_system(make: Make, server: Server, name: str) -> None:
+    locks = make(kind_of(make)(unix_socket_path=str(server.socket)))
+    assert locks.acquire(name).release().in_time
+
+
+def test_another_database(make: Make, server: Server, name: str) -> None:
+    locks, others = make(kind_of(make)(port=server.port, db=3)), make(server)
+    lease, other = locks.acquire(name), others.try_acquire(name)
+    assert other is not None
+    for each in (lease, other):
+        assert each.release().in_time
+
+
+def test_a_pool_that_is_exhausted_and_has_short_limits_does_not_matter(server: Server, name: str) -> None:
+    pool = redis.ConnectionPool(host="127.0.0.1", port=server.port, max_connections=1, socket_timeout=0.01)
+    held = pool.make_connection() if hasattr(pool, "make_connection") else None
+    with leasehold.Leasehold(redis.Redis(connection_pool=pool)) as locks:
+        lease = locks.acquire(name)
+        with pytest.raises(leasehold.Busy):
+            locks.acquire(name, wait=0.5)
+        assert lease.release().in_time
+    del held
+
+
+def test_a_client_may_be_used_on_one_loop_after_another(server: Server, name: str) -> None:
+    async def create() -> leasehold.asyncio.Leasehold:
+        return leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(server.url))
+
+    async def use(locks: leasehold.asyncio.Leasehold) -> None:
+        async with locks.lock(name):
+            pass
+
+    locks = asyncio.run(create())
+    for _ in range(2):
+        asyncio.run(use(locks))

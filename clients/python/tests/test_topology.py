@@ -1,0 +1,116 @@
+"""Clusters whose slots move, and sentinels that fail over."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Iterator, List
+
+import pytest
+import redis
+import redis.asyncio
+import redis.asyncio.sentinel
+import redis.sentinel
+from redis.crc import key_slot
+
+from conftest import Make, told
+from leasehold import Released, Settings
+from servers import Cluster, Sentinels, eventually
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    cluster = Cluster()
+    yield cluster
+    cluster.end()
+
+
+@pytest.fixture
+def sentinels() -> Iterator[Sentinels]:
+    sentinels = Sentinels()
+    yield sentinels
+    sentinels.end()
+
+
+def of_cluster(make: Make, cluster: Cluster) -> Any:
+    if make.style == "threads":  # type: ignore[attr-defined]
+        return redis.RedisCluster(port=cluster.nodes[0].port, host="127.0.0.1")
+    return redis.asyncio.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port)
+
+
+def test_locks_of_all_slots_are_taken_where_they_are(make: Make, cluster: Cluster) -> None:
+    locks = make(of_cluster(make, cluster))
+    leases = [locks.acquire(f"all-{number}", ttl=60) for number in range(50)]
+    counts = [len(node.client().keys("all-*")) for node in cluster.nodes]
+    assert sum(counts) == 50
+    assert all(counts)
+    assert all(lease.release() is Released.RELEASED for lease in leases)
+
+
+@pytest.mark.parametrize("tickets", [True, False])
+def test_who_holds_and_who_waits_follow_a_slot_that_moves(
+    make: Make, cluster: Cluster, name: str, tickets: bool
+) -> None:
+    key = f"moves-{name}"
+    locks = make(of_cluster(make, cluster), settings=Settings(tickets=tickets))
+    lease = locks.acquire(key, ttl=4)
+    got: List[Any] = []
+    waiter = threading.Thread(target=lambda: got.append(locks.acquire(key, ttl=4, wait=60)), daemon=True)
+    waiter.start()
+
+    def waits() -> bool:
+        return any(_waiters(node, key) == 1 for node in cluster.nodes)
+
+    eventually(waits, "it waits")
+    cluster.move(key_slot(key.encode()), key)
+    eventually(waits, "it waits at the other node")
+    assert lease.extend(4)
+    assert lease.release() is Released.RELEASED
+    waiter.join(60)
+    assert got[0].fence > lease.fence
+    assert got[0].release() is Released.RELEASED
+
+
+def _waiters(node: Any, key: str) -> int:
+    try:
+        return int(node.waiters(key))
+    except redis.ResponseError:
+        return 0
+
+
+def of_sentinels(make: Make, sentinels: Sentinels) -> Any:
+    addresses = [("127.0.0.1", sentinels.port)]
+    if make.style == "threads":  # type: ignore[attr-defined]
+        return redis.sentinel.Sentinel(addresses).master_for("main")
+    return redis.asyncio.sentinel.Sentinel(addresses).master_for("main")
+
+
+def test_who_waits_and_who_asks_find_the_new_primary(make: Make, sentinels: Sentinels) -> None:
+    locks = make(of_sentinels(make, sentinels))
+    held = locks.acquire("held", ttl=60)
+    free = locks.acquire("free", ttl=60)
+    # Both have come to the replica, so the leases go on there.
+    with sentinels.replica.client() as client:
+        eventually(lambda: client.exists("held", "free") == 2, "the replica has heard of them")
+    got: List[Any] = []
+    waiter = threading.Thread(target=lambda: got.append(locks.acquire("held", wait=90)), daemon=True)
+    waiter.start()
+    eventually(lambda: sentinels.primary.waiters("held") == 1, "it waits")
+    sentinels.fail_over()
+    assert locks.acquire("other", wait=60).release().in_time
+    assert free.release() is Released.RELEASED
+    assert held.release() is Released.RELEASED
+    waiter.join(60)
+    assert got[0].fence > held.fence
+    got[0].release()
+
+
+def test_a_lock_that_the_new_primary_has_not_heard_of_is_lost(make: Make, sentinels: Sentinels) -> None:
+    locks = make(of_sentinels(make, sentinels))
+    lease = locks.acquire("x", ttl=60)
+    with sentinels.replica.client() as client:
+        eventually(lambda: client.exists("x") == 1, "the replica has heard of it")
+    sentinels.fail_over()
+    with sentinels.replica.client() as client:
+        client.delete("x")
+    lease.extend(3)
+    eventually(lambda: told(lease), "the loss is told")

@@ -1,0 +1,210 @@
+"""The logic without a server: deadlines, decisions, and how answers read."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+import redis
+from redis import exceptions as redis_errors
+
+import leasehold
+from leasehold import Loss, Settings, _clock, _plain, _subscription, _validity
+from leasehold._backoff import Backoff
+from leasehold._lease import LeaseState
+from leasehold._limit import within
+from leasehold._questions import Acquire, Extend, Look, Release, Ticket, Wait, words
+from leasehold._slots import SlotMap
+from leasehold._target import Alone, Clustered, Watched, target_of
+from leasehold._verdict import Verdict, public, redirection_in, verdict
+from leasehold._wanted import Asked, candidate_of
+
+
+def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
+    assert _validity.valid_until(100, 1) == pytest.approx(100.988)
+    assert _validity.valid_until(100, 0.001) == 100
+    assert _validity.renew_at(100, 3) == 101
+    assert _validity.is_fresh(100, 4, 100.9)
+    assert not _validity.is_fresh(100, 4, 101)
+
+
+def lease(ttl: float = 10, ago: float = 0) -> LeaseState:
+    return LeaseState("x", b"x", b"me", 7, _clock.now() - ago, ttl, True, None)
+
+
+def test_a_lease_that_is_over_is_over_for_good() -> None:
+    state = lease(ttl=1, ago=2)
+    told = []
+    state.when_lost(lambda: told.append(1))
+    assert state.valid_for() == 0
+    assert state.loss is Loss.EXPIRED
+    assert told == [1]
+    assert not state.extended(_clock.now(), 60)
+    assert state.valid_for() == 0
+    assert not state.lose(Loss.TAKEN)
+    assert state.loss is Loss.EXPIRED
+
+
+def test_an_extension_counts_from_its_asking() -> None:
+    state = lease()
+    assert state.extended(_clock.now() - 5, 10)
+    assert 4 < state.valid_for() < 5
+
+
+def test_a_shorter_extension_counts_before_it_is_answered() -> None:
+    state = lease(ttl=60)
+    state.about_to_extend(_clock.now(), 1)
+    assert state.valid_for() < 1
+
+
+def test_a_longer_extension_counts_for_no_more_than_a_shorter_one_that_may_still_arrive() -> None:
+    state = lease(ttl=60)
+    state.not_extended(5)
+    assert state.extended(_clock.now(), 60)
+    assert state.valid_for() < 5
+
+
+def test_the_clock_goes_on_in_a_suspend_where_there_is_one_that_does() -> None:
+    import time
+
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        assert abs(_clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
+
+
+def test_rests_double_up_to_the_limit() -> None:
+    backoff = Backoff(0.01, 0.1)
+    assert [backoff.ceiling(tries) for tries in (0, 1, 2, 3, 4, 400)] == [0.01, 0.02, 0.04, 0.08, 0.1, 0.1]
+    random.seed(1)
+    assert all(0 <= backoff.rest(2) <= 0.04 for _ in range(100))
+
+
+def test_questions_are_the_commands_of_the_module() -> None:
+    assert words(b"k", Acquire(b"o", 5, 1)) == [b"LOCK.ACQUIRE", b"k", b"o", 5000]
+    assert words(b"k", Acquire(b"o", 5, 0))[4:] == [b"SHARE", 0]
+    assert words(b"k", Wait(b"o", 5, 1, None))[4:] == [b"BLOCK", 0]
+    assert words(b"k", Wait(b"o", 5, 3, 0.0001))[4:] == [b"SHARE", 3, b"BLOCK", 1]
+    assert words(b"k", Ticket(b"o", 5, 1, 15, b"c"))[4:] == [b"TICKET", 15000, b"NOTIFY", b"c"]
+    assert words(b"k", Extend(b"o", 5, 7)) == [b"LOCK.EXTEND", b"k", b"o", 5000, 7]
+    assert words(b"k", Release(b"o", 7)) == [b"LOCK.RELEASE", b"k", b"o", 7]
+    assert words(b"k", Release(b"o", None)) == [b"LOCK.RELEASE", b"k", b"o"]
+    assert words(b"k", Look()) == [b"LOCK.INFO", b"k"]
+
+
+def test_the_last_fence_is_kept_in_the_slot_of_the_lock() -> None:
+    assert _plain.beside(b"printer") == b"{printer}:fence"
+    assert _plain.beside(b"{order}.lock") == b"{order}.lock:fence"
+    assert _plain.beside(b"a}b") == b"a}b:fence"
+
+
+def test_the_fence_of_an_owner_is_in_what_the_key_holds() -> None:
+    assert _plain.parse(_plain.value(b"alice", 7)) == (7, b"alice")
+    assert _plain.parse(b"7:alice") == (0, b"7:alice")
+    assert _plain.value(b"alice", 0) == b"alice"
+
+
+def test_a_message_names_the_owner_and_the_lock_whatever_is_in_their_names() -> None:
+    assert _subscription.parse(b"1795 5 alice printer") == (b"alice", b"printer")
+    assert _subscription.parse(b"1795 5 a  li the printer") == (b"a  li", b"the printer")
+    assert _subscription.parse(b"1795 2 \xc3\xa9 \xff\r\n") == (b"\xc3\xa9", b"\xff\r\n")
+    for mistake in (b"", b"1795", b"1795 5", b"1795 9 alice", b"1795 x alice printer"):
+        assert _subscription.parse(mistake) is None
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (redis_errors.ConnectionError("gone"), Verdict.BROKEN),
+        (redis_errors.TimeoutError("late"), Verdict.BROKEN),
+        (redis_errors.ReadOnlyError("You can't write"), Verdict.ELSEWHERE),
+        (redis_errors.ResponseError("UNBLOCKED this server became a replica"), Verdict.ELSEWHERE),
+        (redis_errors.MovedError("1 127.0.0.1:7000"), Verdict.MOVED),
+        (redis_errors.AskError("1 127.0.0.1:7000"), Verdict.ASK),
+        (redis_errors.TryAgainError("Multiple keys"), Verdict.AGAIN),
+        (redis_errors.BusyLoadingError("is loading"), Verdict.AGAIN),
+        (redis_errors.ConnectionError("max number of clients reached"), Verdict.BROKEN),
+        (redis_errors.ResponseError("QUEUEFULL too many waiters"), Verdict.AGAIN),
+        (redis_errors.ResponseError("REPLACED a newer request"), Verdict.REPLACED),
+        (redis_errors.ResponseError("unknown command 'LOCK.ACQUIRE'"), Verdict.UNKNOWN_COMMAND),
+        (redis_errors.ResponseError("WRONGTYPE Operation against"), Verdict.REFUSED),
+        (redis_errors.AuthenticationError("invalid username-password pair"), Verdict.REFUSED),
+        (redis_errors.NoPermissionError("this user has no permissions"), Verdict.REFUSED),
+        (redis_errors.OutOfMemoryError("command not allowed"), Verdict.REFUSED),
+    ],
+)
+def test_errors_are_told_apart(error: Exception, expected: Verdict) -> None:
+    assert verdict(error) is expected
+
+
+def test_where_a_slot_is_can_be_read_whatever_the_class_of_the_error() -> None:
+    where = ("MOVED", 12182, ("127.0.0.1", 7000))
+    assert redirection_in(redis_errors.MovedError("12182 127.0.0.1:7000")) == where
+    assert redirection_in(redis_errors.ResponseError("MOVED 12182 127.0.0.1:7000")) == where
+    assert redirection_in(redis_errors.AskError("1 ::1:7000")) == ("ASK", 1, ("::1", 7000))
+    assert redirection_in(redis_errors.ResponseError("ERR no")) is None
+
+
+def test_errors_are_typed_for_the_caller() -> None:
+    assert isinstance(public(redis_errors.OutOfMemoryError("command not allowed")), leasehold.OutOfMemory)
+    assert isinstance(public(redis_errors.AuthenticationError("Authentication required.")), leasehold.WrongPassword)
+    assert isinstance(public(redis_errors.BusyLoadingError("is loading")), leasehold.Unreachable)
+    assert isinstance(public(redis_errors.ResponseError("QUEUEFULL x")), leasehold.QueueFull)
+
+
+def test_slots_are_learned_and_moved() -> None:
+    slots = SlotMap()
+    assert slots.node_of(b"foo") is None
+    slots.learn([[0, 16383, [b"", 7000, b"id"]]], ("host", 1))
+    assert slots.node_of(b"foo") == ("host", 7000)
+    slots.moved(12182, ("other", 7001))
+    assert slots.node_of(b"foo") == ("other", 7001)
+    assert slots.node_of(b"{foo}.x") == ("other", 7001)
+
+
+def test_where_to_connect_is_read_off_the_client() -> None:
+    import redis.asyncio
+    import redis.sentinel
+    from redis.asyncio import connection
+
+    alone = target_of(redis.Redis.from_url("rediss://me:secret@example.org:7/3"))
+    assert isinstance(alone, Alone)
+    assert alone.endpoint.kind is connection.SSLConnection
+    options = {"username": "me", "password": "secret", "host": "example.org", "port": 7, "db": 3}
+    assert alone.endpoint.options == options
+    assert "secret" not in repr(alone)
+    unix = target_of(redis.Redis(unix_socket_path="/x"))
+    assert unix.endpoint.kind is connection.UnixDomainSocketConnection
+    watched = target_of(redis.sentinel.Sentinel([("a", 1), ("b", 2)], password="p").master_for("main", ssl=True))
+    assert isinstance(watched, Watched)
+    assert watched.endpoint.kind is connection.SSLConnection
+    assert len(watched.sentinels) == 2
+    with pytest.raises(leasehold.SettingError):
+        target_of(redis.sentinel.Sentinel([("a", 1)]).slave_for("main"))
+    clustered = target_of(redis.asyncio.RedisCluster(host="h", port=1, ssl=True))
+    assert isinstance(clustered, Clustered)
+    assert clustered.seeds == [("h", 1)]
+    assert clustered.endpoint.kind is connection.SSLConnection
+
+
+def test_a_candidate_is_known_by_its_name() -> None:
+    asked = Asked(Settings(), "x", None, None, 1, True, None, "höst/1".encode())
+    assert candidate_of(asked.wanted(False).owner) == "höst/1"
+    assert candidate_of(b"uuid") == "uuid"
+    with pytest.raises(leasehold.SettingError):
+        Asked(Settings(), "x", None, None, 1, True, None, b"x" * 219)
+
+
+def test_who_waits_no_longer_than_so_long_does_not_wait_for_the_end_of_what_it_cancelled() -> None:
+    async def program() -> None:
+        async def stubborn() -> None:
+            while True:
+                try:
+                    await asyncio.sleep(0.05)
+                    return
+                except asyncio.CancelledError:
+                    continue
+
+        with pytest.raises(redis.TimeoutError):
+            await within(0.001, stubborn())
+
+    asyncio.run(program())
