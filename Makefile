@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build build-cli run cli test test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
+.PHONY: help setup build build-cli run cli test test-clients test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -57,6 +57,9 @@ test: build bench-instructions ## Run all tests: units, then real servers (SERVE
 	@scripts/setup openssl tmux
 	LEASEHOLD_MODULE=$(MODULE) scripts/run-tests --workspace --test integration -- $(RELEASE_TESTS)
 	scripts/run-tests --workspace
+
+test-clients: build ## Check the packages for Node and Python, with their tests on real servers (SERVER=)
+	LEASEHOLD_MODULE=$(MODULE) scripts/test-clients
 
 test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
 	@rm -f $(FIGURES)
