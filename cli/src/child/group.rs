@@ -33,7 +33,7 @@ impl Group {
         let terminal = Terminal::open();
         let is_ours = terminal.as_ref().is_some_and(Terminal::is_ours);
         let wants_terminal = terminal::is_for_one();
-        let kill_after = order.grace.min(order.ttl.checked_div(2).unwrap_or_default());
+        let kill_after = order.grace.min(order.lease.checked_div(2).unwrap_or_default());
         let failed =
             |error| Failure::of_system("no process can be started for the command", &error);
         let mut watchdog = Watchdog::start(kill_after).map_err(failed)?;

@@ -37,8 +37,8 @@ pub(crate) struct Order<'o> {
     pub(crate) environment: Vec<(&'static str, String)>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
-    /// How much of it a watchdog may use.
-    pub(crate) ttl: Duration,
+    /// As it is at the beginning, wherever its length was chosen. A watchdog may use half of it.
+    pub(crate) lease: Duration,
 }
 
 /// How it ended.

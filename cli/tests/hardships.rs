@@ -1,0 +1,43 @@
+//! What befalls the program where it is used: its file is replaced while it waits, the variables choose the lease, it is the
+//! first process of a container, a disk is full.
+
+use crate::program::Program;
+use crate::scene::{is_running, leasehold, left, server, url};
+use std::time::Duration;
+use testkit::eventually;
+
+/// Ends only when it is killed, and so does what it has started.
+const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $! .; while :; do wait; done";
+
+#[test]
+fn the_lease_of_the_variable_bounds_the_time_to_end_when_leasehold_is_killed() {
+    let server = server();
+    let mut command = leasehold(&url(server.port()), &["run", "x", "--", "sh", "-c", STUBBORN]);
+    command.env("LEASEHOLD_TTL_MS", "6000");
+    let program = Program::start(command);
+    let printed = program.prints(" .\n");
+    let pids: Vec<u32> = printed.split(' ').filter_map(|word| word.parse().ok()).collect();
+    program.signal("KILL");
+    eventually("the command or the lock is gone", || {
+        let is_held = crate::scene::held(&server, "x").is_some();
+        let is_there = pids.iter().any(|pid| is_running(*pid));
+        assert!(is_held || !is_there, "the command outlived the lock");
+        if is_there { Err(()) } else { Ok(()) }
+    });
+}
+
+#[test]
+fn the_lease_is_no_shorter_than_the_least_time_nor_than_the_variable_says() {
+    let server = server();
+    for (variable, least, shortest) in [("2000", "20s", 12), ("200000", "40s", 120)] {
+        let words = ["run", "--at-least", least, "x", "--", "sh", "-c", "echo held; read line"];
+        let mut command = leasehold(&url(server.port()), &words);
+        command.env("LEASEHOLD_TTL_MS", variable);
+        let program = Program::start(command);
+        program.prints("held\n");
+        let left = left(&server, "x");
+        assert!(left > Duration::from_secs(shortest), "{variable} {least}: {left:?}");
+        program.ends();
+        server.cmd("DEL x");
+    }
+}
