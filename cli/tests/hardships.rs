@@ -3,6 +3,8 @@
 
 use crate::program::Program;
 use crate::scene::{is_running, leasehold, left, server, url};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
 use std::time::Duration;
 use testkit::eventually;
 
@@ -40,4 +42,29 @@ fn the_lease_is_no_shorter_than_the_least_time_nor_than_the_variable_says() {
         program.ends();
         server.cmd("DEL x");
     }
+}
+
+/// No test: what the next one starts. It gets the orphans below it, as the first process of a container does, and becomes the program.
+#[test]
+#[ignore = "it becomes another program"]
+fn with_the_orphans() {
+    nix::sys::prctl::set_child_subreaper(true).unwrap();
+    let script = "(sleep 1000 & echo $! .); exec sleep 1000";
+    let words = ["run", "--ttl", "600ms", "--grace", "200ms", "x", "--", "sh", "-c", script];
+    let address = std::env::var("LEASEHOLD_URL").unwrap();
+    panic!("{}", leasehold(&address, &words).exec());
+}
+
+#[test]
+fn orphans_that_it_inherits_do_not_keep_it_from_ending() {
+    let server = server();
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "hardships::with_the_orphans", "--ignored", "--nocapture"]);
+    command.env("LEASEHOLD_URL", url(server.port()));
+    let program = Program::start(command);
+    program.prints(" .\n");
+    server.cmd("DEL x");
+    let ended = program.ends();
+    assert_eq!(ended.code, 79, "{}", ended.said);
+    assert!(!ended.said.contains("has not ended"), "{}", ended.said);
 }

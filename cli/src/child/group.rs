@@ -69,9 +69,21 @@ impl Group {
         self.send(Signal::SIGKILL);
     }
 
+    /// Whether its first process has not ended, whose parent this one is.
+    pub(super) fn runs(&self) -> bool {
+        self.ended.is_none()
+    }
+
     /// Whether any process of it is.
     pub(super) fn is_there(&self) -> bool {
-        self.ended.is_none() || killpg(self.leader, None) != Err(Errno::ESRCH)
+        if self.ended.is_none() {
+            return true;
+        }
+        // The first process of a container inherits orphans: they stay, as ended ones, until it has heard of them.
+        let of_group = Pid::from_raw(self.leader.as_raw().saturating_neg());
+        let heard_of_one = || waitpid(of_group, Some(WaitPidFlag::WNOHANG));
+        while heard_of_one().is_ok_and(|status| status.pid().is_some()) {}
+        killpg(self.leader, None) != Err(Errno::ESRCH)
     }
 
     /// Nothing of it is to be ended any more.
