@@ -2,7 +2,8 @@
 //! first process of a container, a disk is full.
 
 use crate::program::Program;
-use crate::scene::{is_running, leasehold, left, server, url};
+use crate::scene::{LONG, eventually_waiting, is_running, leasehold, left, server, url};
+use std::fs::{self};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -42,6 +43,23 @@ fn the_lease_is_no_shorter_than_the_least_time_nor_than_the_variable_says() {
         program.ends();
         server.cmd("DEL x");
     }
+}
+
+#[test]
+fn a_program_whose_file_was_replaced_while_it_waited_runs_its_command() {
+    let server = server();
+    server.client().grant("x", "alice", LONG);
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("leasehold");
+    fs::copy(env!("CARGO_BIN_EXE_leasehold"), &file).unwrap();
+    let mut command = Command::new(&file);
+    command.args(["run", "x", "--", "echo", "done"]).env("LEASEHOLD_URL", url(server.port()));
+    let program = Program::start(command);
+    eventually_waiting(&server, "x", 1);
+    fs::remove_file(&file).unwrap();
+    assert!(server.client().release("x", "alice"));
+    let ended = program.ends();
+    assert_eq!((ended.code, ended.printed.as_str()), (0, "done\n"), "{}", ended.said);
 }
 
 /// No test: what the next one starts. It gets the orphans below it, as the first process of a container does, and becomes the program.

@@ -46,8 +46,13 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
 }
 
 fn this_program() -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg0("leasehold").process_group(0);
+    let mut file = std::env::current_exe()?;
+    // It was replaced while this program waited: the kernel still has the one that runs.
+    if cfg!(target_os = "linux") && !file.exists() {
+        file = "/proc/self/exe".into();
+    }
+    let mut command = Command::new(file);
+    command.arg0("leasehold");
     Ok(command)
 }
 
@@ -59,7 +64,7 @@ pub(super) fn start(
 ) -> io::Result<Pid> {
     let terminal = if takes_terminal { WITH_TERMINAL } else { WITHOUT_TERMINAL };
     let mut beginning = this_program()?;
-    beginning.arg(BEGIN).arg(getpid().to_string()).arg(terminal).args(command);
+    beginning.process_group(0).arg(BEGIN).arg(getpid().to_string()).arg(terminal).args(command);
     beginning.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = beginning.spawn()?;
     i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
@@ -94,7 +99,7 @@ pub(super) struct Watchdog(Child);
 impl Watchdog {
     pub(super) fn start(kill_after: Duration) -> io::Result<Self> {
         let mut watchdog = this_program()?;
-        watchdog.arg(WATCH).arg(kill_after.as_millis().to_string());
+        watchdog.process_group(0).arg(WATCH).arg(kill_after.as_millis().to_string());
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // It must keep no file system from being unmounted.
         watchdog.current_dir("/").spawn().map(Self)
