@@ -47,7 +47,8 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| Failure::of_system("this program cannot start", &error))
-        .and_then(|runtime| runtime.block_on(commands::run(arguments)));
+        .and_then(|runtime| runtime.block_on(commands::run(arguments)))
+        .and_then(|code| output::all_was_printed().map(|()| code));
     match ended {
         Ok(code) => code.into(),
         Err(failure) => {

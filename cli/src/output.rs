@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether a line that changes is shown, and has to make room for whatever else is said.
 static LINE: Mutex<bool> = Mutex::new(false);
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// Why the first of what was printed could not be written.
+static UNPRINTED: Mutex<Option<Failure>> = Mutex::new(None);
 
 /// Only errors are said from now on.
 pub(crate) fn be_quiet() {
@@ -53,10 +55,19 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// To standard output. Whoever reads it may have had enough.
+/// To standard output. What could not be written is a failure at the end of the program: see [`all_was_printed`].
 pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(failure) = print_whole(text)
+        && let Ok(mut first) = UNPRINTED.lock()
+    {
+        first.get_or_insert(failure);
+    }
+}
+
+/// A part of a result looks like a result.
+pub(crate) fn all_was_printed() -> Result<(), Failure> {
+    let failure = UNPRINTED.lock().ok().and_then(|mut first| first.take());
+    failure.map_or(Ok(()), Err)
 }
 
 /// The same for what is to be kept in a file: a part of it would be of no use.

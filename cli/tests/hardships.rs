@@ -2,8 +2,10 @@
 //! first process of a container, a disk is full.
 
 use crate::program::Program;
-use crate::scene::{LONG, eventually_waiting, is_running, leasehold, left, server, url};
-use std::fs::{self};
+use crate::scene::{
+    LONG, both_kinds, eventually_waiting, hold, is_running, leasehold, left, server, url,
+};
+use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
@@ -85,4 +87,20 @@ fn orphans_that_it_inherits_do_not_keep_it_from_ending() {
     let ended = program.ends();
     assert_eq!(ended.code, 79, "{}", ended.said);
     assert!(!ended.said.contains("has not ended"), "{}", ended.said);
+}
+
+#[test]
+fn a_result_that_cannot_be_written_is_a_failure() {
+    for server in both_kinds() {
+        hold(&server, "x", "alice");
+        for words in [&["ls"][..], &["ls", "--json"], &["show", "x"], &["top", "--once"]] {
+            let mut command = leasehold(&url(server.port()), words);
+            command.stdout(File::options().write(true).open("/dev/full").unwrap());
+            let output = command.output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(70), "{words:?}: {said}");
+            assert!(said.contains("No space left on device"), "{words:?}: {said}");
+            assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
+        }
+    }
 }
