@@ -165,7 +165,8 @@ fn write_text(text: &str, to: &mut String) {
         match c {
             '"' => to.push_str("\\\""),
             '\\' => to.push_str("\\\\"),
-            c if c < ' ' => to.push_str(&format!("\\u{:04x}", u32::from(c))),
+            // A terminal acts on those beyond the first 32, too.
+            c if c.is_control() => to.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => to.push(c),
         }
     }
@@ -179,12 +180,12 @@ mod tests {
     #[test]
     fn json_is_written_as_the_standard_has_it() {
         let value = Json::Object(vec![
-            ("name", Json::text("a\"b\\c\nd\u{1b}é")),
+            ("name", Json::text("a\"b\\c\nd\u{1b}\u{9b}é")),
             ("list", Json::List(vec![Json::Null, Json::Number(7)])),
         ]);
         let mut text = String::new();
         value.write(&mut text);
-        assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001bé\",\"list\":[null,7]}");
+        assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001b\\u009bé\",\"list\":[null,7]}");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
     }
 }
