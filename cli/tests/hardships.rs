@@ -104,3 +104,23 @@ fn a_result_that_cannot_be_written_is_a_failure() {
         }
     }
 }
+
+#[test]
+fn no_password_is_shown_of_an_address_that_is_written_in_another_way() {
+    for address in [
+        "worker:s3cret@127.0.0.1:1",
+        "redis:worker:s3cret@127.0.0.1:1",
+        "unix:///nowhere.sock?user=worker&pass=s3cret",
+        "unix:///nowhere.sock?pass=s3@cret",
+    ] {
+        for words in [&["run", "--wait", "0", "x", "--", "true"][..], &["ls"], &["top", "--once"]] {
+            let mut command = leasehold(address, words);
+            command.env("LEASEHOLD_WITHIN_MS", "200");
+            let ended = Program::start(command).ends();
+            let told = ended.printed + &ended.said;
+            assert!(ended.code == 64 || ended.code == 69, "{address} {words:?}: {told}");
+            assert!(!told.contains("cret"), "{address} {words:?}: {told}");
+            assert!(!told.contains("worker"), "{address} {words:?}: {told}");
+        }
+    }
+}
