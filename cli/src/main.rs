@@ -21,6 +21,7 @@ use arguments::Arguments;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use exit_code::{Code, Failure};
+use nix::libc::SIGINT;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         .and_then(|runtime| runtime.block_on(commands::run(arguments)))
         .and_then(|code| output::all_was_printed().map(|()| code));
     match ended {
+        Ok(code) if code == Code::of_signal(SIGINT) => child::processes::end_by_interrupt(),
         Ok(code) => code.into(),
         Err(failure) => {
             output::say(&failure.text);

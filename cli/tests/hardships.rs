@@ -3,7 +3,8 @@
 
 use crate::program::Program;
 use crate::scene::{
-    LONG, both_kinds, eventually_waiting, hold, is_running, leasehold, left, server, url,
+    LONG, both_kinds, eventually_free, eventually_held, eventually_waiting, hold, is_running,
+    leasehold, left, server, start, url,
 };
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
@@ -103,6 +104,22 @@ fn a_result_that_cannot_be_written_is_a_failure() {
             assert_eq!(said.lines().count(), 1, "{words:?}: {said}");
         }
     }
+}
+
+/// By it a shell knows that a script is to end, and not to go on with its next line.
+#[test]
+fn an_interrupt_ends_the_program_itself() {
+    let server = server();
+    let program = start(&server, &["run", "x", "--", "sleep", "1000"]);
+    eventually_held(&server, "x");
+    let waiting = start(&server, &["run", "x", "--", "true"]);
+    eventually_waiting(&server, "x", 1);
+    assert_eq!(waiting.ends_by("INT").signal, Some(2));
+    assert_eq!(program.ends_by("INT").signal, Some(2));
+    eventually_free(&server, "x");
+    // A code of the command's own stays one.
+    let ended = start(&server, &["run", "x", "--", "sh", "-c", "exit 130"]).ends();
+    assert_eq!((ended.code, ended.signal), (130, None));
 }
 
 #[test]
