@@ -65,8 +65,12 @@ impl Group {
         self.send(Signal::SIGCONT);
     }
 
-    pub(super) fn kill(&self) {
-        self.send(Signal::SIGKILL);
+    /// An error is of a process of another user, as behind sudo.
+    pub(super) fn kill(&self) -> Result<(), Errno> {
+        match killpg(self.leader, Signal::SIGKILL) {
+            Err(Errno::ESRCH) => Ok(()),
+            killed => killed,
+        }
     }
 
     /// Whether its first process has not ended, whose parent this one is.

@@ -100,8 +100,11 @@ async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
             }
             () = grace_ends => {
                 killed = Some(Instant::now());
-                output::say(&format!("the command has not ended within {}: killed", show(grace)));
-                group.kill();
+                let done = match group.kill() {
+                    Ok(()) => "killed".to_owned(),
+                    Err(error) => format!("it goes on, and cannot be killed: {}", error.desc()),
+                };
+                output::say(&format!("the command has not ended within {}: {done}", show(grace)));
             }
             () = sleep(BETWEEN_LOOKS) => {}
         }
