@@ -186,11 +186,15 @@ fn read(file: &PathBuf) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| usage(&format!("{}: {error}", file.display())))
 }
 
-/// The address without the user and the password in it.
+/// The address without the user and the password in it, also one that has no sense.
 pub(crate) fn without_user(url: &str) -> String {
-    let parts = url.split_once("://");
-    let parts = parts.and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?.1)));
-    parts.map_or(url.to_owned(), |(scheme, host)| format!("{scheme}://{host}"))
+    let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
+    // That of a socket has them behind the path.
+    let rest =
+        if scheme.contains("unix") { rest.split('?').next().unwrap_or_default() } else { rest };
+    let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
+    let place = place.split('?').next().unwrap_or_default();
+    if scheme.is_empty() { place.to_owned() } else { format!("{scheme}://{place}") }
 }
 
 impl Address<'_> {
@@ -314,5 +318,9 @@ mod tests {
     fn no_password_is_in_the_name() {
         assert_eq!(to("redis://alice:s@cret@h:1/2").name(), "redis://h:1/2");
         assert_eq!(to("redis://h:1").name(), "redis://h:1");
+        assert_eq!(to("alice:s@cret@h:1").name(), "h:1");
+        assert_eq!(to("redis:alice:secret@h:1").name(), "h:1");
+        assert_eq!(to("unix:///s?user=alice&pass=se@cret").name(), "unix:///s");
+        assert_eq!(to("redis://h:1/2?pass=secret").name(), "redis://h:1/2");
     }
 }

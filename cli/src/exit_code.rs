@@ -22,14 +22,25 @@ pub(crate) enum Code {
     Refused,
     /// None of `sysexits.h`: the command was stopped half-way, or its work was not covered to its end.
     Lost,
-    /// Of the command; 128 and the number of the signal that ended it.
+    /// Of the command, or as it would be of one.
     OfCommand(u8),
+    /// 128 and the number of the signal that ended the command, or this program.
+    OfSignal(u8),
 }
 
 impl Code {
     pub(crate) fn of_signal(number: i32) -> Self {
-        Self::OfCommand(u8::try_from(number.saturating_add(128)).unwrap_or(u8::MAX))
+        Self::OfSignal(with_signal(number))
     }
+
+    /// The same for what a person ends by a key: a shell goes on.
+    pub(crate) fn that_tells_of(number: i32) -> Self {
+        Self::OfCommand(with_signal(number))
+    }
+}
+
+fn with_signal(number: i32) -> u8 {
+    u8::try_from(number.saturating_add(128)).unwrap_or(u8::MAX)
 }
 
 impl From<Code> for ExitCode {
@@ -43,7 +54,7 @@ impl From<Code> for ExitCode {
             Code::NotObtained => 75,
             Code::Refused => 77,
             Code::Lost => 79,
-            Code::OfCommand(code) => code,
+            Code::OfCommand(code) | Code::OfSignal(code) => code,
         })
     }
 }

@@ -21,6 +21,7 @@ use arguments::Arguments;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use exit_code::{Code, Failure};
+use nix::libc::SIGINT;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -47,8 +48,10 @@ fn main() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let ended = runtime
         .map_err(|error| Failure::of_system("this program cannot start", &error))
-        .and_then(|runtime| runtime.block_on(commands::run(arguments)));
+        .and_then(|runtime| runtime.block_on(commands::run(arguments)))
+        .and_then(|code| output::all_was_printed().map(|()| code));
     match ended {
+        Ok(code) if code == Code::of_signal(SIGINT) => child::processes::end_by_interrupt(),
         Ok(code) => code.into(),
         Err(failure) => {
             output::say(&failure.text);

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 /// Whether a line that changes is shown, and has to make room for whatever else is said.
 static LINE: Mutex<bool> = Mutex::new(false);
 static QUIET: AtomicBool = AtomicBool::new(false);
+/// Why the first of what was printed could not be written.
+static UNPRINTED: Mutex<Option<Failure>> = Mutex::new(None);
 
 /// Only errors are said from now on.
 pub(crate) fn be_quiet() {
@@ -53,10 +55,19 @@ pub(crate) fn clear_line() {
     }
 }
 
-/// To standard output. Whoever reads it may have had enough.
+/// To standard output. What could not be written is a failure at the end of the program: see [`all_was_printed`].
 pub(crate) fn print(text: &str) {
-    let mut out = std::io::stdout().lock();
-    let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    if let Err(failure) = print_whole(text)
+        && let Ok(mut first) = UNPRINTED.lock()
+    {
+        first.get_or_insert(failure);
+    }
+}
+
+/// A part of a result looks like a result.
+pub(crate) fn all_was_printed() -> Result<(), Failure> {
+    let failure = UNPRINTED.lock().ok().and_then(|mut first| first.take());
+    failure.map_or(Ok(()), Err)
 }
 
 /// The same for what is to be kept in a file: a part of it would be of no use.
@@ -88,7 +99,10 @@ pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
 
 /// What a name may contain that a terminal would act on is shown as an escape.
 pub(crate) fn printable(text: &str) -> String {
-    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.into() };
+    // Those that turn the direction of writing would make a name look like another one.
+    let acts =
+        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let shown = |c: char| if acts(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(shown).collect()
 }
 
@@ -154,7 +168,8 @@ fn write_text(text: &str, to: &mut String) {
         match c {
             '"' => to.push_str("\\\""),
             '\\' => to.push_str("\\\\"),
-            c if c < ' ' => to.push_str(&format!("\\u{:04x}", u32::from(c))),
+            // A terminal acts on those beyond the first 32, too.
+            c if c.is_control() => to.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => to.push(c),
         }
     }
@@ -168,12 +183,13 @@ mod tests {
     #[test]
     fn json_is_written_as_the_standard_has_it() {
         let value = Json::Object(vec![
-            ("name", Json::text("a\"b\\c\nd\u{1b}é")),
+            ("name", Json::text("a\"b\\c\nd\u{1b}\u{9b}é")),
             ("list", Json::List(vec![Json::Null, Json::Number(7)])),
         ]);
         let mut text = String::new();
         value.write(&mut text);
-        assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001bé\",\"list\":[null,7]}");
+        assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001b\\u009bé\",\"list\":[null,7]}");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
+        assert_eq!(printable("a\u{202e}b\u{2067}é"), "a\\u{202e}b\\u{2067}é");
     }
 }

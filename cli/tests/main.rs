@@ -21,6 +21,7 @@ mod doctor;
 mod electing;
 mod ending;
 mod faults;
+mod hardships;
 mod installing;
 mod looking;
 mod manual;

@@ -18,6 +18,8 @@ pub(crate) struct Program {
 pub(crate) struct Ended {
     /// What a shell would say: 128 and the signal for a program that was killed.
     pub(crate) code: i32,
+    /// The one that killed it.
+    pub(crate) signal: Option<i32>,
     pub(crate) printed: String,
     pub(crate) said: String,
 }
@@ -81,7 +83,7 @@ impl Program {
         let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap());
         let (printed, said) =
             (self.printed.lock().unwrap().clone(), self.said.lock().unwrap().clone());
-        Ended { code, printed, said }
+        Ended { code, signal: status.signal(), printed, said }
     }
 }
 

@@ -33,7 +33,7 @@ impl Group {
         let terminal = Terminal::open();
         let is_ours = terminal.as_ref().is_some_and(Terminal::is_ours);
         let wants_terminal = terminal::is_for_one();
-        let kill_after = order.grace.min(order.ttl.checked_div(2).unwrap_or_default());
+        let kill_after = order.grace.min(order.lease.checked_div(2).unwrap_or_default());
         let failed =
             |error| Failure::of_system("no process can be started for the command", &error);
         let mut watchdog = Watchdog::start(kill_after).map_err(failed)?;
@@ -65,13 +65,29 @@ impl Group {
         self.send(Signal::SIGCONT);
     }
 
-    pub(super) fn kill(&self) {
-        self.send(Signal::SIGKILL);
+    /// An error is of a process of another user, as behind sudo.
+    pub(super) fn kill(&self) -> Result<(), Errno> {
+        match killpg(self.leader, Signal::SIGKILL) {
+            Err(Errno::ESRCH) => Ok(()),
+            killed => killed,
+        }
+    }
+
+    /// Whether its first process has not ended, whose parent this one is.
+    pub(super) fn runs(&self) -> bool {
+        self.ended.is_none()
     }
 
     /// Whether any process of it is.
     pub(super) fn is_there(&self) -> bool {
-        self.ended.is_none() || killpg(self.leader, None) != Err(Errno::ESRCH)
+        if self.ended.is_none() {
+            return true;
+        }
+        // The first process of a container inherits orphans: they stay, as ended ones, until it has heard of them.
+        let of_group = Pid::from_raw(self.leader.as_raw().saturating_neg());
+        let heard_of_one = || waitpid(of_group, Some(WaitPidFlag::WNOHANG));
+        while heard_of_one().is_ok_and(|status| status.pid().is_some()) {}
+        killpg(self.leader, None) != Err(Errno::ESRCH)
     }
 
     /// Nothing of it is to be ended any more.

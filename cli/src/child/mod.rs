@@ -31,14 +31,17 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// How often one looks whether a group is gone that was told to end.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
+/// How long what was killed may be seen. In a container whose first process hears of no orphan it is seen for ever.
+const SEEN_WHEN_KILLED: Duration = Duration::from_secs(2);
+
 /// What to run, and how.
 pub(crate) struct Order<'o> {
     pub(crate) command: &'o [OsString],
     pub(crate) environment: Vec<(&'static str, String)>,
     /// Between TERM and KILL.
     pub(crate) grace: Duration,
-    /// How much of it a watchdog may use.
-    pub(crate) ttl: Duration,
+    /// As it is at the beginning, wherever its length was chosen. A watchdog may use half of it.
+    pub(crate) lease: Duration,
 }
 
 /// How it ended.
@@ -80,11 +83,14 @@ pub(crate) async fn run(
 async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
     group.ask_to_end();
     let kill_at = Instant::now().checked_add(grace);
-    let mut killed = false;
+    let mut killed = None;
     while group.is_there() {
+        if !group.runs() && killed.is_some_and(|at: Instant| at.elapsed() > SEEN_WHEN_KILLED) {
+            return;
+        }
         let grace_ends = async {
             match kill_at {
-                Some(at) if !killed => sleep_until(at).await,
+                Some(at) if killed.is_none() => sleep_until(at).await,
                 _ => std::future::pending().await,
             }
         };
@@ -93,9 +99,12 @@ async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
                 let _ = group.heard(signal, true);
             }
             () = grace_ends => {
-                killed = true;
-                output::say(&format!("the command has not ended within {}: killed", show(grace)));
-                group.kill();
+                killed = Some(Instant::now());
+                let done = match group.kill() {
+                    Ok(()) => "killed".to_owned(),
+                    Err(error) => format!("it goes on, and cannot be killed: {}", error.desc()),
+                };
+                output::say(&format!("the command has not ended within {}: {done}", show(grace)));
             }
             () = sleep(BETWEEN_LOOKS) => {}
         }

@@ -1,4 +1,4 @@
-//! Two processes that this program starts of itself, by words that nobody else uses.
+//! Processes that this program starts of itself, by words that nobody else uses.
 //!
 //! **The beginning of the command.** What a command needs from its first moment on, the foreground of the terminal and
 //! word of the death of its parent, a process has to ask for itself, before it becomes the command. In Rust nothing safe
@@ -7,10 +7,14 @@
 //! **The watchdog.** It reads from a pipe that only this program writes to. When that ends without a word, this
 //! program was killed: then the watchdog ends the group of the command, all of it, which the kernel's own word to the
 //! first process (`PR_SET_PDEATHSIG`) does not. It has less time for that than the lease has left.
+//!
+//! **The end by an interrupt.** It needs this program without its handler.
 
 use super::BETWEEN_LOOKS;
+use crate::exit_code::Code;
 use nix::errno::Errno;
-use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::libc::SIGINT;
+use nix::sys::signal::{SigSet, Signal, killpg, raise};
 use nix::unistd::{Pid, getpid, getppid};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, Write};
@@ -21,6 +25,7 @@ use std::time::{Duration, Instant};
 
 const BEGIN: &str = "__begin";
 const WATCH: &str = "__watch";
+const END: &str = "__end";
 const WITH_TERMINAL: &str = "terminal";
 const WITHOUT_TERMINAL: &str = "-";
 
@@ -42,12 +47,30 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
         watch(Duration::from_millis(kill_after));
         return Some(ExitCode::SUCCESS);
     }
-    None
+    (what == OsStr::new(END)).then(|| {
+        let _ = raise(Signal::SIGINT);
+        // It is ignored here.
+        Code::of_signal(SIGINT).into()
+    })
+}
+
+/// Ends this process by the signal, and not by a code that says so: bash goes on with a script whose command has heard of Ctrl-C
+/// and did not end of it. In Rust nothing safe takes a handler away, but what replaces this program has none.
+pub(crate) fn end_by_interrupt() -> ExitCode {
+    if let Ok(mut end) = this_program() {
+        let _ = end.arg(END).exec();
+    }
+    Code::of_signal(SIGINT).into()
 }
 
 fn this_program() -> io::Result<Command> {
-    let mut command = Command::new(std::env::current_exe()?);
-    command.arg0("leasehold").process_group(0);
+    let mut file = std::env::current_exe()?;
+    // It was replaced while this program waited: the kernel still has the one that runs.
+    if cfg!(target_os = "linux") && !file.exists() {
+        file = "/proc/self/exe".into();
+    }
+    let mut command = Command::new(file);
+    command.arg0("leasehold");
     Ok(command)
 }
 
@@ -59,7 +82,7 @@ pub(super) fn start(
 ) -> io::Result<Pid> {
     let terminal = if takes_terminal { WITH_TERMINAL } else { WITHOUT_TERMINAL };
     let mut beginning = this_program()?;
-    beginning.arg(BEGIN).arg(getpid().to_string()).arg(terminal).args(command);
+    beginning.process_group(0).arg(BEGIN).arg(getpid().to_string()).arg(terminal).args(command);
     beginning.envs(environment.iter().map(|(name, value)| (name, value)));
     let child = beginning.spawn()?;
     i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
@@ -94,7 +117,7 @@ pub(super) struct Watchdog(Child);
 impl Watchdog {
     pub(super) fn start(kill_after: Duration) -> io::Result<Self> {
         let mut watchdog = this_program()?;
-        watchdog.arg(WATCH).arg(kill_after.as_millis().to_string());
+        watchdog.process_group(0).arg(WATCH).arg(kill_after.as_millis().to_string());
         watchdog.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         // It must keep no file system from being unmounted.
         watchdog.current_dir("/").spawn().map(Self)

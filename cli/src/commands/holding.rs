@@ -35,9 +35,6 @@ pub(crate) struct Running {
     pub(crate) command: Vec<OsString>,
 }
 
-/// The lease of whoever does not choose one; the same as the client's.
-const USUAL_TTL: Duration = Duration::from_secs(30);
-
 impl Running {
     pub(crate) fn begin(&self) {
         if self.quiet {
@@ -79,6 +76,15 @@ impl Held {
         }
     }
 
+    /// What is left of the lease.
+    fn valid_for(&self) -> Duration {
+        match self {
+            Self::One(guard) => guard.valid_for(),
+            Self::Several(guard, _) => guard.valid_for(),
+            Self::Leading(leadership) => leadership.valid_for(),
+        }
+    }
+
     /// What a person is told of a loss, before the command is ended.
     pub(crate) fn lost_text(&self, loss: Loss, grace: &Duration) -> String {
         let why = match (loss, story::silence()) {
@@ -111,17 +117,13 @@ impl Held {
     }
 
     fn environment(&self) -> Vec<(&'static str, String)> {
-        let (owner, fence, valid_for) = match self {
-            Self::One(guard) => (Some(guard.owner()), Some(guard.fence()), guard.valid_for()),
-            Self::Several(guard, first) => {
-                (guard.owner(first), guard.fence(first), guard.valid_for())
-            }
-            Self::Leading(leadership) => {
-                (Some(leadership.owner()), Some(leadership.fence()), leadership.valid_for())
-            }
+        let (owner, fence) = match self {
+            Self::One(guard) => (Some(guard.owner()), Some(guard.fence())),
+            Self::Several(guard, first) => (guard.owner(first), guard.fence(first)),
+            Self::Leading(leadership) => (Some(leadership.owner()), Some(leadership.fence())),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let deadline = now.saturating_add(valid_for).as_millis();
+        let deadline = now.saturating_add(self.valid_for()).as_millis();
         vec![
             ("LEASEHOLD_NAME", self.name().to_owned()),
             ("LEASEHOLD_OWNER", owner.unwrap_or_default().to_owned()),
@@ -150,7 +152,7 @@ pub(crate) async fn run_under(
         command: &running.command,
         environment: held.environment(),
         grace: running.grace,
-        ttl: running.ttl.unwrap_or(USUAL_TTL),
+        lease: held.valid_for(),
     };
     story::holding(true);
     let ended = child::run(order, &held, signals).await;

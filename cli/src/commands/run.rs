@@ -86,6 +86,12 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     }
 }
 
+/// The lease of whoever chooses none, as the client has it.
+fn usual_ttl() -> Duration {
+    let chosen = std::env::var("LEASEHOLD_TTL_MS").ok().and_then(|text| text.parse().ok());
+    chosen.map_or(Duration::from_secs(30), Duration::from_millis)
+}
+
 impl Arguments {
     /// None: the client makes one up. For several locks it has to, to be granted all by one request.
     fn owner_to_ask_as(&self) -> Option<String> {
@@ -113,9 +119,7 @@ impl Arguments {
             options = options.hold_at_least(least);
         }
         // If this machine dies meanwhile, the lock is not free sooner than that.
-        if let Some(ttl) =
-            self.running.ttl.or(self.at_least.filter(|least| *least > Duration::from_secs(30)))
-        {
+        if let Some(ttl) = self.running.ttl.or(self.at_least.filter(|least| *least > usual_ttl())) {
             options = options.ttl(ttl);
         }
         if let Some(count) = self.replicas {

@@ -56,7 +56,7 @@ pub(super) async fn run(
                 screen.again()?;
                 Meant::Nothing
             }
-            What::Signal(number) => return Ok(Code::of_signal(number)),
+            What::Signal(number) => return Ok(Code::that_tells_of(number)),
             What::Heard(Some(News::Broken) | None) => {
                 let text = "it can ask no more: this is a defect of the program";
                 return Err(Failure::new(Code::Internal, text));
@@ -82,7 +82,7 @@ pub(super) async fn run(
         match meant {
             Meant::Nothing => {}
             Meant::Quit => return Ok(Code::Done),
-            Meant::Interrupt => return Ok(Code::of_signal(SIGINT)),
+            Meant::Interrupt => return Ok(Code::that_tells_of(SIGINT)),
             Meant::Suspend => screen.suspend()?,
             Meant::Redraw => screen.clear()?,
         }
