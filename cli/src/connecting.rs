@@ -245,6 +245,11 @@ pub(crate) fn usage(text: &str) -> Failure {
     Failure::new(Code::Usage, text)
 }
 
+/// Whether asking again may help.
+pub(crate) fn is_silence(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. })
+}
+
 /// Of a server that has not answered.
 pub(crate) fn unreachable(name: &str, reason: &str) -> Failure {
     let is_encrypted = name.starts_with("rediss") || name.starts_with("valkeys");

@@ -81,7 +81,7 @@ fn a_defect_ends_it_with_a_message_that_can_be_read() {
         return;
     }
     let server = server();
-    let window = top(&server, &[("LEASEHOLD_PANIC_AT", "top")]);
+    let window = top(&server, &[("LEASEHOLD_PANIC_AT", "top"), ("RUST_BACKTRACE", "0")]);
     let screen = window.shows("code 101");
     assert!(screen.contains("panicked at") && screen.contains("told to"), "{screen}");
     is_as_before(&window);

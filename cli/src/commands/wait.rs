@@ -2,7 +2,7 @@
 
 use super::waiting::show_waiting;
 use crate::child::Signals;
-use crate::connecting::{Connection, Place};
+use crate::connecting::{Connection, Place, is_silence};
 use crate::duration::show;
 use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
@@ -50,8 +50,11 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     };
     // The first look is made however short the patience is.
     let first = place.locks.info(&arguments.name).await;
-    if matches!(first, Ok(None)) {
-        return Ok(Code::Done);
+    match first {
+        Ok(None) => return Ok(Code::Done),
+        // Asking again does not help against a refusal.
+        Err(error) if !is_silence(&error) => return Err(place.failure(error)),
+        Ok(Some(_)) | Err(_) => {}
     }
     let names = [arguments.name.clone()];
     let ended = tokio::select! {
@@ -89,8 +92,4 @@ async fn until_free(place: &Place, name: &str) -> Result<Code, Failure> {
             },
         }
     }
-}
-
-fn is_silence(error: &leasehold_client::Error) -> bool {
-    matches!(error, leasehold_client::Error::Unreachable { .. })
 }

@@ -1,6 +1,6 @@
 //! What is shown while one waits: at a terminal one line that changes, elsewhere a line in the log for each change.
 
-use crate::connecting::Place;
+use crate::connecting::{Place, is_silence};
 use crate::duration::show;
 use crate::output::{self, printable};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -76,6 +76,8 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
                 let (name, holder, fence) = (name.clone(), info.holder, info.fence);
                 return (State::Held { name, holder, fence, before }, text);
             }
+            // Who asks for the lock tells of a refusal, if it is refused as well.
+            Err(error) if !is_silence(&error) => {}
             Err(error) => {
                 let silent = crate::story::silence();
                 let why = silent.unwrap_or_else(|| format!("{}: {error}", place.name));
