@@ -17,6 +17,7 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
+use std::time::Duration;
 use tempfile::TempDir;
 
 /// How many ports are tried, because another process may take one first.
@@ -328,6 +329,13 @@ impl Server {
                 false
             }
         }
+    }
+
+    /// What the thread that answers clients has computed, as the kernel counts it: time in which other programs had the processor is no part of it.
+    pub fn processor_time(&mut self) -> Duration {
+        let pid = self.pid();
+        let counted = fs::read_to_string(format!("/proc/{pid}/task/{pid}/schedstat")).unwrap();
+        Duration::from_nanos(counted.split(' ').next().unwrap().parse().unwrap())
     }
 
     /// What the server has logged.

@@ -16,7 +16,7 @@ const ROUNDS: usize = 5;
 
 #[test]
 fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
-    let server = Server::builder().config("save", "").start();
+    let mut server = Server::builder().config("save", "").start();
     let words: Vec<_> = (0..MANY)
         .map(|number| format!("LOCK.ACQUIRE k{number} alice {LONG} EPHEMERAL 0"))
         .collect();
@@ -31,7 +31,7 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
         }
         assert_eq!(bindings(&mut client), MANY as u64);
         drop(alice);
-        let longest = longest_ping(&mut client);
+        let longest = longest_ping(&mut server, &mut client);
         assert_eq!(bindings(&mut client), 0);
         assert_eq!(client.counter("bindings_ended"), (round * MANY) as u64);
         eventually("the room that they took is given back", || {
@@ -48,13 +48,15 @@ fn a_connection_that_takes_100_000_locks_with_it_holds_up_nobody() {
     panic!("a PING took {seen:?}");
 }
 
-/// How long the server let somebody else wait at most, until it had freed all locks.
-fn longest_ping(client: &mut Client) -> Duration {
+/// How long the server let somebody else wait at most, until it had freed all locks. Where other programs kept it from computing, only what it computed counts.
+fn longest_ping(server: &mut Server, client: &mut Client) -> Duration {
     let mut longest = Duration::ZERO;
     eventually("all are free", || {
+        let computed = server.processor_time();
         let watch = Stopwatch::start();
         client.cmd("PING");
-        longest = longest.max(watch.elapsed());
+        let took = watch.elapsed();
+        longest = longest.max(took.min(server.processor_time() - computed));
         match client.cmd("DBSIZE") {
             Value::Int(0) => Ok(()),
             other => Err(other),
