@@ -1,6 +1,6 @@
 //! At a terminal: the line while one waits, and the keyboard, which is the command's.
 
-use crate::scene::{eventually_free, eventually_held, held, leasehold, server, url};
+use crate::scene::{eventually_free, eventually_held, held, leasehold, server, url, with_module};
 use std::process::Command;
 use testkit::{Server, Terminal};
 
@@ -20,7 +20,8 @@ fn shell(server: &Server) -> Terminal {
 
 #[test]
 fn one_line_tells_who_holds_it_and_goes_away() {
-    let server = server();
+    // Fences that are the time at once.
+    let server = with_module().module_args("fence-margin 0").start();
     server.client().grant("x", "alice", 60_000);
     let program = leasehold(&url(server.port()), &["run", "x", "--", "echo", "done"]);
     let mut terminal = Terminal::run(program);

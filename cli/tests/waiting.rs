@@ -1,12 +1,13 @@
 //! What is said while one waits, where there is no terminal: once, and on change.
 
-use crate::scene::{eventually_waiting, hold, server, start};
+use crate::scene::{eventually_waiting, hold, server, start, with_module};
 use testkit::eventually;
 use testkit::waiter::Waiter;
 
 #[test]
 fn who_holds_it_and_how_many_are_before_us_is_logged_once_and_on_change() {
-    let server = server();
+    // Fences that are the time at once.
+    let server = with_module().module_args("fence-margin 0").start();
     let mut client = server.client();
     client.grant("x", "alice", 60_000);
     let mut bob = Waiter::of(&server, "x", "bob");
@@ -35,4 +36,16 @@ fn whoever_asked_for_silence_is_told_nothing() {
     hold(&server, "x", "alice");
     let ended = start(&server, &["run", "--quiet", "--wait", "2500ms", "x", "--", "true"]).ends();
     assert_eq!((ended.code, ended.said.as_str()), (75, ""));
+}
+
+#[test]
+fn nothing_is_said_of_the_time_of_a_grant_whose_fence_is_later_than_now() {
+    let server = server();
+    server.client().grant("x", "alice", 60_000);
+    let ended = start(&server, &["run", "--wait", "2500ms", "x", "--", "true"]).ends();
+    assert!(
+        ended.said.starts_with("leasehold: waiting for x: held by alice, we are next\n"),
+        "{}",
+        ended.said
+    );
 }

@@ -3,11 +3,15 @@
 use crate::connecting::{Place, is_silence};
 use crate::duration::show;
 use crate::output::{self, printable};
+use leasehold_client::{Error, LockInfo, WaiterInfo};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Whoever waits for less long needs no word of it.
 const BETWEEN_LOOKS: Duration = Duration::from_secs(1);
+
+/// How often a lock is looked at that changes hands meanwhile.
+const MOST_LOOKS: usize = 3;
 
 /// What a log is told anew.
 #[derive(PartialEq, Eq)]
@@ -47,11 +51,9 @@ pub(crate) async fn show_waiting(place: &Place, names: &[String], owner: Option<
 async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, String) {
     let wanted = names.iter().map(|name| printable(name)).collect::<Vec<_>>().join(", ");
     for name in names {
-        match place.locks.info(name).await {
+        match holder_and_queue(place, name).await {
             Ok(None) => {}
-            Ok(Some(info)) => {
-                // Where this user may not see the queue, nothing is said of it.
-                let queue = place.locks.waiters(name).await.unwrap_or_default();
+            Ok(Some((info, queue))) => {
                 let ours = queue.iter().position(|waiter| Some(waiter.owner.as_str()) == owner);
                 let before = ours.and_then(|before| u64::try_from(before).ok());
                 let waiting = match (before, info.waiters) {
@@ -89,14 +91,35 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
     (State::Free, format!("waiting for {wanted}"))
 }
 
-/// The fence of a grant is about the time of it, in microseconds.
+/// Both of the same grant: it may end between the two questions.
+async fn holder_and_queue(
+    place: &Place,
+    name: &str,
+) -> Result<Option<(LockInfo, Vec<WaiterInfo>)>, Error> {
+    let mut info = place.locks.info(name).await?;
+    for _ in 0..MOST_LOOKS {
+        let Some(asked) = info else { return Ok(None) };
+        // Where this user may not see the queue, nothing is said of it.
+        let queue = place.locks.waiters(name).await.unwrap_or_default();
+        info = place.locks.info(name).await?;
+        if info.as_ref().is_some_and(|still| still.fence == asked.fence) {
+            return Ok(Some((asked, queue)));
+        }
+    }
+    Ok(info.map(|info| (info, Vec::new())))
+}
+
+/// The fence of a grant is about the time of it, in microseconds. It is later by the clock of a
+/// server that has just started, of which nothing is said.
 fn since(fence: u64) -> (String, String) {
     if fence == 0 {
         return (String::new(), String::new());
     }
     let (granted, now) =
         (Duration::from_micros(fence), SystemTime::now().duration_since(UNIX_EPOCH));
-    let lasting = now.unwrap_or_default().saturating_sub(granted);
+    let Some(lasting) = now.unwrap_or_default().checked_sub(granted) else {
+        return (String::new(), String::new());
+    };
     let part = |length: u64, of: u64| {
         granted.as_secs().checked_div(length).and_then(|n| n.checked_rem(of)).unwrap_or_default()
     };
