@@ -27,7 +27,7 @@ endif
 # Sections, such as `ONLY="held memory"`; without, all of them.
 ONLY ?=
 
-.PHONY: help setup build build-cli run cli test test-clients test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
+.PHONY: help setup build build-cli run cli test test-clients client-plants test-cluster test-long soak servers server-suites test-all bench bench-instructions lint deny check-oldest check-alerts check-workflows check-kubernetes plants fuzz mutants verify fix clean
 .PHONY: dist check-dist install uninstall
 
 help: ## List the targets
@@ -58,8 +58,11 @@ test: build bench-instructions ## Run all tests: units, then real servers (SERVE
 	LEASEHOLD_MODULE=$(MODULE) scripts/run-tests --workspace --test integration -- $(RELEASE_TESTS)
 	scripts/run-tests --workspace
 
-test-clients: build ## Check the packages for Node and Python, with their tests on real servers (SERVER=)
+test-clients: build ## Check the packages for Node and Python, and all clients by one list, on real servers (SERVER=)
 	LEASEHOLD_MODULE=$(MODULE) scripts/test-clients
+
+client-plants: setup ## Plant each mistake of clients/conformance/plants/ in a client, and see that it is found (SERVER=)
+	@scripts/client-plants
 
 test-cluster: build ## Run what is about more than one server, and about faults; print what was measured (SERVER=)
 	@rm -f $(FIGURES)
@@ -105,6 +108,7 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	cargo clippy --locked -p leasehold-client --no-default-features -- -D warnings
 	scripts/publish-dry-run
 	scripts/plants --check
+	scripts/client-plants --check
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
 		--features leasehold-client/blocking,leasehold-client/metrics,leasehold-client/redis
 

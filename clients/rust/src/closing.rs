@@ -22,6 +22,8 @@ impl Locks {
     /// [kept](crate::Guard::keep) or [held at least](crate::Options::hold_at_least) for some time
     /// stay as they should.
     ///
+    /// Its connections end with it, unless a lock could not be released.
+    ///
     /// A program should end with it. Guards that are dropped are released in the background, which
     /// ends with the last runtime: a lock whose guard is dropped at the end of `main` may stay until
     /// its lease ends. That is traced as a warning that names the locks.
@@ -61,6 +63,9 @@ impl Locks {
         let mut names: Vec<_> = keys.into_iter().map(name).collect();
         names.sort();
         names.dedup();
+        if names.is_empty() {
+            self.wire().routes.hang_up();
+        }
         names
     }
 

@@ -114,6 +114,11 @@ impl Connections {
         });
     }
 
+    /// Ends all of them.
+    pub(crate) fn hang_up(&self) {
+        locked(&self.of).clear();
+    }
+
     /// The same of a subscription.
     pub(crate) fn forget_subscription(&self, subscription: &Arc<Subscription>) {
         self.with(subscription.home, |ours| {

@@ -85,6 +85,11 @@ impl Error {
         Self::Unreachable { reason: error.to_string() }
     }
 
+    /// It goes on.
+    pub(crate) fn unanswered_release() -> Self {
+        Self::Unreachable { reason: "the release has not been answered yet".to_owned() }
+    }
+
     pub(crate) fn refused(error: &RedisError) -> Self {
         let words = [error.code(), error.detail()].map(Option::unwrap_or_default);
         let reason = words.join(" ").trim().to_owned();

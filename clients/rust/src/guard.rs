@@ -9,13 +9,13 @@ use crate::settings::Renew;
 use crate::share::Share;
 use crate::wire::{Answer, Replicas, Wire};
 use crate::{Error, Extended, Loss, Released};
-use futures_util::FutureExt;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// One grant, and how many guards share it.
@@ -25,6 +25,8 @@ pub(crate) struct Hold {
     pub(crate) wire: Arc<Wire>,
     pub(crate) slot: Option<Arc<Slot>>,
     pub(crate) share: Share,
+    /// How long a release is waited for.
+    pub(crate) within: Duration,
     pub(crate) guards: AtomicUsize,
 }
 
@@ -343,6 +345,9 @@ impl Guard {
 
     /// Gives the lock back. It is released even if this future is dropped.
     ///
+    /// It is waited for as long as [`Settings::within`](crate::Settings::within) says, and goes on in
+    /// the background after that.
+    ///
     /// Awaited outside of any runtime, it starts a thread, which releases the lock if no runtime
     /// that uses the client is driven.
     ///
@@ -363,7 +368,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: the lease ends by itself then. [`Error::Closed`] when
+    /// When no server answers in time, or it refuses: the lease ends by itself then. [`Error::Closed`] when
     /// [`Locks::close`](crate::Locks::close) has released it.
     pub async fn release(mut self) -> Result<Released, Error> {
         let (reply, outcome) = oneshot::channel();
@@ -371,7 +376,13 @@ impl Guard {
         if self.hold.leave(Some(reply))? == Ordered::Nothing {
             return Ok(Released::StillHeld);
         }
-        let outcome = outcome.map(|outcome| outcome.map_err(|_| Error::Closed)?);
+        let within = self.hold.within;
+        let outcome = async move {
+            match timeout(within, outcome).await {
+                Ok(outcome) => outcome.map_err(|_| Error::Closed)?,
+                Err(_) => Err(Error::unanswered_release()),
+            }
+        };
         if Handle::try_current().is_ok() {
             return outcome.await;
         }

@@ -404,6 +404,7 @@ impl Inner {
             wire: Arc::clone(&self.wire),
             slot,
             share: wanted.share,
+            within: self.settings.within,
             guards: AtomicUsize::new(1),
         });
         Ok(Guard { hold, left: false })

@@ -115,6 +115,11 @@ impl Node {
         })
     }
 
+    /// Ends its connections.
+    pub(crate) fn hang_up(&self) {
+        self.connections.hang_up();
+    }
+
     /// The connection that all requests of this runtime share; nothing that blocks goes over it.
     pub(crate) async fn shared(self: &Arc<Self>, limit: Duration) -> Result<Link, RedisError> {
         let open = move |node: Arc<Self>| async move { node.open(node.purpose, limit).await };

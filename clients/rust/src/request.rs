@@ -340,10 +340,6 @@ impl Request {
         Self { locks, name, share, options: Options::new() }
     }
 
-    pub(crate) fn locks(&self) -> &Locks {
-        &self.locks
-    }
-
     /// All options at once.
     ///
     /// ```

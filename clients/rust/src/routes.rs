@@ -98,6 +98,16 @@ impl Routes {
         }
     }
 
+    /// Ends the connections to all servers.
+    pub(crate) fn hang_up(&self) {
+        match &self.kind {
+            Kind::Server(node) => node.hang_up(),
+            Kind::Cluster { .. } => {}
+            Kind::Sentinel { sentinels, .. } => sentinels.iter().for_each(|node| node.hang_up()),
+        }
+        locked(&self.nodes).values().for_each(|node| node.hang_up());
+    }
+
     /// The server that this lock is on, as far as is known.
     pub(crate) async fn node(&self, key: &str, limit: Duration) -> Result<Arc<Node>, RedisError> {
         if let Kind::Server(node) = &self.kind {

@@ -4,7 +4,6 @@ use crate::{Error, Guard, Locks, Loss, Options, Request};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
-use tokio::time::timeout;
 
 impl Locks {
     /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the
@@ -90,15 +89,9 @@ impl Locks {
     ) -> Result<T, Error> {
         let guard = self.lock(name).options(options).await?;
         let done = work(&guard).await;
-        self.give_back(guard).await;
+        // What is traced of a late one is all that can be done about it.
+        let _ = guard.release().await;
         Ok(done)
-    }
-
-    /// Releases it, and does not wait for a server that does not answer for longer than for any
-    /// other request. What is traced of it is all that can be done about a late one.
-    async fn give_back(&self, guard: Guard) {
-        // It goes on in the background.
-        let _ = timeout(self.settings().within, guard.release()).await;
     }
 }
 
@@ -124,11 +117,10 @@ impl Request {
     ///
     /// Those of [`Locks::run`].
     pub async fn run<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
-        let locks = self.locks().clone();
         let guard = self.await?;
         match until_lost(&guard, work(&guard)).await {
             Ok(done) => {
-                locks.give_back(guard).await;
+                let _ = guard.release().await;
                 Ok(done)
             }
             Err(loss) => Err(Error::Lost { name: guard.name().to_owned(), loss }),

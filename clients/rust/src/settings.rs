@@ -217,7 +217,7 @@ impl Settings {
         self
     }
 
-    /// How long a request that does not wait goes on trying when servers fail.
+    /// How long a request that does not wait goes on trying when servers fail, and how long a release is waited for.
     #[must_use]
     pub fn within(mut self, limit: Duration) -> Self {
         self.within = limit;

@@ -1,11 +1,12 @@
 //! Leaving: what is held is given back, and what goes on in the background is waited for.
 
 use crate::scene::{
-    Kind, LONG, both_kinds, eventually_waiting, held, locks, locks_with, millis, server, soon, url,
+    Kind, LONG, both_kinds, eventually, eventually_free, eventually_waiting, held, locks,
+    locks_with, millis, server, soon, url,
 };
 use leasehold_client::{Error, Locks, Loss, Settings};
 use std::time::{Duration, Instant};
-use testkit::Proxy;
+use testkit::{Proxy, Server};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settle_waits_for_releases_before_it_and_not_for_those_after() {
@@ -152,5 +153,58 @@ fn thirty_programs_that_end_with_close_leave_no_lock() {
             drop(runtime);
             assert_eq!((held(&server, "held"), held(&server, "dropped")), (None, None), "{run}");
         }
+    }
+}
+
+/// Also while the client and its guards are still there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_closed_has_no_connections() {
+    for server in both_kinds() {
+        let locks = locks(&server).await;
+        let guard = locks.lock("printer").await.unwrap();
+        let request = locks.lock("printer");
+        let waiter = tokio::spawn(async move { request.await });
+        eventually_waiting_or_polling(&server).await;
+        assert_eq!(soon(locks.close(LIMIT)).await, Vec::<String>::new());
+        assert!(matches!(soon(waiter).await.unwrap(), Err(Error::Closed)));
+        eventually("its connections have ended", || {
+            match server.client().info_number("clients", "connected_clients") {
+                1 => Ok(()),
+                more => Err(more),
+            }
+        })
+        .await;
+        drop((locks, guard));
+    }
+}
+
+/// On a server without the module nobody sees who waits.
+async fn eventually_waiting_or_polling(server: &Server) {
+    eventually("somebody asks again", || {
+        let executed = server.client().executed();
+        let asked =
+            ["lock.acquire", "eval", "evalsha"].iter().filter_map(|word| executed.get(*word));
+        if asked.sum::<u64>() > 1 { Ok(()) } else { Err(()) }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_is_waited_for_no_longer_than_any_other_request_and_goes_on() {
+    const WITHIN: Duration = millis(500);
+    for mut server in both_kinds() {
+        let locks = locks_with(&server, Settings::default().within(WITHIN)).await;
+        let guard = locks.lock("printer").ttl(LONG).await.unwrap();
+        server.freeze();
+        let begun = Instant::now();
+        let released = soon(guard.release()).await;
+        assert!(matches!(released, Err(Error::Unreachable { .. })), "{released:?}");
+        assert!(
+            (WITHIN..WITHIN + millis(2_000)).contains(&begun.elapsed()),
+            "{:?}",
+            begun.elapsed()
+        );
+        server.thaw();
+        eventually_free(&server, "printer").await;
     }
 }

@@ -1,0 +1,222 @@
+// The package for Node, as the driver of the conformance scenarios talks to it: one JSON object a line.
+//
+//   node adapter.mjs ioredis | node-redis
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { createInterface } from 'node:readline';
+import { Leasehold } from '../../../node/dist/esm/index.js';
+
+const library = process.argv[2];
+// The libraries that the package is tested with.
+const require = createRequire(new URL('../../../node/package.json', import.meta.url));
+
+/** The client of the program, its connections, and how to end them. */
+let locks;
+let disconnect = () => {};
+const leases = new Map();
+const waits = new Map();
+const works = new Map();
+
+const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
+const whole = (duration) => Math.max(0, Math.floor(duration));
+
+const commands = {
+  async open({ url, cluster, sentinel, ca, certificate, key, settings = {} }) {
+    const encrypted = (url ?? '').startsWith('rediss');
+    const pem = (file) => (file === undefined ? undefined : readFileSync(file));
+    const tls = encrypted ? { ca: pem(ca), cert: pem(certificate), key: pem(key) } : undefined;
+    const client = await (library === 'ioredis' ? openIoredis : openNodeRedis)({ url, cluster, sentinel, tls });
+    const { unreachable_after, wait_connections, ...same } = settings;
+    locks = new Leasehold(client, {
+      ...same,
+      ...(unreachable_after === undefined ? {} : { unreachableAfter: unreachable_after }),
+      ...(wait_connections === undefined ? {} : { waitConnections: wait_connections }),
+      onTrouble: ({ kind, error }) => write({ event: 'trouble', kind, text: String(error) }),
+    });
+    return {};
+  },
+
+  async acquire(request) {
+    const lease = await asked(request, (lock, options) => lock.acquire(options));
+    return held(request.lease, lease);
+  },
+
+  async try(request) {
+    const lease = await asked(request, (lock, options) => lock.tryAcquire(options));
+    return lease === null ? { held: false } : held(request.lease, lease);
+  },
+
+  async run(request) {
+    const work = new Promise((resolve, reject) => works.set(request.lease, { resolve, reject }));
+    work.catch(() => {});
+    const result = await asked(request, (lock, options) =>
+      lock.with(options, async (lease) => {
+        keep(request.lease, lease);
+        write({ event: 'working', lease: request.lease, fence: String(lease.fence) });
+        return work;
+      }),
+    );
+    return { result };
+  },
+
+  finish({ lease, result, error }) {
+    const work = works.get(lease);
+    if (error === undefined) work.resolve(result);
+    else work.reject(new WorkError(error));
+    return {};
+  },
+
+  cancel({ request }) {
+    waits.get(request)?.abort(new CancelledError('cancelled'));
+    return {};
+  },
+
+  state: ({ lease }) => state(leases.get(lease)),
+
+  /** Nothing else runs meanwhile: no timer, no answer. */
+  block({ for: duration, lease }) {
+    Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, duration);
+    return state(leases.get(lease));
+  },
+
+  async extend({ lease, ttl }) {
+    return { outcome: await leases.get(lease).extend(ttl) };
+  },
+
+  async release({ lease }) {
+    return { outcome: await leases.get(lease).release() };
+  },
+
+  keep({ lease }) {
+    leases.get(lease).keep();
+    return {};
+  },
+
+  async info({ name }) {
+    const info = await locks.info(name);
+    if (info === null) return null;
+    const { holder, fence, holders, waiters } = info;
+    return { holder, fence: String(fence), holders, waiters };
+  },
+
+  async campaign({ lease, name, candidate, ttl }) {
+    const term = await locks.election(name, candidate).campaign({ ttl });
+    return held(lease, term.lease);
+  },
+
+  async resign({ lease }) {
+    return { outcome: await leases.get(lease).release() };
+  },
+
+  async leader({ name }) {
+    const leader = await locks.election(name, '').leader();
+    return leader === null ? null : { candidate: leader.candidate, fence: String(leader.fence) };
+  },
+
+  async close({ limit }) {
+    const left = await locks.close(limit);
+    await disconnect();
+    return { left };
+  },
+};
+
+function openIoredis({ url, cluster, sentinel, tls }) {
+  const { Cluster, Redis } = require('ioredis');
+  const quiet = (client) => {
+    client.on('error', () => {});
+    disconnect = () => client.disconnect();
+    return client;
+  };
+  if (cluster !== undefined) return quiet(new Cluster(cluster));
+  if (sentinel !== undefined) {
+    const sentinels = sentinel.urls.map((each) => ({ host: new URL(each).hostname, port: Number(new URL(each).port) }));
+    return quiet(new Redis({ sentinels, name: sentinel.service }));
+  }
+  return quiet(new Redis(url, tls === undefined ? {} : { tls }));
+}
+
+async function openNodeRedis({ url, cluster, sentinel, tls }) {
+  const { createClient, createCluster, createSentinel } = require('redis');
+  const place = (each) => ({ host: new URL(each).hostname, port: Number(new URL(each).port) });
+  let client;
+  if (cluster !== undefined) client = createCluster({ rootNodes: cluster.map((each) => ({ url: each })) });
+  else if (sentinel !== undefined) {
+    client = createSentinel({ name: sentinel.service, sentinelRootNodes: sentinel.urls.map(place) });
+  } else client = createClient({ url, ...(tls === undefined ? {} : { socket: { tls: true, ...tls } }) });
+  client.on('error', () => {});
+  disconnect = () => client.destroy();
+  // A server that is down is connected to when it is up; one that refuses says so when it is asked.
+  const connected = client.connect().catch(() => {});
+  await Promise.race([connected, new Promise((resolve) => setTimeout(resolve, 2_000))]);
+  return client;
+}
+
+/** Asks for a lock with the options of a request, so that `cancel` can end it. */
+async function asked(request, ask) {
+  const { id, name, name_hex, mode = 'write', permits, ttl, wait, renew, hold_at_least } = request;
+  const named = name ?? Buffer.from(name_hex, 'hex');
+  const waiting = new AbortController();
+  const lock = mode === 'semaphore' ? locks.semaphore(named, permits) : locks[mode](named);
+  const given = { ttl, wait, renew, holdAtLeast: hold_at_least, signal: waiting.signal };
+  const options = Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined));
+  waits.set(id, waiting);
+  try {
+    return await ask(lock, options);
+  } finally {
+    waits.delete(id);
+  }
+}
+
+function held(id, lease) {
+  keep(id, lease);
+  const { fence, owner } = lease;
+  return { held: true, fence: String(fence), owner, valid_for: whole(lease.validFor()) };
+}
+
+function keep(id, lease) {
+  leases.set(id, lease);
+  lease.lost.then((loss) => write({ event: 'lost', lease: id, loss }));
+}
+
+function state(lease) {
+  const isLost = lease.signal.aborted;
+  const loss = isLost ? (lease.signal.reason?.loss ?? 'closed') : null;
+  return { valid_for: whole(lease.validFor()), loss };
+}
+
+class WorkError extends Error {}
+class CancelledError extends Error {}
+
+const KINDS = {
+  BusyError: 'busy',
+  UnreachableError: 'unreachable',
+  TooLateError: 'too late',
+  LostError: 'lost',
+  ClosedError: 'closed',
+  SettingError: 'setting',
+  PermissionError: 'not permitted',
+  AuthenticationError: 'wrong password',
+  OutOfMemoryError: 'out of memory',
+  ReadOnlyError: 'read only',
+  QueueFullError: 'queue full',
+  WrongTypeError: 'wrong type',
+  RefusedError: 'refused',
+};
+
+function trouble(error) {
+  const text = error instanceof Error ? error.message : String(error);
+  if (error instanceof WorkError) return { kind: 'work', code: '', text };
+  if (error instanceof CancelledError) return { kind: 'cancelled', code: '', text };
+  return { kind: KINDS[error?.name] ?? `not of the package: ${error?.name}`, code: error?.code ?? '', text };
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  const request = JSON.parse(line);
+  Promise.resolve()
+    .then(() => commands[request.do](request))
+    .then(
+      (ok) => write({ id: request.id, ok }),
+      (error) => write({ id: request.id, error: trouble(error) }),
+    );
+}
+process.exit(0);

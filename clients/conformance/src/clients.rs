@@ -1,0 +1,85 @@
+//! The clients that the scenarios are run with, and what each needs to run here.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Client {
+    /// As the table names it.
+    pub(crate) name: String,
+    pub(crate) command: Vec<String>,
+    /// What is missing on this machine, if something is.
+    pub(crate) missing: Option<String>,
+}
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn path(name: &str) -> String {
+    folder().join(name).to_str().unwrap().into()
+}
+
+fn succeeds(program: &str, args: &[&str]) -> bool {
+    let mut command = Command::new(program);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+/// Those whose packages are in this repository.
+pub(crate) fn ours() -> Vec<Client> {
+    let mut clients = vec![client("rust", vec![env!("CARGO_BIN_EXE_rust-adapter").into()], None)];
+    let missing = node_lacks();
+    for library in ["ioredis", "node-redis"] {
+        let command = vec!["node".into(), path("adapters/node/adapter.mjs"), library.into()];
+        clients.push(client(library, command, missing.clone()));
+    }
+    let python = python();
+    let missing = python_lacks(&python);
+    for (name, adapter) in [("python", "threads"), ("python-asyncio", "coroutines")] {
+        let command = vec![python.clone(), path(&format!("adapters/python/{adapter}.py"))];
+        clients.push(client(name, command, missing.clone()));
+    }
+    clients
+}
+
+fn client(name: &str, command: Vec<String>, missing: Option<String>) -> Client {
+    Client { name: name.into(), command, missing }
+}
+
+/// One that is given as `name=program argument …`.
+pub(crate) fn given(words: &str) -> Client {
+    let (name, command) = words.split_once('=').unwrap_or_else(|| {
+        panic!("an adapter is given as name=program, with arguments behind spaces: {words}")
+    });
+    client(name, command.split(' ').map(Into::into).collect(), None)
+}
+
+fn node_lacks() -> Option<String> {
+    let package = folder().join("../node");
+    let is_new = "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)";
+    if !succeeds("node", &["-e", is_new]) {
+        return Some("Node 20 or newer is not installed".into());
+    }
+    let parts = ["dist/esm/index.js", "node_modules/ioredis", "node_modules/redis"];
+    let is_built = parts.iter().all(|part| package.join(part).exists());
+    (!is_built).then(|| "the package is not built: npm install in clients/node".into())
+}
+
+/// The one of `make test-clients`, which has what the package needs, unless another one is named.
+fn python() -> String {
+    env::var("PYTHON").unwrap_or_else(|_| {
+        let target = env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| folder().join("../../target"), PathBuf::from);
+        let python = target.join("python/bin/python");
+        if python.exists() { python.to_str().unwrap().into() } else { "python3".into() }
+    })
+}
+
+fn python_lacks(python: &str) -> Option<String> {
+    let needs = "import sys, redis; sys.exit(sys.version_info < (3, 9))";
+    (!succeeds(python, &["-c", needs])).then(|| {
+        "Python 3.9 or newer with redis-py is not installed: make test-clients brings it".into()
+    })
+}
