@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
+import { createClient } from 'redis';
 import {
   AuthenticationError,
   Leasehold,
@@ -175,6 +176,25 @@ describe('a password that is wrong', () => {
     await assert.rejects(locks.tryAcquire('a'), isIt);
     await locks.close(100);
     client.disconnect();
+    await server.stop();
+  });
+
+  // The default user has no password here, and may do everything.
+  it('lets nothing run as another user, with node-redis', async () => {
+    const server = await TestServer.start();
+    await server.call('ACL', 'SETUSER', 'worker', 'on', '>secret', '~*', '&*', '+@all');
+    const login = { username: 'worker', password: 'wrong', socket: { path: server.socket, tls: false as const } };
+    const isIt = (error: LeaseholdError) => error instanceof AuthenticationError;
+    for (let round = 0; round < 10; round++) {
+      const client = createClient(login);
+      client.on('error', () => {});
+      void client.connect().catch(() => {});
+      const locks = new Leasehold(client, { within: 1_000 });
+      await assert.rejects(locks.tryAcquire('a'), isIt);
+      assert.equal(await server.call('EXISTS', 'a'), 0);
+      await locks.close(100);
+      client.destroy();
+    }
     await server.stop();
   });
 });

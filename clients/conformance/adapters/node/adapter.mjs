@@ -145,7 +145,7 @@ async function openNodeRedis({ url, cluster, sentinel, tls }) {
   } else client = createClient({ url, ...(tls === undefined ? {} : { socket: { tls: true, ...tls } }) });
   client.on('error', () => {});
   disconnect = () => client.destroy();
-  // A server that is down is connected to when it is up; one that refuses says so when it is asked.
+  // It goes on trying when the server refuses the password, which it says again when it is asked.
   const connected = client.connect().catch(() => {});
   await Promise.race([connected, new Promise((resolve) => setTimeout(resolve, 2_000))]);
   return client;

@@ -9,6 +9,8 @@ const AS_BYTES = { typeMapping: { 36: Buffer, 37: Array } };
 /** The client of one server. */
 interface Single extends NodeRedis {
   readonly options?: { readonly socket?: object };
+  readonly isReady: boolean;
+  off(event: string, listener: (...args: never[]) => void): unknown;
   duplicate(overrides: object): Single;
   connect(): Promise<unknown>;
   subscribe(channel: string, listener: (message: Buffer) => void, bytes: true): Promise<unknown>;
@@ -29,12 +31,42 @@ interface SentinelInside {
 
 export function singleOfNodeRedis(client: NodeRedis): Connection {
   const single = client as Single;
+  const ready = onceReady(single);
   return new NodeRedisConnection(
     client,
-    (_key, words) => single.sendCommand(words, AS_BYTES),
+    async (_key, words) => {
+      if (!single.isReady) await ready();
+      return single.sendCommand(words, AS_BYTES);
+    },
     async () => single,
     () => single.isOpen,
   );
+}
+
+/**
+ * Waits until the client is connected and logged in, or has failed to. What waits in the client's own queue is sent behind
+ * the password, before the answer to it: a wrong password would let it run as another user.
+ */
+function onceReady(single: Single): () => Promise<void> {
+  let pending: Promise<void> | undefined;
+  return () => {
+    pending ??= new Promise<void>((resolve, reject) => {
+      const over = (settle: () => void) => {
+        single.off('ready', connected);
+        single.off('error', failed);
+        single.off('end', ended);
+        pending = undefined;
+        settle();
+      };
+      const connected = () => over(resolve);
+      const failed = (error: unknown) => over(() => reject(error));
+      const ended = () => over(() => reject(new Error('the client was closed')));
+      single.on('ready', connected);
+      single.on('error', failed);
+      single.on('end', ended);
+    });
+    return pending;
+  };
 }
 
 export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
