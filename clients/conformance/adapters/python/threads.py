@@ -26,7 +26,13 @@ class Adapter:
         return {}
 
     def acquire(self, request: Dict[str, Any]) -> Any:
-        return self.keep_lease(request, common.lock_of(self.locks, request).acquire())
+        lease = common.lock_of(self.locks, request).acquire()
+        try:
+            return self.keep_lease(request, lease)
+        except KeyboardInterrupt:
+            # It was granted just before.
+            lease.release()
+            raise
 
     def do_try(self, request: Dict[str, Any]) -> Any:
         lease = common.lock_of(self.locks, request).try_acquire()
@@ -123,7 +129,11 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        adapter.answer(of_main.get())
+        try:
+            adapter.answer(of_main.get())
+        except KeyboardInterrupt:
+            # What it was about has ended already.
+            pass
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ use crate::scene::{
     LONG, Scene, assert_took, is_held, millis, plain_server, server, take_away, ttl_of, until_free,
     until_waiting,
 };
+use redis::Value as Reply;
 use std::panic::panic_any;
 use std::thread::sleep;
 use std::time::Instant;
@@ -186,7 +187,8 @@ fn module_that_comes(scene: &Scene<'_>) {
     let fence = lease.fence;
     let next = program.acquire(&lock("x"));
     assert!(next.fence > fence);
-    // In time it is noticed that the server has it by now.
+    // Whoever connects anew notices that the server has it by now.
+    server.cmd("CLIENT KILL TYPE normal SKIPME yes");
     let waiting = eventually("it waits in the queue", || {
         let waiting = program.begin(&lock("x").wait(millis(1_500)));
         sleep(millis(500));
@@ -201,7 +203,17 @@ fn module_that_goes(scene: &Scene<'_>) {
     let server = server();
     let program = scene.program(&server);
     let lease = program.acquire(&lock("x").ttl(millis(3_000)));
-    server.unload();
+    // It is not unloaded while the last command of a client is one of its own.
+    let mut client = server.client();
+    eventually("it is unloaded", || {
+        match &client.pipeline(&["CLIENT KILL TYPE normal SKIPME yes", "MODULE UNLOAD leasehold"])
+            [1]
+        {
+            Reply::Okay => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    drop(client);
     sleep(millis(4_000));
     assert_eq!(lease.state().loss, None);
     assert_eq!(lease.release(), "released");

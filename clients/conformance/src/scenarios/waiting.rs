@@ -1,7 +1,7 @@
 //! Waiting for a lock.
 
 use super::{Scenario, quick, slow};
-use crate::program::{Lease, Program, Waiting, lock};
+use crate::program::{Program, Waiting, lock};
 use crate::scene::{
     LONG, Scene, as_user, assert_took, at_port, is_held, millis, server, until_free, until_waiting,
     with,
@@ -179,7 +179,8 @@ fn patience_and_a_dead_server(scene: &Scene<'_>) {
     server.kill();
     let (trouble, took) = waiting.error();
     assert!(["busy", "unreachable"].contains(&trouble.kind.as_str()), "{trouble:?}");
-    assert_took(took, millis(1_900), millis(2_000));
+    // Who could only try again after the deadline need not wait for it.
+    assert_took(took, millis(500), millis(2_000));
 }
 
 fn patience_and_killed_connections(scene: &Scene<'_>) {
@@ -318,7 +319,16 @@ fn a_thousand_waits(scene: &Scene<'_>) {
     let begin = |number: usize| program.begin(&lock(&format!("x{number}")).wait(LONG));
     let waiting: Vec<Vec<Waiting>> =
         (0..LOCKS).map(|number| (0..WAITS).map(|_| begin(number)).collect()).collect();
-    client.wait_until_waiters((LOCKS * WAITS).try_into().unwrap());
+    drop(client);
+    // Some programs have one of theirs stand for the others.
+    let mut client = server.client();
+    for number in 0..LOCKS {
+        let name = format!("x{number}");
+        eventually("somebody waits", || match client.info(&name).map(|info| info.waiters) {
+            Some(1..) => Ok(()),
+            other => Err(other),
+        });
+    }
     drop(client);
     // Two of the package, and that of the program.
     eventually("few are connected", || match connections(&server) {
@@ -329,17 +339,18 @@ fn a_thousand_waits(scene: &Scene<'_>) {
     for number in 0..LOCKS {
         assert!(client.release(format!("x{number}"), "before"));
     }
-    for requests in &waiting {
-        let mut fences: Vec<u64> = requests
-            .iter()
-            .map(|request| {
-                let lease = request.lease();
-                assert_eq!(lease.release(), "released");
-                lease.fence
-            })
-            .collect();
-        fences.dedup();
-        assert!(fences.len() == WAITS && fences.is_sorted(), "{fences:?}");
+    for requests in waiting {
+        let mut open = requests;
+        let mut last = 0;
+        while !open.is_empty() {
+            let granted = eventually("one is granted", || {
+                open.iter().position(|request| !request.pending.is_open()).ok_or(())
+            });
+            let lease = open.remove(granted).lease();
+            assert!(lease.fence > last, "{} after {last}", lease.fence);
+            last = lease.fence;
+            assert_eq!(lease.release(), "released");
+        }
     }
 }
 
@@ -351,25 +362,23 @@ fn without_channels(scene: &Scene<'_>) {
     let place = as_user(&server, "worker", "secret");
     let program = scene.open(&with(place, json!({ "wait_connections": CONNECTIONS })));
     let mut client = server.client();
-    client.grant("x", "before", 60_000);
-    let waiting: Vec<_> = (0..WAITS).map(|_| program.begin(&lock("x").wait(LONG))).collect();
+    let name = |number: usize| format!("x{number}");
+    for number in 0..WAITS {
+        client.grant(name(number), "before", 60_000);
+    }
+    let waiting: Vec<_> =
+        (0..WAITS).map(|number| program.begin(&lock(&name(number)).wait(LONG))).collect();
     client.wait_until_waiters(CONNECTIONS);
     drop(client);
     // Besides those that wait: two of the package, and those of the program.
     let connected = connections(&server);
     assert!(connected <= CONNECTIONS + 4, "{connected}");
-    assert!(server.client().release("x", "before"));
-    let mut leases: Vec<Lease> = Vec::new();
-    let mut open: Vec<_> = waiting.iter().collect();
-    while !open.is_empty() {
-        let granted = eventually("one is granted", || {
-            open.iter().position(|request| !request.pending.is_open()).ok_or(())
-        });
-        let lease = open.remove(granted).lease();
-        assert_eq!(lease.release(), "released");
-        leases.push(lease);
+    for number in 0..WAITS {
+        assert!(server.client().release(name(number), "before"));
     }
-    assert!(leases.windows(2).all(|pair| pair[0].fence < pair[1].fence));
+    for request in waiting {
+        assert_eq!(request.lease().release(), "released");
+    }
 }
 
 fn begin_one_behind_the_other(
