@@ -186,13 +186,15 @@ fn followed(primary: Setup) -> (Server, Option<Server>) {
 }
 
 /// The number of locks in a sample, which takes about 30 ms, and the number of samples.
-fn extent(shape: Shape, effort: Effort) -> (usize, usize) {
-    let locks = match shape {
+fn extent(case: &Case, effort: Effort) -> (usize, usize) {
+    let locks = match case.shape {
+        // Where there are fewer processors than threads, the threads wait for one another.
+        Shape { depth: 1, .. } if case.io_threads > 1 => NAMES / 64,
         Shape { depth: 1, connections: 1 } => NAMES / 8,
         Shape { depth: 1, .. } => NAMES / 4,
         _ => NAMES,
     };
-    (effort.pick(NAMES / 8, locks, locks), effort.pick(1, 40, 100))
+    (effort.pick(locks.min(NAMES / 8), locks, locks), effort.pick(1, 40, 100))
 }
 
 fn measure(
@@ -202,7 +204,7 @@ fn measure(
     contenders: &dyn Fn(&Server) -> Vec<Contender>,
 ) -> Vec<Measured> {
     let (server, _replica) = start(case);
-    let (count, rounds) = extent(case.shape, effort);
+    let (count, rounds) = extent(case, effort);
     let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
     let contenders = contenders(&server);
     let work: Vec<Work> = contenders.iter().map(|one| work(case, one, part, &locks)).collect();
@@ -226,7 +228,7 @@ fn measure(
 /// Acquires all locks and then releases all of them, each part measured by itself.
 fn halves(case: &Case, effort: Effort) -> [Vec<Measured>; 2] {
     let (server, _replica) = start(case);
-    let (count, rounds) = extent(case.shape, effort);
+    let (count, rounds) = extent(case, effort);
     let locks: Vec<_> = (0..count).map(Lock::numbered).collect();
     let contenders: Vec<Contender> = [Some(Contender::leasehold()), Some(Contender::bare())]
         .into_iter()
