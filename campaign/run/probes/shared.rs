@@ -90,11 +90,11 @@ pub(super) fn readers(probe: &mut Probe<'_>) -> Result<(), Lost> {
     }
     if leaves < 2 {
         // If all keys were deleted meanwhile, the writer had the lock before it left, and may have it still.
-        let reply = probe.soon(
-            Excuse::Freed,
-            "a reader behind a writer that has left is let in",
-            |probe| probe.reply_of(1),
-        )?;
+        let what = match leaves {
+            0 => "a reader behind a writer that has given up is let in",
+            _ => "a reader behind a writer whose connection has ended is let in",
+        };
+        let reply = probe.soon(Excuse::Freed, what, |probe| probe.reply_of(1))?;
         let Some(fence) = is_granted(&reply) else { return Err(Lost) };
         probe.holds(&lock, "late", fence)?;
         if leaves == 0 {
