@@ -34,7 +34,7 @@ mod unheard;
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 use idle::Idle;
 use spans::{joined, overlaps};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use unheard::AllUnheard;
 
 /// The promise that was broken, with its number in the module's own list.
@@ -161,6 +161,16 @@ struct Delete {
     record: u32,
 }
 
+impl Delete {
+    fn by(record: &Record, index: u32) -> Self {
+        let to = match record.outcome {
+            Outcome::Unknown => i64::MAX / 4,
+            _ => record.told_millis(),
+        };
+        Self { from: record.asked_millis(), to, record: index }
+    }
+}
+
 impl History {
     /// Finds broken promises.
     pub fn check(&self, rules: &Rules) -> Verdict {
@@ -182,6 +192,7 @@ impl History {
         }
         several::check_sets(&self.records, &mut verdict.violations);
         let together = several::waits(&self.records);
+        let torn = several::torn_tickets(&self.records);
         let mut idle = BTreeMap::new();
         for (number, of_lock) in by_lock {
             let known = verdict.violations.len();
@@ -191,7 +202,7 @@ impl History {
                 of_lock.iter().map(|index| self.records[*index as usize]).collect();
             let before = self.before.get(&number).copied();
             let is_linked = together.iter().any(|wait| wait.locks.contains(&number));
-            let idle_here = verdict.of_lock(number, &records, (before, is_linked), &rules);
+            let idle_here = verdict.of_lock(number, &records, (before, is_linked), &torn, &rules);
             for index in verdict.violations[known..].iter_mut().flat_map(|one| &mut one.proof) {
                 *index = of_lock[*index as usize];
             }
@@ -245,6 +256,7 @@ impl Verdict {
         number: u32,
         records: &[Record],
         (before, is_linked): (Option<u64>, bool),
+        torn: &HashSet<u32>,
         rules: &'r Rules,
     ) -> Option<Idle<'r>> {
         let mut order: Vec<u32> = (0..u32::try_from(records.len()).unwrap()).collect();
@@ -256,7 +268,7 @@ impl Verdict {
         lock.check_fences(rules, before, wrong);
         lock.check_stale(rules, wrong);
         lock.check_leases(rules, wrong);
-        lock.check_order(rules, wrong);
+        lock.check_order(torn, rules, wrong);
         let idle = lock.idle(rules, is_linked);
         let waited = lock.grants.iter().filter(|grant| lock.first(grant).op == Op::Wait).count();
         self.waited += waited as u64;
@@ -303,16 +315,7 @@ impl<'h> Lock<'h> {
         let fence = |index: &u32| known_fence(of(*index));
         let (others, fenced) = all.split_at(all.partition_point(|index| fence(index) == 0));
         let deletes = others.iter().filter(|index| of(**index).op == Op::Delete);
-        let mut deletes: Vec<_> = deletes
-            .map(|index| Delete {
-                from: of(*index).asked_millis(),
-                to: match of(*index).outcome {
-                    Outcome::Unknown => i64::MAX / 4,
-                    _ => of(*index).told_millis(),
-                },
-                record: *index,
-            })
-            .collect();
+        let mut deletes: Vec<_> = deletes.map(|index| Delete::by(of(*index), *index)).collect();
         deletes.sort_unstable_by_key(|delete| (delete.from, delete.to));
         let unheard = AllUnheard::new(records, all);
         let grants = Vec::new();

@@ -3,7 +3,7 @@
 use super::deletes::Deletes;
 use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Record};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// An owner that was seen in the queue, by a look that was sent at this moment, or by a later look
 /// that was answered earlier.
@@ -16,7 +16,12 @@ struct Look {
 impl Lock<'_> {
     /// L4: an owner that was seen waiting is granted the lock before any owner that asked
     /// afterwards. A holder that comes to tolerate fewer does not wait for others.
-    pub(super) fn check_order(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
+    pub(super) fn check_order(
+        &self,
+        torn: &HashSet<u32>,
+        rules: &Rules,
+        wrong: &mut Vec<Violation>,
+    ) {
         let seen = self.looks();
         if seen.is_empty() {
             return;
@@ -39,7 +44,8 @@ impl Lock<'_> {
             }
             // The turn of a ticket may have come and gone, and its owner have asked for another place.
             let (asked, told) = (first.asked_millis(), first.told_millis());
-            if first.is_ticket && deletes.any_within(asked, told) {
+            let is_torn = torn.contains(&first.set);
+            if first.is_ticket && (is_torn || deletes.any_within(asked, told)) {
                 continue;
             }
             let looks = seen.get(&first.owner).map_or(&[][..], |looks| looks);

@@ -1,7 +1,9 @@
 //! Requests for several locks: all or none, by one fence.
 
-use super::{Law, Violation};
-use crate::record::{Op, Outcome, Record};
+use super::deletes::Deletes;
+use super::{Delete, Law, Violation};
+use crate::record::{EVERY_LOCK, Op, Outcome, Record};
+use std::collections::{HashMap, HashSet};
 
 /// One who may have waited for several locks between these moments.
 pub(super) struct WaitForAll {
@@ -39,6 +41,26 @@ pub(super) fn check_sets(records: &[Record], wrong: &mut Vec<Violation>) {
             wrong.push(Violation { law: Law::L1, lock: first.lock, what, proof: proof.into() });
         }
     }
+}
+
+/// The numbers of the requests that waited by a ticket for several locks while somebody deleted one of these. Their turn
+/// may have come before that. Then they held the others alone, and asked for another place.
+pub(super) fn torn_tickets(records: &[Record]) -> HashSet<u32> {
+    let mut deletes: HashMap<u32, Vec<Delete>> = HashMap::new();
+    for (index, record) in (0..).zip(records).filter(|(_, record)| record.op == Op::Delete) {
+        deletes.entry(record.lock).or_default().push(Delete::by(record, index));
+    }
+    for of_lock in deletes.values_mut() {
+        of_lock.sort_unstable_by_key(|delete| (delete.from, delete.to));
+    }
+    let deletes: HashMap<_, _> =
+        deletes.iter().map(|(lock, of_lock)| (*lock, Deletes::new(of_lock))).collect();
+    let is_torn = |wait: &Record| {
+        let mut of_wait = [wait.lock, EVERY_LOCK].into_iter().filter_map(|lock| deletes.get(&lock));
+        of_wait.any(|of_lock| of_lock.any_within(wait.asked_millis(), wait.told_millis()))
+    };
+    let tickets = sets(records).filter(|(_, set)| set[0].is_ticket);
+    tickets.filter(|(_, set)| set.iter().any(is_torn)).map(|(_, set)| set[0].set).collect()
 }
 
 /// Who is known to have waited for several locks, in the order of asking.

@@ -2,7 +2,7 @@
 
 use super::by_hand::{assert_right, assert_wrong, laws, ok};
 use crate::checker::{Law, Rules, Span};
-use crate::record::{Op, Outcome, Record};
+use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 
 fn refused(record: Record) -> Record {
     Record { outcome: Outcome::Refused, ..record }
@@ -258,6 +258,30 @@ fn a_ticket_keeps_its_place_unless_its_turn_was_deleted() {
     // One who waits on a connection lost nothing by that.
     let waiter = Record { is_ticket: false, ..ticket };
     let records = [holder, seen, delete, later[0], later[1], waiter];
+    assert_eq!(laws(&records, &promptly()), [Law::L4]);
+}
+
+#[test]
+fn a_ticket_for_several_locks_keeps_its_place_unless_its_turn_in_one_of_them_was_deleted() {
+    let holder = ok(Op::Try, 1, 1, 900, (10, 11));
+    let release = ok(Op::Release, 1, 1, 0, (20, 21));
+    let seen = ok(Op::Seen, 2, 0, 0, (14, 15));
+    let later = [ok(Op::Wait, 3, 2, 900, (16, 22)), ok(Op::Release, 3, 2, 0, (23, 24))];
+    let waits = Record { is_ticket: true, ..ok(Op::Wait, 2, 3, 900, (12, 25)) };
+    let ticket = all(1, [0, 1], waits);
+    let records = [holder, seen, release, later[0], later[1], ticket[0], ticket[1]];
+    assert_wrong(&records, Law::L4);
+    let deleted = |lock| of(lock, ok(Op::Delete, u32::MAX, 0, 0, (18, 19)));
+    let with = |delete| [&[delete][..], &records].concat();
+    assert_right(&with(deleted(1)), &promptly());
+    // One that deletes every lock releases this one, too.
+    let rest = [holder, seen, later[0], later[1], ticket[0], ticket[1]];
+    assert_right(&[&[deleted(EVERY_LOCK)][..], &rest].concat(), &promptly());
+    assert_wrong(&with(deleted(2)), Law::L4);
+    assert_wrong(&with(Record { asked: 26_000, told: 27_000, ..deleted(1) }), Law::L4);
+    // One who waits on a connection lost nothing by that.
+    let waiter = all(1, [0, 1], Record { is_ticket: false, ..waits });
+    let records = [deleted(1), holder, seen, release, later[0], later[1], waiter[0], waiter[1]];
     assert_eq!(laws(&records, &promptly()), [Law::L4]);
 }
 
