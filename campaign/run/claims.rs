@@ -50,7 +50,11 @@ pub(crate) struct Claims {
 impl Claims {
     /// Adds a violation that happened since `from`.
     pub(crate) fn add(&self, law: &'static str, excuse: Excuse, from: u64, what: String) {
-        let span = Span { from, to: now() };
+        self.add_of(Span { from, to: now() }, law, excuse, what);
+    }
+
+    /// Adds a violation that happened in this span.
+    pub(crate) fn add_of(&self, span: Span, law: &'static str, excuse: Excuse, what: String) {
         self.all.lock().unwrap().push(Claim { law, what, span, excuse });
     }
 

@@ -29,6 +29,7 @@ pub(crate) use turns::handed_on_unseen;
 use crate::claims::{Claims, Excuse};
 use crate::connection::{Connection, Lost, owners};
 use crate::runner::{Shared, now};
+use leasehold_campaign::Span;
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -44,6 +45,9 @@ const LONG: u64 = 60_000;
 /// What must happen at once is late after so many other answers and so much time.
 const ANSWERS: u32 = 20;
 const LATE_MICROS: u64 = 100_000;
+
+/// What has not happened by then is not waited for any longer.
+const FORGOTTEN_MICROS: u64 = 2_000_000;
 
 pub(crate) struct Probe<'c> {
     claims: &'c Claims,
@@ -270,12 +274,31 @@ impl<'c> Probe<'c> {
                 return Ok(so);
             }
             if late {
-                self.claim("L5", excuse, format!("{what}: not so after {answers} PINGs"));
+                let span = Span { from: self.begun, to: now() };
+                let when = self.how_late(begin, is_so);
+                let when = when.unwrap_or_else(|Lost| "and the connection has ended".to_owned());
+                let text = format!("{what}: not so after {answers} PINGs, {when}");
+                self.claims.add_of(span, "L5", excuse, text);
                 return Err(Lost);
             }
             self.main.ask("PING")?;
             answers += 1;
         }
+    }
+
+    /// When `is_so` gives a value at last, for whoever looks for the reason.
+    fn how_late<T>(
+        &mut self,
+        begin: u64,
+        mut is_so: impl FnMut(&mut Self) -> Result<Option<T>, Lost>,
+    ) -> Result<String, Lost> {
+        while now() - begin < FORGOTTEN_MICROS {
+            self.main.ask("PING")?;
+            if is_so(self)?.is_some() {
+                return Ok(format!("but after {} ms", (now() - begin) / 1_000));
+            }
+        }
+        Ok(format!("nor after {} ms", FORGOTTEN_MICROS / 1_000))
     }
 
     pub(crate) fn another(&self) -> Result<Connection, Lost> {
