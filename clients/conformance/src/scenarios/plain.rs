@@ -5,13 +5,12 @@ use crate::adapter::Unsupported;
 use crate::program::lock;
 use crate::scene::{
     LONG, Scene, assert_took, is_held, millis, plain_server, server, take_away, ttl_of, until_free,
-    until_waiting,
 };
 use redis::Value as Reply;
 use std::panic::panic_any;
 use std::thread::sleep;
 use std::time::Instant;
-use testkit::eventually;
+use testkit::{eventually, field};
 
 pub(crate) const ALL: &[Scenario] = &[
     quick(
@@ -164,7 +163,14 @@ fn old_module(scene: &Scene<'_>) {
     let (one, other) = (scene.program(&server), scene.program(&server));
     let lease = one.acquire(&lock("x").ttl(millis(3_000)));
     let waiting = other.begin(&lock("x").wait(LONG));
-    until_waiting(&server, "x", 1);
+    // Its LOCK.INFO says less than later ones.
+    eventually("the other waits", || {
+        let info = server.cmd("LOCK.INFO x");
+        match field(&info, "waiters") {
+            Some(Reply::Int(1)) => Ok(()),
+            _ => Err(info),
+        }
+    });
     sleep(millis(4_000));
     assert_eq!(lease.state().loss, None);
     assert_eq!(lease.release(), "released");
