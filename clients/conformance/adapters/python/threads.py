@@ -116,6 +116,8 @@ class Adapter:
 
 def main() -> None:
     adapter = Adapter()
+    # Whoever was started with this signal ignored, as by nohup, would not be interrupted.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # An interruption concerns the main thread: it makes the requests that can be cancelled, one at a time.
     of_main: "queue.Queue[Any]" = queue.Queue()
 
