@@ -19,6 +19,7 @@ class Adapter:
         self.locks: Any = None
         self.leases: Dict[str, Any] = {}
         self.works: Dict[str, "queue.Queue[Any]"] = {}
+        self.is_interruptible = False
 
     def open(self, request: Dict[str, Any]) -> Any:
         client = common.client_of(redis, Sentinel, ClusterNode, request)
@@ -109,15 +110,32 @@ class Adapter:
     def answer(self, request: Dict[str, Any]) -> None:
         do = request["do"]
         try:
-            common.answer(request, getattr(self, "do_try" if do == "try" else do)(request))
+            came = getattr(self, "do_try" if do == "try" else do)(request)
         except BaseException as error:
             common.fail(request, error)
+        else:
+            common.answer(request, came)
+
+    def answer_interruptibly(self, request: Dict[str, Any]) -> None:
+        """An interruption ends what is asked for, and neither its answer nor what comes behind it."""
+        try:
+            self.is_interruptible = True
+            came = getattr(self, request["do"])(request)
+            self.is_interruptible = False
+        except BaseException as error:
+            self.is_interruptible = False
+            common.fail(request, error)
+        else:
+            common.answer(request, came)
+
+    def interrupted(self, _signal: int, _frame: Any) -> None:
+        if self.is_interruptible:
+            raise KeyboardInterrupt
 
 
 def main() -> None:
     adapter = Adapter()
-    # Whoever was started with this signal ignored, as by nohup, would not be interrupted.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGINT, adapter.interrupted)
     # An interruption concerns the main thread: it makes the requests that can be cancelled, one at a time.
     of_main: "queue.Queue[Any]" = queue.Queue()
 
@@ -131,11 +149,7 @@ def main() -> None:
 
     threading.Thread(target=read, daemon=True).start()
     while True:
-        try:
-            adapter.answer(of_main.get())
-        except KeyboardInterrupt:
-            # What it was about has ended already.
-            pass
+        adapter.answer_interruptibly(of_main.get())
 
 
 if __name__ == "__main__":
