@@ -1,20 +1,16 @@
-//! The examples are run as they stand, and the recipes of docs/clients.md by their clients.
+//! The examples are run as they stand, and what pages show for Node, Java, shells and stores.
 
-mod around;
-mod guarded;
 mod guide;
-mod leases;
+mod java;
 mod node;
 mod page;
+mod paused;
 mod program;
 mod python;
-mod recipe;
 mod recipes;
-mod shapes;
-mod shares;
+mod snippets;
 mod stores;
 mod stories;
-mod tickets;
 
 use testkit::Server;
 

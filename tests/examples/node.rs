@@ -73,20 +73,11 @@ impl Installed {
 
     /// Runs the story with a changed text.
     pub(super) fn changed_story(&self, server: &Server, text: &str) -> Told {
-        self.run_text(text, self.node().env("REDIS_URL", address_of(server)))
-    }
-
-    /// Runs a program that is not of the example, with what the example has installed.
-    pub(super) fn program(&self, text: &str) -> Told {
-        self.run_text(text, &mut self.node())
-    }
-
-    fn run_text(&self, text: &str, node: &mut Command) -> Told {
         static NEXT: AtomicU32 = AtomicU32::new(1);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let file = self.folder.join(format!("recipe-{}-{number}.mjs", process::id()));
+        let file = self.folder.join(format!("story-{}-{number}.mjs", process::id()));
         fs::write(&file, text).unwrap();
-        let told = run(node.arg(&file));
+        let told = run(self.node().arg(&file).env("REDIS_URL", address_of(server)));
         fs::remove_file(&file).unwrap();
         told
     }

@@ -1,10 +1,8 @@
-//! The recipes of docs/clients.md for shells and for Rust, run as printed; `leases` has the others.
+//! What docs/clients.md shows for shells, run as printed, and for Rust.
 
 use super::program::{Told, run};
 use super::{ADDRESS, address_of, page, server};
-use crate::ROOT;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::thread;
 use testkit::find_cli;
@@ -131,14 +129,17 @@ fn redis_cli_shows_the_locks_that_are_held_by_their_prefix() {
     assert_eq!(found, ["lock:table:3", "lock:table:7"]);
 }
 
-/// `cargo test` runs the example of the crate; lines that begin with `#` are not shown there either.
+/// The tests of the crate run its README.
 #[test]
-fn the_recipe_for_rust_is_the_example_of_the_crate() {
-    let source = fs::read_to_string(Path::new(ROOT).join("clients/rust/src/lib.rs")).unwrap();
-    let example = source.split("//! ```\n").nth(1).unwrap();
-    let lines = example.lines().map(|line| line.trim_start_matches("//!"));
-    let shown = lines.map(|line| line.strip_prefix(' ').unwrap_or(line));
-    let shown: Vec<_> = shown.filter(|line| !line.starts_with('#')).collect();
-    assert!(shown.len() > 10, "this test no longer understands clients/rust/src/lib.rs");
-    assert_eq!(page::blocks(PAGE, "Rust", "rust").trim(), shown.join("\n").trim());
+fn the_lines_for_rust_are_those_of_the_readme_of_the_crate() {
+    let readme = page::blocks("clients/rust/README.md", "Use", "rust");
+    let mut lines = readme.lines().map(str::trim);
+    let shown = page::blocks(PAGE, "Rust", "rust");
+    let shown = shown.lines().map(str::trim).filter(|line| !line.is_empty());
+    for line in shown {
+        assert!(
+            lines.any(|of_readme| of_readme == line),
+            "not in the README, or not there: {line}"
+        );
+    }
 }

@@ -1,7 +1,7 @@
 //! Each story prints what examples/README.md shows, but for fences and for who is first.
 
-use super::leases::paused_until_bob_has;
 use super::node::{IOREDIS, NODE_REDIS, Package, REDLOCK};
+use super::paused::paused_until_bob_has;
 use super::program::{Told, available, find, run};
 use super::python::REDIS_PY;
 use super::{address_of, page, server};

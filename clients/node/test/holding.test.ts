@@ -35,6 +35,15 @@ for (const library of LIBRARIES) {
       await next.release();
     });
 
+    it('has an owner of its own for each lease', async () => {
+      const leases = await Promise.all(['a', 'b'].map((name) => one.locks.acquire(name)));
+      await Promise.all(leases.map((lease) => lease.release()));
+      const owners = leases.map(({ owner }) => owner);
+      assert.equal(new Set(owners).size, 2);
+      const owned = new RegExp(`^${process.pid}:[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`);
+      for (const owner of owners) assert.match(owner, owned);
+    });
+
     it('is valid for its ttl, counted from before it was asked for', async () => {
       const lease = await one.locks.tryAcquire('a', { ttl: 5_000, renew: false });
       assert(lease && lease.validFor() <= 5_000 && lease.validFor() > 4_000);
@@ -96,6 +105,17 @@ for (const library of LIBRARIES) {
       assert(lease.signal.aborted);
       assert.equal(await lease.release(), 'late');
       assert.equal(await server.call('EXISTS', 'a'), 0);
+    });
+
+    it('is not asked for again when it is lost', async () => {
+      const lease = await one.locks.acquire('a', { ttl: 900 });
+      await server.call('DEL', 'a');
+      await server.call('CONFIG', 'RESETSTAT');
+      assert.equal(await lease.lost, 'taken');
+      const end = performance.now() + 1_800; // six more renewals
+      await eventually(() => performance.now() > end);
+      assert.match(await server.control.info('commandstats'), /cmdstat_lock.extend:calls=1,/i);
+      assert.equal(await lease.release(), 'late');
     });
 
     it('is never revived by a renewal when somebody else has it', async () => {

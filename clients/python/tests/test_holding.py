@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
+import uuid
 from datetime import timedelta
 
 import pytest
@@ -23,6 +25,18 @@ def test_a_lock_is_taken_and_given_back(make: Make, server: Server, name: str) -
     assert server.holder(name) is None
     assert lease.loss is Loss.RELEASED
     assert lease.valid_for() == 0
+
+
+def test_each_lease_has_an_owner_of_its_own(make: Make, server: Server, name: str) -> None:
+    locks = make(server)
+    leases = [locks.acquire(f"{name}-{number}") for number in range(2)]
+    owners = [lease.owner.decode() for lease in leases]
+    assert owners[0] != owners[1]
+    for owner, lease in zip(owners, leases):
+        process, unique = owner.split(":")
+        assert int(process) == os.getpid()
+        assert str(uuid.UUID(unique)) == unique
+        assert lease.release() is Released.RELEASED
 
 
 def test_that_somebody_else_has_it_is_no_error(make: Make, server: Server, name: str) -> None:

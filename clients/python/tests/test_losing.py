@@ -29,6 +29,18 @@ def test_a_deleted_lock_is_lost_at_the_next_renewal(make: Make, server: Server, 
     assert lease.release() is Released.LATE
 
 
+def test_a_deleted_lock_is_not_asked_for_again(make: Make, own_server: Server, name: str) -> None:
+    lease = make(own_server).acquire(name, ttl=0.9)
+    with own_server.client() as client:
+        client.delete(name)
+        client.config_resetstat()
+        eventually(lambda: told(lease), "the loss is told")
+        end = time.monotonic() + 1.8  # six more renewals
+        eventually(lambda: time.monotonic() > end, "twice the ttl")
+        assert client.info("commandstats")["cmdstat_lock.extend"]["calls"] == 1
+    assert lease.release() is Released.LATE
+
+
 def test_a_lease_that_nobody_renews_is_over_before_the_servers(make: Make, server: Server, name: str) -> None:
     lease = make(server).acquire(name, ttl=1, renew=False)
     eventually(lambda: lease.lost, "it is over")

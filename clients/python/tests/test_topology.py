@@ -46,6 +46,24 @@ def test_locks_of_all_slots_are_taken_where_they_are(make: Make, cluster: Cluste
     assert all(lease.release() is Released.RELEASED for lease in leases)
 
 
+def test_a_guarded_command_goes_to_the_node_of_its_lock(make: Make, cluster: Cluster) -> None:
+    locks = make(of_cluster(make, cluster))
+    locks.acquire("warm").release()
+    for node in cluster.nodes:
+        node.client().config_resetstat()
+    tags = [f"guard-{number}" for number in range(12)]
+    for tag in tags:
+        lease = locks.acquire(f"{{{tag}}}:lock", ttl=60)
+        assert lease.guard("SET", f"{{{tag}}}:page", "news") == b"OK"
+        assert lease.release() is Released.RELEASED
+    pages = [node.client().keys("{guard-*}:page") for node in cluster.nodes]
+    assert sum(map(len, pages)) == len(tags)
+    assert all(pages)
+    for node in cluster.nodes:
+        assert "errorstat_MOVED" not in node.client().info("errorstats")
+        assert "cmdstat_command|getkeys" not in node.client().info("commandstats")
+
+
 @pytest.mark.parametrize("tickets", [True, False])
 def test_who_holds_and_who_waits_follow_a_slot_that_moves(
     make: Make, cluster: Cluster, name: str, tickets: bool
