@@ -14,7 +14,7 @@ for (const library of LIBRARIES) {
     after(() => server.stop());
 
     it('that was stopped past its lease knows at once that it is lost', async () => {
-      const child = new Child('holds', library.name, server.socket, '600');
+      const child = new Child('holds', [library.name, server.socket, '600']);
       await child.said('held');
       child.process.kill('SIGSTOP');
       const other = await leasehold(library, server);
@@ -31,7 +31,7 @@ for (const library of LIBRARIES) {
     it('ends when it has closed, and leaves no lock and no place', async () => {
       const other = await leasehold(library, server);
       const lease = await other.locks.acquire('theirs', { ttl: 60_000 });
-      const child = new Child('closes', library.name, server.socket, 'close');
+      const child = new Child('closes', [library.name, server.socket, 'close']);
       await child.said('waits');
       await eventually(async () => (await server.waiters('theirs')) === 1);
       child.process.stdin?.write('\n');
@@ -47,7 +47,7 @@ for (const library of LIBRARIES) {
     it('ends when its client is closed, though it has forgotten to close', async () => {
       const other = await leasehold(library, server);
       const lease = await other.locks.acquire('theirs', { ttl: 60_000 });
-      const child = new Child('closes', library.name, server.socket, 'forget');
+      const child = new Child('closes', [library.name, server.socket, 'forget']);
       await child.said('waits');
       await eventually(async () => (await server.waiters('theirs')) === 1);
       child.process.stdin?.write('\n');

@@ -1,4 +1,4 @@
-/** Another process, which runs a program of `test/programs` and says something in lines. */
+/** Another process, which runs a program of `test/programs`, or one that is elsewhere, and says something in lines. */
 import { type ChildProcess, spawn } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { eventually } from './eventually.js';
@@ -8,9 +8,10 @@ export class Child {
   readonly process: ChildProcess;
   #rest = '';
 
-  constructor(program: string, ...args: string[]) {
-    const path = fileURLToPath(new URL(`../programs/${program}.js`, import.meta.url));
-    this.process = spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
+  constructor(program: string | URL, args: string[] = [], environment: NodeJS.ProcessEnv = {}) {
+    const path = fileURLToPath(new URL(program instanceof URL ? program : `../programs/${program}.js`, import.meta.url));
+    const env = { ...process.env, ...environment };
+    this.process = spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'], env });
     this.process.stdout?.on('data', (data: Buffer) => {
       const lines = (this.#rest + data.toString()).split('\n');
       this.#rest = lines.pop() ?? '';
