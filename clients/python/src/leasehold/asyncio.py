@@ -236,7 +236,7 @@ class Leasehold(Factory[LockRequest]):
         """
         self._is_closed = True
         hub = self._hub
-        return [] if hub is None or hub.is_closed else await hub.close(seconds("timeout", timeout))
+        return [] if hub is None else await hub.close(seconds("timeout", timeout))
 
     async def __aenter__(self) -> Leasehold:
         return self
