@@ -35,17 +35,17 @@ def test_a_wait_that_is_cancelled_at_any_step_leaves_no_connection(own_server: S
     async def program() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
         given = redis.asyncio.Redis.from_url(own_server.url)
-        async with leasehold.asyncio.Leasehold(given, Settings(tickets=False)) as locks:
-            async with locks.lock(name, ttl=60):
-                for steps in range(100):
-                    waiting = asyncio.ensure_future(locks.acquire(name))
-                    for _ in range(steps):
-                        await asyncio.sleep(0)
-                    waiting.cancel()
-                    with pytest.raises(asyncio.CancelledError):
-                        await waiting
-                await in_thread(lambda: own_server.waiters(name) == 0, "nobody waits")
-                await in_thread(lambda: connections(own_server) == 1, "only the connection for requests is left", 5)
+        locks = leasehold.asyncio.Leasehold(given, Settings(tickets=False))
+        async with locks, locks.lock(name, ttl=60):
+            for steps in range(100):
+                waiting = asyncio.ensure_future(locks.acquire(name))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            await in_thread(lambda: own_server.waiters(name) == 0, "nobody waits")
+            await in_thread(lambda: connections(own_server) == 1, "only the connection for requests is left", 5)
 
     asyncio.run(asyncio.wait_for(program(), 100))
     gc.collect()
