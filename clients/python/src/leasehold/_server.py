@@ -11,11 +11,11 @@ from . import _clock
 from ._limit import within
 from ._line import Line, open_connection
 from ._plain import Script, script_for
-from ._questions import Question, words
+from ._questions import Guarded, Question, words
 from ._reply import Reply, Word
 from ._subscription import Subscription
 from ._target import Address, Endpoint
-from ._verdict import Verdict, verdict
+from ._verdict import Verdict, public, verdict
 
 REFUSAL_LASTS = 60.0
 """How long a server that has refused tickets is not asked for any: its operator may change what a user may do."""
@@ -161,6 +161,9 @@ class Server:
             except ResponseError as error:
                 if verdict(error) is not Verdict.UNKNOWN_COMMAND:
                     raise
+                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(error):
+                    # It is the guarded command that the server does not know.
+                    raise public(error) from error
                 line.has_module = self._may_have_module = False
                 raise
         script, rest = script_for(key, question)
