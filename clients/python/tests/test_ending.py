@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterator, List
 
 import pytest
 import redis
@@ -105,3 +106,30 @@ def test_a_limit_may_be_longer_than_the_system_waits(make: Make, server: Server,
     locks = make(server)
     assert locks.acquire(name, wait=wait).release() is Released.RELEASED
     assert locks.close(wait) == []
+
+
+def test_a_block_that_another_thread_leaves_gives_its_lock_back(server: Server, name: str) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(server.url)) as locks:
+        request = locks.lock(name)
+
+        def works() -> Iterator[None]:
+            with request:
+                yield
+
+        working = works()
+        next(working)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(working.close).result(20)  # type: ignore[attr-defined]
+        assert server.holder(name) is None
+
+
+def test_a_block_that_another_task_leaves_does_not_end_the_work_of_a_third(server: Server, name: str) -> None:
+    async def program() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(server.url)) as locks:
+            request = locks.semaphore(name, 2)
+            leases = [await asyncio.ensure_future(request.__aenter__()) for _ in range(2)]
+            with pytest.raises(leasehold.LeaseholdError):
+                await request.__aexit__(None, None, None)
+            assert not any(lease.lost for lease in leases)
+
+    asyncio.run(asyncio.wait_for(program(), 60))

@@ -11,6 +11,7 @@ from typing import Callable, Iterator, List, Optional, Tuple, Type, TypeVar
 
 from . import _clock, _fork
 from ._acquiring import Wanted
+from ._entered import Entered
 from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
@@ -120,7 +121,7 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Asked) -> None:
         self._locks = locks
         self._asked = asked
-        self._held = threading.local()
+        self._entered: Entered[Lease] = Entered()
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
@@ -145,7 +146,7 @@ class LockRequest:
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        self._stack().append(lease)
+        self._entered.enter(threading.get_ident(), lease)
         return lease
 
     def __exit__(
@@ -154,14 +155,7 @@ class LockRequest:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        _give_back(self._stack().pop())
-
-    def _stack(self) -> List[Lease]:
-        """Those of this thread: several may use one request at the same time."""
-        if not hasattr(self._held, "leases"):
-            self._held.leases = []
-        leases: List[Lease] = self._held.leases
-        return leases
+        _give_back(self._entered.leave(threading.get_ident()))
 
 
 class Leasehold(Factory[LockRequest]):
