@@ -92,7 +92,7 @@ export class Lease implements AsyncDisposable {
 
   /**
    * Has the lease end so many milliseconds from now, and renews it by as much from now on. Rejects if nobody answers:
-   * the lease is as it was then, or extended.
+   * the lease is as it was then, or extended. It counts for the shorter of the two.
    */
   async extend(ttl = this.#ttl): Promise<Extended> {
     checkDuration('ttl', ttl, 1);
@@ -169,6 +169,7 @@ export class Lease implements AsyncDisposable {
     const { server, key, owner, fence, response } = this.#held;
     const limits = { each: patienceForAnswer(response, ttl), until, signal: this.#over.signal };
     const number = this.#extensions.begin(ttl);
+    this.#expect(validUntil(now(), ttl));
     let answer: Answer;
     try {
       answer = await ask(server, key, { ask: 'extend', owner, fence, ttl }, limits);
@@ -200,17 +201,26 @@ export class Lease implements AsyncDisposable {
     }
   }
 
-  /** When to look at it next. */
-  #schedule(asked: Moment): void {
+  /** The server may have it end as early as that from now on, whether or not that is heard of. */
+  #expect(end: Moment): void {
+    if (end >= this.#validUntil) return;
+    this.#validUntil = end;
+    this.#watch();
+  }
+
+  /** Sees it end. */
+  #watch(): void {
     clearTimeout(this.#ending);
-    clearTimeout(this.#renewing);
-    // A program whose connections are closed may end.
-    const later = (what: () => void, moment: Moment) =>
-      setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST)).unref();
     const look = () => {
       if (this.#look()) this.#ending = later(look, this.#validUntil);
     };
     this.#ending = later(look, this.#validUntil);
+  }
+
+  /** When to look at it next. */
+  #schedule(asked: Moment): void {
+    this.#watch();
+    clearTimeout(this.#renewing);
     const at = renewAt(asked, this.#ttl);
     const renew = () => {
       if (now() < at) this.#renewing = later(renew, at);
@@ -254,6 +264,11 @@ export class Lease implements AsyncDisposable {
 
 /** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
 const LONGEST_REST = 1_000;
+
+/** A program whose connections are closed may end before. */
+function later(what: () => void, moment: Moment): NodeJS.Timeout {
+  return setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST)).unref();
+}
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
 function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {

@@ -95,6 +95,23 @@ for (const library of LIBRARIES) {
       gate.stop();
     });
 
+    it('a lease that was shortened is over in time, though nobody heard the answer', async () => {
+      const gate = await Gate.start(server);
+      const through = await leasehold(library, { socket: gate.socket } as TestServer);
+      const lease = await through.locks.acquire('a', { ttl: 30_000 });
+      gate.deafen();
+      const extended = lease.extend(900);
+      await eventually(async () => (await server.control.pttl('a')) <= 900);
+      gate.cut();
+      const next = await other.locks.acquire('a', { wait: 10_000 });
+      assert.equal(lease.validFor(), 0);
+      assert.equal(await extended, 'lost');
+      assert.equal(through.troubles[0]?.kind, 'lost');
+      assert.equal(await next.release(), 'released');
+      await through.close();
+      gate.stop();
+    });
+
     it('a lease is lost when its server has been silent for as long as it lasts, and not later', async () => {
       const lease = await one.locks.acquire('a', { ttl: 900 });
       const end = performance.now() + lease.validFor();

@@ -28,6 +28,25 @@ def test_the_holder_writes_and_whoever_has_lost_the_lock_does_not(make: Make, se
     assert lease.loss is Loss.TAKEN
 
 
+def test_a_guarded_command_that_is_not_known_says_nothing_of_the_module(make: Make, server: Server, name: str) -> None:
+    locks = make(server)
+    lease = locks.acquire(name)
+    with pytest.raises(leasehold.Refused) as refused:
+        lease.guard("NOSUCH", "page")
+    assert not isinstance(refused.value, leasehold.NeedsModule)
+    # The lock, and those that several hold, are asked for in the words of the module as before.
+    assert lease.guard("SET", "page", 1.5) == b"OK"
+    assert locks.semaphore(name + ".pool", 2).try_acquire().release().in_time
+
+
+def test_an_argument_that_is_no_word_is_told_as_such(make: Make, server: Server, name: str) -> None:
+    lease = make(server).acquire(name)
+    for wrong in (None, {}, True):
+        with pytest.raises(leasehold.SettingError):
+            lease.guard("SET", "page", wrong)
+    assert lease.release().in_time
+
+
 def test_a_command_that_nobody_answers_is_not_sent_again(make: Make, own_server: Server, name: str) -> None:
     lease = make(own_server, settings=Settings(within=10)).acquire(name, ttl=60)
     with own_server.paused():

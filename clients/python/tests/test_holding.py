@@ -169,7 +169,7 @@ def test_the_closed_client_leaves_nothing(make: Make, server: Server, name: str)
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"ttl": 0}, {"ttl": -1}, {"ttl": float("nan")}, {"wait": -1}, {"ttl": "5"}, {"hold_at_least": -1}],
+    [{"ttl": 0}, {"ttl": 0.002}, {"ttl": -1}, {"ttl": float("nan")}, {"wait": -1}, {"ttl": "5"}, {"hold_at_least": -1}],
 )
 def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make, server: Server, wrong: dict) -> None:
     locks = make(server)

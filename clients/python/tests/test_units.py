@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 import random
 
 import pytest
@@ -149,6 +150,23 @@ def test_errors_are_typed_for_the_caller() -> None:
     assert isinstance(public(redis_errors.AuthenticationError("Authentication required.")), leasehold.WrongPassword)
     assert isinstance(public(redis_errors.BusyLoadingError("is loading")), leasehold.Unreachable)
     assert isinstance(public(redis_errors.ResponseError("QUEUEFULL x")), leasehold.QueueFull)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        leasehold.Busy("a", 1.5),
+        leasehold.LockLost(b"a", leasehold.Loss.TAKEN),
+        leasehold.Closed(),
+        leasehold.NotPermitted("NOPERM", "NOPERM no"),
+        leasehold.Unreachable("nobody"),
+        leasehold.SettingError("ttl: no"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_pass_from_one_process_to_another(error: leasehold.LeaseholdError) -> None:
+    passed = pickle.loads(pickle.dumps(error))
+    assert (type(passed), str(passed), vars(passed)) == (type(error), str(error), vars(error))
 
 
 def test_slots_are_learned_and_moved() -> None:

@@ -44,6 +44,11 @@ export class Gate {
     }
   }
 
+  /** What the server says on the connections that there are is lost. What it is told is not. */
+  deafen(): void {
+    for (const [near, far] of this.#pairs) far.unpipe(near).resume();
+  }
+
   mend(): void {
     this.#refuses = false;
   }

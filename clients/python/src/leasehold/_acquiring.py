@@ -81,6 +81,8 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
                     return Granted(fence, answer.asked)
                 if _clock.now() >= deadline:
                     raise Unreachable("it was granted, and its lease was over when the answer came")
+                await _rest(RETRY.rest(tries), deadline)
+                tries += 1
                 continue
             pending.may_hold = bool(pending.unanswered)
             if is_try or _clock.now() >= deadline:

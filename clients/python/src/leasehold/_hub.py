@@ -55,6 +55,7 @@ class Hub:
         self._background: Set[asyncio.Future[Any]] = set()
         self._keepers: Set[asyncio.Future[None]] = set()
         self.is_closed = False
+        self._closing: Optional[asyncio.Future[List[Name]]] = None
 
     async def run(self, request: Coroutine[object, object, T]) -> T:
         """Ends with :class:`Closed` when the client is closed. A lease that comes when nobody waits any more is
@@ -193,17 +194,25 @@ class Hub:
 
     async def release(self, state: LeaseState) -> Released:
         """What is not answered in time goes on in the background."""
-        if state.was_kept:
-            return Released.KEPT
-        if state.loss is Loss.FORKED:
-            return Released.LATE
+        known = self.known_release(state)
+        if known is not None:
+            return known
         releasing = self.begin_release(state, Loss.RELEASED)
         await asyncio.wait([releasing], timeout=self.limits.within)
         if not releasing.done():
             raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
-        if releasing.cancelled():
-            raise Closed
-        return releasing.result()
+        return _result(releasing)
+
+    def known_release(self, state: LeaseState) -> Optional[Released]:
+        """What its release came to, if that can be said without asking."""
+        if state.was_kept:
+            return Released.KEPT
+        if state.loss is Loss.FORKED:
+            return Released.LATE
+        if state.release is not None:
+            return _result(state.release) if state.release.done() else None
+        # Closing released what was held: this one had been lost before.
+        return Released.LATE if self.is_closed else None
 
     def begin_release(self, state: LeaseState, loss: Loss) -> asyncio.Future[Released]:
         if state.release is None:
@@ -252,8 +261,16 @@ class Hub:
         return _info(answer.reply, answer.has_module)
 
     async def close(self, timeout: float) -> List[Name]:
-        """The names of the locks that could not be released in time."""
+        """The names of the locks that could not be released in time.
+
+        It goes on to its end when whoever closes is cancelled: by the loss of a lock of its own, for one.
+        """
         self.is_closed = True
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close(timeout))
+        return await asyncio.shield(self._closing)
+
+    async def _close(self, timeout: float) -> List[Name]:
         until = _clock.now() + timeout
         for request in list(self._requests):
             request.cancel()
@@ -276,6 +293,12 @@ class Hub:
         if ending:
             await asyncio.wait(ending, timeout=1)
         return left_held
+
+
+def _result(releasing: asyncio.Future[Released]) -> Released:
+    if releasing.cancelled():
+        raise Closed
+    return releasing.result()
 
 
 def _is_done(release: asyncio.Future[Released]) -> bool:

@@ -24,4 +24,12 @@ async def within(limit: float, what: Awaitable[T]) -> T:
         raise Silent(f"no answer within {limit:.3f} s")
     finally:
         if not task.done():
+            # It may fail after all.
+            task.add_done_callback(looked_at)
             task.cancel()
+
+
+def looked_at(ended: asyncio.Future[T]) -> None:
+    """Nobody waits for it any more: how it failed is not to be reported."""
+    if not ended.cancelled():
+        ended.exception()

@@ -19,6 +19,7 @@ from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as Silent
 
 from . import _clock, _fork
+from ._limit import within
 from ._reply import Reply, Words
 
 LAST_WORDS = 60.0
@@ -101,12 +102,7 @@ class Line:
             return
         self.ended.set()
         self.retire(Disconnected("the connection was closed"))
-        writer = self._connection._writer
-        if writer is not None:
-            # A child process may have the same socket open: closing alone would not end the connection.
-            shutdown(writer)
-            writer.close()
-            self._connection._writer = self._connection._reader = None
+        hang_up(self._connection)
         if not self._reading.done():
             self._reading.cancel()
 
@@ -145,8 +141,28 @@ class Line:
         self._connection._writer = self._connection._reader = None
 
 
-async def open_connection(connection: AbstractConnection) -> None:
+async def open_connection(connection: AbstractConnection, limit: float) -> None:
+    """Whoever gives it up leaves no connection open."""
+    opening = asyncio.ensure_future(_connect(connection))
+    try:
+        await within(limit, opening)
+    except BaseException:
+        # It may be connected before it looks at its cancellation.
+        opening.add_done_callback(lambda _: hang_up(connection))
+        raise
+
+
+async def _connect(connection: AbstractConnection) -> None:
     await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+
+
+def hang_up(connection: AbstractConnection) -> None:
+    writer = connection._writer
+    if writer is not None:
+        # A child process may have the same socket open: closing alone would not end the connection.
+        shutdown(writer)
+        writer.close()
+        connection._writer = connection._reader = None
 
 
 async def read(connection: AbstractConnection) -> Reply:

@@ -34,7 +34,7 @@ async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Wa
         wanted = pending.wanted
         finding = hub.limits.response
         server = await within(min(finding, deadline - _clock.now()), hub.wire.routes.server_of(wanted.key))
-        line = await within(min(finding, deadline - _clock.now()), server.open_line())
+        line = await server.own_line(min(finding, deadline - _clock.now()))
         if not line.has_module:
             return Waited.NO_QUEUE
         pending.parked, pending.may_hold = line, True

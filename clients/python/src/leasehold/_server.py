@@ -11,11 +11,11 @@ from . import _clock
 from ._limit import within
 from ._line import Line, open_connection
 from ._plain import Script, script_for
-from ._questions import Question, words
+from ._questions import Guarded, Question, words
 from ._reply import Reply, Word
 from ._subscription import Subscription
 from ._target import Address, Endpoint
-from ._verdict import Verdict, verdict
+from ._verdict import Verdict, public, verdict
 
 REFUSAL_LASTS = 60.0
 """How long a server that has refused tickets is not asked for any: its operator may change what a user may do."""
@@ -84,6 +84,11 @@ def _is_good(opening: asyncio.Future[object]) -> bool:
     return opened.is_usable if isinstance(opened, Line) else not getattr(opened, "is_closed", False)
 
 
+def _end(opening: asyncio.Future[Line]) -> None:
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result().close()
+
+
 class Server:
     def __init__(self, endpoint: Endpoint, address: Optional[Address], response: float) -> None:
         self.address = address
@@ -101,21 +106,26 @@ class Server:
         assert isinstance(line, Line)
         return line
 
+    async def own_line(self, limit: float) -> Line:
+        """A line that nobody else asks on."""
+        opening = asyncio.ensure_future(self.open_line())
+        try:
+            return await within(limit, opening)
+        except BaseException:
+            # It may have been opened in the moment in which it was given up.
+            opening.add_done_callback(_end)
+            raise
+
     async def open_line(self) -> Line:
         connection = self._endpoint.open(self.address, self._response)
-        line: Optional[Line] = None
+        await open_connection(connection, self._response)
+        connection.socket_timeout = None
+        line = Line(connection, self._response)
+        self._lines = {each for each in self._lines if not each.ended.is_set()} | {line}
         try:
-            await within(self._response, open_connection(connection))
-            connection.socket_timeout = None
-            line = Line(connection, self._response)
-            self._lines = {each for each in self._lines if not each.ended.is_set()} | {line}
             line.has_module = await self._has_module(line)
         except BaseException:
-            if line is not None:
-                line.close()
-            elif connection._writer is not None:
-                connection._writer.close()
-                connection._writer = connection._reader = None
+            line.close()
             raise
         return line
 
@@ -134,7 +144,7 @@ class Server:
 
     async def _subscribe(self) -> Subscription:
         connection = self._endpoint.open(self.address, self._response)
-        await within(self._response, open_connection(connection))
+        await open_connection(connection, self._response)
         subscription = Subscription(connection)
         try:
             await within(self._response, subscription.begin())
@@ -151,6 +161,9 @@ class Server:
             except ResponseError as error:
                 if verdict(error) is not Verdict.UNKNOWN_COMMAND:
                     raise
+                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(error):
+                    # It is the guarded command that the server does not know.
+                    raise public(error) from error
                 line.has_module = self._may_have_module = False
                 raise
         script, rest = script_for(key, question)

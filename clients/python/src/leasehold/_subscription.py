@@ -13,7 +13,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.exceptions import ResponseError
 
 from . import _clock, _fork
-from ._line import abandon_socket, read, shutdown
+from ._line import abandon_socket, hang_up, read
 from ._reply import Reply
 
 Ticket = Tuple[bytes, bytes]
@@ -69,11 +69,7 @@ class Subscription:
         seats, self._seats = list(self._seats.values()), {}
         for told in seats:
             told.set()
-        writer = self._connection._writer
-        if writer is not None:
-            shutdown(writer)
-            writer.close()
-            self._connection._writer = self._connection._reader = None
+        hang_up(self._connection)
         if self._reading is not None and not self._reading.done():
             self._reading.cancel()
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import threading
-from typing import Coroutine, Optional, TypeVar
+from typing import Callable, Coroutine, Optional, TypeVar
 
-from .errors import Unreachable
+from .errors import Closed, Unreachable
 
 T = TypeVar("T")
 
 GRACE = 2.0
 """How much longer than a request may take its caller waits for the thread. It has not run for as long then."""
 
+LAST_STEPS = 2.0
+"""How long what is left on the loop may take to end."""
+
 
 class LoopThread:
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
+        self._asking = threading.RLock()
+        self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="leasehold", daemon=True)
         self._thread.start()
 
@@ -25,16 +30,28 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            self._end_all()
         finally:
             self.loop.close()
 
-    def call(self, work: Coroutine[object, object, T], limit: Optional[float]) -> T:
+    def _end_all(self) -> None:
+        """Whoever waits for a task is told, and no connection stays open."""
+        tasks = asyncio.all_tasks(self.loop)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            self.loop.run_until_complete(asyncio.wait(tasks, timeout=LAST_STEPS))
+
+    def call(self, work: Callable[[], Coroutine[object, object, T]], limit: Optional[float]) -> T:
         """Its result. If the caller is interrupted, such as by Ctrl-C, the work is cancelled."""
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
+        with self._asking:
+            if self._is_stopped:
+                raise Closed
+            future = asyncio.run_coroutine_threadsafe(work(), self.loop)
         try:
-            return future.result(None if limit is None else limit + GRACE)
+            return future.result(None if limit is None else _at_most(limit + GRACE))
         except concurrent.futures.CancelledError:
-            raise Unreachable("the thread of this client was stopped") from None
+            raise Closed from None
         except concurrent.futures.TimeoutError as error:
             if future.done():
                 raise
@@ -43,8 +60,13 @@ class LoopThread:
             future.cancel()
 
     def stop(self, limit: float) -> None:
-        try:
-            self.loop.call_soon_threadsafe(self.loop.stop)
-        except RuntimeError:
-            return
-        self._thread.join(limit)
+        with self._asking:
+            if not self._is_stopped:
+                self._is_stopped = True
+                self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(_at_most(limit))
+
+
+def _at_most(limit: float) -> float:
+    """The system takes no longer ones."""
+    return min(limit, threading.TIMEOUT_MAX)

@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 
 from redis import exceptions as redis_errors
 
-from .errors import LeaseholdError, Unreachable, refused
+from .errors import LeaseholdError, SettingError, Unreachable, refused
 
 
 class Verdict(enum.Enum):
@@ -101,6 +101,8 @@ def public(error: BaseException) -> LeaseholdError:
     if isinstance(error, LeaseholdError):
         return error
     code, text = code_of(error)
+    if isinstance(error, redis_errors.DataError):
+        return SettingError(text)
     is_silent = not code or code in {"LOADING", "CLUSTERDOWN", "MASTERDOWN", "TRYAGAIN", "MOVED", "ASK"}
     if is_silent:
         return Unreachable(f"no server that grants locks: {text or type(error).__name__}")

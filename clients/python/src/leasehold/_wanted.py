@@ -7,6 +7,7 @@ from typing import Optional
 
 from ._acquiring import Wanted, new_owner, patience_of
 from ._questions import EXCLUSIVE
+from ._validity import valid_until
 from .errors import SettingError
 from .settings import Duration, Name, Settings, octets, patience, positive
 
@@ -32,6 +33,8 @@ class Asked:
 
     def wanted(self, is_try: bool) -> Wanted:
         ttl = positive("ttl", self.settings.ttl if self.ttl is None else self.ttl)
+        if valid_until(0.0, ttl) <= 0:
+            raise SettingError("ttl: it must be longer than what clocks may differ by, which is 2 milliseconds")
         wait = patience("wait", self.settings.wait if self.wait is None else self.wait)
         if not 0 <= self.share <= MOST_HOLDERS:
             raise SettingError(f"permits: it must be from 1 to {MOST_HOLDERS}")

@@ -71,6 +71,7 @@ class Wire:
                 is_asking, once = once is not None, None
                 if prepare is not None:
                     await prepare(server, line, limit)
+                    limit = min(limit, limits.until - _clock.now())
                 asked, sent = _clock.now(), line
                 if unanswered is not None:
                     unanswered.add(line)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import AsyncIterator, Awaitable, Callable, List, Optional, Type, TypeVar
 
 from . import _clock, _fork
+from ._entered import Entered
 from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
@@ -113,7 +114,7 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Asked) -> None:
         self._locks = locks
         self._asked = asked
-        self._held: List[tuple[Lease, Scope]] = []
+        self._entered: Entered[tuple[Lease, Scope]] = Entered()
 
     async def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
@@ -140,7 +141,7 @@ class LockRequest:
 
     async def __aenter__(self) -> Lease:
         lease = await self.acquire()
-        self._held.append((lease, Scope(lease._state)))
+        self._entered.enter(asyncio.current_task(), (lease, Scope(lease._state)))
         return lease
 
     async def __aexit__(
@@ -149,19 +150,13 @@ class LockRequest:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        lease, scope = self._take()
+        lease, scope = self._entered.leave(asyncio.current_task())
         try:
             loss = await scope.end(kind)
         finally:
             await _give_back(lease)
         if loss is not None:
             raise LockLost(lease.name, loss) from error
-
-    def _take(self) -> tuple[Lease, Scope]:
-        """That of this task: several may use one request at the same time."""
-        task = asyncio.current_task()
-        own = [index for index, (_, scope) in enumerate(self._held) if scope._task is task]
-        return self._held.pop(own[-1] if own else -1)
 
 
 class Leasehold(Factory[LockRequest]):
@@ -236,7 +231,7 @@ class Leasehold(Factory[LockRequest]):
         """
         self._is_closed = True
         hub = self._hub
-        return [] if hub is None or hub.is_closed else await hub.close(seconds("timeout", timeout))
+        return [] if hub is None else await hub.close(seconds("timeout", timeout))
 
     async def __aenter__(self) -> Leasehold:
         return self

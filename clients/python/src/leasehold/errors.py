@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Union
+from typing import Tuple, Union
 
 from .outcomes import Loss
 
 
 class LeaseholdError(Exception):
-    """All that this package raises, but for a wrong argument."""
+    """All that this package raises. They can be pickled: a pool of processes passes them on."""
 
 
 class Busy(LeaseholdError):
@@ -18,6 +18,9 @@ class Busy(LeaseholdError):
         super().__init__(f"the lock {name!r} was held by others for {waited:.3f} s")
         self.name = name
         self.waited = waited
+
+    def __reduce__(self) -> Tuple[object, ...]:
+        return type(self), (self.name, self.waited)
 
 
 class Unreachable(LeaseholdError):
@@ -35,6 +38,9 @@ class Refused(LeaseholdError):
         super().__init__(f"the server refused: {reason}")
         self.code = code
         self.reason = reason
+
+    def __reduce__(self) -> Tuple[object, ...]:
+        return type(self), (self.code, self.reason)
 
 
 class WrongPassword(Refused):
@@ -73,12 +79,18 @@ class LockLost(LeaseholdError):
         self.name = name
         self.loss = loss
 
+    def __reduce__(self) -> Tuple[object, ...]:
+        return type(self), (self.name, self.loss)
+
 
 class Closed(LeaseholdError):
     """The client was closed."""
 
     def __init__(self) -> None:
         super().__init__("the client was closed")
+
+    def __reduce__(self) -> Tuple[object, ...]:
+        return type(self), ()
 
 
 class SettingError(LeaseholdError, ValueError):

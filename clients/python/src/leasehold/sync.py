@@ -7,10 +7,11 @@ import math
 import threading
 import time
 from types import TracebackType
-from typing import Callable, Coroutine, Iterator, List, Optional, Tuple, Type, TypeVar
+from typing import Callable, Iterator, List, Optional, Tuple, Type, TypeVar
 
 from . import _clock, _fork
 from ._acquiring import Wanted
+from ._entered import Entered
 from ._factory import Factory
 from ._hold import Hold
 from ._hub import Hub
@@ -65,8 +66,8 @@ class Lease(Hold):
         if self.loss is Loss.FORKED:
             return False
         hub, within = self._hub, self._hub.limits.within
-        extending = hub.extend(self._state, self._ttl(ttl), _clock.now() + within)
-        return _call(self._thread, hub, hub.run(extending), within)
+        its_ttl, until = self._ttl(ttl), _clock.now() + within
+        return self._thread.call(lambda: hub.run(hub.extend(self._state, its_ttl, until)), within)
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
@@ -75,18 +76,13 @@ class Lease(Hold):
         if self.loss is Loss.FORKED:
             raise LockLost(self.name, Loss.FORKED)
         hub = self._hub
-        return _call(self._thread, hub, hub.run(hub.guard(self._state, command)), hub.limits.within)
+        return self._thread.call(lambda: hub.run(hub.guard(self._state, command)), hub.limits.within)
 
     def release(self) -> Released:
         """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
-        if self.loss is Loss.FORKED:
-            return Released.LATE
-        if self._state.was_kept:
-            return Released.KEPT
-        done = self._state.release
-        if done is not None and done.done() and self._hub.is_closed:
-            return done.result()
-        return _call(self._thread, self._hub, self._hub.release(self._state), self._hub.limits.within)
+        hub, state = self._hub, self._state
+        known = hub.known_release(state)
+        return self._thread.call(lambda: hub.release(state), hub.limits.within) if known is None else known
 
     def __enter__(self) -> Lease:
         return self
@@ -108,13 +104,6 @@ class Leadership(Lease):
         return self.release()
 
 
-def _call(thread: LoopThread, hub: Hub, work: Coroutine[object, object, T], limit: Optional[float]) -> T:
-    if hub.is_closed or thread.loop.is_closed():
-        work.close()
-        raise Closed
-    return thread.call(work, limit)
-
-
 def _give_back(lease: Lease) -> None:
     """What became of the work is worth more than what becomes of the release."""
     try:
@@ -132,7 +121,7 @@ class LockRequest:
     def __init__(self, locks: Leasehold, asked: Asked) -> None:
         self._locks = locks
         self._asked = asked
-        self._held = threading.local()
+        self._entered: Entered[Lease] = Entered()
 
     def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
@@ -157,7 +146,7 @@ class LockRequest:
 
     def __enter__(self) -> Lease:
         lease = self.acquire()
-        self._stack().append(lease)
+        self._entered.enter(threading.get_ident(), lease)
         return lease
 
     def __exit__(
@@ -166,14 +155,7 @@ class LockRequest:
         error: Optional[BaseException],
         trace: Optional[TracebackType],
     ) -> None:
-        _give_back(self._stack().pop())
-
-    def _stack(self) -> List[Lease]:
-        """Those of this thread: several may use one request at the same time."""
-        if not hasattr(self._held, "leases"):
-            self._held.leases = []
-        leases: List[Lease] = self._held.leases
-        return leases
+        _give_back(self._entered.leave(threading.get_ident()))
 
 
 class Leasehold(Factory[LockRequest]):
@@ -229,7 +211,8 @@ class Leasehold(Factory[LockRequest]):
     def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
         thread, hub = self._run()
-        return _call(thread, hub, hub.run(hub.info(key_of(self._settings, name))), self._within)
+        key = key_of(self._settings, name)
+        return thread.call(lambda: hub.run(hub.info(key)), self._within)
 
     def election(
         self,
@@ -257,7 +240,7 @@ class Leasehold(Factory[LockRequest]):
             return []
         thread, hub = running
         try:
-            return thread.call(hub.close(limit), limit)
+            return thread.call(lambda: hub.close(limit), limit)
         finally:
             thread.stop(limit)
 
@@ -278,7 +261,7 @@ class Leasehold(Factory[LockRequest]):
                 raise Closed
             if self._running is None:
                 thread = LoopThread()
-                self._running = (thread, thread.call(self._new_hub(), None))
+                self._running = (thread, thread.call(self._new_hub, None))
             return self._running
 
     async def _new_hub(self) -> Hub:
@@ -292,7 +275,7 @@ class Leasehold(Factory[LockRequest]):
             state = await hub.run(hub.acquire(wanted))
             return None if state is None else kind(thread, hub, state)
 
-        return _call(thread, hub, granted(), limit)
+        return thread.call(granted, limit)
 
     def forget_in_child(self) -> None:
         # The loop of the parent is kept as it is: to end it would take the parent's sockets out of its selector.

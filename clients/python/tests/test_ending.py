@@ -1,0 +1,135 @@
+"""Whoever gives up, closes or ends leaves no connection, and is not told of what is none of its business."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any, Dict, Iterator, List
+
+import pytest
+import redis
+import redis.asyncio
+
+import leasehold
+import leasehold.asyncio
+from conftest import Make
+from leasehold import Loss, Released, Settings
+from servers import Server, eventually
+
+
+def connections(server: Server) -> int:
+    """But for the one that asks."""
+    with server.client() as client:
+        return len(client.client_list()) - 1
+
+
+async def in_thread(*words: Any) -> None:
+    await asyncio.get_running_loop().run_in_executor(None, eventually, *words)
+
+
+def test_a_wait_that_is_cancelled_at_any_step_leaves_no_connection(own_server: Server, name: str) -> None:
+    reported: List[Dict[str, Any]] = []
+
+    async def program() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
+        given = redis.asyncio.Redis.from_url(own_server.url)
+        locks = leasehold.asyncio.Leasehold(given, Settings(tickets=False))
+        async with locks, locks.lock(name, ttl=60):
+            for steps in range(100):
+                waiting = asyncio.ensure_future(locks.acquire(name))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                waiting.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await waiting
+            await in_thread(lambda: own_server.waiters(name) == 0, "nobody waits")
+            await in_thread(lambda: connections(own_server) == 1, "only the connection for requests is left", 5)
+
+    asyncio.run(asyncio.wait_for(program(), 100))
+    gc.collect()
+    assert reported == []
+
+
+def test_a_release_after_a_close_that_ran_out_does_not_mask_the_result(own_server: Server, name: str) -> None:
+    locks = leasehold.Leasehold(redis.Redis.from_url(own_server.url))
+    with locks.lock(name) as lease:
+        own_server.pause()
+        assert locks.close(0.2) == [name]
+        with pytest.raises(leasehold.Closed):
+            lease.release()
+        result = "done"
+    assert result == "done"
+
+
+def test_a_close_goes_on_when_whoever_closes_is_cancelled(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        locks = leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url))
+        with pytest.raises(leasehold.LockLost) as lost:
+            async with locks.lock(name):
+                # It cancels this task, for it ends the lock that it works under.
+                await locks.close()
+        assert lost.value.loss is Loss.CLOSED
+        await in_thread(lambda: connections(own_server) == 0, "no connection is left", 5)
+        assert own_server.holder(name) is None
+        assert await locks.close() == []
+
+    asyncio.run(asyncio.wait_for(program(), 60))
+
+
+def test_a_lost_lease_that_is_released_after_the_close_opens_nothing(make: Make, own_server: Server, name: str) -> None:
+    locks = make(own_server)
+    lease = locks.acquire(name, ttl=0.2, renew=False)
+    eventually(lambda: lease.lost, "it is lost")
+    assert locks.close() == []
+    assert lease.release() is Released.LATE
+    assert connections(own_server) == 0
+
+
+def test_a_lease_of_a_closed_client_says_so(make: Make, server: Server, name: str) -> None:
+    locks = make(server)
+    lease = locks.acquire(name)
+    locks.close()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for ask in (lease.extend, lambda: lease.guard("GET", name), lambda: locks.info(name)):
+            with pytest.raises(leasehold.Closed):
+                ask()
+        gc.collect()
+    assert warned == []
+
+
+@pytest.mark.parametrize("wait", [timedelta.max, 1e300])
+def test_a_limit_may_be_longer_than_the_system_waits(make: Make, server: Server, name: str, wait: object) -> None:
+    locks = make(server)
+    assert locks.acquire(name, wait=wait).release() is Released.RELEASED
+    assert locks.close(wait) == []
+
+
+def test_a_block_that_another_thread_leaves_gives_its_lock_back(server: Server, name: str) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(server.url)) as locks:
+        request = locks.lock(name)
+
+        def works() -> Iterator[None]:
+            with request:
+                yield
+
+        working = works()
+        next(working)
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(working.close).result(20)  # type: ignore[attr-defined]
+        assert server.holder(name) is None
+
+
+def test_a_block_that_another_task_leaves_does_not_end_the_work_of_a_third(server: Server, name: str) -> None:
+    async def program() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(server.url)) as locks:
+            request = locks.semaphore(name, 2)
+            leases = [await asyncio.ensure_future(request.__aenter__()) for _ in range(2)]
+            with pytest.raises(leasehold.LeaseholdError):
+                await request.__aexit__(None, None, None)
+            assert not any(lease.lost for lease in leases)
+
+    asyncio.run(asyncio.wait_for(program(), 60))
