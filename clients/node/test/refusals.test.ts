@@ -197,4 +197,24 @@ describe('a password that is wrong', () => {
     }
     await server.stop();
   });
+
+  it('is told again at once, while node-redis rests before its next try', async () => {
+    const server = await TestServer.start();
+    await server.call('ACL', 'SETUSER', 'worker', 'on', '>secret', '~*', '&*', '+@all');
+    const socket = { path: server.socket, tls: false as const, reconnectStrategy: () => 2_500 };
+    const client = createClient({ username: 'worker', password: 'wrong', socket });
+    client.on('error', () => {});
+    void client.connect().catch(() => {});
+    const locks = new Leasehold(client);
+    const isIt = (error: LeaseholdError) => error instanceof AuthenticationError;
+    await assert.rejects(locks.tryAcquire('a'), isIt);
+    const begun = performance.now();
+    await assert.rejects(locks.acquire('a', { wait: 60_000 }), isIt);
+    assert(performance.now() - begun < 1_000);
+    await server.call('ACL', 'SETUSER', 'worker', 'resetpass', '>wrong');
+    await eventually(async () => (await locks.tryAcquire('a').catch(() => null)) !== null);
+    assert.deepEqual(await locks.close(), []);
+    client.destroy();
+    await server.stop();
+  });
 });

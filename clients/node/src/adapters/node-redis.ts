@@ -1,6 +1,8 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
+import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
+import { verdict } from '../verdict.js';
 import { slotOf } from './slots.js';
 
 /** Texts as bytes, and maps flat: by the first byte of each type in the protocol, `$` and `%`. */
@@ -43,23 +45,34 @@ export function singleOfNodeRedis(client: NodeRedis): Connection {
   );
 }
 
+/** node-redis tries again within two seconds, unless it was told to wait longer. */
+const REFUSED_FOR = 3_000;
+
 /**
  * Waits until the client is connected and logged in, or has failed to. What waits in the client's own queue is sent behind
- * the password, before the answer to it: a wrong password would let it run as another user.
+ * the password, before the answer to it: a wrong password would let it run as another user. What the server refused a
+ * moment ago is not waited for again: until the client's next try the answer is the same.
  */
 function onceReady(single: Single): () => Promise<void> {
   let pending: Promise<void> | undefined;
+  let refused: { readonly error: unknown; readonly at: Moment } | undefined;
   return () => {
+    if (refused !== undefined && now() - refused.at < REFUSED_FOR) return Promise.reject(refused.error);
     pending ??= new Promise<void>((resolve, reject) => {
       const over = (settle: () => void) => {
         single.off('ready', connected);
         single.off('error', failed);
         single.off('end', ended);
         pending = undefined;
+        refused = undefined;
         settle();
       };
       const connected = () => over(resolve);
-      const failed = (error: unknown) => over(() => reject(error));
+      const failed = (error: unknown) =>
+        over(() => {
+          if (verdict(error) === 'refused') refused = { error, at: now() };
+          reject(error);
+        });
       const ended = () => over(() => reject(new Error('the client was closed')));
       single.on('ready', connected);
       single.on('error', failed);
