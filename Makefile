@@ -58,7 +58,7 @@ test: build bench-instructions ## Run all tests: units, then real servers (SERVE
 	LEASEHOLD_MODULE=$(MODULE) scripts/run-tests --workspace --test integration -- $(RELEASE_TESTS)
 	scripts/run-tests --workspace
 
-test-clients: build ## Check the packages for Node and Python, and all clients by one list, on real servers (SERVER=)
+test-clients: build ## Check the packages for Node and Python, their examples, and all clients by one list, on real servers (SERVER=)
 	LEASEHOLD_MODULE=$(MODULE) scripts/test-clients
 
 client-plants: setup ## Plant each mistake of clients/conformance/plants/ in a client, and see that it is found (SERVER=)

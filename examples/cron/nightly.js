@@ -15,7 +15,7 @@ import { Leasehold } from 'leasehold';
 const { REDIS_URL = 'redis://127.0.0.1:6379', HOST: host = hostname() } = process.env;
 
 /** The clocks of the machines differ by less. In your own program these would be minutes, and the box an hour or two. */
-const CLOCKS_DIFFER = 3_000;
+const CLOCKS_DIFFER = Number(process.env.CLOCKS_MS ?? 3_000);
 const BOX = Number(process.env.BOX_MS ?? 10_000);
 const JOB = Number(process.env.JOB_MS ?? 300);
 

@@ -23,9 +23,6 @@ from pydantic import BaseModel
 
 from book import Book, Overtaken
 
-WAIT = 2.0
-"""For so many seconds a guest waits while others are booking the same seat."""
-
 BANK = float(os.environ.get("BANK", "0.2"))
 """How long a bank takes."""
 
@@ -39,8 +36,9 @@ class Guest(BaseModel):
     guest: str
 
 
-class Seat(Guest):
+class Seat(BaseModel):
     seat: str
+    guest: str
 
 
 async def authorize(_guest: str) -> None:
@@ -48,8 +46,11 @@ async def authorize(_guest: str) -> None:
     await asyncio.sleep(BANK)
 
 
-def theatre(url: str, book: Book, authorize: Callable[[str], Awaitable[None]] = authorize) -> FastAPI:
-    """Several of these may share one server of locks and one book."""
+def theatre(
+    url: str, book: Book, authorize: Callable[[str], Awaitable[None]] = authorize, wait: float = 2.0
+) -> FastAPI:
+    """Several of these may share one server of locks and one book. A guest waits for so many seconds while others book
+    the same seat."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -66,7 +67,7 @@ def theatre(url: str, book: Book, authorize: Callable[[str], Awaitable[None]] = 
     async def book_seat(seat: str, body: Guest, request: Request) -> Seat:
         locks: Leasehold = request.app.state.locks
         # What is under the lock is cancelled when the lock is lost.
-        async with locks.lock(seat, wait=WAIT) as lease:
+        async with locks.lock(seat, wait=wait) as lease:
             if await book.guest_of(seat, lease.fence) is not None:
                 raise HTTPException(409, f"{seat} is taken")
             await authorize(body.guest)

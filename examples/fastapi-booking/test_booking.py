@@ -35,9 +35,11 @@ async def at_once(_guest: str) -> None:
 
 
 @asynccontextmanager
-async def service(server: Server, book: Book, authorize: Authorize = at_once) -> AsyncIterator[httpx.AsyncClient]:
+async def service(
+    server: Server, book: Book, authorize: Authorize = at_once, wait: float = PATIENCE
+) -> AsyncIterator[httpx.AsyncClient]:
     """With connections of its own, as another process would have."""
-    app = theatre(server.url, book, authorize)
+    app = theatre(server.url, book, authorize, wait)
     transport = httpx.ASGITransport(app)
     async with app.router.lifespan_context(app), httpx.AsyncClient(transport=transport, base_url="http://t") as client:
         yield client
@@ -80,12 +82,23 @@ def test_a_seat_is_given_to_one_of_many_who_ask_at_once_at_two_services(server: 
 def test_a_guest_is_asked_to_come_again_if_others_take_too_long(server: Server, book: Book) -> None:
     async def evening() -> None:
         raw(server, "LOCK.ACQUIRE", LOCK, "somebody", 60_000)
-        async with service(server, book) as client:
+        async with service(server, book, wait=0.2) as client:
             answer = await books(client, "anna")
             assert answer.status_code == 503
             assert answer.headers["retry-after"] == "1"
             assert "held by others" in answer.json()["detail"]
         assert server.waiters(LOCK) == 0
+
+    asyncio.run(evening())
+
+
+def test_a_guest_is_asked_to_come_again_if_no_server_answers(server: Server, book: Book) -> None:
+    async def evening() -> None:
+        server.kill()
+        async with service(server, book, wait=0.5) as client:
+            answer = await books(client, "anna")
+            assert answer.status_code == 503
+            assert "held by others" not in answer.json()["detail"]
 
     asyncio.run(evening())
 
@@ -199,7 +212,7 @@ def answer_after_sigterm(server: Server, tmp_path: Path, **environment: str) -> 
 
 
 def test_it_finishes_its_requests_on_sigterm_and_ends(server: Server, tmp_path: Path) -> None:
-    assert answer_after_sigterm(server, tmp_path, BANK="1") == 201
+    assert answer_after_sigterm(server, tmp_path, BANK="2") == 201
 
 
 def test_it_cuts_a_request_that_takes_too_long_when_it_is_to_end(server: Server, tmp_path: Path) -> None:

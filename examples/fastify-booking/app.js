@@ -2,18 +2,15 @@
 import Fastify from 'fastify';
 import { LeaseholdError } from 'leasehold';
 
-/** For so long a guest waits while others are booking the same seat. */
-const WAIT = 2_000;
-
 const BOOKING = {
   body: { type: 'object', required: ['guest'], properties: { guest: { type: 'string', minLength: 1 } } },
 };
 
 /**
  * Several of these may share one server of locks and one book. `authorize(guest, signal)` asks the bank for the price of
- * the seat, and stops when the signal says so.
+ * the seat, and stops when the signal says so. A guest waits for `wait` milliseconds while others book the same seat.
  */
-export function theatre({ locks, book, authorize, logger = false }) {
+export function theatre({ locks, book, authorize, wait = 2_000, logger = false }) {
   const app = Fastify({ logger });
   // A client that keeps its connection would keep a service alive that is to end.
   let isClosing = false;
@@ -27,7 +24,7 @@ export function theatre({ locks, book, authorize, logger = false }) {
   app.post('/seats/:seat', { schema: BOOKING }, async (request, reply) => {
     const { seat } = request.params;
     const { guest } = request.body;
-    const refusal = await locks.with(seat, { wait: WAIT, signal: goneSignal(reply) }, async ({ fence, signal }) => {
+    const refusal = await locks.with(seat, { wait, signal: goneSignal(reply) }, async ({ fence, signal }) => {
       const other = book.guestOf(seat, fence);
       if (other) return `${seat} is taken`;
       if (other === undefined) return `${seat} is being booked by somebody else`;

@@ -11,6 +11,9 @@ import { TestServer } from '../../clients/node/.build/test/support/server.js';
 import { theatre } from './app.js';
 import { Book } from './book.js';
 
+/** Longer than a test takes. */
+const LONG = 60_000;
+
 /** A bank that keeps everybody waiting: those who listen until they are stopped, the others until it answers. */
 class SlowBank {
   isAsked = new Promise((resolve) => {
@@ -22,7 +25,7 @@ class SlowBank {
 
   whoListens = (_guest, signal) => {
     this.asked();
-    return sleep(60_000, undefined, { signal });
+    return sleep(LONG, undefined, { signal });
   };
 
   whoIsDeaf = () => {
@@ -53,11 +56,11 @@ describe('the theatre', () => {
   after(() => server.stop());
 
   /** With connections of its own, as another process would have. */
-  function service(authorize = async () => {}) {
-    const redis = new Redis({ path: server.socket });
-    const locks = new Leasehold(redis, { prefix: 'seat:', ttl: 1_500, onTrouble: () => {} });
+  function service({ authorize = async () => {}, wait = LONG, ttl = LONG, at = server } = {}) {
+    const redis = new Redis({ path: at.socket }).on('error', () => {});
+    const locks = new Leasehold(redis, { prefix: 'seat:', ttl, onTrouble: () => {} });
     const book = new Book(file);
-    const app = theatre({ locks, book, authorize });
+    const app = theatre({ locks, book, authorize, wait });
     ends.push(async () => {
       await app.close();
       assert.deepEqual(await locks.close(), []);
@@ -110,7 +113,7 @@ describe('the theatre', () => {
       await sleep(5);
       inside -= 1;
     };
-    const services = [service(authorize), service(authorize)];
+    const services = [service({ authorize }), service({ authorize })];
     const all = Array.from({ length: 20 }, (_, guest) => books(services[guest % 2], `guest ${guest}`));
     const codes = (await Promise.all(all)).map(({ statusCode }) => statusCode);
     assert.deepEqual(codes.sort(), [201, ...Array(19).fill(409)]);
@@ -118,17 +121,26 @@ describe('the theatre', () => {
   });
 
   it('asks a guest to come again if others take too long', async () => {
-    await server.call('LOCK.ACQUIRE', lock, 'somebody', 60_000);
-    const answer = await books(service(), 'anna');
+    await server.call('LOCK.ACQUIRE', lock, 'somebody', LONG);
+    const answer = await books(service({ wait: 200 }), 'anna');
     assert.equal(answer.statusCode, 503);
     assert.equal(answer.headers['retry-after'], '1');
     assert.match(answer.json().error, /held by others/);
     await eventually(async () => (await server.waiters(lock)) === 0);
   });
 
+  it('asks a guest to come again if no server answers', async () => {
+    const gone = await TestServer.start();
+    await gone.stop();
+    const answer = await books(service({ at: gone, wait: 500 }), 'anna');
+    assert.equal(answer.statusCode, 503);
+    assert.doesNotMatch(answer.json().error, /held by others/);
+    assert.equal((await books(service(), 'anna')).statusCode, 201);
+  });
+
   it('stops the work and books nothing if the lock is lost', async () => {
     const bank = new SlowBank();
-    const anna = books(service(bank.whoListens), 'anna');
+    const anna = books(service({ authorize: bank.whoListens, ttl: 3_000 }), 'anna');
     await bank.isAsked;
     await server.call('DEL', lock);
     const answer = await anna;
@@ -139,7 +151,7 @@ describe('the theatre', () => {
 
   it('has its book refuse a guest whose lock was lost and who does not know it', async () => {
     const bank = new SlowBank();
-    const anna = books(service(bank.whoIsDeaf), 'anna');
+    const anna = books(service({ authorize: bank.whoIsDeaf }), 'anna');
     await bank.isAsked;
     await server.call('DEL', lock);
     assert.equal((await books(service(), 'ben')).statusCode, 201);
@@ -153,20 +165,18 @@ describe('the theatre', () => {
   });
 
   it('takes a guest who is gone out of the queue', async () => {
-    await server.call('LOCK.ACQUIRE', lock, 'somebody', 60_000);
+    await server.call('LOCK.ACQUIRE', lock, 'somebody', LONG);
     const address = await service().listen({ port: 0, host: '127.0.0.1' });
     const headers = { 'content-type': 'application/json' };
     const asking = request(`${address}/seats/${seat}`, { method: 'POST', headers, agent: false });
     asking.on('error', () => {}).end('{"guest":"anna"}');
     await eventually(async () => (await server.waiters(lock)) === 1);
-    const begun = performance.now();
     asking.destroy();
     await eventually(async () => (await server.waiters(lock)) === 0);
-    assert(performance.now() - begun < 1_000, 'before its patience has ended');
   });
 
   it('finishes its requests on SIGTERM, and ends', async () => {
-    const { child, post } = await program({ BANK_MS: '1000' });
+    const { child, post } = await program({ BANK_MS: '2000' });
     const asking = post('anna');
     await eventually(isHeld);
     child.process.kill('SIGTERM');
@@ -177,7 +187,7 @@ describe('the theatre', () => {
   });
 
   it('cuts a request that takes too long when it is to end', async () => {
-    const { child, post } = await program({ BANK_MS: '60000', GRACE_MS: '100' });
+    const { child, post } = await program({ BANK_MS: `${LONG}`, GRACE_MS: '100' });
     const asking = post('anna');
     await eventually(isHeld);
     child.process.kill('SIGTERM');

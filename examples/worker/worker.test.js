@@ -9,6 +9,9 @@ import { TestServer } from '../../clients/node/.build/test/support/server.js';
 import { JOBS, scripts, WORKERS } from './files.js';
 import { Worker } from './worker.js';
 
+/** Longer than a test takes. */
+const LONG = 60_000;
+
 const text = ({ customer, item }, number) => `${number} ${customer} ${item}`;
 
 /** It says when it begins, and goes on until it is told to finish. */
@@ -44,10 +47,10 @@ describe('workers', () => {
   const url = () => `redis://127.0.0.1:${server.port}`;
 
   /** With connections of its own, as another process would have. */
-  async function worker(name, print, slots) {
+  async function worker(name, print, { slots, ttl = LONG } = {}) {
     const told = [];
     const own = await createClient({ url: url(), scripts }).connect();
-    const locks = new Leasehold(own, { prefix: 'customer:', ttl: 900, onTrouble: () => {} });
+    const locks = new Leasehold(own, { prefix: 'customer:', ttl, onTrouble: () => {} });
     const one = new Worker({ client: own, locks, name, print, slots, leftFor: 500, tell: (line) => told.push(line) });
     const running = one.run();
     ends.push(async () => {
@@ -60,7 +63,7 @@ describe('workers', () => {
   }
 
   const program = async (name, environment) => {
-    const where = { REDIS_URL: url(), WORKER: name, LOCK_TTL_MS: '900' };
+    const where = { REDIS_URL: url(), WORKER: name, LOCK_TTL_MS: '3000' };
     const child = new Child(new URL('main.js', import.meta.url), [], { ...where, ...environment });
     ends.push(() => child.process.kill('SIGKILL'));
     await child.said(`${name}: waits`);
@@ -119,13 +122,14 @@ describe('workers', () => {
   it('do the jobs of others while one customer waits', async () => {
     const printer = new SlowPrinter();
     ends.push(printer.finish);
-    await worker('one', (job, number) => (job.item === 'long' ? printer.print(job, number) : text(job, number)));
+    const print = (job, number) => (job.item === 'long' ? printer.print(job, number) : text(job, number));
+    await worker('one', print, { ttl: 3_000 });
     await add('anna', 'long');
     await add('anna', 'next');
     await add('ben', 'quick');
     await eventually(async () => (await invoices('ben')).length === 1);
     // It is longer than a lease, and than a job is left for.
-    const end = performance.now() + 1_200;
+    const end = performance.now() + 3_500;
     await eventually(() => performance.now() > end);
     assert(await isHeld('anna'));
     assert.deepEqual(await invoices('anna'), []);
@@ -137,12 +141,16 @@ describe('workers', () => {
   it('stop a job when its lock is lost, and do it again', async () => {
     const printer = new SlowPrinter();
     let isFirst = true;
-    const { told } = await worker('one', async (job, number, signal) => {
-      if (!isFirst) return text(job, number);
-      isFirst = false;
-      printer.begin();
-      return sleep(60_000, undefined, { signal });
-    });
+    const { told } = await worker(
+      'one',
+      async (job, number, signal) => {
+        if (!isFirst) return text(job, number);
+        isFirst = false;
+        printer.begin();
+        return sleep(LONG, undefined, { signal });
+      },
+      { ttl: 3_000 },
+    );
     await add('anna', 'chair');
     await printer.hasBegun;
     await client.del('customer:anna');
@@ -152,23 +160,26 @@ describe('workers', () => {
   });
 
   it('file no invoice of a worker whose lock was lost and who does not know it', async () => {
-    const printer = new SlowPrinter();
-    ends.push(printer.finish);
+    const [deaf, next] = [new SlowPrinter(), new SlowPrinter()];
+    ends.push(deaf.finish, next.finish);
     // It has no place for a second job, which would be the same one.
-    const { told } = await worker('deaf', printer.print, 1);
+    const { told } = await worker('deaf', deaf.print, { slots: 1 });
     await add('anna', 'chair');
-    await printer.hasBegun;
+    await deaf.hasBegun;
     await client.del('customer:anna');
-    await worker('next', async (job, number) => text(job, number));
-    await allDone();
-    printer.finish();
+    await worker('next', next.print);
+    await next.hasBegun;
+    deaf.finish();
     await eventually(() => told.length > 0);
     assert.deepEqual(told, ['deaf: 1 anna chair comes too late']);
+    assert.deepEqual(await invoices('anna'), []);
+    next.finish();
+    await allDone();
     assert.deepEqual(await invoices('anna'), ['1 anna chair']);
   });
 
   it('do what one of them was doing that is killed', async () => {
-    const first = await program('first', { PRINTER_MS: '60000' });
+    const first = await program('first', { PRINTER_MS: `${LONG}` });
     await add('anna', 'chair');
     await eventually(() => isHeld('anna'));
     first.process.kill('SIGKILL');
@@ -181,7 +192,7 @@ describe('workers', () => {
   });
 
   it('finish on SIGTERM what they have begun', async () => {
-    const child = await program('one', { PRINTER_MS: '1000' });
+    const child = await program('one', { PRINTER_MS: '2000' });
     await add('anna', 'chair');
     await eventually(() => isHeld('anna'));
     child.process.kill('SIGTERM');

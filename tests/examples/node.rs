@@ -1,4 +1,4 @@
-//! An example for Node, copied out of the tree and installed.
+//! Packages for Node, installed out of the tree: those of an example, or one that recipes need.
 
 use super::address_of;
 use super::program::{Missing, Told, available, find, folder, install, run, write};
@@ -13,10 +13,19 @@ use testkit::Server;
 /// The oldest Node on which the examples run.
 const SINCE: (u32, u32) = (20, 11);
 
-/// By the names of its folder in examples/. Two tests use each, at the same time.
+/// Several tests use each, at the same time.
 pub(super) struct Package {
-    pub(super) name: &'static str,
+    /// Of its folder.
+    name: &'static str,
+    source: Source,
     installed: OnceLock<Result<Installed, Missing>>,
+}
+
+enum Source {
+    /// The folder of that name in examples/, with all that its list names.
+    Example,
+    /// What is to be had from the registry by this name and version.
+    Registry(&'static str),
 }
 
 pub(super) struct Installed {
@@ -24,12 +33,15 @@ pub(super) struct Installed {
     folder: PathBuf,
 }
 
-pub(super) static IOREDIS: Package = Package { name: "node-ioredis", installed: OnceLock::new() };
-pub(super) static REDLOCK: Package =
-    Package { name: "migrate/node-redlock", installed: OnceLock::new() };
-pub(super) static NODE_REDIS: Package = Package { name: "node-redis", installed: OnceLock::new() };
+pub(super) static REDLOCK: Package = Package::new("migrate/node-redlock", Source::Example);
+pub(super) static IOREDIS: Package = Package::new("ioredis", Source::Registry("ioredis@6.0.0"));
+pub(super) static NODE_REDIS: Package = Package::new("node-redis", Source::Registry("redis@6.3.1"));
 
 impl Package {
+    const fn new(name: &'static str, source: Source) -> Self {
+        Self { name, source, installed: OnceLock::new() }
+    }
+
     /// `None`, and it says so, where Node or the registry is missing.
     pub(super) fn installed(&self) -> Option<&Installed> {
         available(self.installed.get_or_init(|| self.install()).as_ref())
@@ -41,15 +53,13 @@ impl Package {
             return Err(format!("node from {}.{} on", SINCE.0, SINCE.1));
         }
         let folder = folder(self.name);
-        for entry in fs::read_dir(Path::new(ROOT).join("examples").join(self.name)).unwrap() {
-            let entry = entry.unwrap();
-            if entry.file_type().unwrap().is_file() {
-                let text = fs::read_to_string(entry.path()).unwrap();
-                write(&folder.join(entry.file_name()), &text);
+        let (wanted, command) = match self.source {
+            Source::Example => (self.copied_to(&folder), vec!["ci"]),
+            Source::Registry(requirement) => {
+                write(&folder.join("package.json"), "{ \"private\": true }\n");
+                (requirement.to_owned(), vec!["install", requirement])
             }
-        }
-        // What was installed before, for this very list.
-        let wanted = fs::read_to_string(folder.join("package-lock.json")).unwrap();
+        };
         let stamp = folder.join("installed");
         if fs::read_to_string(&stamp).ok().as_ref() != Some(&wanted) {
             let of_npm =
@@ -58,11 +68,23 @@ impl Package {
             if !of_npm(&["ping", "--fetch-retries=0", "--fetch-timeout=15000"]).success {
                 return Err("answer from the registry of npm".to_owned());
             }
-            let told = of_npm(&["ci"]);
+            let told = of_npm(&command);
             assert!(told.success, "{}{}", told.out, told.err);
             write(&stamp, &wanted);
         }
         Ok(Installed { node, folder })
+    }
+
+    /// The list of what it needs.
+    fn copied_to(&self, folder: &Path) -> String {
+        for entry in fs::read_dir(Path::new(ROOT).join("examples").join(self.name)).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_type().unwrap().is_file() {
+                let text = fs::read_to_string(entry.path()).unwrap();
+                write(&folder.join(entry.file_name()), &text);
+            }
+        }
+        fs::read_to_string(folder.join("package-lock.json")).unwrap()
     }
 }
 
