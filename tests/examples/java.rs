@@ -1,13 +1,20 @@
-//! The class of docs/clients.md on which the recipes for Java rest, compiled and run as printed, with a socket where they have a
-//! client library.
+//! The recipes for Java of docs/clients.md: the class on which they rest is run as printed, with a socket where they have a client
+//! library, and they themselves are compiled.
+
+mod stand_ins;
 
 use super::page;
 use super::program::{available, find, run};
 use super::server;
+use stand_ins::{Class, JEDIS, LETTUCE};
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::thread;
 use testkit::eventually;
+
+const PAGE: &str = "docs/clients.md";
+const CLASS: &str = "A lock in Java";
 
 const PROGRAM: &str = r#"
 import java.net.Socket;
@@ -68,13 +75,8 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
         return;
     };
     let folder = tempfile::tempdir().unwrap();
-    let file = |name: &str| folder.path().join(name);
-    fs::write(file("Locks.java"), page::blocks("docs/clients.md", "A lock in Java", "java"))
-        .unwrap();
-    fs::write(file("Program.java"), PROGRAM).unwrap();
-    let mut compile = Command::new(javac);
-    let told = run(compile.current_dir(folder.path()).args(["Locks.java", "Program.java"]));
-    assert!(told.success, "{}{}", told.out, told.err);
+    let sources = [("Locks", page::blocks(PAGE, CLASS, "java")), ("Program", PROGRAM.to_owned())];
+    compile(&javac, folder.path(), &sources);
 
     let server = server();
     let mut client = server.client();
@@ -95,4 +97,85 @@ fn the_class_for_java_keeps_its_locks_and_is_told_when_they_are_lost() {
     });
     assert_eq!(told.output(), "true\nnull null\ntrue\n0 false\n");
     assert_eq!(client.counter("held"), 0);
+}
+
+fn compile(javac: &Path, folder: &Path, sources: &[(&str, String)]) {
+    let mut command = Command::new(javac);
+    command.current_dir(folder).args(["-proc:none", "-sourcepath", ".", "-d", "."]);
+    for (name, text) in sources {
+        fs::write(folder.join(format!("{name}.java")), text).unwrap();
+        command.arg(format!("{name}.java"));
+    }
+    let told = run(&mut command);
+    assert!(told.success, "{}{}", told.out, told.err);
+}
+
+/// So that the compiler finds them beside what it compiles.
+fn put(folder: &Path, classes: &[Class]) {
+    for (name, text) in classes {
+        let (package, class) = name.rsplit_once('.').unwrap();
+        let package_folder = folder.join(package.replace('.', "/"));
+        fs::create_dir_all(&package_folder).unwrap();
+        let text = format!("package {package}; public {text}");
+        fs::write(package_folder.join(format!("{class}.java")), text).unwrap();
+    }
+}
+
+/// What a line of a class begins: `final T name = …` or `T name(…) {`.
+fn member(line: &str) -> Option<&str> {
+    let line = line.strip_prefix("    ").filter(|line| !line.starts_with([' ', '}', '@', '/']))?;
+    let before = match (line.split_once(" = "), line.split_once('(')) {
+        (Some((before, _)), _) if line.starts_with("final ") => before,
+        (_, Some((before, _))) => before,
+        _ => return None,
+    };
+    before.rsplit(' ').next()
+}
+
+/// The recipe with what the block for a cluster has in the place of its own.
+fn in_a_cluster(recipe: &str, block: &str) -> String {
+    let (imports, members): (Vec<_>, Vec<_>) =
+        block.lines().partition(|line| line.starts_with("import "));
+    let replaced: Vec<_> = members.iter().filter_map(|line| member(line)).collect();
+    let mut text = format!("{}\n", imports.join("\n"));
+    let (mut members, mut is_left_out) = (Some(members), false);
+    for line in recipe.lines() {
+        let begins = member(line);
+        let is_replaced = begins.is_some_and(|name| replaced.contains(&name));
+        if is_replaced {
+            for line in members.take().into_iter().flatten() {
+                text.push_str(&format!("{line}\n"));
+            }
+        }
+        if !is_replaced && !is_left_out {
+            text.push_str(&format!("{line}\n"));
+        }
+        is_left_out = (is_left_out || is_replaced && line.ends_with('{')) && line != "    }";
+    }
+    assert!(members.is_none(), "nothing of {recipe} is replaced by {block}");
+    text
+}
+
+#[test]
+fn the_recipes_for_java_compile_for_one_server_by_tickets_and_for_a_cluster() {
+    let Some(javac) = available(find("javac")) else { return };
+    let below = |heading: &str| page::blocks(PAGE, heading, "java");
+    let (jedis, lettuce) = (below("Jedis"), below("Lettuce"));
+    let cluster = [
+        ("JedisLocks", in_a_cluster(&jedis, &below("Jedis, JedisCluster"))),
+        ("LettuceLocks", in_a_cluster(&lettuce, &below("Lettuce, RedisClusterClient"))),
+    ];
+    let one = [
+        ("JedisLocks", jedis),
+        ("LettuceLocks", lettuce),
+        ("LettuceTickets", below("Lettuce, by tickets")),
+    ];
+    for recipes in [&one[..], &cluster[..]] {
+        let folder = tempfile::tempdir().unwrap();
+        put(folder.path(), JEDIS);
+        put(folder.path(), LETTUCE);
+        let mut sources = vec![("Locks", below(CLASS))];
+        sources.extend(recipes.iter().cloned());
+        compile(&javac, folder.path(), &sources);
+    }
 }
