@@ -1,4 +1,4 @@
-//! Packages for Node, installed out of the tree: those of an example, or one that recipes need.
+//! Examples for Node, installed out of the tree.
 
 use super::address_of;
 use super::program::{Missing, Told, available, find, folder, install, run, write};
@@ -15,17 +15,9 @@ const SINCE: (u32, u32) = (20, 11);
 
 /// Several tests use each, at the same time.
 pub(super) struct Package {
-    /// Of its folder.
+    /// Of its folder in examples/.
     name: &'static str,
-    source: Source,
     installed: OnceLock<Result<Installed, Missing>>,
-}
-
-enum Source {
-    /// The folder of that name in examples/, with all that its list names.
-    Example,
-    /// What is to be had from the registry by this name and version.
-    Registry(&'static str),
 }
 
 pub(super) struct Installed {
@@ -33,13 +25,11 @@ pub(super) struct Installed {
     folder: PathBuf,
 }
 
-pub(super) static REDLOCK: Package = Package::new("migrate/node-redlock", Source::Example);
-pub(super) static IOREDIS: Package = Package::new("ioredis", Source::Registry("ioredis@6.0.0"));
-pub(super) static NODE_REDIS: Package = Package::new("node-redis", Source::Registry("redis@6.3.1"));
+pub(super) static REDLOCK: Package = Package::new("migrate/node-redlock");
 
 impl Package {
-    const fn new(name: &'static str, source: Source) -> Self {
-        Self { name, source, installed: OnceLock::new() }
+    const fn new(name: &'static str) -> Self {
+        Self { name, installed: OnceLock::new() }
     }
 
     /// `None`, and it says so, where Node or the registry is missing.
@@ -53,13 +43,7 @@ impl Package {
             return Err(format!("node from {}.{} on", SINCE.0, SINCE.1));
         }
         let folder = folder(self.name);
-        let (wanted, command) = match self.source {
-            Source::Example => (self.copied_to(&folder), vec!["ci"]),
-            Source::Registry(requirement) => {
-                write(&folder.join("package.json"), "{ \"private\": true }\n");
-                (requirement.to_owned(), vec!["install", requirement])
-            }
-        };
+        let wanted = self.copied_to(&folder);
         let stamp = folder.join("installed");
         if fs::read_to_string(&stamp).ok().as_ref() != Some(&wanted) {
             let of_npm =
@@ -68,7 +52,7 @@ impl Package {
             if !of_npm(&["ping", "--fetch-retries=0", "--fetch-timeout=15000"]).success {
                 return Err("answer from the registry of npm".to_owned());
             }
-            let told = of_npm(&command);
+            let told = of_npm(&["ci"]);
             assert!(told.success, "{}{}", told.out, told.err);
             write(&stamp, &wanted);
         }
