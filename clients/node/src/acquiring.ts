@@ -58,6 +58,7 @@ export class Acquiring {
         if (now() < validUntil(asked, ttl)) return { fence, asked };
         // The answer took longer than the lease. Asked again, it is the same grant, or over.
         if (now() >= until) throw new TooLateError(name);
+        await sleep(Math.min(rest(RETRY, tries), until - now()), signal);
         continue;
       }
       if (wait === 0 || now() >= until) return null;

@@ -4,7 +4,7 @@
  * Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
  */
 import { type Moment, now } from './clock.js';
-import { UnreachableError } from './errors.js';
+import { SurpriseError, UnreachableError } from './errors.js';
 import type { Question } from './questions.js';
 import type { Server } from './server.js';
 import { RETRY, rest, sleep, Unanswered, within } from './timers.js';
@@ -77,7 +77,7 @@ export async function askOnce(
   try {
     return await within(Math.max(0, Math.min(each, until - now())), answer, signal);
   } catch (error) {
-    if (signal?.aborted || verdict(error) === 'broken') fate.unknown();
+    if (signal?.aborted || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
     if (signal?.aborted || error instanceof Unanswered) answer.then(fate.late, () => {});
     throw error;
   }

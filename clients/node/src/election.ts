@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { SettingError } from './errors.js';
 import type { LockInfo } from './info.js';
 import type { Lease } from './lease.js';
-import type { AcquireOptions } from './settings.js';
+import { type AcquireOptions, checkDuration } from './settings.js';
 import { sleep } from './timers.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
@@ -65,6 +65,7 @@ export class Election {
    * `Leasehold` is closed.
    */
   async *observe({ lookEvery = 1_000, signal }: ObserveOptions = {}): AsyncGenerator<Leader | null, void, void> {
+    checkDuration('lookEvery', lookEvery, 1);
     const { closed } = this.#voting;
     const over = AbortSignal.any(signal === undefined ? [closed] : [closed, signal]);
     let last: Leader | null | undefined;

@@ -62,6 +62,13 @@ export class LostError extends LeaseholdError {
   }
 }
 
+/** Nobody knows what the server did: its reply was none of those to the command. In a transaction it is `QUEUED`. */
+export class SurpriseError extends LeaseholdError {
+  constructor() {
+    super('the server gave a reply of an unexpected type');
+  }
+}
+
 /** This `Leasehold` was closed. */
 export class ClosedError extends LeaseholdError {
   override name = 'ClosedError';

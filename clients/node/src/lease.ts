@@ -258,7 +258,10 @@ export class Lease implements AsyncDisposable {
       this.#look();
       return Reflect.get(AbortSignal.prototype, 'aborted', signal) as boolean;
     };
-    return Object.defineProperty(signal, 'aborted', { get: isAborted });
+    const throwIfAborted = () => {
+      if (isAborted()) throw signal.reason;
+    };
+    return Object.defineProperties(signal, { aborted: { get: isAborted }, throwIfAborted: { value: throwIfAborted } });
   }
 }
 

@@ -1,5 +1,6 @@
 /** Locks on Redis and Valkey, over a client that the program has. */
 import { randomUUID } from 'node:crypto';
+import { whenAborted } from './aborts.js';
 import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
@@ -21,6 +22,7 @@ import {
   checkDuration,
   checked,
   checkWait,
+  LEAST_TTL,
   type Name,
   type Settings,
   shown,
@@ -162,28 +164,32 @@ export class Leasehold implements AsyncDisposable {
 
   async #lease(name: Name, share: Share, options: AcquireOptions, owner = newOwner()): Promise<Lease | null> {
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, signal, renew = true, holdAtLeast = 0 } = options;
-    checkDuration('ttl', ttl, 1);
+    checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
     if (typeof renew === 'number') checkDuration('renew', renew, 0);
     signal?.throwIfAborted();
     this.#checkOpen();
-    const wanted: Wanted = { name: shown(name), key: this.#key(name), ttl: Math.ceil(ttl), share, wait };
+    const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait };
     const attempt = new Attempt(this.#server, wanted, owner, (key, given, after) =>
       this.#giveBack(key, given, after, wanted),
     );
     const stop = new AbortController();
-    const aborted = () => stop.abort(signal?.reason);
-    signal?.addEventListener('abort', aborted, { once: true });
+    const forget = whenAborted(signal, () => stop.abort(signal?.reason));
     this.#asking.add(stop);
     let granted: Granted | null;
     try {
       granted = await this.#acquiring.acquire(attempt, stop.signal);
     } finally {
       this.#asking.delete(stop);
-      signal?.removeEventListener('abort', aborted);
+      forget();
     }
     if (granted === null) return null;
+    if (stop.signal.aborted) {
+      // In the same moment as it was granted. Nobody would release it.
+      attempt.giveUp();
+      throw stop.signal.reason;
+    }
     return this.#hold(wanted, owner, granted, { renew, holdAtLeast });
   }
 

@@ -1,8 +1,8 @@
 /** Reading replies. Client libraries give integers, texts and maps in several shapes, by version and by settings. */
-import { LeaseholdError } from './errors.js';
+import { type LeaseholdError, SurpriseError } from './errors.js';
 
 export function surprise(): LeaseholdError {
-  return new LeaseholdError('the server gave a reply of an unexpected type');
+  return new SurpriseError();
 }
 
 /** An integer, or nil. */

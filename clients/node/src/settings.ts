@@ -44,6 +44,9 @@ export type TryOptions = Omit<AcquireOptions, 'wait'>;
 
 export type Checked = Required<Omit<Settings, 'onTrouble' | 'prefix'>> & { prefix: Buffer };
 
+/** Nothing is left of a shorter lease when the drift is taken off. */
+export const LEAST_TTL = 3;
+
 const LONGEST = 100 * 365 * 24 * 3_600_000;
 
 export function checked(settings: Settings): Checked {
@@ -57,7 +60,7 @@ export function checked(settings: Settings): Checked {
     slice = 5_000,
     waitConnections = 16,
   } = settings;
-  checkDuration('ttl', ttl, 1);
+  checkDuration('ttl', ttl, LEAST_TTL);
   checkDuration('response', response, 1);
   checkDuration('within', within, 0);
   checkDuration('unreachableAfter', unreachableAfter, 0);

@@ -1,4 +1,5 @@
 /** Waiting for a moment or an answer, whichever comes first. */
+import { whenAborted } from './aborts.js';
 
 /** Longer than this `setTimeout` does not wait. */
 const LONGEST = 2 ** 31 - 1;
@@ -12,19 +13,18 @@ export class Unanswered extends Error {
 export function sleep(ms: number, signal?: AbortSignal, { keepsAlive = true } = {}): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) return reject(signal.reason);
-    const stop = () => {
-      clearTimeout(timer);
-      reject(signal?.reason);
-    };
     const timer = setTimeout(
       () => {
-        signal?.removeEventListener('abort', stop);
+        forget();
         resolve();
       },
       Math.min(Math.max(ms, 0), LONGEST),
     );
     if (!keepsAlive) timer.unref();
-    signal?.addEventListener('abort', stop, { once: true });
+    const forget = whenAborted(signal, () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    });
   });
 }
 
@@ -36,11 +36,7 @@ export function within<T>(ms: number, answer: Promise<T>, signal?: AbortSignal):
     if (signal?.aborted) return reject(signal.reason);
     const done = () => {
       clearTimeout(timer);
-      signal?.removeEventListener('abort', stop);
-    };
-    const stop = () => {
-      done();
-      reject(signal?.reason);
+      forget();
     };
     const late = () => {
       done();
@@ -48,7 +44,10 @@ export function within<T>(ms: number, answer: Promise<T>, signal?: AbortSignal):
     };
     // What arrived while the program was busy comes first: that is read before the next `setImmediate`.
     const timer = setTimeout(() => setImmediate(late), Math.min(Math.max(ms, 0), LONGEST));
-    signal?.addEventListener('abort', stop, { once: true });
+    const forget = whenAborted(signal, () => {
+      done();
+      reject(signal?.reason);
+    });
     answer.then(
       (value) => {
         done();

@@ -1,5 +1,6 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import { whenEnded } from './ending.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
 
@@ -40,12 +41,13 @@ export class IoredisConnection implements Connection {
   readonly #client: Ioredis | IoredisCluster;
   readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
   readonly #beside = new Set<() => void>();
+  readonly #forget: () => void;
   #looked = Number.NEGATIVE_INFINITY;
 
   constructor(client: Ioredis | IoredisCluster) {
     this.#client = client;
     this.#send = sender(client);
-    client.on('end', () => this.close());
+    this.#forget = whenEnded(client, ['end'], () => this.#closeBeside());
   }
 
   send(key: Buffer, words: readonly Word[]): Promise<unknown> {
@@ -100,6 +102,11 @@ export class IoredisConnection implements Connection {
   }
 
   close(): void {
+    this.#forget();
+    this.#closeBeside();
+  }
+
+  #closeBeside(): void {
     for (const close of this.#beside) close();
   }
 

@@ -1,6 +1,7 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import { whenEnded } from './ending.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { verdict } from '../verdict.js';
 import { slotOf } from './slots.js';
@@ -113,6 +114,7 @@ class NodeRedisConnection implements Connection {
   readonly #beside = new Set<() => void>();
   readonly #nodeOf: (key?: Buffer) => Promise<Single>;
   readonly #isOpen: () => boolean;
+  readonly #forget: () => void;
   readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
 
   constructor(
@@ -124,8 +126,7 @@ class NodeRedisConnection implements Connection {
     this.#send = send;
     this.#nodeOf = nodeOf;
     this.#isOpen = isOpen;
-    client.on('end', () => this.close());
-    client.on('disconnect', () => this.close());
+    this.#forget = whenEnded(client, ['end', 'disconnect'], () => this.#closeBeside());
   }
 
   async send(key: Buffer, words: readonly Word[]): Promise<unknown> {
@@ -182,6 +183,11 @@ class NodeRedisConnection implements Connection {
   elsewhere(): void {}
 
   close(): void {
+    this.#forget();
+    this.#closeBeside();
+  }
+
+  #closeBeside(): void {
     for (const close of this.#beside) close();
   }
 

@@ -22,7 +22,14 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
   const { until, signal, each } = patience;
   const { server, wanted } = attempt;
   const left = () => Math.max(0, until - now());
-  const dedicated = await within(Math.min(each, left()), server.connection.dedicated(wanted.key), signal);
+  const opening = server.connection.dedicated(wanted.key);
+  const dedicated = await within(Math.min(each, left()), opening, signal).catch((error) => {
+    opening.then(
+      (late) => late.close(),
+      () => {},
+    );
+    throw error;
+  });
   let isAnswered = false;
   try {
     const waits = attempt.waiting(until === Number.POSITIVE_INFINITY ? 0 : Math.max(1, left()));

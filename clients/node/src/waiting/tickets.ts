@@ -7,6 +7,7 @@
  *
  * Asking again keeps the place, and is the truth: what the subscription tells may be lost.
  */
+import { whenAborted } from '../aborts.js';
 import { closedClient } from '../asking.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
@@ -129,9 +130,9 @@ class Call {
       const woken = new AbortController();
       const stop = () => woken.abort();
       this.#wake = stop;
-      signal.addEventListener('abort', stop, { once: true });
+      const forget = whenAborted(signal, stop);
       await sleep(ms, woken.signal).catch(() => {});
-      signal.removeEventListener('abort', stop);
+      forget();
       this.#wake = undefined;
       signal.throwIfAborted();
     }
