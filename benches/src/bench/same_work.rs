@@ -189,7 +189,7 @@ fn followed(primary: Setup) -> (Server, Option<Server>) {
 fn extent(case: &Case, effort: Effort) -> (usize, usize) {
     let locks = match case.shape {
         // Where there are fewer processors than threads, the threads wait for one another.
-        Shape { depth: 1, .. } if case.io_threads > 1 => NAMES / 64,
+        Shape { depth: 1, .. } if case.io_threads > 1 => NAMES / 40,
         Shape { depth: 1, connections: 1 } => NAMES / 8,
         Shape { depth: 1, .. } => NAMES / 4,
         _ => NAMES,
