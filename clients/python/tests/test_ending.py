@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import subprocess
+import sys
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -133,3 +135,33 @@ def test_a_block_that_another_task_leaves_does_not_end_the_work_of_a_third(serve
             assert not any(lease.lost for lease in leases)
 
     asyncio.run(asyncio.wait_for(program(), 60))
+
+
+ENDS = """
+import sys, threading, redis, leasehold
+locks = leasehold.Leasehold(redis.Redis.from_url(sys.argv[1]), leasehold.Settings(tickets=sys.argv[3] == "True"))
+lease = locks.acquire(sys.argv[2])
+
+def wait():
+    try:
+        locks.acquire(sys.argv[2])
+    except leasehold.Closed:
+        pass
+
+threading.Thread(target=wait, daemon=True).start()
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("tickets", [True, False], ids=["tickets", "connections"])
+def test_a_program_that_ends_without_close_leaves_no_lock_and_ends_in_silence(
+    server: Server, name: str, tickets: bool
+) -> None:
+    words = [sys.executable, "-c", ENDS, server.url, name, str(tickets)]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as program:
+        eventually(lambda: server.waiters(name) == 1, "it holds the lock, and waits for it")
+        said = program.communicate("\n", timeout=30)
+    assert (said, program.returncode) == (("", ""), 0)
+    assert server.waiters(name) == 0
+    assert server.holder(name) is None

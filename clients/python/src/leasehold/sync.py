@@ -7,10 +7,11 @@ import math
 import threading
 import time
 from types import TracebackType
-from typing import Callable, Iterator, List, Optional, Tuple, Type, TypeVar
+from typing import Callable, Iterator, List, NamedTuple, Optional, Type, TypeVar
 
 from . import _clock, _fork
 from ._acquiring import Wanted
+from ._at_exit import OPEN
 from ._entered import Entered
 from ._factory import Factory
 from ._hold import Hold
@@ -158,6 +159,20 @@ class LockRequest:
         _give_back(self._entered.leave(threading.get_ident()))
 
 
+class Running(NamedTuple):
+    """What a client has as soon as it was asked for something."""
+
+    thread: LoopThread
+    hub: Hub
+
+    def close(self, limit: float) -> List[Name]:
+        OPEN.discard(self.close)
+        try:
+            return self.thread.call(lambda: self.hub.close(limit), limit)
+        finally:
+            self.thread.stop(limit)
+
+
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -178,7 +193,7 @@ class Leasehold(Factory[LockRequest]):
         super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
         self._within = positive("within", self._settings.within)
         self._starting = threading.RLock()
-        self._running: Optional[Tuple[LoopThread, Hub]] = None
+        self._running: Optional[Running] = None
         self._is_closed = False
         _fork.remember(self)
 
@@ -238,11 +253,7 @@ class Leasehold(Factory[LockRequest]):
             running, self._running = self._running, None
         if running is None:
             return []
-        thread, hub = running
-        try:
-            return thread.call(lambda: hub.close(limit), limit)
-        finally:
-            thread.stop(limit)
+        return running.close(limit)
 
     def __enter__(self) -> Leasehold:
         return self
@@ -255,13 +266,14 @@ class Leasehold(Factory[LockRequest]):
     ) -> None:
         self.close()
 
-    def _run(self) -> Tuple[LoopThread, Hub]:
+    def _run(self) -> Running:
         with self._starting:
             if self._is_closed:
                 raise Closed
             if self._running is None:
                 thread = LoopThread()
-                self._running = (thread, thread.call(self._new_hub, None))
+                self._running = Running(thread, thread.call(self._new_hub, None))
+                OPEN.add(self._running.close)
             return self._running
 
     async def _new_hub(self) -> Hub:
