@@ -113,8 +113,19 @@ fn every_page_says_of_its_command_what_the_server_says() {
             text(field(docs, "complexity").unwrap()),
             flags.join(", "),
         );
-        assert!(page.text.lines().any(|said| said == line), "{} does not say: {line}", page.name);
+        assert_says(&page, &line);
+        let history = field(docs, "history").map_or(&[][..], items);
+        for change in history {
+            let [version, what] = &strings(change)[..] else { panic!("{change:?}") };
+            assert_says(&page, &format!("Changed in {version}. {what}"));
+        }
+        let told = page.text.lines().filter(|said| said.starts_with("Changed in ")).count();
+        assert_eq!(told, history.len(), "{}: changes that the server does not tell", page.name);
     }
+}
+
+fn assert_says(page: &Page, line: &str) {
+    assert!(page.text.lines().any(|said| said == line), "{} does not say: {line}", page.name);
 }
 
 #[test]
@@ -403,8 +414,12 @@ fn fits(template: &str, said: &str) -> bool {
 }
 
 fn item(list: &Value, position: usize) -> &Value {
-    let Value::Array(items) = list else { panic!("no list: {list:?}") };
-    &items[position]
+    &items(list)[position]
+}
+
+fn items(list: &Value) -> &[Value] {
+    let (Value::Array(items) | Value::Set(items)) = list else { panic!("no list: {list:?}") };
+    items
 }
 
 fn text(value: &Value) -> String {

@@ -25,9 +25,9 @@ TTL = 10
 Once = Callable[[], ContextManager[Any]]
 
 
-def contenders(with_module: str, without: str) -> List[Tuple[str, redis.Redis, Once]]:
-    first, second = redis.Redis.from_url(with_module), redis.Redis.from_url(without)
-    locks, plain = leasehold.Leasehold(first, ttl=TTL), leasehold.Leasehold(second, ttl=TTL)
+def contenders(
+    first: redis.Redis, locks: leasehold.Leasehold, second: redis.Redis, plain: leasehold.Leasehold
+) -> List[Tuple[str, redis.Redis, Once]]:
     return [
         ("leasehold, with the module", first, lambda: locks.lock("compared")),
         ("leasehold, without it", second, lambda: plain.lock("compared")),
@@ -68,7 +68,12 @@ def one_round(client: redis.Redis, once: Once) -> Tuple[float, float, float]:
 
 
 def main() -> None:
-    compared = contenders(*sys.argv[1:3])
+    first, second = (redis.Redis.from_url(url) for url in sys.argv[1:3])
+    with leasehold.Leasehold(first, ttl=TTL) as locks, leasehold.Leasehold(second, ttl=TTL) as plain:
+        compare(contenders(first, locks, second, plain))
+
+
+def compare(compared: List[Tuple[str, redis.Redis, Once]]) -> None:
     rounds: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name, _, _ in compared}
     for _ in range(ROUNDS):
         for name, client, once in compared:

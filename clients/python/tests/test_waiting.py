@@ -260,7 +260,9 @@ def test_a_thousand_wait_on_two_connections(own_server: Server, name: str) -> No
 
 
 INTERRUPTED = """
-import sys, redis, leasehold
+import signal, sys, redis, leasehold
+# A parent that runs in the background may have left it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 locks = leasehold.Leasehold(redis.Redis.from_url(sys.argv[1]), leasehold.Settings(tickets=sys.argv[3] == "True"))
 try:
     locks.acquire(sys.argv[2])

@@ -12,7 +12,7 @@ pub static SPEC: Spec = Spec {
     summary: c"Acquires a lock, or waits for it, and returns the fence of the grant.",
     complexity: c"O(N) with N holders of the lock; O(1) for one; O(log(M)) for one of M waiters with limited patience",
     since: c"0.1.0",
-    history: &[],
+    history: &[(c"0.2.0", c"Added the options SHARE, TICKET, NOTIFY, EPHEMERAL and ALSO.")],
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -4,
     access: Access::Insert,

@@ -11,7 +11,7 @@ pub static SPEC: Spec = Spec {
     summary: c"Makes the lease of a lock end ttl from now if the owner holds it.",
     complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
-    history: &[],
+    history: &[(c"0.2.0", c"Added the option ALSO.")],
     tips: None,
     arity: -4,
     access: Access::Update,

@@ -13,7 +13,7 @@ pub static SPEC: Spec = Spec {
     name: c"lock.guard",
     summary: c"Runs a command if the owner holds the lock by this fence, and returns its reply.",
     complexity: c"O(N) with N holders of the lock, O(1) for one; and that of the command",
-    since: c"0.1.0",
+    since: c"0.2.0",
     history: &[],
     tips: None,
     arity: -5,

@@ -8,7 +8,7 @@ pub static SPEC: Spec = Spec {
     summary: c"Returns the holder of a lock, its fence and what is left of its lease.",
     complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
-    history: &[],
+    history: &[(c"0.2.0", c"Added the fields holders and share.")],
     tips: Some(Spec::NONDETERMINISTIC),
     arity: 2,
     access: Access::Read,

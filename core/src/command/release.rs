@@ -10,7 +10,10 @@ pub static SPEC: Spec = Spec {
     summary: c"Releases a lock if the owner holds it, by this fence if one is given.",
     complexity: Spec::O_OF_HOLDERS,
     since: c"0.1.0",
-    history: &[],
+    history: &[(
+        c"0.2.0",
+        c"Added the option ALSO. Without a fence it gives up the ticket of its owner, too.",
+    )],
     tips: None,
     arity: -3,
     access: Access::Delete,

@@ -9,7 +9,10 @@ pub static SPEC: Spec = Spec {
     summary: c"Returns those who wait for a lock, oldest first.",
     complexity: c"O(N) with N waiters returned, at most 100 without COUNT",
     since: c"0.1.0",
-    history: &[],
+    history: &[(
+        c"0.2.0",
+        c"Added the fields share, kind and locks. Lists 100 waiters unless COUNT says otherwise.",
+    )],
     tips: Some(Spec::NONDETERMINISTIC),
     arity: -2,
     access: Access::List,
