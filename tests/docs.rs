@@ -3,6 +3,7 @@
 mod comparison;
 mod markdown;
 mod permissions;
+mod pictures;
 mod session;
 mod shape;
 mod terminal;

@@ -11,6 +11,7 @@ mod recipes;
 mod snippets;
 mod stores;
 mod stories;
+mod tutorial;
 
 use testkit::Server;
 

@@ -15,8 +15,17 @@ fn first_waiter(client: &mut Client, lock: &str) -> Option<String> {
     Some(owner.split(':').next().unwrap().to_owned())
 }
 
-fn signal(process: &str, which: &str) {
+pub(super) fn signal(process: &str, which: &str) {
     assert!(Command::new("kill").args([which, process]).status().unwrap().success());
+}
+
+/// One thread takes the signal and stops the others, which may take a while on a busy machine.
+pub(super) fn until_it_is_paused(process: &str) {
+    eventually("it is paused", || {
+        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
+        let is_paused = stat.as_ref().map_or(true, |stat| stat.contains(") T "));
+        if is_paused { Ok(()) } else { Err(stat) }
+    });
 }
 
 /// Pauses the program that waits for a lock whose lease is long, and deletes the lock: the program's
@@ -31,12 +40,7 @@ pub(super) fn paused_until_bob_has(server: &Server, lock: &str) -> u64 {
     let process = eventually("it waits", || first_waiter(&mut client, lock).ok_or("nobody waits"));
     let grants = client.counter("grants");
     signal(&process, "-STOP");
-    // One thread takes the signal and stops the others, which may take a while on a busy machine.
-    eventually("it is paused", || {
-        let stat = fs::read_to_string(format!("/proc/{process}/stat"));
-        let is_paused = stat.as_ref().map_or(true, |stat| stat.contains(") T "));
-        if is_paused { Ok(()) } else { Err(stat) }
-    });
+    until_it_is_paused(&process);
     server.cmd(format!("DEL {lock}"));
     let bob = server.client().cmd(format!("LOCK.ACQUIRE {lock} bob {LONG} BLOCK {LONG}"));
     let Value::Int(bob) = bob else { panic!("{bob:?}") };

@@ -98,7 +98,7 @@ fn is_told_as_shown(told: Told, heading: &str) {
 }
 
 /// What fence a grant has is chance.
-fn comparable(told: &str) -> Vec<String> {
+pub(super) fn comparable(told: &str) -> Vec<String> {
     let word = |word: &str| {
         fences(word).iter().fold(word.to_owned(), |word, fence| word.replace(fence, "FENCE"))
     };
@@ -106,7 +106,7 @@ fn comparable(told: &str) -> Vec<String> {
     told.lines().map(line).collect()
 }
 
-fn fences(told: &str) -> Vec<String> {
+pub(super) fn fences(told: &str) -> Vec<String> {
     let numbers = told.split(|c: char| !c.is_ascii_digit());
     numbers.filter(|number| number.len() == DIGITS_OF_A_FENCE).map(str::to_owned).collect()
 }

@@ -1,0 +1,109 @@
+//! The service of docs/tutorial.md, run twice as printed: while one is paused for longer than its lease the other goes on, and both
+//! print what the page says.
+
+use super::paused::{signal, until_it_is_paused};
+use super::python::REDIS_PY;
+use super::stories::{comparable, fences};
+use super::{ADDRESS, address_of, page, server};
+use crate::ROOT;
+use redis::Value;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use testkit::eventually;
+
+const PAGE: &str = "docs/tutorial.md";
+
+struct Service {
+    process: Child,
+    told: PathBuf,
+    warned: PathBuf,
+}
+
+impl Service {
+    /// In this folder, where the store is, under this name.
+    fn start(python: &Path, folder: &Path, name: &str) -> Self {
+        let [told, warned] = ["out", "err"].map(|kind| folder.join(format!("{name}.{kind}")));
+        let [out, err] = [&told, &warned].map(|file| File::create(file).unwrap());
+        let mut command = Command::new(python);
+        command.args(["service.py", name]).current_dir(folder).stdin(Stdio::null());
+        // The package needs nothing to be built.
+        command.env("PYTHONPATH", Path::new(ROOT).join("clients/python/src"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let process = command.stdout(out).stderr(err).spawn().unwrap();
+        Self { process, told, warned }
+    }
+
+    fn told(&self) -> String {
+        fs::read_to_string(&self.told).unwrap()
+    }
+
+    fn tells(&self, words: &str) {
+        eventually(words, || {
+            let told = self.told();
+            if told.ends_with('\n') && told.contains(words) { Ok(()) } else { Err(told) }
+        });
+    }
+
+    fn id(&self) -> String {
+        self.process.id().to_string()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn the_service_of_the_tutorial_survives_a_paused_holder() {
+    let Some(programs) = REDIS_PY.programs() else { return };
+    let python = programs.join("python");
+    let server = server();
+    let folder = tempfile::tempdir().unwrap();
+    let text = page::blocks(PAGE, "Write the service", "python3");
+    assert_eq!(text.matches(ADDRESS).count(), 1, "{text}");
+    fs::write(folder.path().join("service.py"), text.replace(ADDRESS, &address_of(&server)))
+        .unwrap();
+
+    let anna = Service::start(&python, folder.path(), "anna");
+    anna.tells("anna holds the lock");
+    let ben = Service::start(&python, folder.path(), "ben");
+    eventually("ben waits", || match server.cmd("LOCK.WAITERS page") {
+        Value::Array(queue) if queue.len() == 1 => Ok(()),
+        other => Err(other),
+    });
+    // Ctrl-Z does the same to a program at a terminal.
+    signal(&anna.id(), "-STOP");
+    until_it_is_paused(&anna.id());
+    ben.tells("ben holds the lock");
+    signal(&anna.id(), "-CONT");
+    anna.tells("was refused");
+    eventually("anna waits again", || {
+        let asked = anna.told().matches("asks for the lock").count();
+        if asked == 2 { Ok(()) } else { Err(anna.told()) }
+    });
+
+    let shown = page::blocks(PAGE, "Pause the holder", "text");
+    let of = |name: &str| -> String {
+        let begins = format!("{name} ");
+        let lines = shown.lines().filter(|line| line.starts_with(&begins));
+        lines.map(|line| format!("{line}\n")).collect()
+    };
+    assert_eq!(comparable(&anna.told()), comparable(&of("anna")));
+    assert_eq!(comparable(&ben.told()), comparable(&of("ben")));
+    assert!(fences(&anna.told()) < fences(&ben.told()), "{}{}", anna.told(), ben.told());
+    let warned = [&anna, &ben].map(|service| fs::read_to_string(&service.warned).unwrap());
+    let [of_anna, of_ben] = &warned;
+    assert!(!of_anna.is_empty() && of_ben.is_empty(), "{warned:?}");
+    assert!(of_anna.lines().all(|line| shown.lines().any(|shown| shown == line)), "{of_anna}");
+
+    // Ctrl-C gives the lock back at once.
+    signal(&ben.id(), "-INT");
+    eventually("anna has it again", || {
+        let held = anna.told().matches("holds the lock").count();
+        if held == 2 { Ok(()) } else { Err(anna.told()) }
+    });
+}
