@@ -54,6 +54,7 @@
 //!
 //! A client puts one waiter for each lock into the server's queue. Its other tasks that want the same lock stand behind that
 //! one, first come, first served. So a process has one turn in the queue of a lock, however many of its tasks want it.
+//! A waiter that nobody drives for two seconds, as in a loop that awaits something else, holds up no other task: they pass it by.
 //!
 //! **By tickets**: the waiter keeps its place by asking for the lock again now and then ([`Settings::slice`]), and is told of
 //! its grant. That takes two connections to each server, however many locks are waited for: the one for all requests, and a

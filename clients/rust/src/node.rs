@@ -201,7 +201,8 @@ impl Node {
             return Ok(link);
         }
         let (asked, dialing) = (Instant::now(), self.connections.dialing(home));
-        let _dialing = dialing.acquire().await;
+        // Those who have it may not be driven.
+        let _dialing = tokio::time::timeout(limit, dialing.acquire()).await;
         if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }

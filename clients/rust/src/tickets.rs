@@ -39,6 +39,9 @@ const KEPT_TIMES: u32 = 3;
 /// It is kept for so long at least: a slice may be short.
 const KEPT_LEAST: Duration = Duration::from_secs(1);
 
+/// How many times as long as an answer may take one waits for those who ask before.
+const LONGEST_TURN: u32 = 4;
+
 /// How long a server has to say that a ticket is given up.
 const LEAVING: Duration = Duration::from_secs(1);
 
@@ -227,11 +230,14 @@ impl Tickets<'_> {
         let turn = match (&subscription, reason) {
             (Some(subscription), Reason::Place) => {
                 let left = trying.saturating_duration_since(Instant::now());
-                let Ok(turn) = within(left, subscription.turn()).await else {
+                let longest = self.each.saturating_mul(LONGEST_TURN);
+                let turn = within(left.min(longest), subscription.turn()).await;
+                if turn.is_err() && Instant::now() >= trying {
                     // Patience has ended, or it asks later.
                     return Ok(Asked::Queued { seat, kept });
-                };
-                Some(turn)
+                }
+                // Those whose turn it is may not be driven: whoever is waits no longer than this for answers.
+                turn.ok()
             }
             _ => None,
         };
