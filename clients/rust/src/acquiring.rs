@@ -190,7 +190,8 @@ impl Inner {
             return self.bind(pending, wanted, limits).await;
         }
         let question = pending.question(None);
-        let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
+        let Pending { key, stray, .. } = &*pending;
+        let asked = self.wire.ask_noting(key, question, wanted.replicas, limits, stray);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
             pending.unknown = false;
@@ -323,8 +324,8 @@ impl Inner {
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
         let (share, place, asked_on) = (pending.share, None, None);
-        let also = pending.also.clone();
-        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
+        let (also, stray) = (pending.also.clone(), pending.stray.take());
+        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on, stray };
         self.orders.abandon(abandoned, pending.home);
     }
 
@@ -350,6 +351,7 @@ impl Inner {
             unreachable_after,
             is_chosen: wanted.owner.is_some(),
             asked_on: &pending.asked_on,
+            stray: &pending.stray,
         };
         tickets.wait().await
     }

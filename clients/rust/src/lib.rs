@@ -193,6 +193,7 @@ mod share;
 mod slots;
 mod socket;
 mod story;
+mod stray;
 mod subscription;
 mod target;
 mod tickets;

@@ -22,6 +22,7 @@ use crate::poison::locked;
 use crate::queue::Waited;
 use crate::room;
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::subscription::{Seat, Told};
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
@@ -73,6 +74,7 @@ pub(crate) struct Tickets<'a> {
     /// Whether the owner may come back.
     pub(crate) is_chosen: bool,
     pub(crate) asked_on: &'a Mutex<Option<AskedOn>>,
+    pub(crate) stray: &'a Stray,
 }
 
 /// Where a place in the queue was asked for.
@@ -338,9 +340,10 @@ impl Tickets<'_> {
 
     fn sending(&self, link: &Link) {
         let mut asked_on = locked(self.asked_on);
-        let is_any_lost = asked_on.as_ref().is_some_and(|before| {
-            before.is_any_lost || (before.is_open && before.link.id != link.id)
-        });
+        let lost = asked_on.as_ref().filter(|before| before.is_open && before.link.id != link.id);
+        lost.iter().for_each(|before| self.stray.note(&before.link));
+        let is_any_lost =
+            lost.is_some() || asked_on.as_ref().is_some_and(|before| before.is_any_lost);
         *asked_on = Some(AskedOn { link: link.clone(), is_open: true, is_any_lost });
     }
 
