@@ -42,7 +42,16 @@ export class Server {
   }
 
   async #askPlainly(key: Buffer, question: Question): Promise<bigint | null> {
-    const { script, args } = plainly(key, question);
+    try {
+      return await this.#run(key, plainly(key, question));
+    } catch (error) {
+      if (verdict(error) !== 'has the module') throw error;
+      this.#plainUntil = Number.NEGATIVE_INFINITY;
+      return integer(await this.connection.send(key, words(key, question)));
+    }
+  }
+
+  async #run(key: Buffer, { script, args }: { script: Script; args: Word[] }): Promise<bigint | null> {
     // By its digest only once the server has run it: a digest that it does not know is an error, which it counts.
     if (this.#known.has(script)) {
       try {

@@ -46,9 +46,10 @@
 //! keep a lock in the same key with the same value, so both kinds of client keep each other out. [`Locks::dialect`] says
 //! which it is. That is found out with each connection, so it may change with a failover.
 //!
-//! Fences grow on servers of either kind, and when one takes over from the other. Only where clients of both kinds
-//! use one server at the same time, because the module was loaded while some were connected, fences of the two are
-//! apart by fifteen seconds.
+//! Fences grow on servers of either kind, and when one takes over from the other, also when the module is loaded while
+//! clients are connected: their scripts look for it, by Redis 7 and Valkey, unless the user may run scripts and none of its
+//! commands. Where clients of both kinds use one server at the same time all the same, fences of the two are apart by
+//! fifteen seconds.
 //!
 //! # Waiting
 //!

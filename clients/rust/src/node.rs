@@ -235,6 +235,11 @@ impl Node {
         }
     }
 
+    /// It has the module by now.
+    pub(crate) fn has_module(&self) {
+        self.lacks_module.store(false, Relaxed);
+    }
+
     async fn open(&self, purpose: Purpose, limit: Duration) -> Result<Link, RedisError> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let config = AsyncConnectionConfig::new();

@@ -127,8 +127,8 @@ impl Wire {
                     redirected = Some(to);
                     true
                 }
-                // It has been learned where it is now.
-                Verdict::Moved { .. } => true,
+                // It has been learned where it is now, or that the server has other words for it.
+                Verdict::Moved { .. } | Verdict::HasModule => true,
                 _ => false,
             };
             // Servers may send it to and fro.
@@ -313,6 +313,13 @@ impl Wire {
     ) -> Failure {
         let verdict = verdict(&error);
         self.routes.learn(&verdict, asked);
+        if let Some((node, Some(link))) = asked
+            && error.kind() == ErrorKind::InvalidClientConfig
+            && link.server.dialect() == Dialect::Plain
+        {
+            // It was refused here, for want of the module. The next connection finds out whether that has been loaded.
+            node.forget(link);
+        }
         self.tell_of(&verdict, &error, asked);
         Failure { verdict, error }
     }

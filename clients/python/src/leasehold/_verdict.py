@@ -26,6 +26,8 @@ class Verdict(enum.Enum):
     UNKNOWN_COMMAND = enum.auto()
     """The server has not what it had, or what was thought."""
     UNKNOWN_SCRIPT = enum.auto()
+    HAS_MODULE = enum.auto()
+    """The server has the module by now, which it had not."""
     REFUSED = enum.auto()
     """Another try would come to the same."""
 
@@ -52,6 +54,7 @@ _OTHERS = {
     "ASK": Verdict.ASK,
     "REPLACED": Verdict.REPLACED,
     "NOSCRIPT": Verdict.UNKNOWN_SCRIPT,
+    "LEASEHOLD": Verdict.HAS_MODULE,
 }
 
 
