@@ -43,7 +43,9 @@ async function contenders() {
 async function commands(observer) {
   const stats = await observer.info('commandstats');
   const calls = [...stats.matchAll(/cmdstat_([^:]*):calls=(\d+)/g)];
-  return calls.filter(([, name]) => !/^(info|cmdstat|client|hello)/.test(name)).reduce((sum, [, , n]) => sum + Number(n), 0);
+  return calls
+    .filter(([, name]) => !/^(info|cmdstat|client|hello)/.test(name))
+    .reduce((sum, [, , n]) => sum + Number(n), 0);
 }
 
 async function round({ redis, observer, once }) {
@@ -81,7 +83,9 @@ console.log('| 16 workers, one lock | sections a second | longest wait | command
 console.log('|---|---|---|---|');
 for (const [name, came] of rounds) {
   const of = (field) => median(came.map((one) => one[field]));
-  console.log(`| ${name} | ${of('throughput').toFixed(0)} | ${of('longest').toFixed(0)} ms | ${of('each').toFixed(1)} |`);
+  console.log(
+    `| ${name} | ${of('throughput').toFixed(0)} | ${of('longest').toFixed(0)} ms | ${of('each').toFixed(1)} |`,
+  );
 }
 for (const { redis, observer, once } of all) {
   await once.end();

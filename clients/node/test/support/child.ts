@@ -9,7 +9,9 @@ export class Child {
   #rest = '';
 
   constructor(program: string | URL, args: string[] = [], environment: NodeJS.ProcessEnv = {}) {
-    const path = fileURLToPath(new URL(program instanceof URL ? program : `../programs/${program}.js`, import.meta.url));
+    const path = fileURLToPath(
+      new URL(program instanceof URL ? program : `../programs/${program}.js`, import.meta.url),
+    );
     const env = { ...process.env, ...environment };
     this.process = spawn(process.execPath, [path, ...args], { stdio: ['pipe', 'pipe', 'inherit'], env });
     this.process.stdout?.on('data', (data: Buffer) => {
