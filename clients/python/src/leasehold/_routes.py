@@ -106,7 +106,7 @@ class Routes:
                 each.cancel()
 
     async def _ask_nodes(self, target: Clustered) -> None:
-        """One after the other, and the next one before long: locks of all nodes wait for this, also of those that are up."""
+        """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
         seeds = [self._mapped(address) for address in target.seeds]
         asked: Dict[asyncio.Future[Reply], Address] = {}
         try:
@@ -118,8 +118,8 @@ class Routes:
                 if await self._learn_from(asked, limit):
                     return
         finally:
-            for question in asked:
-                question.cancel()
+            for open_question in asked:
+                open_question.cancel()
 
     async def _learn_from(self, asked: Dict[asyncio.Future[Reply], Address], limit: Optional[float]) -> bool:
         """Whether any of them has answered in time; without limit until all have answered or failed."""
