@@ -414,7 +414,10 @@ async fn a_request_that_nobody_drives_holds_up_nobody_of_its_process() {
 async fn requests_that_nobody_drives_hold_up_none_for_other_locks() {
     let server = server();
     let proxy = Proxy::to(server.port());
-    let (client, other) = (Locks::connect(url(proxy.port())).await.unwrap(), locks(&server).await);
+    // Longer than it takes to begin all of them.
+    let settings = Settings::default().response(millis(3_000));
+    let client = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
+    let other = locks(&server).await;
     let mut held = Vec::new();
     for number in 0..300 {
         held.push(other.lock(format!("x{number}")).ttl(LONG).await.unwrap());
