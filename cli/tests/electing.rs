@@ -7,7 +7,11 @@ use testkit::Server;
 const LEADS: &str = "echo leads $LEASEHOLD_FENCE; read line; exit 4";
 
 fn candidate(server: &Server, name: &str) -> Program {
-    let words = ["--ttl", "900ms", "--candidate", name, "jobs", "--", "sh", "-c", LEADS];
+    candidate_for(server, name, "900ms")
+}
+
+fn candidate_for(server: &Server, name: &str, ttl: &str) -> Program {
+    let words = ["--ttl", ttl, "--candidate", name, "jobs", "--", "sh", "-c", LEADS];
     start(server, &[&["elect"], &words[..]].concat())
 }
 
@@ -55,4 +59,18 @@ fn a_candidate_outlives_a_server_that_comes_back_empty() {
     server.start_again();
     program.prints("\nleads ");
     assert_eq!(program.ends_by("TERM").code, 128 + 15);
+}
+
+#[test]
+fn a_command_that_has_ended_by_itself_is_not_run_again_though_its_lock_was_lost() {
+    let server = server();
+    // Its renewals do not find out before it has ended.
+    let mut program = candidate_for(&server, "one", "60s");
+    program.prints("leads ");
+    server.cmd("SET jobs somebody PX 60000");
+    program.types("end\n");
+    let ended = program.ends();
+    assert_eq!(ended.code, 79, "{}", ended.said);
+    assert_eq!(ended.printed.matches("leads ").count(), 1);
+    assert!(ended.said.contains("jobs was lost before the command ended"), "{}", ended.said);
 }

@@ -5,7 +5,7 @@ use crate::scene::{
     both_kinds, eventually_free, eventually_gone, eventually_held, held, is_running, leasehold,
     server, start, url,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::{Clock, Server, eventually};
 
 /// Says the numbers of its own process and of one that it has started.
@@ -88,6 +88,41 @@ fn when_leasehold_is_killed_the_command_ends_and_the_lock_with_its_lease() {
         // Nobody has its output open any more.
         assert_eq!(program.ends().code, 128 + 9);
     }
+}
+
+#[test]
+fn when_leasehold_is_stopped_the_command_ends_with_its_lease() {
+    for script in [TREE, STUBBORN] {
+        let server = server();
+        let (program, pids) = tree(&server, &["--ttl", "900ms", "--grace", "100ms"], script);
+        program.signal("STOP");
+        pids.into_iter().for_each(eventually_gone);
+        eventually_free(&server, "x");
+        program.signal("CONT");
+        assert_eq!(program.ends().code, 79);
+    }
+}
+
+#[test]
+fn when_leasehold_is_stopped_for_less_than_its_lease_the_command_goes_on() {
+    let server = server();
+    let (program, pids) = tree(&server, &["--ttl", "1500ms"], TREE);
+    program.signal("STOP");
+    let end = Instant::now() + Duration::from_millis(700);
+    eventually(
+        "it was stopped for so long",
+        || {
+            if Instant::now() < end { Err(()) } else { Ok(()) }
+        },
+    );
+    program.signal("CONT");
+    // Long enough for what the watchdog was told last to be over.
+    let end = Instant::now() + Duration::from_millis(2_000);
+    eventually("it has been continued for so long", || {
+        if Instant::now() < end { Err(()) } else { Ok(()) }
+    });
+    assert!(pids.iter().all(|pid| is_running(*pid)));
+    assert_eq!(program.ends_by("TERM").code, 128 + 15);
 }
 
 /// The kernel's own word to the command: for whoever kills the watchdog, too.

@@ -45,6 +45,18 @@ fn holders_and_waiters_are_shown() {
     assert!(json.contains(",\"share\":3}"), "{json}");
 }
 
+/// They look alike when they are shown, and are two.
+#[test]
+fn locks_whose_names_are_no_text_are_all_listed() {
+    for server in both_kinds() {
+        let script =
+            "for _, key in ipairs({'\\254', '\\255'}) do redis.call('SET', key, ARGV[1]) end";
+        server.cmd(["EVAL", script, "0", "1795233601234567:alice"]);
+        let (json, code) = printed(&server, &["ls", "--json"]);
+        assert_eq!((json.matches("\"name\":\"\u{fffd}\"").count(), code), (2, 0), "{json}");
+    }
+}
+
 #[test]
 fn all_locks_are_listed_and_other_keys_are_not() {
     for server in both_kinds() {

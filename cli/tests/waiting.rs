@@ -1,6 +1,7 @@
 //! What is said while one waits, where there is no terminal: once, and on change.
 
-use crate::scene::{eventually_waiting, hold, server, start, with_module};
+use crate::program::Program;
+use crate::scene::{eventually_waiting, hold, leasehold, server, start, url, with_module};
 use testkit::eventually;
 use testkit::waiter::Waiter;
 
@@ -48,4 +49,22 @@ fn nothing_is_said_of_the_time_of_a_grant_whose_fence_is_later_than_now() {
         "{}",
         ended.said
     );
+}
+
+#[test]
+fn whoever_waits_at_a_silent_server_ends_by_a_signal_at_once() {
+    let mut server = server();
+    server.freeze();
+    let mut command = leasehold(&url(server.port()), &["wait", "x"]);
+    command.env("LEASEHOLD_WITHIN_MS", "60000").env("LEASEHOLD_RESPONSE_MS", "60000");
+    let program = Program::start(command);
+    let status = format!("/proc/{}/status", program.id());
+    eventually("it hears the signal", || {
+        let status = std::fs::read_to_string(&status).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+        let caught = u64::from_str_radix(caught, 16).unwrap();
+        if caught >> 14 & 1 == 1 { Ok(()) } else { Err(caught) }
+    });
+    assert_eq!(program.ends_by("TERM").code, 128 + 15);
+    server.thaw();
 }

@@ -9,6 +9,7 @@ use nix::libc::{SIGCHLD, SIGCONT};
 use nix::sys::signal::{Signal, killpg};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::{Pid, getpgrp};
+use std::time::Duration;
 
 pub(super) struct Group {
     /// The first process of the group, whose id is that of the group.
@@ -36,7 +37,7 @@ impl Group {
         let kill_after = order.grace.min(order.lease.checked_div(2).unwrap_or_default());
         let failed =
             |error| Failure::of_system("no process can be started for the command", &error);
-        let mut watchdog = Watchdog::start(kill_after).map_err(failed)?;
+        let mut watchdog = Watchdog::start(kill_after, order.grace).map_err(failed)?;
         let takes_terminal = wants_terminal && is_ours;
         let started = processes::start(order.command, &order.environment, takes_terminal);
         let leader = started.map_err(failed)?;
@@ -59,7 +60,15 @@ impl Group {
         Step::On
     }
 
-    pub(super) fn ask_to_end(&self) {
+    /// How much of the lease is left: nothing of one that is lost, which is told by ending the group.
+    pub(super) fn is_held_for(&mut self, left: Duration) {
+        if !left.is_zero() {
+            self.watchdog.holds_for(left);
+        }
+    }
+
+    pub(super) fn ask_to_end(&mut self) {
+        self.watchdog.rests();
         self.send(Signal::SIGTERM);
         // What is stopped hears nothing.
         self.send(Signal::SIGCONT);
@@ -142,6 +151,7 @@ impl Group {
         }
         self.wants_terminal |= reached || has_terminal;
         self.take_terminal_back();
+        self.watchdog.rests();
         match terminal::stop_this_job() {
             // The signal that continued this process is heard next.
             Stopped::AndContinued => {}

@@ -10,7 +10,7 @@
 //!   `fg` continues both. Nothing renews the lease meanwhile: if it has ended by then, the command is ended, not continued.
 //! * **Signals.** Those that are sent to this program are passed on to the group.
 //! * **The end.** When the lock is lost the group is asked to end (TERM), and killed after the grace. If this program is
-//!   killed, a watchdog does the same: see `processes.rs`.
+//!   killed, or stopped for longer than its lease, a watchdog does the same: see `processes.rs`.
 
 mod group;
 pub(crate) mod processes;
@@ -30,6 +30,10 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 /// How often one looks whether a group is gone that was told to end.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
+
+/// How often the watchdog is told for how long the lock is held.
+const TOLD_IN_A_LEASE: u32 = 12;
+const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 
 /// How long what was killed may be seen. In a container whose first process hears of no orphan it is seen for ever.
 const SEEN_WHEN_KILLED: Duration = Duration::from_secs(2);
@@ -60,7 +64,10 @@ pub(crate) async fn run(
 ) -> Result<Ended, Failure> {
     signals.hear_all()?;
     let mut group = Group::start(&order)?;
+    let tell_after =
+        order.lease.checked_div(TOLD_IN_A_LEASE).unwrap_or_default().min(LONGEST_SILENCE);
     loop {
+        group.is_held_for(held.valid_for());
         tokio::select! {
             signal = signals.next() => match group.heard(signal, held.loss().is_some()) {
                 Step::On => {}
@@ -75,6 +82,7 @@ pub(crate) async fn run(
                 group.done();
                 return Ok(Ended::WithTheLock);
             }
+            () = sleep(tell_after.max(BETWEEN_LOOKS)) => {}
         }
     }
 }

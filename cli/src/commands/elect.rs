@@ -1,6 +1,6 @@
 //! `leasehold elect`: a command that runs on one machine of several, whichever leads.
 
-use super::holding::{Held, Running, run_under, this_process};
+use super::holding::{Finished, Held, Running, run_under, this_process};
 use super::waiting::show_waiting;
 use crate::child::Signals;
 use crate::connecting::Connection;
@@ -17,7 +17,8 @@ const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// Runs a command whenever this candidate leads.
 ///
 /// It stands until it leads, and starts the command. If it leads no more, the command is ended, and it stands again: also
-/// when no server answers, for as long as that takes. It ends when the command ends by itself, with its exit code.
+/// when no server answers, for as long as that takes. It ends when the command ends by itself, with its exit code, or with 79
+/// if the lock had been lost by then.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -57,8 +58,9 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
             Ok(leadership) => {
                 let held = Held::Leading(leadership);
                 match run_under(&place, held, &arguments.running, &mut signals).await {
-                    Ok(Code::Lost) => {}
-                    code => break code,
+                    Ok(Finished::WithTheLock) => {}
+                    Ok(Finished::ByItself(code)) => break Ok(code),
+                    Err(failure) => break Err(failure),
                 }
             }
             Err(error @ (Error::Unreachable { .. } | Error::TooLate { .. })) => {

@@ -77,7 +77,7 @@ impl Held {
     }
 
     /// What is left of the lease.
-    fn valid_for(&self) -> Duration {
+    pub(crate) fn valid_for(&self) -> Duration {
         match self {
             Self::One(guard) => guard.valid_for(),
             Self::Several(guard, _) => guard.valid_for(),
@@ -141,13 +141,30 @@ impl Held {
     }
 }
 
+/// How a command under a lock ended.
+#[must_use = "its work may be half done"]
+pub(crate) enum Finished {
+    ByItself(Code),
+    /// The lock was lost, and it was told to end.
+    WithTheLock,
+}
+
+impl From<Finished> for Code {
+    fn from(finished: Finished) -> Self {
+        match finished {
+            Finished::ByItself(code) => code,
+            Finished::WithTheLock => Self::Lost,
+        }
+    }
+}
+
 /// Runs the command, and gives the lock back.
 pub(crate) async fn run_under(
     place: &Place,
     held: Held,
     running: &Running,
     signals: &mut Signals,
-) -> Result<Code, Failure> {
+) -> Result<Finished, Failure> {
     let order = Order {
         command: &running.command,
         environment: held.environment(),
@@ -157,24 +174,20 @@ pub(crate) async fn run_under(
     story::holding(true);
     let ended = child::run(order, &held, signals).await;
     story::holding(false);
-    let code = match ended {
-        Ok(Ended::ByItself(code)) => Ok(code),
-        Ok(Ended::WithTheLock) => Ok(Code::Lost),
-        Err(failure) => Err(failure),
-    };
     let name = printable(held.name());
     let was_lost = held.loss().is_some();
     let released = timeout(RELEASE_WITHIN, held.release()).await;
-    if matches!(code, Ok(Code::Lost)) {
-        return code;
-    }
-    match released {
+    let code = match ended? {
+        Ended::ByItself(code) => code,
+        Ended::WithTheLock => return Ok(Finished::WithTheLock),
+    };
+    Ok(Finished::ByItself(match released {
         Ok(Ok(released)) if released.in_time() && !was_lost => code,
         Ok(Ok(_)) => {
             output::say(&format!(
                 "{name} was lost before the command ended: somebody else may have had it meanwhile"
             ));
-            code.map(|_| Code::Lost)
+            Code::Lost
         }
         Ok(Err(_)) | Err(_) => {
             let why = story::silence().map_or(String::new(), |why| format!(" ({why})"));
@@ -184,5 +197,5 @@ pub(crate) async fn run_under(
             ));
             code
         }
-    }
+    }))
 }

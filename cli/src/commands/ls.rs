@@ -42,6 +42,8 @@ Examples:
   leasehold ls --json | jq -r '.[] | select(.waiters > 10) | .name'";
 
 struct Held {
+    /// As the server has it: bytes that are no text are not told apart when they are shown.
+    key: Vec<u8>,
     name: String,
     holder: String,
     fence: u64,
@@ -67,9 +69,9 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
             held.name = name.to_owned();
         }
     }
-    all.sort_by(|one, other| one.name.cmp(&other.name));
+    all.sort_by(|one, other| one.key.cmp(&other.key));
     // A key that moves while one looks is seen twice.
-    all.dedup_by(|one, other| one.name == other.name);
+    all.dedup_by(|one, other| one.key == other.key);
     if arguments.json {
         Json::List(all.iter().map(json).collect()).print();
     } else if !all.is_empty() {
@@ -141,13 +143,10 @@ async fn held_among(
     }
     let told = server.ask_all(&asked).await?;
     let each = told.chunks(if has_module { 1 } else { 2 });
-    let held = locks.iter().zip(each).filter_map(|((key, _), told)| {
-        let name = String::from_utf8_lossy(key).into_owned();
-        match told {
-            [info] => of_info(name, info),
-            [value, left] => of_value(name, value, left),
-            _ => None,
-        }
+    let held = locks.iter().zip(each).filter_map(|((key, _), told)| match told {
+        [info] => of_info(key, info),
+        [value, left] => of_value(key, value, left),
+        _ => None,
     });
     Ok(held.collect())
 }
@@ -159,11 +158,12 @@ pub(super) fn is_lock(begin: &Value) -> bool {
     fence.iter().all(u8::is_ascii_digit) && matches!(mark, b':' | b' ')
 }
 
-fn of_info(name: String, info: &Value) -> Option<Held> {
+fn of_info(key: &[u8], info: &Value) -> Option<Held> {
     // It has ended meanwhile if these are none.
     let info = Fields::of(info)?;
     Some(Held {
-        name,
+        key: key.to_vec(),
+        name: String::from_utf8_lossy(key).into_owned(),
         holder: info.text("owner")?,
         fence: info.number("fence")?,
         left: info.number("ttl").map(Duration::from_millis),
@@ -172,7 +172,7 @@ fn of_info(name: String, info: &Value) -> Option<Held> {
     })
 }
 
-fn of_value(name: String, value: &Value, left: &Value) -> Option<Held> {
+fn of_value(key: &[u8], value: &Value, left: &Value) -> Option<Held> {
     let Value::BulkString(value) = value else { return None };
     let value = String::from_utf8_lossy(value);
     let (fence, holder) = value.split_once(':')?;
@@ -182,7 +182,8 @@ fn of_value(name: String, value: &Value, left: &Value) -> Option<Held> {
         _ => return None,
     };
     let (fence, holder) = (fence.parse().ok()?, holder.to_owned());
-    Some(Held { name, holder, fence, left, holders: 1, waiters: None })
+    let (key, name) = (key.to_vec(), String::from_utf8_lossy(key).into_owned());
+    Some(Held { key, name, holder, fence, left, holders: 1, waiters: None })
 }
 
 fn row(held: &Held) -> Vec<String> {

@@ -74,7 +74,9 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     };
     output::clear_line();
     let code = match granted {
-        Ok(Ok(held)) => run_under(&place, held, &arguments.running, &mut signals).await,
+        Ok(Ok(held)) => {
+            run_under(&place, held, &arguments.running, &mut signals).await.map(Code::from)
+        }
         Ok(Err(error)) => Err(arguments.failure(&place, error).await),
         Err(signal) => Ok(Code::of_signal(signal)),
     };

@@ -49,7 +49,10 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
         }
     };
     // The first look is made however short the patience is.
-    let first = place.locks.info(&arguments.name).await;
+    let first = tokio::select! {
+        first = place.locks.info(&arguments.name) => first,
+        signal = signals.next_that_ends() => return Ok(Code::of_signal(signal)),
+    };
     match first {
         Ok(None) => return Ok(Code::Done),
         // Asking again does not help against a refusal.

@@ -31,7 +31,7 @@ export interface Answer {
 export interface Fate {
   /** Nobody knows whether it was heard. */
   unknown(): void;
-  /** The reply came when nobody waited for it any more. */
+  /** The reply came when nobody waited for it any more, or another one had come before. */
   late(number: bigint | null): void;
 }
 
@@ -47,6 +47,7 @@ export async function ask(
   let repeated = false;
   for (let tries = 0; ; tries++) {
     const asked = now();
+    repeated ||= server.mayHearTwice(key);
     try {
       const number = await askOnce(server, key, question, limits, fate);
       return { number, asked, repeated };
@@ -73,10 +74,12 @@ export async function askOnce(
   fate: Fate,
 ): Promise<bigint | null> {
   signal?.throwIfAborted();
-  const answer = server.ask(key, question);
+  const answer = server.ask(key, question, fate.late);
+  const limit = Math.max(0, Math.min(each, until - now()));
   try {
-    return await within(Math.max(0, Math.min(each, until - now())), answer, signal);
+    return await within(limit, answer, signal);
   } catch (error) {
+    if (error instanceof Unanswered && limit >= each) server.silent(key);
     if (signal?.aborted || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
     if (signal?.aborted || error instanceof Unanswered) answer.then(fate.late, () => {});
     throw error;

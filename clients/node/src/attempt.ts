@@ -80,6 +80,11 @@ export class Attempt {
     if (this.#wasCut) this.giveBack(this.wanted.key, this.owner, STRAY);
   }
 
+  /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */
+  over(): void {
+    this.#isOver = true;
+  }
+
   #acquire(): Question {
     const { ttl, share } = this.wanted;
     return { ask: 'acquire', owner: this.owner, ttl, share };
@@ -89,8 +94,9 @@ export class Attempt {
     unknown: () => {
       this.#mayHold = true;
     },
-    late: (fence) => {
-      if (fence !== null && this.#isOver) this.giveBack(this.wanted.key, this.owner, 0);
+    // Also if it was not granted: then it may have a place in the queue.
+    late: () => {
+      if (this.#isOver) this.giveBack(this.wanted.key, this.owner, 0);
     },
   };
 }

@@ -7,6 +7,9 @@ export interface Connection {
   /** Sends a command to whichever node has the key, and to the primary of it. */
   send(key: Buffer, words: readonly Word[]): Promise<unknown>;
 
+  /** The same for all keys of a server, and another for those of another one; undefined: it is not known. */
+  place(key: Buffer): object | undefined;
+
   /** A connection of its own to that node, which does nothing else. It is not opened again when it is lost. */
   dedicated(key: Buffer): Promise<Dedicated>;
 

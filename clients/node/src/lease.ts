@@ -39,6 +39,10 @@ export interface Held {
   readonly tell: Tell;
   /** It is held no more. */
   readonly ended: (lease: Lease) => void;
+  /** Nobody counts on it any more, and it is not to stay. */
+  readonly over: () => void;
+  /** Its release is under way. If that fails, it stays until then. */
+  readonly releasing: (release: Promise<unknown>, end: Moment) => void;
 }
 
 export class Lease implements AsyncDisposable {
@@ -110,7 +114,10 @@ export class Lease implements AsyncDisposable {
 
   /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
   release(): Promise<Released> {
-    this.#released ??= this.#release();
+    if (this.#released === undefined) {
+      this.#released = this.#release();
+      this.#held.releasing(this.#released, this.#validUntil);
+    }
     return this.#released;
   }
 
@@ -156,6 +163,7 @@ export class Lease implements AsyncDisposable {
         const answer = await ask(server, key, { ask: 'extend', owner, fence, ttl: left }, limits);
         return isInTime(answer, end) ? 'later' : 'late';
       }
+      this.#held.over();
       const answer = await ask(server, key, { ask: 'release', owner, fence }, limits);
       return !wasLost && isInTime(answer, end) ? 'released' : 'late';
     } catch (error) {
@@ -238,6 +246,7 @@ export class Lease implements AsyncDisposable {
   #lose(loss: Loss): void {
     const { name, owner, tell } = this.#held;
     this.#end(loss);
+    this.#held.over();
     const error = new LostError(name, loss);
     this.#controller.abort(error);
     tell({ kind: 'lost', name, owner, error });

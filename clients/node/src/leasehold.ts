@@ -6,9 +6,9 @@ import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
 import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { ask } from './asking.js';
-import { now } from './clock.js';
+import { type Moment, now } from './clock.js';
 import { Election } from './election.js';
-import { BusyError, ClosedError, SettingError } from './errors.js';
+import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
 import { type LockInfo, look } from './info.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
@@ -29,7 +29,7 @@ import {
   type TryOptions,
 } from './settings.js';
 import { sleep, within } from './timers.js';
-import { type Tell, warn } from './trouble.js';
+import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
 import { told } from './verdict.js';
 import { Grants } from './waiting/grants.js';
@@ -48,14 +48,16 @@ export class Leasehold implements AsyncDisposable {
   readonly #closed = new AbortController();
   readonly #leases = new Set<Lease>();
   readonly #asking = new Set<AbortController>();
-  /** What may have been granted to those who gave up, by the names of the locks. */
+  /** What is being released, and what may have been granted to those who gave up, by the names of the locks. */
   readonly #givingBack = new Map<Promise<void>, string>();
+  /** The names of the locks whose release has failed, and until when they stay. */
+  readonly #staying = new Map<string, Moment>();
   readonly #locking: Locking;
   #closing: Promise<string[]> | undefined;
 
   constructor(client: Client, settings: Settings = {}) {
     this.#settings = checked(settings);
-    this.#tell = settings.onTrouble ?? warn;
+    this.#tell = telling(settings.onTrouble ?? warn);
     const connection = connectionOf(client);
     this.#server = new Server(connection);
     this.#grants = new Grants(connection);
@@ -139,20 +141,20 @@ export class Leasehold implements AsyncDisposable {
     const reason = new ClosedError();
     this.#closed.abort(reason);
     for (const asking of this.#asking) asking.abort(reason);
-    const left = new Set<string>();
-    const releases = [...this.#leases].map(async (lease) => {
-      left.add(lease.name);
+    const left = new Set(this.#leases);
+    const releases = [...left].map(async (lease) => {
       await lease.close(reason);
-      left.delete(lease.name);
+      left.delete(lease);
     });
     // Those who wait leave the queue in the next turn.
     await new Promise((resolve) => setImmediate(resolve));
     const all = Promise.allSettled([...releases, ...this.#givingBack.keys()]);
     await within(limit, all).catch(() => {});
-    for (const name of this.#givingBack.values()) left.add(name);
+    const names = new Set([...[...left].map(({ name }) => name), ...this.#givingBack.values()]);
+    for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#grants.close();
     this.#server.connection.close();
-    return [...left];
+    return [...names];
   }
 
   async #acquire(name: Name, share: Share, options: AcquireOptions, owner?: string): Promise<Lease> {
@@ -190,15 +192,16 @@ export class Leasehold implements AsyncDisposable {
       attempt.giveUp();
       throw stop.signal.reason;
     }
-    return this.#hold(wanted, owner, granted, { renew, holdAtLeast });
+    return this.#hold(attempt, granted, { renew, holdAtLeast });
   }
 
   #hold(
-    { name, key, ttl }: Wanted,
-    owner: string,
+    attempt: Attempt,
     { fence, asked }: Granted,
     { renew, holdAtLeast }: { renew: boolean | number; holdAtLeast: number },
   ): Lease {
+    const { owner } = attempt;
+    const { name, key, ttl } = attempt.wanted;
     const renewFor = typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0;
     const { response, within: limit } = this.#settings;
     const lease = new Lease({
@@ -207,6 +210,8 @@ export class Leasehold implements AsyncDisposable {
       holdUntil: holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast,
       tell: this.#tell,
       ended: (over) => this.#leases.delete(over),
+      over: () => attempt.over(),
+      releasing: (release, end) => this.#await(release, name, end),
     });
     this.#leases.add(lease);
     return lease;
@@ -218,12 +223,27 @@ export class Leasehold implements AsyncDisposable {
     const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit };
     const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
     // At once is in order behind what was asked before.
-    const giving = (after === 0 ? release() : sleep(after).then(release)).then(
-      () => {},
-      (error) => this.#tell({ kind: 'release failed', name, owner, error: told(error) }),
-    );
-    this.#givingBack.set(giving, name);
-    void giving.finally(() => this.#givingBack.delete(giving));
+    const giving = (after === 0 ? release() : sleep(after).then(release)).catch((error) => {
+      this.#tell({ kind: 'release failed', name, owner, error: told(error) });
+      throw error;
+    });
+    this.#await(giving, name, now() + ttl);
+  }
+
+  /** `close` waits for it, and names the lock if it takes too long, or has failed and the lock stays until then. */
+  #await(giving: Promise<unknown>, name: string, until: Moment): void {
+    const over = () => {
+      this.#givingBack.delete(given);
+    };
+    const failed = (error: unknown) => {
+      over();
+      // In a transaction of the program it is carried out with that.
+      if (error instanceof SurpriseError) return;
+      for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
+      this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
+    };
+    const given: Promise<void> = giving.then(over, failed);
+    this.#givingBack.set(given, name);
   }
 
   #key(name: Name): Buffer {

@@ -5,6 +5,10 @@
  * The last one is kept in a key beside the lock for a day: after that the clock is far ahead of it. The margin is that of
  * the module, whose fences are ahead of the clock by as much after it has started: so fences grow when a server without
  * the module takes over from one that has it, and when it is the other way round.
+ *
+ * A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue, and its
+ * fence would be ahead of those of the module. So the script looks first: by Redis 7 and Valkey it can ask whether this user
+ * may run a command, which fails for one that there is not.
  */
 import { createHash } from 'node:crypto';
 import type { Word } from './connection.js';
@@ -24,6 +28,10 @@ export interface Script {
 
 /** `KEYS`: the lock, its last fence. `ARGV`: owner, ttl, how long to remember the fence, margin. */
 const ACQUIRE = script(`
+if redis.acl_check_cmd then
+  local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
+  if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
+end
 local held = redis.call('GET', KEYS[1])
 if held then
   local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')

@@ -14,6 +14,17 @@ export interface Trouble {
 
 export type Tell = (trouble: Trouble) => void;
 
+/** What it throws has nothing to do with the lock, and with whoever looks at it: that is a warning. */
+export function telling(tell: Tell): Tell {
+  return (trouble) => {
+    try {
+      tell(trouble);
+    } catch (error) {
+      process.emitWarning(error instanceof Error ? error : String(error));
+    }
+  };
+}
+
 export function warn({ kind, error, owner }: Trouble): void {
   const what = kind === 'lost' ? error.message : `a release failed: ${error.message}`;
   process.emitWarning(what, { type: 'LeaseholdWarning', detail: `owner ${owner}` });

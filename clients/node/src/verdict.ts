@@ -24,6 +24,8 @@ export type Verdict =
   | 'unknown command'
   /** It does not know the script yet. */
   | 'unknown script'
+  /** It has the module by now, which it had not. */
+  | 'has the module'
   /** Another try would come to the same. */
   | 'refused';
 
@@ -68,6 +70,7 @@ export function verdict(error: unknown): Verdict {
   if (AGAIN.has(code)) return 'again';
   if (code === 'REPLACED') return 'replaced';
   if (code === 'NOSCRIPT') return 'unknown script';
+  if (code === 'LEASEHOLD') return 'has the module';
   if (code === 'ERR' && / unknown command /.test(messageOf(error))) return 'unknown command';
   if (code === 'ERR' && / max number of clients reached/.test(messageOf(error))) return 'again';
   return 'refused';

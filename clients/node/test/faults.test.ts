@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { BusyError, TooLateError, UnreachableError } from '../src/index.js';
+import { BusyError, Leasehold, TooLateError, UnreachableError } from '../src/index.js';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { Gate } from './support/gate.js';
@@ -95,6 +95,44 @@ for (const library of LIBRARIES) {
       gate.stop();
     });
 
+    it('a connection that is dead without having said so costs no lease and no request', async () => {
+      const gate = await Gate.start(server);
+      const through = await leasehold(library, { socket: gate.socket } as TestServer);
+      const lease = await through.locks.acquire('a', { ttl: 2_400 });
+      const begun = performance.now();
+      gate.deafen();
+      await eventually(() => performance.now() - begun > 3_600);
+      assert(lease.validFor() > 0);
+      const waiting = through.locks.acquire('a', { wait: 20_000 });
+      await eventually(async () => (await server.waiters('a')) === 1);
+      assert.equal(await lease.release(), 'released');
+      const next = await waiting;
+      assert.equal((await through.locks.info('a'))?.fence, next.fence);
+      assert.equal(await next.release(), 'released');
+      assert.deepEqual(await through.locks.close(2_000), []);
+      await through.close();
+      gate.stop();
+    });
+
+    it('a server that was busy for a while is asked on one connection again', async () => {
+      const lone = await TestServer.start();
+      const setup = await leasehold(library, lone);
+      const connected = async () => ((await lone.call('CLIENT', 'LIST')) as string).trim().split('\n').length;
+      await (await setup.locks.acquire('a')).release();
+      const before = await connected();
+      lone.pause();
+      const asked = setup.locks.tryAcquire('a');
+      const begun = performance.now();
+      await eventually(() => performance.now() - begun > 1_300);
+      lone.goOn();
+      assert.equal(await (await asked)?.release(), 'released');
+      await (await setup.locks.acquire('a')).release();
+      await eventually(async () => (await connected()) === before);
+      assert.equal(await lone.call('EXISTS', 'a'), 0);
+      await setup.close();
+      await lone.stop();
+    });
+
     it('a lease that was shortened is over in time, though nobody heard the answer', async () => {
       const gate = await Gate.start(server);
       const through = await leasehold(library, { socket: gate.socket } as TestServer);
@@ -165,6 +203,44 @@ for (const library of LIBRARIES) {
       await eventually(() => server.hasReleased());
       assert.equal(await server.call('EXISTS', 'a'), 0);
       await short.close();
+    });
+
+    it('a release that is under way is waited for by close, and named', async () => {
+      const setup = await leasehold(library, server, { within: 20_000 });
+      const lease = await setup.locks.acquire('a');
+      server.pause();
+      const released = lease.release();
+      assert.deepEqual(await setup.locks.close(300), ['a']);
+      server.goOn();
+      assert.equal(await released, 'released');
+      await setup.close();
+    });
+
+    it('what is told of trouble may throw, and harms nobody', async () => {
+      const connected = await library.connect(server);
+      const warnings: unknown[] = [];
+      const hear = (warning: unknown) => warnings.push(warning);
+      process.on('warning', hear);
+      const failure = new Error('cannot be told');
+      const onTrouble = () => {
+        throw failure;
+      };
+      const locks = new Leasehold(connected.client, { onTrouble, within: 100 });
+      const lease = await locks.acquire('a', { ttl: 300, renew: false });
+      block(400);
+      assert.equal(lease.signal.aborted, true);
+      assert.equal(await lease.release(), 'late');
+      server.pause();
+      const stop = new AbortController();
+      const asks = locks.tryAcquire('a', { signal: stop.signal, ttl: 300 });
+      stop.abort();
+      await assert.rejects(asks);
+      await eventually(() => warnings.length >= 2);
+      assert(warnings.every((warning) => warning === failure));
+      process.off('warning', hear);
+      server.goOn();
+      await locks.close(2_000);
+      connected.close();
     });
 
     it('the result of the work is not lost when the release fails, nor late', async () => {

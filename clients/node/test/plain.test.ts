@@ -97,6 +97,27 @@ for (const library of LIBRARIES) {
       await other.close();
       await server.stop();
     });
+
+    it('is asked in its commands from the next request on, so that nobody is passed by and fences grow', async () => {
+      const server = await TestServer.start({ plain: true, config: ['--enable-module-command', 'local'] });
+      const one = await leasehold(library, server);
+      await (await one.locks.acquire('a')).release();
+      await server.call('MODULE', 'LOAD', process.env['LEASEHOLD_MODULE'] ?? '');
+      const first = await one.locks.acquire('a');
+      const waits = one.locks.acquire('a', { wait: 10_000 });
+      await eventually(async () => (await server.waiters('a')) === 1);
+      await first.release();
+      const second = await waits;
+      assert(second.fence > first.fence);
+      await second.release();
+      const other = await leasehold(library, server);
+      const third = await other.locks.acquire('a');
+      assert(third.fence > second.fence);
+      await third.release();
+      await one.close();
+      await other.close();
+      await server.stop();
+    });
   });
 
   describe(`a server without the module that takes over from one that has it, with ${library.name}`, () => {

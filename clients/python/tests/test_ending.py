@@ -55,6 +55,17 @@ def test_a_wait_that_is_cancelled_at_any_step_leaves_no_connection(own_server: S
     assert reported == []
 
 
+def test_close_names_what_is_being_released_and_what_may_have_been_granted(make: Make, own_server: Server) -> None:
+    locks = make(own_server, settings=Settings(within=0.3))
+    lease = locks.acquire("released", ttl=60)
+    with own_server.paused():
+        with pytest.raises(leasehold.Unreachable):
+            lease.release()
+        with pytest.raises(leasehold.Unreachable):
+            locks.try_acquire("granted", ttl=60)
+        assert sorted(locks.close(0.3)) == ["granted", "released"]
+
+
 def test_a_release_after_a_close_that_ran_out_does_not_mask_the_result(own_server: Server, name: str) -> None:
     locks = leasehold.Leasehold(redis.Redis.from_url(own_server.url))
     with locks.lock(name) as lease:

@@ -9,14 +9,16 @@ import subprocess
 import sys
 import threading
 import time
+from typing import Tuple
 
 import pytest
 import redis
+import redis.asyncio
 
 import leasehold
 import leasehold.asyncio
 from conftest import Make, told
-from leasehold import Loss, Released
+from leasehold import Loss, Released, Settings
 from servers import Server, eventually
 
 
@@ -39,6 +41,38 @@ def test_a_deleted_lock_is_not_asked_for_again(make: Make, own_server: Server, n
         eventually(lambda: time.monotonic() > end, "twice the ttl")
         assert client.info("commandstats")["cmdstat_lock.extend"]["calls"] == 1
     assert lease.release() is Released.LATE
+
+
+class Provider(redis.CredentialProvider):
+    """Of passwords, from somewhere else, which may be down. This server takes any."""
+
+    def __init__(self) -> None:
+        self.is_down = False
+        self.failures = 0
+
+    def get_credentials(self) -> Tuple[str, str]:
+        if self.is_down:
+            self.failures += 1
+            raise LookupError("nobody tells the password")
+        return "default", "any"
+
+
+def test_a_provider_of_passwords_that_was_down_costs_no_lease(make: Make, own_server: Server, name: str) -> None:
+    provider = Provider()
+    kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+    locks = make(kind(port=own_server.port, credential_provider=provider), settings=Settings(within=0.5))
+    lease = locks.acquire(name, ttl=3)
+    provider.is_down = True
+    own_server.kill_clients()
+    with pytest.raises(leasehold.Unreachable, match="nobody tells the password"):
+        locks.try_acquire(name)
+    asked = provider.failures
+    eventually(lambda: provider.failures > asked + 1, "it is to be renewed")
+    provider.is_down = False
+    end = time.monotonic() + 4
+    eventually(lambda: time.monotonic() > end, "longer than the ttl")
+    assert not lease.lost
+    assert lease.release() is Released.RELEASED
 
 
 def test_a_lease_that_nobody_renews_is_over_before_the_servers(make: Make, server: Server, name: str) -> None:

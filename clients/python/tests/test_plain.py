@@ -95,6 +95,41 @@ def test_a_module_that_is_loaded_meanwhile_takes_over_the_lock(make: Make, plain
     second.release()
 
 
+def test_a_module_that_was_loaded_is_noticed_by_the_next_request(make: Make, plain_server: Server) -> None:
+    locks = make(plain_server)
+    locks.acquire("x").release()
+    try:
+        with plain_server.client() as client:
+            client.execute_command("MODULE", "LOAD", module_path())
+            if not client.info("server")["redis_version"] >= "7":
+                pytest.skip("scripts cannot find out on this server")
+    except redis.ResponseError:
+        pytest.skip("this server loads modules only as it starts")
+    first, got = locks.acquire("x"), []
+    waiter = threading.Thread(target=lambda: got.append(locks.acquire("x", wait=60)))
+    waiter.start()
+    eventually(lambda: plain_server.waiters("x") == 1, "it waits in the queue")
+    first.release()
+    waiter.join(30)
+    assert got[0].fence > first.fence
+    got[0].release()
+    third = make(plain_server).acquire("x")
+    assert third.fence > got[0].fence
+    third.release()
+
+
+def test_readers_are_let_in_when_the_module_was_loaded(make: Make, plain_server: Server) -> None:
+    locks = make(plain_server)
+    with pytest.raises(leasehold.NeedsModule):
+        locks.read("x").try_acquire()
+    try:
+        with plain_server.client() as client:
+            client.execute_command("MODULE", "LOAD", module_path())
+    except redis.ResponseError:
+        pytest.skip("this server loads modules only as it starts")
+    assert locks.read("x").try_acquire().release().in_time
+
+
 def test_foreign_locks_are_respected(make: Make, plain_server: Server) -> None:
     with plain_server.client() as client:
         client.set("x", "uuid", nx=True, px=60000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any, Iterator, List
 
 import pytest
@@ -12,6 +13,7 @@ import redis.asyncio.sentinel
 import redis.sentinel
 from redis.crc import key_slot
 
+import leasehold
 from conftest import Make, told
 from leasehold import Released, Settings
 from servers import Cluster, Sentinels, eventually
@@ -44,6 +46,37 @@ def test_locks_of_all_slots_are_taken_where_they_are(make: Make, cluster: Cluste
     assert sum(counts) == 50
     assert all(counts)
     assert all(lease.release() is Released.RELEASED for lease in leases)
+
+
+def test_a_node_that_is_cut_off_delays_no_lock_of_the_others(make: Make, cluster: Cluster) -> None:
+    kind = redis.RedisCluster if make.style == "threads" else redis.asyncio.RedisCluster  # type: ignore[attr-defined]
+    given = kind(host="127.0.0.1", port=cluster.nodes[1].port)
+    locks = make(given, settings=Settings(response=0.8))
+    # One in each third of the slots.
+    names = {key_slot(name.encode()) // 5462: name for name in map(str, range(100))}
+    cut_off, others = names[0], names[1]
+    locks.acquire(cut_off).release()
+    locks.acquire(others).release()
+    took: List[float] = []
+    with cluster.nodes[0].paused():
+        waiting = threading.Thread(target=_fails, args=(locks, cut_off))
+        waiting.start()
+        # Shorter than the timeout of the cluster, which would be down then.
+        end = time.monotonic() + 1.7
+        while time.monotonic() < end:
+            began = time.monotonic()
+            locks.acquire(others).release()
+            took.append(time.monotonic() - began)
+            time.sleep(0.02)
+        waiting.join(30)
+    # Not until the node that is cut off has been silent for long enough.
+    assert max(took) < 0.45, max(took)
+    locks.acquire(cut_off, wait=20).release()
+
+
+def _fails(locks: Any, name: str) -> None:
+    with pytest.raises(leasehold.LeaseholdError):
+        locks.acquire(name, wait=1.7)
 
 
 def test_a_guarded_command_goes_to_the_node_of_its_lock(make: Make, cluster: Cluster) -> None:

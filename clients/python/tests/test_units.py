@@ -123,7 +123,7 @@ def test_a_message_names_the_owner_and_the_lock_whatever_is_in_their_names() -> 
         (redis_errors.AskError("1 127.0.0.1:7000"), Verdict.ASK),
         (redis_errors.TryAgainError("Multiple keys"), Verdict.AGAIN),
         (redis_errors.BusyLoadingError("is loading"), Verdict.AGAIN),
-        (redis_errors.ConnectionError("max number of clients reached"), Verdict.BROKEN),
+        (redis_errors.ConnectionError("max number of clients reached"), Verdict.AGAIN),
         (redis_errors.ResponseError("QUEUEFULL too many waiters"), Verdict.AGAIN),
         (redis_errors.ResponseError("REPLACED a newer request"), Verdict.REPLACED),
         (redis_errors.ResponseError("unknown command 'LOCK.ACQUIRE'"), Verdict.UNKNOWN_COMMAND),

@@ -318,3 +318,25 @@ def test_a_place_is_kept_for_as_long_as_it_is_waited_for(make: Make, server: Ser
     assert not third.came
     lease.release()
     assert third.end().release().in_time
+
+
+def test_a_server_that_takes_no_more_clients_keeps_a_place_all_the_same(
+    make: Make, own_server: Server, name: str
+) -> None:
+    locks = make(own_server)
+    locks.acquire(name).release()
+    with own_server.client(single_connection_client=True) as control:
+        control.execute_command("LOCK.ACQUIRE", name, "other", 60000)
+        control.config_set("maxclients", len(control.client_list()))
+        try:
+            got: List[Any] = []
+            waiter = threading.Thread(target=lambda: got.append(locks.acquire(name, wait=8)))
+            waiter.start()
+            waiting = lambda: len(control.execute_command("LOCK.WAITERS", name))  # noqa: E731
+            eventually(lambda: waiting() == 1, "it waits", 5)
+            control.execute_command("LOCK.RELEASE", name, "other")
+            waiter.join(4)
+            assert got
+            assert got[0].release().in_time
+        finally:
+            control.config_set("maxclients", 10000)

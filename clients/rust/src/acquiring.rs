@@ -15,6 +15,7 @@ use crate::tickets::Tickets;
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits};
 use crate::{Error, Settings, Waiting};
+use std::future::poll_fn;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout_at};
@@ -29,6 +30,14 @@ pub(crate) struct Granted {
     pub(crate) asked: Moment,
     /// It ends with the connection whose end fires this.
     pub(crate) connection: Option<CancellationToken>,
+}
+
+/// How a request begins whose turn it is.
+struct Turn {
+    /// Over the shared connection first.
+    ask: bool,
+    begun: Instant,
+    until: Option<Instant>,
 }
 
 impl Inner {
@@ -46,13 +55,14 @@ impl Inner {
             let trying = later(Instant::now(), self.settings.within);
             return Box::pin(self.ask(name, pending, wanted, trying)).await;
         }
-        let (key, begun) = (pending.key.clone(), Instant::now());
+        let key = pending.key.clone();
         // A request for several locks has a turn of its own in their queues, and keeps nobody of this process from any of them.
         let is_alone = pending.also.is_empty();
+        let begun = Instant::now();
         let first = if is_alone { self.lines.enter_at_once(&key) } else { None };
         let mut ask = first.is_some() || !is_alone;
         // Those of this process who came before are served before.
-        let _first = match first {
+        let first = match first {
             None if !is_alone => None,
             Some(first) => Some(first),
             None => {
@@ -64,12 +74,37 @@ impl Inner {
                         return Ok(asked);
                     }
                 }
-                match self.stand(until, &key, self.lines.enter(&key)).await? {
-                    Some(first) => Some(first),
+                match self.stand(until, &key, self.lines.enter_or_pass(&key)).await? {
+                    Some(Some(first)) => Some(first),
+                    // Whoever is first is not driven.
+                    Some(None) => {
+                        ask = true;
+                        None
+                    }
                     None => return Ok(None),
                 }
             }
         };
+        let turn = Turn { ask, begun, until };
+        let mut granted = pin!(self.granted_in_turn(name, pending, wanted, turn));
+        poll_fn(|context| {
+            if let Some(first) = &first {
+                first.stirs(context.waker());
+            }
+            granted.as_mut().poll(context)
+        })
+        .await
+    }
+
+    /// The same for whoever need not wait for others of this process.
+    async fn granted_in_turn(
+        &self,
+        name: &str,
+        pending: &mut Pending,
+        wanted: &Wanted,
+        Turn { mut ask, begun, until }: Turn,
+    ) -> Result<Option<Granted>, Error> {
+        let key = pending.key.clone();
         let (mut entering, mut place) = (pin!(self.room.enter()), None);
         let mut by_ticket = self.settings.waiting == Waiting::Tickets;
         ask &= !(by_ticket && self.crowd.expects_to_wait());
@@ -155,7 +190,8 @@ impl Inner {
             return self.bind(pending, wanted, limits).await;
         }
         let question = pending.question(None);
-        let asked = self.wire.ask_heard(&pending.key, question, wanted.replicas, limits);
+        let Pending { key, stray, .. } = &*pending;
+        let asked = self.wire.ask_noting(key, question, wanted.replicas, limits, stray);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
             pending.unknown = false;
@@ -288,8 +324,8 @@ impl Inner {
         let owner = std::mem::replace(&mut pending.owner, new_uuid().to_string());
         let (key, ttl, parked) = (pending.key.clone(), pending.ttl, Some(Box::new(parked)));
         let (share, place, asked_on) = (pending.share, None, None);
-        let also = pending.also.clone();
-        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
+        let (also, stray) = (pending.also.clone(), pending.stray.take());
+        let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on, stray };
         self.orders.abandon(abandoned, pending.home);
     }
 
@@ -315,6 +351,7 @@ impl Inner {
             unreachable_after,
             is_chosen: wanted.owner.is_some(),
             asked_on: &pending.asked_on,
+            stray: &pending.stray,
         };
         tickets.wait().await
     }

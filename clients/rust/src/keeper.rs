@@ -378,6 +378,7 @@ async fn released(
         drop(place);
     }
     let answer = lease.release(&wire, limits).await?;
+    lease.stray.release(&lease.key, &lease.owner, &[]);
     if let Some(slot) = &slot {
         slot.released(lease.fence);
     }

@@ -6,6 +6,7 @@ use crate::home::Home;
 use crate::measure;
 use crate::poison::locked;
 use crate::settings::Renew;
+use crate::stray::Stray;
 use crate::unanswered::Unanswered;
 use crate::validity::{renew_at, valid_until};
 use crate::wire::Answer;
@@ -33,6 +34,8 @@ pub(crate) struct Lease {
     pub(crate) correlation: String,
     /// If it ends with a connection.
     pub(crate) bond: Option<Bond>,
+    /// The connections on which it was asked for, and nobody answered.
+    pub(crate) stray: Stray,
     granted: Moment,
     state: Mutex<State>,
     /// Later leases of the same owner share it if they are of the same grant.
@@ -140,6 +143,7 @@ impl Lease {
             fence,
             correlation,
             bond: None,
+            stray: Stray::default(),
             granted: asked,
             state: Mutex::new(state),
             unanswered,

@@ -46,14 +46,16 @@
 //! keep a lock in the same key with the same value, so both kinds of client keep each other out. [`Locks::dialect`] says
 //! which it is. That is found out with each connection, so it may change with a failover.
 //!
-//! Fences grow on servers of either kind, and when one takes over from the other. Only where clients of both kinds
-//! use one server at the same time, because the module was loaded while some were connected, fences of the two are
-//! apart by fifteen seconds.
+//! Fences grow on servers of either kind, and when one takes over from the other, also when the module is loaded while
+//! clients are connected: their scripts look for it, by Redis 7 and Valkey, unless the user may run scripts and none of its
+//! commands. Where clients of both kinds use one server at the same time all the same, fences of the two are apart by
+//! fifteen seconds.
 //!
 //! # Waiting
 //!
 //! A client puts one waiter for each lock into the server's queue. Its other tasks that want the same lock stand behind that
 //! one, first come, first served. So a process has one turn in the queue of a lock, however many of its tasks want it.
+//! A waiter that nobody drives for two seconds, as in a loop that awaits something else, holds up no other task: they pass it by.
 //!
 //! **By tickets**: the waiter keeps its place by asking for the lock again now and then ([`Settings::slice`]), and is told of
 //! its grant. That takes two connections to each server, however many locks are waited for: the one for all requests, and a
@@ -192,6 +194,7 @@ mod share;
 mod slots;
 mod socket;
 mod story;
+mod stray;
 mod subscription;
 mod target;
 mod tickets;

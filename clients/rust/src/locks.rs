@@ -16,6 +16,7 @@ use crate::request::{Options, Request, Wanted};
 use crate::room::Room;
 use crate::same_owner::Slot;
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::tickets::Crowd;
 use crate::together::Alone;
 use crate::validity::later;
@@ -344,6 +345,7 @@ impl Inner {
             unknown: false,
             parked: None,
             asked_on: Mutex::default(),
+            stray: Stray::default(),
         };
         let Some(granted) = self.granted(name, &mut pending, wanted, until).await? else {
             return Ok(None);
@@ -388,7 +390,10 @@ impl Inner {
             .grace
             .zip(granted.connection.clone())
             .map(|(grace, connection)| Bond::new(grace, wanted.share, slot.clone(), connection));
-        let lease = lease.bound(bond);
+        let mut lease = lease.bound(bond);
+        if wanted.owner.is_none() {
+            lease.stray = pending.stray.take();
+        }
         wanted.hold(&lease);
         if lease.valid_for(Moment::now()).is_zero() {
             // An earlier lease of the same grant may have been longer.

@@ -201,7 +201,8 @@ impl Node {
             return Ok(link);
         }
         let (asked, dialing) = (Instant::now(), self.connections.dialing(home));
-        let _dialing = dialing.acquire().await;
+        // Those who have it may not be driven.
+        let _dialing = tokio::time::timeout(limit, dialing.acquire()).await;
         if let Some(link) = self.connections.take_idle(home) {
             return Ok(link);
         }
@@ -232,6 +233,11 @@ impl Node {
         if let Some(run_id) = &link.run_id {
             self.dialer.features.forget(run_id);
         }
+    }
+
+    /// It has the module by now.
+    pub(crate) fn has_module(&self) {
+        self.lacks_module.store(false, Relaxed);
     }
 
     async fn open(&self, purpose: Purpose, limit: Duration) -> Result<Link, RedisError> {

@@ -14,6 +14,7 @@ use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::{Place, Slot};
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::tickets::AskedOn;
 use crate::wire::Wire;
 use crate::{Error, Released};
@@ -65,6 +66,8 @@ pub(crate) struct Abandoned {
     pub(crate) parked: Option<Box<Parked>>,
     /// Where it may have a ticket.
     pub(crate) asked_on: Option<Box<AskedOn>>,
+    /// The connections on which it was not answered.
+    pub(crate) stray: Stray,
 }
 
 pub(crate) type Reply = oneshot::Sender<Result<Released, Error>>;

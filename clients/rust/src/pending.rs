@@ -7,6 +7,7 @@ use crate::poison::locked;
 use crate::queue::Parked;
 use crate::same_owner::Place;
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::tickets::AskedOn;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -28,6 +29,8 @@ pub(crate) struct Pending {
     pub(crate) parked: Option<Parked>,
     /// The one on which its ticket was asked for.
     pub(crate) asked_on: Mutex<Option<AskedOn>>,
+    /// Those on which requests were not answered.
+    pub(crate) stray: Stray,
 }
 
 impl Pending {
@@ -51,7 +54,9 @@ impl Drop for Pending {
             let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
             let asked_on = locked(&self.asked_on).take().map(Box::new);
             let (also, share, ttl) = (std::mem::take(&mut self.also), self.share, self.ttl);
-            let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
+            let stray = self.stray.take();
+            let abandoned =
+                Abandoned { key, also, owner, share, ttl, place, parked, asked_on, stray };
             self.orders.abandon(abandoned, self.home);
         }
     }

@@ -181,6 +181,13 @@ impl Routes {
                 }
                 self.stale.store(true, SeqCst);
             }
+            // The next connection finds out what it has.
+            Verdict::HasModule => {
+                if let Some((node, Some(link))) = asked {
+                    node.forget(link);
+                    node.has_module();
+                }
+            }
             Verdict::Moved { slot, to } => {
                 if let Kind::Cluster { slots, .. } = &self.kind {
                     let host = asked.and_then(|(node, _)| node.address.rsplit_once(':'));

@@ -22,6 +22,7 @@ use crate::poison::locked;
 use crate::queue::Waited;
 use crate::room;
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::subscription::{Seat, Told};
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
@@ -38,6 +39,9 @@ const KEPT_TIMES: u32 = 3;
 
 /// It is kept for so long at least: a slice may be short.
 const KEPT_LEAST: Duration = Duration::from_secs(1);
+
+/// How many times as long as an answer may take one waits for those who ask before.
+const LONGEST_TURN: u32 = 4;
 
 /// How long a server has to say that a ticket is given up.
 const LEAVING: Duration = Duration::from_secs(1);
@@ -70,6 +74,7 @@ pub(crate) struct Tickets<'a> {
     /// Whether the owner may come back.
     pub(crate) is_chosen: bool,
     pub(crate) asked_on: &'a Mutex<Option<AskedOn>>,
+    pub(crate) stray: &'a Stray,
 }
 
 /// Where a place in the queue was asked for.
@@ -227,11 +232,14 @@ impl Tickets<'_> {
         let turn = match (&subscription, reason) {
             (Some(subscription), Reason::Place) => {
                 let left = trying.saturating_duration_since(Instant::now());
-                let Ok(turn) = within(left, subscription.turn()).await else {
+                let longest = self.each.saturating_mul(LONGEST_TURN);
+                let turn = within(left.min(longest), subscription.turn()).await;
+                if turn.is_err() && Instant::now() >= trying {
                     // Patience has ended, or it asks later.
                     return Ok(Asked::Queued { seat, kept });
-                };
-                Some(turn)
+                }
+                // Those whose turn it is may not be driven: whoever is waits no longer than this for answers.
+                turn.ok()
             }
             _ => None,
         };
@@ -332,9 +340,10 @@ impl Tickets<'_> {
 
     fn sending(&self, link: &Link) {
         let mut asked_on = locked(self.asked_on);
-        let is_any_lost = asked_on.as_ref().is_some_and(|before| {
-            before.is_any_lost || (before.is_open && before.link.id != link.id)
-        });
+        let lost = asked_on.as_ref().filter(|before| before.is_open && before.link.id != link.id);
+        lost.iter().for_each(|before| self.stray.note(&before.link));
+        let is_any_lost =
+            lost.is_some() || asked_on.as_ref().is_some_and(|before| before.is_any_lost);
         *asked_on = Some(AskedOn { link: link.clone(), is_open: true, is_any_lost });
     }
 

@@ -8,6 +8,7 @@ use crate::locks::{Inner, new_uuid};
 use crate::pending::Pending;
 use crate::poison::locked;
 use crate::request::Wanted;
+use crate::stray::Stray;
 use crate::{Error, Guard};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -72,6 +73,7 @@ impl Inner {
             unknown: false,
             parked: None,
             asked_on: Mutex::default(),
+            stray: Stray::default(),
         };
         let name = names.join(" ");
         let granted = match self.granted(&name, &mut pending, wanted, until).await {

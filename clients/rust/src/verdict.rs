@@ -22,6 +22,8 @@ pub(crate) enum Verdict {
     UnknownCommand,
     /// It does not know the script yet.
     UnknownScript,
+    /// It has the module by now, which it had not.
+    HasModule,
     /// Another try would come to the same.
     Refused,
 }
@@ -51,6 +53,7 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
         ) => Verdict::Again,
         ("REPLACED", _) => Verdict::Replaced,
         ("NOSCRIPT", _) => Verdict::UnknownScript,
+        ("LEASEHOLD", _) => Verdict::HasModule,
         ("ERR", _) if begins(error, "unknown command") => Verdict::UnknownCommand,
         ("ERR", _) if begins(error, CROWDED) => Verdict::Crowded,
         _ => Verdict::Refused,

@@ -10,6 +10,7 @@ use crate::dialect::{Dialect, Question, Server};
 use crate::link::{Link, Sent};
 use crate::node::{Node, within};
 use crate::routes::Routes;
+use crate::stray::Stray;
 use crate::trouble::Trouble;
 use crate::validity::later;
 use crate::verdict::{Verdict, verdict};
@@ -126,8 +127,8 @@ impl Wire {
                     redirected = Some(to);
                     true
                 }
-                // It has been learned where it is now.
-                Verdict::Moved { .. } => true,
+                // It has been learned where it is now, or that the server has other words for it.
+                Verdict::Moved { .. } | Verdict::HasModule => true,
                 _ => false,
             };
             // Servers may send it to and fro.
@@ -204,7 +205,7 @@ impl Wire {
         question: impl Fn(Moment) -> Question<'q>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        let once = |this| self.ask_once(key, &question, None, limits.each, this);
+        let once = |this| self.ask_once(key, &question, None, limits.each, None, this);
         self.try_on(limits, once).await
     }
 
@@ -216,7 +217,21 @@ impl Wire {
         replicas: Option<Replicas>,
         limits: Limits,
     ) -> Result<Answer, Error> {
-        let once = |this| self.ask_once(key, |_| question, replicas, limits.each, this);
+        let once = |this| self.ask_once(key, |_| question, replicas, limits.each, None, this);
+        self.try_on(limits, once).await
+    }
+
+    /// The same, and the connections are noted on which it was not answered.
+    pub(crate) async fn ask_noting(
+        &self,
+        key: &str,
+        question: Question<'_>,
+        replicas: Option<Replicas>,
+        limits: Limits,
+        stray: &Stray,
+    ) -> Result<Answer, Error> {
+        let (each, stray) = (limits.each, Some(stray));
+        let once = |this| self.ask_once(key, |_| question, replicas, each, stray, this);
         self.try_on(limits, once).await
     }
 
@@ -226,6 +241,7 @@ impl Wire {
         question: impl Fn(Moment) -> Question<'q>,
         replicas: Option<Replicas>,
         each: Duration,
+        stray: Option<&Stray>,
         this: Try,
     ) -> Result<Answer, Failure> {
         let (sent, repeated) = (this.sent(), this.repeated);
@@ -243,8 +259,13 @@ impl Wire {
                 within(each.saturating_add(patience), asked).await
             }
         };
-        let (number, heard) =
-            answered.map_err(|error| self.failed(error, Some((&node, Some(&link)))))?;
+        let (number, heard) = answered.map_err(|error| {
+            let failure = self.failed(error, Some((&node, Some(&link))));
+            if let (Verdict::Broken, Some(stray)) = (&failure.verdict, stray) {
+                stray.note(&link);
+            }
+            failure
+        })?;
         self.answered(&node);
         let dialect = link.server.dialect();
         if replicas.is_some() {
@@ -292,6 +313,13 @@ impl Wire {
     ) -> Failure {
         let verdict = verdict(&error);
         self.routes.learn(&verdict, asked);
+        if let Some((node, Some(link))) = asked
+            && error.kind() == ErrorKind::InvalidClientConfig
+            && link.server.dialect() == Dialect::Plain
+        {
+            // It was refused here, for want of the module. The next connection finds out whether that has been loaded.
+            node.forget(link);
+        }
         self.tell_of(&verdict, &error, asked);
         Failure { verdict, error }
     }

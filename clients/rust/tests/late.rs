@@ -1,8 +1,8 @@
 //! A proxy that delivers late what a client sent before it gave the connection up.
 
 use crate::scene::{
-    LONG, both_kinds, client, eventually, held, lock, locks, millis, server, soon, standing,
-    ttl_of, url, waiters,
+    LONG, both_kinds, client, eventually, eventually_free, held, lock, locks, millis, server, soon,
+    standing, ttl_of, url, waiters,
 };
 use leasehold_client::{Extended, Guard, Locks, Loss, Released, Request, Settings};
 use std::time::{Duration, Instant};
@@ -235,4 +235,21 @@ async fn a_renewal_of_a_guard_that_is_gone_does_not_cut_the_lease_of_the_next_on
             sleep(millis(20)).await;
         }
     }
+}
+
+/// It was asked for again on another connection meanwhile, granted and released.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_stuck_leaves_no_lock_when_it_arrives() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let locks = Locks::connect(url(proxy.port())).await.unwrap();
+    proxy.hold();
+    let guard = soon(locks.lock("printer").ttl(LONG)).await.unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    let asked = || server.client().executed().get("lock.acquire").copied().unwrap_or_default();
+    let before = asked();
+    proxy.deliver();
+    let arrived = || if asked() > before { Ok(()) } else { Err(()) };
+    eventually("the stuck one has arrived", arrived).await;
+    eventually_free(&server, "printer").await;
 }

@@ -1,7 +1,9 @@
 //! Servers without the module, and groups of which only some have it.
 
-use crate::scene::{LONG, held, locks, millis, server, soon, url, without_module};
-use leasehold_client::{Dialect, Extended, Quorum, Released};
+use crate::scene::{
+    LONG, eventually_waiting, held, locks, millis, server, soon, url, without_module,
+};
+use leasehold_client::{Dialect, Extended, Locks, Quorum, Released};
 use redis::Value;
 use testkit::{Server, bulk_text, is_older_than, is_valkey_since};
 use tokio::time::timeout;
@@ -112,13 +114,61 @@ async fn what_is_remembered_of_a_lock_is_forgotten_after_a_day() {
     assert_eq!(server.cmd("DBSIZE"), Value::Int(1));
 }
 
-/// Clients that connected before the module was loaded speak the other dialect than those that came after.
+/// Loads the module into a server that runs.
+fn load(server: &Server) {
+    let module = testkit::module::path().to_str().unwrap();
+    assert_eq!(server.cmd(["MODULE", "LOAD", module]), Value::Okay);
+}
+
+/// Neither passes by the queue of the module, nor has a fence that a later one is smaller than.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_notices_with_its_next_request_that_the_module_was_loaded() {
+    if is_older_than((7, 0)) {
+        return;
+    }
+    let server = without_module().start();
+    let early = locks(&server).await;
+    let kept = early.lock("kept").ttl(LONG).await.unwrap();
+    drop(early.lock("printer").ttl(LONG).await.unwrap());
+    early.settle().await;
+    load(&server);
+    let first = early.lock("printer").ttl(LONG).await.unwrap();
+    assert_eq!(early.dialect(), Dialect::Native);
+    let later = locks(&server).await;
+    let waiting = tokio::spawn(later.lock("printer").ttl(LONG).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    let fence = first.fence();
+    assert_eq!(first.release().await.unwrap(), Released::Released);
+    let second = soon(waiting).await.unwrap().unwrap();
+    assert!(second.fence() > fence, "{} after {fence}", second.fence());
+    let third = tokio::spawn(early.lock("printer").ttl(LONG).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    drop(second);
+    drop(soon(third).await.unwrap());
+    assert_eq!(kept.release().await.unwrap(), Released::Released);
+}
+
+/// Whoever asks for nothing else would be refused for as long as the connection lasts.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_is_refused_no_more_than_once_when_the_module_was_loaded() {
+    let server = without_module().start();
+    let locks = locks(&server).await;
+    assert!(locks.read("page").try_now().await.is_err());
+    load(&server);
+    let first = locks.read("page").try_now().await;
+    let readers = [first.ok().flatten(), locks.read("page").try_now().await.unwrap()];
+    assert!(readers[1].is_some());
+}
+
+/// Those of a user who may run scripts, and none of the commands of the module, speak the other dialect when it was
+/// loaded.
 #[tokio::test(flavor = "multi_thread")]
 async fn clients_that_use_the_module_and_clients_that_do_not_keep_each_other_out() {
     let server = without_module().start();
-    let plain = locks(&server).await;
-    let module = testkit::module::path().to_str().unwrap();
-    assert_eq!(server.cmd(["MODULE", "LOAD", module]), Value::Okay);
+    server.cmd("ACL SETUSER old on nopass ~* &* +@all");
+    let plain = Locks::connect(format!("redis://old:x@127.0.0.1:{}", server.port())).await.unwrap();
+    load(&server);
+    server.cmd("ACL SETUSER old -lock.acquire");
     let native = locks(&server).await;
     assert_eq!((plain.dialect(), native.dialect()), (Dialect::Plain, Dialect::Native));
     for (first, second) in [(&plain, &native), (&native, &plain)] {

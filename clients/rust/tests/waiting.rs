@@ -2,10 +2,11 @@
 
 use crate::scene::{
     LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
-    millis, server, soon, url, waiters, without_module,
+    millis, poll_once, server, soon, url, waiters, without_module,
 };
 use leasehold_client::{Error, Guard, Locks, Released, Settings, Waiting};
 use redis::Value;
+use std::pin::pin;
 use std::time::{Duration, Instant};
 use testkit::{Proxy, Seed, Server, bulk_text, figure, short_or_long};
 use tokio::task::JoinHandle;
@@ -386,4 +387,59 @@ async fn whoever_asks_first_and_then_does_something_else_keeps_nobody_from_conne
     assert!(tokio::time::timeout(millis(10), &mut first).await.is_err());
     drop(soon(locks.lock("scanner")).await.unwrap());
     drop(soon(first).await.unwrap());
+}
+
+/// A future that was begun, and is not driven while its task awaits something else, as in a loop over many.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_nobody_drives_holds_up_nobody_of_its_process() {
+    for way in WAYS {
+        let server = server();
+        let (locks, other) = (locks_with(&server, by(way)).await, locks(&server).await);
+        let held = other.lock("printer").ttl(LONG).await.unwrap();
+        let mut left = pin!(locks.lock("printer").ttl(millis(500)).into_future());
+        while waiters(&server, "printer") == 0 {
+            poll_once(left.as_mut()).await;
+            sleep(millis(5)).await;
+        }
+        assert_eq!(held.release().await.unwrap(), Released::Released);
+        for _ in 0..2 {
+            assert_eq!(soon(locks.lock("printer").ttl(LONG)).await.unwrap().name(), "printer");
+        }
+        locks.settle().await;
+    }
+}
+
+/// The same of as many as may ask for a place at a time, for other locks.
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_that_nobody_drives_hold_up_none_for_other_locks() {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    // Longer than it takes to begin all of them.
+    let settings = Settings::default().response(millis(3_000));
+    let client = Locks::connect_with(url(proxy.port()), settings).await.unwrap();
+    let other = locks(&server).await;
+    let mut held = Vec::new();
+    for number in 0..300 {
+        held.push(other.lock(format!("x{number}")).ttl(LONG).await.unwrap());
+    }
+    let wanted = other.lock("wanted").ttl(LONG).await.unwrap();
+    // From now on it asks for places at once.
+    assert!(client.lock("x0").wait(millis(200)).await.is_err());
+    proxy.hold();
+    let asks = |number| Box::pin(client.lock(format!("x{number}")).ttl(LONG).into_future());
+    let mut left: Vec<_> = (0..300).map(asks).collect();
+    for _ in 0..3 {
+        for request in &mut left {
+            poll_once(request.as_mut()).await;
+            tokio::task::yield_now().await;
+        }
+    }
+    proxy.deliver();
+    eventually_waiting(&server, "x255", 1).await;
+    // All of them have their answers, and nobody looks at them.
+    let waiting = tokio::spawn(client.lock("wanted").ttl(LONG).into_future());
+    eventually_waiting(&server, "wanted", 1).await;
+    assert_eq!(wanted.release().await.unwrap(), Released::Released);
+    assert_eq!(soon(waiting).await.unwrap().unwrap().name(), "wanted");
+    drop((left, held));
 }

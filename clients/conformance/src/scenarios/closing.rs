@@ -28,6 +28,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "close ends within its limit also if the server is silent, and names the locks that stay",
         close_and_a_silent_server,
     ),
+    quick(
+        "close-names-all",
+        "close names what is being released, and what may have been granted to a request that nobody answered",
+        close_names_all,
+    ),
     quick("close-unused", "a client that was never used is closed at once", close_unused),
 ];
 
@@ -92,6 +97,20 @@ fn close_and_a_silent_server(scene: &Scene<'_>) {
     assert_eq!(left["left"], json!(["x"]));
     assert_took(answer.at.duration_since(closing.asked), millis(900), millis(1_000));
     server.thaw();
+}
+
+fn close_names_all(scene: &Scene<'_>) {
+    let mut server = server();
+    let program = scene.program_with(&server, json!({ "within": 500 }));
+    let lease = program.acquire(&lock("x"));
+    server.freeze();
+    let releasing = lease.begin_release();
+    assert_eq!(program.fail_to_try(&lock("y")).0.kind, "unreachable");
+    let mut left = program.close(millis(500));
+    left.sort();
+    assert_eq!(left, ["x", "y"]);
+    server.thaw();
+    drop(releasing);
 }
 
 fn close_unused(scene: &Scene<'_>) {

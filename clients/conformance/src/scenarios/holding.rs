@@ -43,6 +43,11 @@ pub(crate) const ALL: &[Scenario] = &[
         cut_of_half_a_ttl,
     ),
     slow(
+        "dead-connection",
+        "a connection that is dead without having said so costs no lease, and no request",
+        dead_connection,
+    ),
+    slow(
         "restart-within-ttl",
         "a server that restarts with its data within the ttl costs no lease",
         restart_within_ttl,
@@ -151,6 +156,20 @@ fn cut_of_half_a_ttl(scene: &Scene<'_>) {
     assert_eq!(lease.state().loss, None);
     assert!(!lease.is_told_lost());
     assert_eq!(lease.release(), "released");
+}
+
+/// As when a router has forgotten it: the server hears, and is not heard.
+fn dead_connection(scene: &Scene<'_>) {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let program = scene.open(&at_port(proxy.port()));
+    let lease = program.acquire(&lock("x").ttl(millis(6_000)));
+    proxy.deafen();
+    sleep(millis(9_000));
+    assert_eq!(lease.state().loss, None);
+    assert_eq!(lease.release(), "released");
+    until_free(&server, "x");
+    assert_eq!(program.acquire(&lock("y")).release(), "released");
 }
 
 fn restart_within_ttl(scene: &Scene<'_>) {

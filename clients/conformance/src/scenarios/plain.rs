@@ -5,12 +5,13 @@ use crate::adapter::Unsupported;
 use crate::program::lock;
 use crate::scene::{
     LONG, Scene, assert_took, is_held, millis, plain_server, server, take_away, ttl_of, until_free,
+    until_waiting,
 };
 use redis::Value as Reply;
 use std::panic::panic_any;
 use std::thread::sleep;
 use std::time::Instant;
-use testkit::{UNLOAD, eventually, field};
+use testkit::{UNLOAD, eventually, field, is_older_than};
 
 pub(crate) const ALL: &[Scenario] = &[
     quick(
@@ -53,6 +54,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "module-that-comes",
         "a lock that is held without the module goes on when the server has it",
         module_that_comes,
+    ),
+    quick(
+        "module-that-is-noticed",
+        "a client notices with its next request that the module was loaded: it queues, and fences grow",
+        module_that_is_noticed,
     ),
     slow(
         "module-that-goes",
@@ -203,6 +209,27 @@ fn module_that_comes(scene: &Scene<'_>) {
     });
     assert_eq!(next.release(), "released");
     waiting.pending.answer();
+}
+
+/// A grant that a script made after that would have a fence ahead of those of the module.
+fn module_that_is_noticed(scene: &Scene<'_>) {
+    if is_older_than((7, 0)) {
+        panic_any(Unsupported("scripts cannot find out on this server".into()));
+    }
+    let server = plain_server();
+    let (early, other) = (scene.program(&server), scene.program(&server));
+    early.acquire(&lock("x")).release();
+    other.acquire(&lock("y")).release();
+    server.load(&[]);
+    let first = early.acquire(&lock("x"));
+    let waiting = other.begin(&lock("x").wait(LONG));
+    until_waiting(&server, "x", 1);
+    assert_eq!(first.release(), "released");
+    let second = waiting.lease();
+    assert!(second.fence > first.fence, "{} after {}", second.fence, first.fence);
+    assert_eq!(second.release(), "released");
+    let third = scene.program(&server).acquire(&lock("x"));
+    assert!(third.fence > second.fence, "{} after {}", third.fence, second.fence);
 }
 
 fn module_that_goes(scene: &Scene<'_>) {

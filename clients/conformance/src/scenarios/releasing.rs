@@ -3,12 +3,13 @@
 use super::{Scenario, quick, slow};
 use crate::program::lock;
 use crate::scene::{
-    LONG, Scene, assert_took, is_held, millis, server, take_away, until_free, until_waiting,
+    LONG, Scene, assert_took, at_port, is_held, millis, server, take_away, until_free,
+    until_waiting,
 };
 use serde_json::json;
 use std::thread::sleep;
 use std::time::Instant;
-use testkit::eventually;
+use testkit::{Proxy, eventually};
 
 pub(crate) const ALL: &[Scenario] = &[
     quick("release", "a release frees the lock at once, and the next one has it", release),
@@ -31,6 +32,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "release-is-tried-again",
         "a release that was cut off is made again within its limit",
         release_is_tried_again,
+    ),
+    slow(
+        "stuck-request",
+        "a request that was stuck, and arrives when another one was granted and released, leaves no lock",
+        stuck_request,
     ),
     quick(
         "work",
@@ -109,6 +115,21 @@ fn release_is_tried_again(scene: &Scene<'_>) {
     server.cmd("CLIENT KILL TYPE normal");
     assert_eq!(lease.release(), "released");
     assert!(!is_held(&server, "x"));
+}
+
+fn stuck_request(scene: &Scene<'_>) {
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let program = scene.open(&at_port(proxy.port()));
+    program.acquire(&lock("before")).release();
+    proxy.hold();
+    // Over another connection, when that one has been silent for long enough.
+    let lease = program.acquire(&lock("x").ttl(LONG));
+    assert_eq!(lease.release(), "released");
+    assert!(!is_held(&server, "x"));
+    proxy.deliver();
+    sleep(millis(1_000));
+    until_free(&server, "x");
 }
 
 fn work(scene: &Scene<'_>) {

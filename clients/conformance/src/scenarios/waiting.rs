@@ -293,7 +293,7 @@ fn grant_never_heard_of(scene: &Scene<'_>) {
             assert_eq!(lease.release(), "released");
             assert!(!is_held(&server, "x"));
         }
-        // Where the connection is the program's, nobody opens another one.
+        // Where the connection is the program's, it is found out later.
         Err(trouble) => {
             assert!(["busy", "unreachable"].contains(&trouble.kind.as_str()), "{trouble:?}");
             until_free(&server, "x");

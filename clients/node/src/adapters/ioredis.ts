@@ -54,8 +54,12 @@ export class IoredisConnection implements Connection {
     return this.#send(key, words);
   }
 
+  place(key: Buffer): object | undefined {
+    return this.#nodeOf(key);
+  }
+
   async dedicated(key: Buffer): Promise<Dedicated> {
-    const own = this.#nodeOf(key).duplicate(BESIDE);
+    const own = found(this.#nodeOf(key)).duplicate(BESIDE);
     own.on('error', () => {});
     const send = sender(own);
     const close = () => {
@@ -67,7 +71,7 @@ export class IoredisConnection implements Connection {
   }
 
   async listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
-    const own = this.#nodeOf().duplicate(BESIDE) as Listener;
+    const own = found(this.#nodeOf()).duplicate(BESIDE) as Listener;
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => hear(message as Buffer));
     // It does not keep the program alive.
@@ -115,7 +119,7 @@ export class IoredisConnection implements Connection {
   }
 
   /** The client of the node that has the key, or of any. */
-  #nodeOf(key?: Buffer): Ioredis {
+  #nodeOf(key?: Buffer): Ioredis | undefined {
     if (!isCluster(this.#client)) return this.#client;
     const nodes = this.#client.nodes('master') as Ioredis[];
     const address = key && this.#client.slots[slotOf(key)]?.[0];
@@ -123,10 +127,13 @@ export class IoredisConnection implements Connection {
       const { host, port } = options as { host?: string; port?: number };
       return `${host}:${port}` === address;
     };
-    const node = address === undefined ? nodes[Math.floor(Math.random() * nodes.length)] : nodes.find(isIt);
-    if (node === undefined) throw new Error('the cluster has no node for it');
-    return node;
+    return address === undefined ? nodes[Math.floor(Math.random() * nodes.length)] : nodes.find(isIt);
   }
+}
+
+function found(node: Ioredis | undefined): Ioredis {
+  if (node === undefined) throw new Error('the cluster has no node for it');
+  return node;
 }
 
 function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {

@@ -42,6 +42,7 @@ export function singleOfNodeRedis(client: NodeRedis): Connection {
       return single.sendCommand(words, AS_BYTES);
     },
     async () => single,
+    () => single,
     () => single.isOpen,
   );
 }
@@ -96,6 +97,7 @@ export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
     client,
     (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
     nodeOf,
+    (key) => cluster.slots[slotOf(key)]?.master,
     () => cluster.isOpen ?? true,
   );
 }
@@ -106,6 +108,7 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
     client,
     (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
     () => sentinel._execute(false, async (node) => node),
+    () => client,
     () => client.isOpen,
   );
 }
@@ -113,6 +116,7 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
 class NodeRedisConnection implements Connection {
   readonly #beside = new Set<() => void>();
   readonly #nodeOf: (key?: Buffer) => Promise<Single>;
+  readonly #placeOf: (key: Buffer) => object | undefined;
   readonly #isOpen: () => boolean;
   readonly #forget: () => void;
   readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
@@ -121,16 +125,22 @@ class NodeRedisConnection implements Connection {
     client: Emitter,
     send: (key: Buffer, words: readonly Word[]) => Promise<unknown>,
     nodeOf: (key?: Buffer) => Promise<Single>,
+    placeOf: (key: Buffer) => object | undefined,
     isOpen: () => boolean,
   ) {
     this.#send = send;
     this.#nodeOf = nodeOf;
+    this.#placeOf = placeOf;
     this.#isOpen = isOpen;
     this.#forget = whenEnded(client, ['end', 'disconnect'], () => this.#closeBeside());
   }
 
   async send(key: Buffer, words: readonly Word[]): Promise<unknown> {
     return this.#send(key, words);
+  }
+
+  place(key: Buffer): object | undefined {
+    return this.#placeOf(key);
   }
 
   async dedicated(key: Buffer): Promise<Dedicated> {

@@ -19,7 +19,7 @@ import type { Grants, Told } from './grants.js';
 const KEPT_TIMES = 3;
 const KEPT_LEAST = 1_000;
 
-/** How often it is asked for while nobody tells of grants. */
+/** How often it is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
 
 export interface Patience {
@@ -90,7 +90,8 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
       await sleep(resting, signal);
       continue;
     }
-    const often = isHeard === 'heard' ? kept / KEPT_TIMES : Math.min(UNHEARD, kept / KEPT_TIMES);
+    const unheard = Math.max(UNHEARD, grants.size);
+    const often = isHeard === 'heard' ? kept / KEPT_TIMES : Math.min(unheard, kept / KEPT_TIMES);
     const heard = await call.wait(Math.min(often * (1 - Math.random() / 4), until - now()), signal);
     // What was told meanwhile is lost: so all ask, and not all at once.
     if (heard === 'cut') await sleep(Math.min(Math.random() * grants.size, until - now()), signal);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
-from typing import Any, Callable, Coroutine, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Coroutine, Dict, List, Optional, Set, Tuple, TypeVar
 
 from . import _clock
 from ._acquiring import Pending, Wanted, give_up, granted, parting_words
@@ -54,6 +54,8 @@ class Hub:
         self._requests: Set[asyncio.Future[Any]] = set()
         self._background: Set[asyncio.Future[Any]] = set()
         self._keepers: Set[asyncio.Future[None]] = set()
+        self._giving_back: Dict[asyncio.Future[Any], Name] = {}
+        """What is being released, and what may have been granted to those who gave up."""
         self.is_closed = False
         self._closing: Optional[asyncio.Future[List[Name]]] = None
 
@@ -94,6 +96,13 @@ class Hub:
         task.add_done_callback(ended)
         return task
 
+    def _give_back_by(self, name: Name, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        """Whoever closes the client is told the name if it takes too long."""
+        giving = self.spawn(work)
+        self._giving_back[giving] = name
+        giving.add_done_callback(self._giving_back.pop)
+        return giving
+
     async def acquire(self, wanted: Wanted) -> Optional[LeaseState]:
         """None when others have held the lock until patience ended."""
         pending = Pending(wanted)
@@ -103,7 +112,7 @@ class Hub:
             grant = await granted(self, pending)
         finally:
             if grant is None and pending.may_hold:
-                self.spawn(give_up(self, pending))
+                self._give_back_by(wanted.name, give_up(self, pending))
         if grant is None:
             return None
         hold_until = begun + wanted.hold_at_least if wanted.hold_at_least > 0 else None
@@ -219,7 +228,7 @@ class Hub:
             was_held = state.loss not in _NOT_HELD
             state.lose(loss)
             self.leases.discard(state)
-            state.release = self.spawn(self._released(state, was_held))
+            state.release = self._give_back_by(state.name, self._released(state, was_held))
         return state.release
 
     async def _released(self, state: LeaseState, was_held: bool) -> Released:
@@ -283,6 +292,7 @@ class Hub:
                 break
             await asyncio.wait({*self._requests, *self._background}, timeout=left)
         left_held = [state.name for state, release in releases if not _is_done(release)]
+        left_held += self._giving_back.values()
         ending = [*self._background, *self._keepers]
         for task in ending:
             task.cancel()
@@ -292,7 +302,7 @@ class Hub:
             await asyncio.sleep(0)
         if ending:
             await asyncio.wait(ending, timeout=1)
-        return left_held
+        return list(dict.fromkeys(left_held))
 
 
 def _result(releasing: asyncio.Future[Released]) -> Released:

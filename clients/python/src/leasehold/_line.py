@@ -146,9 +146,12 @@ async def open_connection(connection: AbstractConnection, limit: float) -> None:
     opening = asyncio.ensure_future(_connect(connection))
     try:
         await within(limit, opening)
-    except BaseException:
+    except BaseException as error:
         # It may be connected before it looks at its cancellation.
         opening.add_done_callback(lambda _: hang_up(connection))
+        if isinstance(error, Exception) and not isinstance(error, (RedisError, OSError)):
+            # A provider of passwords has failed, and may do better the next time.
+            raise Disconnected(f"{type(error).__name__}: {error}") from error
         raise
 
 

@@ -5,6 +5,10 @@ plus one. The last one is kept in a key beside the lock for a day: after that th
 The margin is that of the module, whose fences are ahead of the clock by as much after it has started: so
 fences grow when a server without the module takes over from one that has it, and the other way round.
 
+A server may be given the module while it runs. From then on a lock that a script granted would pass by the queue, and
+its fence would be ahead of those of the module. So the script looks first: by Redis 7 and Valkey it can ask whether
+this user may run a command, which fails for one that there is not.
+
 The Rust client speaks the same dialect: a change here is a change there.
 """
 
@@ -34,6 +38,10 @@ class Script:
 
 # KEYS: the lock, its last fence. ARGV: owner, ttl, how long to remember the fence, margin.
 ACQUIRE = Script("""
+if redis.acl_check_cmd then
+  local is_known, may = pcall(redis.acl_check_cmd, 'LOCK.ACQUIRE', KEYS[1], ARGV[1], ARGV[2])
+  if is_known and may then return redis.error_reply('LEASEHOLD the module has been loaded') end
+end
 local held = redis.call('GET', KEYS[1])
 if held then
   local fence = string.match(held, '^(%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d%d):')
@@ -97,6 +105,10 @@ def script_for(key: bytes, question: Question) -> Tuple[Script, List[Word]]:
         raise NeedsModule("ERR", "several holders need the module leasehold, which this server does not have")
     ttl = millis(question.ttl)
     return ACQUIRE, [2, key, beside(key), question.owner, ttl, DAY_MILLIS, MARGIN_MICROS]
+
+
+def needs_module(question: Question) -> bool:
+    return isinstance(question, Guarded) or getattr(question, "share", EXCLUSIVE) != EXCLUSIVE
 
 
 def value(owner: bytes, fence: int) -> bytes:

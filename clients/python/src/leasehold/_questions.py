@@ -34,13 +34,13 @@ class Wait:
 
 @dataclass(frozen=True)
 class Ticket:
-    """Keeps a place in the queue for so long, and is told on that channel when it is granted."""
+    """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
 
     owner: bytes
     ttl: float
     share: int
     kept: float
-    channel: bytes
+    channel: Optional[bytes]
 
 
 @dataclass(frozen=True)
@@ -91,5 +91,6 @@ def words(key: bytes, question: Question) -> List[Word]:
     if isinstance(question, Wait):
         asked += [b"BLOCK", 0 if question.patience is None else millis(question.patience)]
     if isinstance(question, Ticket):
-        asked += [b"TICKET", millis(question.kept), b"NOTIFY", question.channel]
+        asked += [b"TICKET", millis(question.kept)]
+        asked += [] if question.channel is None else [b"NOTIFY", question.channel]
     return asked

@@ -18,6 +18,9 @@ from ._verdict import Verdict, redirection_in, verdict
 LOOK_EVERY = 1.0
 """How often sentinels are asked who is the primary: a former one may still be reachable."""
 
+NEXT_AFTER = 0.1
+"""How long a node may take to say who has which slot before another one is asked, too."""
+
 REFRESH_AFTER = 0.2
 """How often nodes are asked for their slots at most."""
 
@@ -103,15 +106,36 @@ class Routes:
                 each.cancel()
 
     async def _ask_nodes(self, target: Clustered) -> None:
-        asked = [self._mapped(address) for address in target.seeds]
-        for address in dict.fromkeys(self._slots.nodes() + asked):
-            reply = await self._ask(self.server_at(address), [b"CLUSTER", b"SLOTS"])
-            if reply:
-                self._slots.learn(reply, address)
-                for node, to in [(node, self._mapped(node)) for node in self._slots.nodes()]:
-                    if node != to:
-                        self._slots.rename(node, to)
-                return
+        """One after the other, and the next one before long: all wait for this, also for locks of nodes that are up."""
+        seeds = [self._mapped(address) for address in target.seeds]
+        asked: Dict[asyncio.Future[Reply], Address] = {}
+        try:
+            for address in [*dict.fromkeys(self._slots.nodes() + seeds), None]:
+                if address is not None:
+                    question = self._ask(self.server_at(address), [b"CLUSTER", b"SLOTS"])
+                    asked[asyncio.ensure_future(question)] = address
+                limit = None if address is None else NEXT_AFTER
+                if await self._learn_from(asked, limit):
+                    return
+        finally:
+            for open_question in asked:
+                open_question.cancel()
+
+    async def _learn_from(self, asked: Dict[asyncio.Future[Reply], Address], limit: Optional[float]) -> bool:
+        """Whether any of them has answered in time; without limit until all have answered or failed."""
+        while asked:
+            done, _ = await asyncio.wait(asked, timeout=limit, return_when=asyncio.FIRST_COMPLETED)
+            for answered in done:
+                address, reply = asked.pop(answered), answered.result()
+                if reply:
+                    self._slots.learn(reply, address)
+                    for node, to in [(node, self._mapped(node)) for node in self._slots.nodes()]:
+                        if node != to:
+                            self._slots.rename(node, to)
+                    return True
+            if not done or limit is not None:
+                return False
+        return False
 
     async def _ask(self, server: Server, words: List[bytes]) -> Reply:
         """None if it does not answer."""

@@ -10,7 +10,7 @@ from redis.exceptions import ResponseError
 from . import _clock
 from ._limit import within
 from ._line import Line, open_connection
-from ._plain import Script, script_for
+from ._plain import Script, needs_module, script_for
 from ._questions import Guarded, Question, words
 from ._reply import Reply, Word
 from ._subscription import Subscription
@@ -166,8 +166,16 @@ class Server:
                     raise public(error) from error
                 line.has_module = self._may_have_module = False
                 raise
+        if needs_module(question) and await self._has_module(line):
+            line.has_module = self._may_have_module = True
+            return await self.ask(line, key, question, limit)
         script, rest = script_for(key, question)
-        return await self._run(line, script, rest, limit)
+        try:
+            return await self._run(line, script, rest, limit)
+        except ResponseError as error:
+            if verdict(error) is Verdict.HAS_MODULE:
+                line.has_module = self._may_have_module = True
+            raise
 
     async def _run(self, line: Line, script: Script, rest: List[Word], limit: float) -> Reply:
         """By its digest once the server has run it: a digest that is not known is an error, which it counts."""

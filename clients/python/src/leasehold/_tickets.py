@@ -41,6 +41,9 @@ KEPT_LEAST = 1.0
 ASKED_A_SECOND = 1000
 """The more tickets there are, the less often each is asked for."""
 
+UNHEARD = 0.25
+"""How often it is asked for while nobody tells of grants, unless there are many."""
+
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
@@ -122,15 +125,7 @@ class _Queuing:
             raise _Elsewise(Waited.NO_QUEUE)
         if server.tickets.is_closed:
             raise _Elsewise(Waited.NO_TICKETS)
-        try:
-            subscription = await server.subscription(limit)
-        except (RedisError, OSError) as error:
-            if verdict(error) in (Verdict.REFUSED, Verdict.UNKNOWN_COMMAND):
-                server.tickets.refuse()
-                raise _Elsewise(Waited.NO_TICKETS) from error
-            server.tickets.not_heard()
-            raise
-        server.tickets.heard()
+        subscription = await self._subscription_of(server, limit)
         slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
         self._kept = max(KEPT_LEAST, slice_ * KEPT_TIMES)
         if server.tickets.longest is not None:
@@ -138,10 +133,26 @@ class _Queuing:
         self._server = server
         if subscription is not self._subscription:
             self.leave_seat()
-            self._subscription = subscription
-            self._told = subscription.seat((self._pending.wanted.owner, self._pending.wanted.key))
-        elif self._told is not None and not subscription.is_closed:
+            self._subscription, self._told = subscription, None
+            if subscription is not None:
+                self._told = subscription.seat((self._pending.wanted.owner, self._pending.wanted.key))
+        elif subscription is not None and self._told is not None and not subscription.is_closed:
             self._told.clear()
+
+    async def _subscription_of(self, server: Server, limit: float) -> Optional[Subscription]:
+        """None if there is none at the moment, as on a server that takes no more clients: the place is kept without."""
+        try:
+            # There has to be time to ask.
+            subscription = await server.subscription(limit / 2)
+        except (RedisError, OSError) as error:
+            if verdict(error) in (Verdict.REFUSED, Verdict.UNKNOWN_COMMAND):
+                server.tickets.refuse()
+                raise _Elsewise(Waited.NO_TICKETS) from error
+            if verdict(error) is Verdict.BROKEN:
+                server.tickets.not_heard()
+            return None
+        server.tickets.heard()
+        return subscription
 
     async def _until_told(self) -> None:
         """Until there is a reason to ask again."""
@@ -149,7 +160,8 @@ class _Queuing:
         rest = min(rest, self._deadline - _clock.now())
         told, subscription = self._told, self._subscription
         if told is None or subscription is None:
-            await asyncio.sleep(max(0.0, rest))
+            unheard = max(UNHEARD, self._hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
+            await asyncio.sleep(max(0.0, min(rest, unheard)))
             return
         try:
             await within(rest, told.wait())
@@ -175,8 +187,8 @@ class _Queuing:
         raise _Elsewise(Waited.NO_TICKETS)
 
     @property
-    def _channel(self) -> bytes:
-        return b"" if self._subscription is None else self._subscription.channel
+    def _channel(self) -> Optional[bytes]:
+        return None if self._subscription is None else self._subscription.channel
 
     def leave_seat(self) -> None:
         if self._subscription is not None:

@@ -26,6 +26,8 @@ class Verdict(enum.Enum):
     UNKNOWN_COMMAND = enum.auto()
     """The server has not what it had, or what was thought."""
     UNKNOWN_SCRIPT = enum.auto()
+    HAS_MODULE = enum.auto()
+    """The server has the module by now, which it had not."""
     REFUSED = enum.auto()
     """Another try would come to the same."""
 
@@ -52,6 +54,7 @@ _OTHERS = {
     "ASK": Verdict.ASK,
     "REPLACED": Verdict.REPLACED,
     "NOSCRIPT": Verdict.UNKNOWN_SCRIPT,
+    "LEASEHOLD": Verdict.HAS_MODULE,
 }
 
 
@@ -73,6 +76,8 @@ def code_of(error: BaseException) -> Tuple[str, str]:
 
 def verdict(error: BaseException) -> Verdict:
     code, text = code_of(error)
+    if "max number of clients" in text and code in ("", "ERR"):
+        return Verdict.AGAIN  # by redis-py that is the end of a connection
     if not code:
         is_wrong = isinstance(error, redis_errors.DataError)
         return Verdict.REFUSED if is_wrong else Verdict.BROKEN
@@ -82,8 +87,6 @@ def verdict(error: BaseException) -> Verdict:
         return Verdict.AGAIN
     if code == "ERR" and "unknown command" in text:
         return Verdict.UNKNOWN_COMMAND
-    if code == "ERR" and "max number of clients" in text:
-        return Verdict.AGAIN
     return _OTHERS.get(code, Verdict.REFUSED)
 
 

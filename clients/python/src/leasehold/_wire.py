@@ -23,6 +23,9 @@ from .errors import Unanswered
 
 LEAST_RESPONSE = 0.02
 
+_AT_ONCE = (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN_SCRIPT, Verdict.HAS_MODULE)
+"""After these the next try is another one."""
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -123,7 +126,7 @@ class Wire:
             return None
         if said is Verdict.AGAIN and code_of(error)[0] == "QUEUEFULL":
             return None
-        if said in (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN_SCRIPT) and tries < 8:
+        if said in _AT_ONCE and tries < 8:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)

@@ -27,7 +27,10 @@ const LEAVING: Duration = Duration::from_secs(5);
 const LEAVING_FOR_GOOD: Duration = LONGEST_WAY;
 
 pub(super) async fn abandon(wire: Arc<Wire>, abandoned: Abandoned) -> Outcome {
-    let Abandoned { key, also, owner, share, ttl, place, parked, asked_on } = abandoned;
+    let Abandoned { key, also, owner, share, ttl, place, parked, asked_on, stray } = abandoned;
+    if place.is_none() {
+        stray.release(&key, &owner, &also);
+    }
     let question = Question::ReleaseAny { owner: &owner, also: &also };
     if let (Some(asked_on), None) = (asked_on, &parked) {
         let limits = wire.limits(ttl, Some(later(Instant::now(), ttl)));

@@ -15,6 +15,7 @@ use crate::dialect::Question;
 use crate::lease::{Bond, Counted, Lease};
 use crate::orders::Abandoned;
 use crate::story;
+use crate::stray::Stray;
 use crate::wire::{Limits, Wire};
 use futures_util::future::BoxFuture;
 use std::sync::Arc;
@@ -108,6 +109,7 @@ async fn give_back(wire: &Arc<Wire>, lease: &Lease, bond: &Bond) {
     let (key, owner) = (lease.key.clone(), lease.owner.clone());
     let (share, ttl, parked, asked_on) = (bond.share, lease.ttl(), None, None);
     let also = Vec::new();
-    let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on };
+    let stray = Stray::default();
+    let abandoned = Abandoned { key, also, owner, share, ttl, place, parked, asked_on, stray };
     let _ = abandon(Arc::clone(wire), abandoned).await;
 }

@@ -17,6 +17,7 @@ use crate::orders::{Abandoned, HoldOn};
 use crate::poison::locked;
 use crate::releases::{Done, Releases};
 use crate::share::Share;
+use crate::stray::Stray;
 use crate::validity::later;
 use crate::wire::{Answer, Limits};
 use crate::{Error, Locks};
@@ -277,6 +278,7 @@ impl Servers {
             place: None,
             parked: None,
             asked_on: None,
+            stray: Stray::default(),
             also: Vec::new(),
         };
         locks.orders().abandon(abandoned, *home);

@@ -1,0 +1,136 @@
+/**
+ * A second connection to a server whose first one is silent.
+ *
+ *   connection of the program   EXTEND ┈┈┈┈ no answer   EXTEND ┈┈┈┈┈┈┈┈┈ no answer, until there is one
+ *   second connection                         └ opened  EXTEND ─► answered
+ *
+ * A connection may be dead without having said so, as when a router has forgotten it, and client libraries do not notice for
+ * minutes; or the program has it wait for something else. It is the program's, so it is not closed here: what is asked is said
+ * on both. Whatever the first one may still deliver is in order then, with the release behind the request.
+ */
+import { type Moment, now } from './clock.js';
+import type { Connection, Dedicated, Word } from './connection.js';
+import { codeOf } from './verdict.js';
+
+export type Send = (words: readonly Word[]) => Promise<unknown>;
+
+/** How often one is opened to the same server. */
+const OPENED_EVERY = 1_000;
+
+/** One that has said nothing for so long is as dead as the first. */
+const SILENT_FOR = 5_000;
+
+/** How many requests may be left unanswered on the first one. More are asked on the second one alone. */
+const MOST_UNHEARD = 1_000;
+
+interface Second {
+  readonly opening: Promise<Dedicated>;
+  heardAt: Moment;
+  unheard: number;
+}
+
+export class Seconds {
+  readonly #connection: Connection;
+  /** By what the client library has for the server. */
+  readonly #open = new Map<object, Second>();
+  readonly #openedAt = new WeakMap<object, Moment>();
+
+  constructor(connection: Connection) {
+    this.#connection = connection;
+  }
+
+  /** Whether what is asked now may be heard twice. */
+  has(key: Buffer): boolean {
+    return this.#of(key) !== undefined;
+  }
+
+  /** The server has not answered in time. */
+  silent(key: Buffer): void {
+    const place = this.#connection.place(key);
+    if (place === undefined || this.#connection.isClosed()) return;
+    if (now() - (this.#openedAt.get(place) ?? Number.NEGATIVE_INFINITY) < OPENED_EVERY) return;
+    const known = this.#open.get(place);
+    if (known !== undefined && now() - known.heardAt < SILENT_FOR) return;
+    this.#close(place, known);
+    this.#openedAt.set(place, now());
+    const second = { opening: this.#connection.dedicated(key), heardAt: now(), unheard: 0 };
+    this.#open.set(place, second);
+    second.opening.catch(() => this.#close(place, second));
+  }
+
+  /**
+   * Asks on the first one, and on the second one, too, if there is one. The first answer counts, and the one of the first
+   * connection is told of when it is late.
+   */
+  ask<T>(key: Buffer, ask: (send: Send) => Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
+    const onFirst = () => ask((words) => this.#connection.send(key, words));
+    const found = this.#of(key);
+    if (found === undefined) return onFirst();
+    const { place, second } = found;
+    const again = () => this.#onSecond(place, second, ask);
+    if (second.unheard >= MOST_UNHEARD) return again();
+    second.unheard += 1;
+    const first = onFirst();
+    const heard = () => this.#close(place, second);
+    first.then(heard, (error) => {
+      second.unheard -= 1;
+      if (isSaid(error)) heard();
+    });
+    return firstOf(first, again(), late);
+  }
+
+  #onSecond<T>(place: object, second: Second, ask: (send: Send) => Promise<T>): Promise<T> {
+    const answer = ask(async (words) => (await second.opening).send(words));
+    const heard = () => {
+      second.heardAt = now();
+    };
+    answer.then(heard, (error) => (isOfUse(error) ? heard() : this.#close(place, second)));
+    return answer;
+  }
+
+  #of(key: Buffer): { place: object; second: Second } | undefined {
+    const place = this.#open.size > 0 ? this.#connection.place(key) : undefined;
+    const second = place && this.#open.get(place);
+    return second && { place, second };
+  }
+
+  #close(place: object, second: Second | undefined): void {
+    if (second === undefined || this.#open.get(place) !== second) return;
+    this.#open.delete(place);
+    second.opening.then(
+      (dedicated) => dedicated.close(),
+      () => {},
+    );
+  }
+}
+
+/** What the first one fails with counts if neither answers. */
+function firstOf<T>(first: Promise<T>, second: Promise<T>, late: (answer: T) => void): Promise<T> {
+  return new Promise((resolve, reject) => {
+    first.then(resolve, (error) => {
+      if (isSaid(error)) reject(error);
+      else second.then(resolve, () => reject(error));
+    });
+    second.then(
+      (answer) => {
+        first.then(late, () => {});
+        resolve(answer);
+      },
+      (error) => {
+        if (isOfUse(error)) reject(error);
+      },
+    );
+  });
+}
+
+/** By the server. */
+function isSaid(error: unknown): boolean {
+  return codeOf(error) !== undefined;
+}
+
+/** By a server that is none for this lock any more: the library goes on from there with the first one. */
+const NOT_HERE = new Set(['READONLY', 'UNBLOCKED', 'MOVED', 'ASK', 'CLUSTERDOWN', 'MASTERDOWN', 'LOADING']);
+
+function isOfUse(error: unknown): boolean {
+  return isSaid(error) && !NOT_HERE.has(codeOf(error) ?? '');
+}
