@@ -22,7 +22,8 @@ mod turns;
 
 pub(crate) use gone::{closed_in_any_way, over_when_told};
 pub(crate) use kept::{
-    MOST, deletion_in_a_step, evicted, evicted_unwaited, limited, transaction_in_a_step,
+    MOST, deletion_in_a_fall, deletion_in_a_step, evicted, evicted_unwaited, limited,
+    transaction_in_a_step,
 };
 pub(crate) use turns::handed_on_unseen;
 
