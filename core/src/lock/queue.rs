@@ -136,10 +136,6 @@ pub struct Queues<C> {
     latest: Moment,
 }
 
-/// How many locks are looked at for each cause in one turn. Nearly all of them are held as before, and a look costs a tenth of
-/// a hand-off.
-pub const LOOKS_IN_A_TURN: usize = 5_000;
-
 /// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
 const RECHECK_MILLIS: u64 = 1_000;
 
@@ -237,7 +233,7 @@ impl<C> Queues<C> {
             self.mark_all(None);
         }
         self.latest = now.wall;
-        for _ in 0..LOOKS_IN_A_TURN {
+        for _ in 0..Cause::Due.looks_in_a_turn() {
             let Some(id) = self.looks.take_due(now.wall) else { break };
             self.with_queue(id, |queue| queue.look = None);
             self.mark_queue(id, Cause::Due);

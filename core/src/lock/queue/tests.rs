@@ -50,7 +50,8 @@ fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now:
 
 /// Any lock that is to be looked at.
 fn take_marked(queues: &mut Queues<Connection>) -> Option<KeptName> {
-    let due = queues.take_marked(Cause::Due).or_else(|| queues.take_marked(Cause::Suspected))?;
+    let due = [Cause::Due, Cause::Suspected, Cause::Doubted];
+    let due = due.into_iter().find_map(|cause| queues.take_marked(cause))?;
     Some(due.name)
 }
 
