@@ -139,6 +139,9 @@ pub struct Queues<C> {
 /// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
 const RECHECK_MILLIS: u64 = 1_000;
 
+/// How many new queues may be looked at again in each millisecond: many may begin at once.
+const NEW_IN_A_MILLI: usize = 500;
+
 impl<C> Queues<C> {
     pub fn new() -> Self {
         Self {
@@ -359,12 +362,13 @@ impl<C> Queues<C> {
         now: Moment,
     ) {
         let recheck = now.plus_millis(RECHECK_MILLIS);
-        let look = may_change.map_or(recheck, |moment| recheck.min(moment));
         self.unmark(id);
         self.count_from(now);
+        let crowd = self.queues.len().div_euclid(NEW_IN_A_MILLI);
+        let least = Suspicion::Freed.gap_millis().saturating_add(u64::try_from(crowd).unwrap_or(0));
         if let Some(queue) = self.queues.get_mut(id.0) {
-            let next = queue.next_after_touch(now);
-            let look = next.map_or(look, |next| look.min(next));
+            let (touched, new) = (queue.next_after_touch(now), queue.next_while_new(now, least));
+            let look = [may_change, touched, new].into_iter().flatten().fold(recheck, Moment::min);
             self.looks.set(id, &mut queue.look, Some(look));
             if queue.touched.is_some() {
                 queue.looked = Some(now);
