@@ -209,6 +209,14 @@ impl<C> Queues<C> {
         }
     }
 
+    /// The lock was found to be held until then at least, when it was looked at for the sake of another.
+    pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
+        let Some(id) = self.id_of(name) else { return };
+        if self.queues.get(id.0).is_some_and(|queue| queue.look.is_none_or(|look| moment < look)) {
+            self.look_at(id, Some(moment));
+        }
+    }
+
     /// What the key of a lock that somebody waits for held when it was last looked at.
     pub fn seen(&self, name: Name<'_>) -> Option<&Seen> {
         self.queue_named(name)?.1.seen.as_ref()
