@@ -67,12 +67,13 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 25] = [
+const ALL: [(usize, Conversation); 26] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
     (10, turns::unseen),
     (50, turns::twice),
+    (50, turns::queued_before),
     (50, turns::patience),
     (100, leases::exact),
     // Rare, because it keeps the server busy.
