@@ -22,7 +22,8 @@ mod turns;
 
 pub(crate) use gone::{closed_in_any_way, over_when_told};
 pub(crate) use kept::{
-    MOST, deletion_in_a_step, evicted, evicted_unwaited, limited, transaction_in_a_step,
+    MOST, deletion_in_a_fall, deletion_in_a_step, evicted, evicted_unwaited, limited,
+    transaction_in_a_step,
 };
 pub(crate) use turns::handed_on_unseen;
 
@@ -66,12 +67,13 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 25] = [
+const ALL: [(usize, Conversation); 26] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
     (10, turns::unseen),
     (50, turns::twice),
+    (50, turns::queued_before),
     (50, turns::patience),
     (100, leases::exact),
     // Rare, because it keeps the server busy.

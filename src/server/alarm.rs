@@ -21,6 +21,10 @@ const FURTHEST_MILLIS: u64 = 2_000;
 /// No alarm rings so late unless the server was busy all the time.
 const LATE_MILLIS: u64 = 20;
 
+/// By so much the server's clock may fall back although nobody sets it. That of Valkey 9.1 is ahead by up to a millisecond for as
+/// long, if the server was kept from running in the middle of a look at the system's.
+const JITTER_MILLIS: u64 = 2;
+
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alarm {
     timer: RedisModuleTimerID,
@@ -39,9 +43,10 @@ impl Alarm {
 
     /// Whether it rings before its time. The server looks at the clock once, and has every timer ring that was to by then,
     /// also those that are set meanwhile. If the clock is set back just then, so is what we set: it would ring at once, and
-    /// again, and the server do nothing else for as long as the clock is behind.
+    /// again, and the server do nothing else for as long as the clock is behind. If that is no more than a moment, the moment
+    /// is spent so: who waits is not to wait for the server's routine.
     pub(super) fn is_early(self, now: Moment) -> bool {
-        self.rings > now
+        self.rings > now.plus_millis(JITTER_MILLIS)
     }
 }
 

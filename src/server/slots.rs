@@ -42,7 +42,7 @@ use super::locks::LOCKS;
 use super::slot_probe::{self, SlotProbe};
 use super::throttle::Throttle;
 use super::{authority, clock, fence_lift, guard};
-use leasehold_core::cluster::{self, Said, Slot, SlotSet};
+use leasehold_core::cluster::{self, OwnSlots, Said, Slot, SlotSet};
 use leasehold_core::lock::Monotonic;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleEvent};
 use std::cell::{Cell, RefCell};
@@ -69,6 +69,8 @@ struct Movements {
     /// Which slots are open was not read since the start, or since the role changed.
     unread: Cell<bool>,
     expected: RefCell<SlotSet>,
+    /// What the server said of its slots the last time.
+    known: RefCell<Option<OwnSlots>>,
     /// What the server says of its slots is to be read.
     reading: Throttle,
     /// All locks are to be looked at.
@@ -81,6 +83,7 @@ static MOVEMENTS: MainThread<Movements> = MainThread::new(Movements {
     expects: Cell::new(false),
     unread: Cell::new(false),
     expected: RefCell::new(SlotSet::new()),
+    known: RefCell::new(None),
     reading: Throttle::new(),
     looks: Throttle::new(),
 });
@@ -89,6 +92,7 @@ pub(super) fn reset() {
     IN_CLUSTER.set(false);
     MOVEMENTS.expects.set(false);
     MOVEMENTS.expected.borrow_mut().clear();
+    MOVEMENTS.known.replace(None);
     MOVEMENTS.reading.reset();
     MOVEMENTS.looks.reset();
 }
@@ -125,19 +129,24 @@ pub(super) fn look() {
 }
 
 /// Learns from the server which slots it has, and lifts the fence clock if one of them was
-/// expected.
+/// expected. All locks are to be looked at if they are other slots than before: clients that have not logged in can name
+/// slots as often as they like.
 fn read() {
     MOVEMENTS.unread.set(false);
     let own = context::detached().and_then(slot_probe::own_slots);
+    if own.is_none() || *MOVEMENTS.known.borrow() != own {
+        MOVEMENTS.looks.want();
+    }
     let mut expected = MOVEMENTS.expected.borrow_mut();
     // It is not known only where CLUSTER is renamed. Then whatever is expected stays so.
-    let has_come = own.is_some_and(|own| {
+    let has_come = own.as_ref().is_some_and(|own| {
         let has_come = expected.remove_all(&own.settled);
         expected.insert_all(&own.open);
         has_come
     });
     MOVEMENTS.expects.set(!expected.is_empty());
     drop(expected);
+    MOVEMENTS.known.replace(own);
     if has_come {
         fence_lift::lift();
     }
@@ -147,6 +156,11 @@ fn read() {
 pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w [u8]>) {
     match cluster::said(words, my_node_id) {
         Said::Nothing => return,
+        // Keys that were deleted look as others that are free.
+        Said::KeysMayGo => {
+            MOVEMENTS.looks.want();
+            return;
+        }
         Said::MayGo => {}
         Said::MayCome(slot) => {
             let _ = expect_all(&SlotProbe::new(ctx), slot, slot);
@@ -158,7 +172,6 @@ pub(super) fn hear<'w>(ctx: *mut RedisModuleCtx, words: impl Iterator<Item = &'w
         }
     }
     MOVEMENTS.reading.want();
-    MOVEMENTS.looks.want();
 }
 
 /// Expects each of these slots, up to the first that the server serves, if it serves one.

@@ -2,7 +2,7 @@
 
 use super::{LONG, asks, holds_all, holds_none, takes, until_waiting, waiting, waits};
 use redis::Value;
-use testkit::{Server, Waiter, int};
+use testkit::{Server, Waiter, eventually, int};
 
 #[test]
 fn who_waits_is_granted_all_when_the_last_of_them_is_free() {
@@ -46,6 +46,30 @@ fn whatever_ends_the_last_hold_the_one_who_waits_is_granted_all() {
         let fence = waiter.fence();
         holds_all(&mut client, "bob", &["a", "b"], fence);
     }
+}
+
+/// Who waits for others, too, leaves a lock free meanwhile, and clients that do not queue may take it. Nothing tells of
+/// that, since a `SET … NX` frees no lock.
+#[test]
+fn a_lock_that_an_older_client_took_in_between_is_had_with_the_others_when_its_lease_ends() {
+    const LEASE: i64 = 200;
+    let server = Server::builder().module_args("fence-margin 0").start();
+    let mut client = server.client();
+    client.grant("b", "alice", LONG);
+    let mut bob = waits(&server, "bob", &["a", "b"]);
+    // From then on the lock a is looked at once a second.
+    let begun = client.now();
+    eventually("bob has waited for more than a second", || match client.now() - begun {
+        1_100.. => Ok(()),
+        waited => Err(waited),
+    });
+    client.cmd(format!("SET a older NX PX {LEASE}"));
+    let end = client.now() + LEASE;
+    assert!(client.release("b", "alice"));
+    let fence = bob.fence();
+    let late = i64::try_from(fence / 1_000).unwrap() - end;
+    assert!(late < 300, "granted {late} ms after the end of the lease");
+    holds_all(&mut client, "bob", &["a", "b"], fence);
 }
 
 #[test]

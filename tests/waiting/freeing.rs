@@ -115,6 +115,29 @@ fn a_transaction_that_is_executed_later_hands_the_lock_on_soon_after() {
     }
 }
 
+/// Where nobody waits, the module does not listen to commands, so it has not heard of the deletion.
+#[test]
+fn a_transaction_that_was_queued_before_anybody_waited_hands_the_lock_on_soon_after() {
+    let server = exact().start();
+    let (mut client, mut other) = (server.client(), server.client());
+    for quick in [true, false] {
+        client.cmd("FLUSHALL");
+        client.grant("k", "alice", LONG);
+        client.pipeline(&["MULTI", "DEL k"]);
+        let begun = other.now();
+        let mut bob = Waiter::of(&server, "k", "bob");
+        eventually("time passes", || match other.now() - begun {
+            100.. => Ok(()),
+            _ if quick => Ok(()),
+            passed => Err(passed),
+        });
+        let executed = other.now();
+        assert_eq!(client.cmd("EXEC"), Value::Array(vec![int(1)]));
+        let late = granted_at(bob.fence()) - executed;
+        assert!(late < 2 * (executed - begun) + 100, "granted {late} ms later");
+    }
+}
+
 #[test]
 fn a_transaction_that_takes_a_lock_away_and_puts_it_back_hands_nothing_on() {
     let server = Server::start();

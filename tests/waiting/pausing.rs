@@ -74,6 +74,24 @@ fn a_deletion_that_a_pause_held_back_is_noticed_soon_after_the_pause() {
     }
 }
 
+/// Where nobody waits, the module does not listen to commands, so it has not heard of the deletion either.
+#[test]
+fn a_deletion_that_a_pause_held_back_before_anybody_waited_is_noticed_soon_after_the_pause() {
+    let server = exact().config("hz", "10").start();
+    let mut client = server.client();
+    for command in ["DEL k", "EVAL return{redis.call('DEL',KEYS[1])} 1 k"] {
+        client.cmd(format!("SET k stranger PX {LONG}"));
+        client.cmd("CLIENT PAUSE 500 WRITE");
+        // The pause holds it back, too, and it comes first.
+        let mut bob = Waiter::of(&server, "k", "bob");
+        client.cmd(command);
+        let deleted = client.now();
+        let late = granted_at(bob.fence()) - deleted;
+        assert!(late < 200, "{command}: bob has the lock after {late} ms");
+        client.release("k", "bob");
+    }
+}
+
 #[test]
 fn patience_ends_while_writes_are_paused() {
     let server = Server::start();

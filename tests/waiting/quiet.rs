@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::thread;
 use std::time::{Duration, Instant};
 use testkit::contended::Contended;
-use testkit::{Client, Cluster, Seed, Server, announce, lacks};
+use testkit::{Client, Cluster, Seed, Server, announce, is_older_than, lacks};
 
 /// The servers that can check a command without executing it.
 const DRY_RUNS: (u32, u32) = (7, 2);
@@ -97,6 +97,34 @@ fn assert_asks_seldom(server: &Server) {
     announce(&format!("{LOCKS} contended locks of a cluster, idle: {per_second:.1} questions/s"));
     assert!(calls.is_empty(), "nobody asked for {calls:?}");
     assert!(per_second < 280.0, "{per_second} questions per second");
+}
+
+/// Clients that have not logged in can name slots as often as they like. Newer servers answer questions that nobody sees.
+#[test]
+fn who_names_slots_and_moves_none_has_no_locks_looked_at() {
+    let cluster = Cluster::of(1, 0);
+    if !is_older_than(DRY_RUNS) {
+        return;
+    }
+    let server = cluster.node(0);
+    let _contended = Contended::hold(server, "lock:", LOCKS);
+    let mut client = server.client();
+    client.cmd("ACL SETUSER stranger on nopass -@all");
+    let mut stranger = server.client();
+    stranger.cmd("AUTH stranger any");
+    let (before, begun) = (client.executed(), Instant::now());
+    while begun.elapsed() < A_WHILE {
+        for command in ["CLUSTER SETSLOT 7 NODE nobody", "CLUSTER DELSLOTS 7", "CLUSTER ADDSLOTS 7"]
+        {
+            assert!(matches!(stranger.cmd(command), Value::ServerError(_)), "{command}");
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let calls = executed_since(&before, &mut client);
+    let questions = calls.get("exists").copied().unwrap_or(0);
+    // One for each command that may bring a slot, and those of the rounds.
+    let per_second = questions as f64 / begun.elapsed().as_secs_f64();
+    assert!(per_second < 400.0, "{per_second} questions per second");
 }
 
 #[test]

@@ -168,3 +168,19 @@ pub(crate) fn deletion_in_a_step(
     }
     granted_by_the_next_look(probe)
 }
+
+/// The clock falls back by less than a millisecond while the server hands the lock on, as that of Valkey 9.1 does by itself. Nobody
+/// waits for the server's routine.
+pub(crate) fn deletion_in_a_fall(
+    probe: &mut Probe<'_>,
+    fall_back: &mut dyn FnMut(),
+) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", EVER)?;
+    probe.queue(&lock, 0, "w", EVER)?;
+    let mut other = probe.another()?;
+    fall_back();
+    other.ask(&format!("DEL {lock}"))?;
+    probe.reply_soon(0, "who waits for a lock deleted as the clock fell back a little has it")?;
+    Ok(())
+}

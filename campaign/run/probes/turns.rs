@@ -289,6 +289,22 @@ pub(super) fn patience(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "long")
 }
 
+/// A deletion is queued in a transaction before anybody waits, so that nobody hears of it, and executed when somebody does.
+pub(super) fn queued_before(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    let mut other = probe.another()?;
+    other.all(&[word("MULTI"), format!("DEL {lock}")])?;
+    probe.queue(&lock, 0, "w", EVER)?;
+    let Value::Array(done) = other.ask("EXEC")? else { return Err(Lost) };
+    if done != [Value::Int(1)] {
+        // A fault had deleted the lock, or took the right to do so away.
+        return Err(Lost);
+    }
+    probe.reply_soon(0, "who waits for a lock whose deletion was queued before has it")?;
+    probe.release(&lock, "w")
+}
+
 /// While writes are paused, the module writes nothing.
 pub(super) fn paused(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let lock = probe.fresh();

@@ -10,8 +10,10 @@ pub enum Said<W> {
     MayCome(Slot),
     /// Several may come: all of them, or none.
     MayComeTogether(Ranges<W>),
-    /// Slots may go, or their keys.
+    /// Slots may go.
     MayGo,
+    /// Keys may go, and their slots stay.
+    KeysMayGo,
 }
 
 /// The slots that the rest of a command names, each range by its first and its last.
@@ -29,7 +31,7 @@ pub fn said<'w, W: Iterator<Item = &'w [u8]>>(
 ) -> Said<W> {
     let name = words.next().unwrap_or_default();
     if is(name, b"sflush") {
-        return Said::MayGo;
+        return Said::KeysMayGo;
     }
     if !is(name, b"cluster") {
         return Said::Nothing;
@@ -48,8 +50,11 @@ pub fn said<'w, W: Iterator<Item = &'w [u8]>>(
     if is(subcommand, b"addslotsrange") {
         return Said::MayComeTogether(Ranges { words, in_pairs: true });
     }
-    // `flushslot` is of Valkey, and deletes the keys of one slot.
-    let goes: [&[u8]; 4] = [b"delslots", b"delslotsrange", b"flushslots", b"flushslot"];
+    // It is of Valkey.
+    if is(subcommand, b"flushslot") {
+        return Said::KeysMayGo;
+    }
+    let goes: [&[u8]; 3] = [b"delslots", b"delslotsrange", b"flushslots"];
     if goes.iter().any(|command| is(subcommand, command)) { Said::MayGo } else { Said::Nothing }
 }
 
@@ -80,6 +85,7 @@ mod tests {
         match said(words, || US) {
             Said::Nothing => "nothing".to_owned(),
             Said::MayGo => "goes".to_owned(),
+            Said::KeysMayGo => "keys go".to_owned(),
             Said::MayCome(slot) => format!("{} comes", slot.number()),
             Said::MayComeTogether(ranges) => ranges
                 .map(|(first, last)| format!("{}-{} comes", first.number(), last.number()))
@@ -107,8 +113,8 @@ mod tests {
             ("cluster delslots 1", "goes"),
             ("cluster delslotsrange 1 2", "goes"),
             ("cluster FlushSlots", "goes"),
-            ("cluster flushslot 1", "goes"),
-            ("SFLUSH 1 2", "goes"),
+            ("cluster flushslot 1", "keys go"),
+            ("SFLUSH 1 2", "keys go"),
         ] {
             assert_eq!(meaning(command), expected, "{command}");
         }

@@ -6,6 +6,7 @@ use super::{Slot, SlotSet};
 const FLAGS: usize = 2;
 const SLOTS: usize = 8;
 
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnSlots {
     /// Those that the node has, and that are not on their way out.
     pub settled: SlotSet,

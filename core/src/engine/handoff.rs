@@ -5,8 +5,7 @@ use super::{
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptNames, LOOKS_IN_A_TURN, Look, Lost, Marked, Moment, Next, Ownership,
-    Settled, Stored, Write,
+    Cause, Departed, KeptNames, Look, Lost, Marked, Moment, Next, Ownership, Settled, Stored, Write,
 };
 use crate::observe::Given;
 use std::ops::ControlFlow;
@@ -69,12 +68,13 @@ impl<C> Engine<C> {
         // Each cause has its own share of the turn, so that neither keeps the other waiting.
         self.serve(host, Cause::Due);
         self.serve(host, Cause::Suspected);
+        self.serve(host, Cause::Doubted);
     }
 
     /// Looks at the locks that are marked for this cause, and settles those that need it.
     fn serve<H: Host<Client = C>>(&self, host: &H, cause: Cause) {
         let mut effort = Effort::default();
-        for _ in 0..LOOKS_IN_A_TURN {
+        for _ in 0..cause.looks_in_a_turn() {
             if effort.fills(host.batch()) {
                 return;
             }

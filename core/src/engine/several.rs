@@ -79,8 +79,8 @@ struct Look<'a> {
 
 /// Why one who is first in all its queues is not given its locks now.
 enum Refusal {
-    /// One of them is not to be had: it goes on waiting.
-    Held,
+    /// One of them is not to be had, at least until then: it goes on waiting.
+    Held { may_change: Option<Moment> },
     /// Nothing can be written for so many milliseconds.
     NotNow(u64),
     /// It does not wait any more, for this reason.
@@ -290,14 +290,19 @@ impl<C> Engine<C> {
                 }
             }
             Err(NotToBeHad { name, refusal }) => {
-                let is_held = matches!(refusal, Refusal::Held);
-                self.with_queues(|queues| queues.refused(id, name, is_held));
+                self.with_queues(|queues| {
+                    queues.refused(id, name, matches!(refusal, Refusal::Held { .. }));
+                    // It may have been free when it was last looked at for its own sake, and taken by an older client since.
+                    if let Refusal::Held { may_change: Some(moment) } = refusal {
+                        queues.look_no_later(name, moment);
+                    }
+                });
                 refusal
             }
         };
         self.report_untold(host, &lost, now);
         match refusal {
-            Refusal::Held => (effort, ControlFlow::Break(())),
+            Refusal::Held { .. } => (effort, ControlFlow::Break(())),
             Refusal::NotNow(millis) => {
                 self.postpone(host, lock, millis);
                 (effort, ControlFlow::Break(()))
@@ -366,20 +371,24 @@ impl<C> Engine<C> {
             let most = host.limits().max_holders;
             let standing = self.consult(host, |fences| {
                 let holders = stored.holders(wanted.owner, now, fences)?;
-                Ok::<_, NotALock>(Standing::new(&holders, 0, wanted.share, most))
+                let may_change = holders.next_end().map(Deadline::first_moment_after);
+                Ok::<_, NotALock>((Standing::new(&holders, 0, wanted.share, most), may_change))
             });
             let lost = self.with_queues(|queues| queues.see(name, stored, now));
             drop(key);
             if !lost.is_empty() {
                 untold.push((name.into(), lost));
             }
-            match standing {
-                Ok(standing) if standing.may_be_had() => all.standings.push(standing),
-                Ok(_) | Err(NotALock) => {
-                    return Err(NotToBeHad { name, refusal: Refusal::Held });
+            let may_change = match standing {
+                Ok((standing, _)) if standing.may_be_had() => {
+                    all.standings.push(standing);
+                    all.locks.push(lock);
+                    continue;
                 }
-            }
-            all.locks.push(lock);
+                Ok((_, may_change)) => may_change,
+                Err(NotALock) => None,
+            };
+            return Err(NotToBeHad { name, refusal: Refusal::Held { may_change } });
         }
         Ok(all)
     }

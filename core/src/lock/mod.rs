@@ -65,7 +65,7 @@ pub use name::{KeptName, KeptNames, Name, Names};
 pub use outcome::{Changed, Outcome, Write};
 pub use owner::{KeptOwner, Owner};
 pub use queue::{Cause, Departed, Joined, Look, Lost, LostBy, Marked, Next, Queues, Renewed};
-pub use queue::{LOOKS_IN_A_TURN, Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
+pub use queue::{Ownership, Room, Seen, Settled, Suspicion, Waiter, WaiterId};
 pub use several::{Joint, Standing, acquire as acquire_all, extend as extend_all};
 pub use share::Share;
 pub use wait::{KeptTicket, Ticket, TicketRequest, Told, Wait, WaitKind};

@@ -136,12 +136,11 @@ pub struct Queues<C> {
     latest: Moment,
 }
 
-/// How many locks are looked at for each cause in one turn. Nearly all of them are held as before, and a look costs a tenth of
-/// a hand-off.
-pub const LOOKS_IN_A_TURN: usize = 5_000;
-
 /// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
 const RECHECK_MILLIS: u64 = 1_000;
+
+/// How many new queues may be looked at again in each millisecond: many may begin at once.
+const NEW_IN_A_MILLI: usize = 500;
 
 impl<C> Queues<C> {
     pub fn new() -> Self {
@@ -210,6 +209,14 @@ impl<C> Queues<C> {
         }
     }
 
+    /// The lock was found to be held until then at least, when it was looked at for the sake of another.
+    pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
+        let Some(id) = self.id_of(name) else { return };
+        if self.queues.get(id.0).is_some_and(|queue| queue.look.is_none_or(|look| moment < look)) {
+            self.look_at(id, Some(moment));
+        }
+    }
+
     /// What the key of a lock that somebody waits for held when it was last looked at.
     pub fn seen(&self, name: Name<'_>) -> Option<&Seen> {
         self.queue_named(name)?.1.seen.as_ref()
@@ -237,7 +244,7 @@ impl<C> Queues<C> {
             self.mark_all(None);
         }
         self.latest = now.wall;
-        for _ in 0..LOOKS_IN_A_TURN {
+        for _ in 0..Cause::Due.looks_in_a_turn() {
             let Some(id) = self.looks.take_due(now.wall) else { break };
             self.with_queue(id, |queue| queue.look = None);
             self.mark_queue(id, Cause::Due);
@@ -363,12 +370,13 @@ impl<C> Queues<C> {
         now: Moment,
     ) {
         let recheck = now.plus_millis(RECHECK_MILLIS);
-        let look = may_change.map_or(recheck, |moment| recheck.min(moment));
         self.unmark(id);
         self.count_from(now);
+        let crowd = self.queues.len().div_euclid(NEW_IN_A_MILLI);
+        let least = Suspicion::Freed.gap_millis().saturating_add(u64::try_from(crowd).unwrap_or(0));
         if let Some(queue) = self.queues.get_mut(id.0) {
-            let next = queue.next_after_touch(now);
-            let look = next.map_or(look, |next| look.min(next));
+            let (touched, new) = (queue.next_after_touch(now), queue.next_while_new(now, least));
+            let look = [may_change, touched, new].into_iter().flatten().fold(recheck, Moment::min);
             self.looks.set(id, &mut queue.look, Some(look));
             if queue.touched.is_some() {
                 queue.looked = Some(now);

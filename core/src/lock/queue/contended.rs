@@ -33,6 +33,8 @@ pub(super) struct Queue {
     /// see [`Queues::suspect`](super::Queues::suspect).
     pub(super) touched: Option<(Suspicion, Moment)>,
     repeats: Repeats,
+    /// When it was first found that there is something to wait for: see [`Queue::next_while_new`].
+    pub(super) begun: Option<Moment>,
 }
 
 /// What another touch by a command that only rewrites the lock is to the queue.
@@ -62,6 +64,7 @@ impl Queue {
             seen_at: Moment::from_micros(0),
             touched: None,
             repeats: Repeats::Matter,
+            begun: None,
         }
     }
 
@@ -133,10 +136,9 @@ impl Queue {
     /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
     pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
         let passed = |&(_, touched): &(_, Moment)| now.millis_since(touched);
-        self.touched = self
-            .touched
-            .filter(|(_, touched)| *touched <= now)
-            .filter(|touch| passed(touch) < RECHECK_MILLIS);
+        // If the clock was set back since, it counts from now on.
+        let touch = self.touched.map(|(suspicion, touched)| (suspicion, touched.min(now)));
+        self.touched = touch.filter(|touch| passed(touch) < RECHECK_MILLIS);
         let is_repeated = self.repeats == Repeats::Wait { any: true };
         self.repeats = Repeats::Matter;
         if is_repeated && !matches!(self.touched, Some((Suspicion::Freed, _))) {
@@ -145,6 +147,17 @@ impl Queue {
         }
         let touch = self.touched?;
         Some(now.plus_millis(passed(&touch).max(touch.0.gap_millis())))
+    }
+
+    /// When to look again for the sake of commands that came before there was a queue, so that nobody heard of them, and are
+    /// executed only now: from a transaction, or after a pause. As with a touch, that is after as much time as has passed, and
+    /// after no less than `least` milliseconds.
+    pub(super) fn next_while_new(&mut self, now: Moment, least: u64) -> Option<Moment> {
+        // If the clock was set back since, it counts from now on.
+        let begun = self.begun.map_or(now, |begun| begun.min(now));
+        self.begun = Some(begun);
+        let passed = now.millis_since(begun);
+        (passed < RECHECK_MILLIS).then(|| now.plus_millis(passed.max(least)))
     }
 
     /// Keeps the value only if it is another one: a queue is settled far more often than its lock
@@ -158,6 +171,51 @@ impl Queue {
             (known, seen) => {
                 *known = seen.map(|(value, deadline)| Seen { value: value.into(), deadline });
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::name::Name;
+
+    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+    const HOUR_MILLIS: u64 = 3_600_000;
+
+    fn queue() -> Queue {
+        Queue::new(KeptName::from(Name::new(0, b"k")))
+    }
+
+    /// After how many milliseconds each look comes, if each says when the next one is due.
+    fn looks(mut next: impl FnMut(Moment) -> Option<Moment>, from: Moment) -> Vec<u64> {
+        let moments = std::iter::successors(next(from), |&moment| next(moment));
+        moments.map(|moment| moment.millis_since(from)).collect()
+    }
+
+    #[test]
+    fn a_new_queue_is_looked_at_again_after_as_much_time_as_has_passed() {
+        let (mut few, mut many) = (queue(), queue());
+        let all = [2, 4, 8, 16, 32, 64, 128, 256, 512, 1_024];
+        assert_eq!(looks(|now| few.next_while_new(now, 2), NOW), all);
+        assert_eq!(few.next_while_new(NOW.plus_millis(5_000), 2), None, "it is new once");
+        assert_eq!(looks(|now| many.next_while_new(now, 200), NOW), [200, 400, 800, 1_600]);
+    }
+
+    #[test]
+    fn a_new_queue_is_new_from_then_on_when_the_clock_is_set_back() {
+        let mut queue = queue();
+        let later = NOW.plus_millis(HOUR_MILLIS);
+        assert_eq!(queue.next_while_new(later, 2), Some(later.plus_millis(2)));
+        assert_eq!(looks(|now| queue.next_while_new(now, 2), NOW).len(), 10);
+    }
+
+    #[test]
+    fn a_touch_counts_from_then_on_when_the_clock_is_set_back() {
+        for back in [0, 1, HOUR_MILLIS] {
+            let mut queue = queue();
+            let _soonest = queue.touch(Suspicion::Freed, NOW.plus_millis(back));
+            assert_eq!(looks(|now| queue.next_after_touch(now), NOW).len(), 10, "by {back} ms");
         }
     }
 }

@@ -4,8 +4,9 @@
 //!   cause       marked by                                        served
 //!   Due         the end of a lease, a grant taken back, a        first
 //!               first waiter, a pause that ended
-//!   Suspected   commands of others that name the lock,           in what is left of the turn
-//!               flushes, swaps, slots that move
+//!   Suspected   commands of others that name the lock            in what is left of the turn
+//!   Doubted     flushes, swaps, slots that move: all locks       a few in each turn
+//!               at once, and most are held as before
 //! ```
 //!
 //! Within a cause, locks are served in the order in which they were marked, and a mark that is there
@@ -44,6 +45,18 @@ impl Suspicion {
 pub enum Cause {
     Due,
     Suspected,
+    Doubted,
+}
+
+impl Cause {
+    /// How many locks are looked at for this cause in one turn. Nearly all of them are held as before, and a look costs a tenth
+    /// of a hand-off. Anybody may make all locks doubted again and again, in a cluster also clients that have not logged in.
+    pub const fn looks_in_a_turn(self) -> usize {
+        match self {
+            Self::Due | Self::Suspected => 5_000,
+            Self::Doubted => 500,
+        }
+    }
 }
 
 /// Where a lock stands among those to be looked at.
@@ -142,8 +155,8 @@ impl<C> Queues<C> {
                     continue;
                 }
                 match queue.touch(suspicion, clock()) {
-                    None if queue.mark.is_none() => {
-                        queue.mark = Some(self.marks.add(id, None, Cause::Suspected));
+                    None if queue.mark.is_none_or(|mark| mark.cause == Cause::Doubted) => {
+                        queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
                     }
                     Some(next) if queue.look.is_none_or(|look| next < look) => {
                         self.looks.set(id, &mut queue.look, Some(next));
@@ -174,7 +187,7 @@ impl<C> Queues<C> {
     pub fn mark_all(&mut self, db: Option<i32>) {
         for (index, queue) in &mut self.queues {
             if db.is_none_or(|db| db == queue.name.db) {
-                queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+                queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Doubted));
             }
         }
     }
@@ -183,7 +196,7 @@ impl<C> Queues<C> {
     pub fn doubt_all_slots(&mut self) {
         for (index, queue) in &mut self.queues {
             queue.ownership = Ownership::InDoubt;
-            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Suspected));
+            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Doubted));
         }
     }
 
@@ -193,7 +206,7 @@ impl<C> Queues<C> {
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
                 queue.ownership = Ownership::InDoubt;
-                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Suspected));
+                queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Doubted));
             }
             self.next = self.next.saturating_add(1);
         }

@@ -292,6 +292,7 @@ impl Server {
     pub(super) fn put(&self, key: Key, content: &Content) {
         self.remove_if_expired(key);
         let state = &mut *self.state.borrow_mut();
+        let was_free = state.keys.copy((0, key)).is_none() && self.evicted(key).is_none();
         state.model.keys.insert(key, content.clone());
         match content {
             Content::OtherType => {
@@ -303,8 +304,12 @@ impl Server {
                 let value =
                     if *fence == 0 { owner.clone() } else { format!("{fence:016}:{owner}") };
                 state.keys.put((0, key), value.as_bytes(), *end);
-                let may_free = if end.is_some() { Suspicion::Freed } else { Suspicion::Rewritten };
-                self.touched(state, key, may_free);
+                match end {
+                    // As by `SET … NX PX`, which frees no lock, so that nobody looks for that.
+                    Some(_) if was_free => {}
+                    Some(_) => self.touched(state, key, Suspicion::Freed),
+                    None => self.touched(state, key, Suspicion::Rewritten),
+                }
             }
         }
     }

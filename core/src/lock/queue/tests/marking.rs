@@ -67,6 +67,18 @@ fn what_is_due_is_not_behind_what_is_suspected() {
     assert!(!queues.has_marks());
 }
 
+#[test]
+fn what_is_suspected_is_not_behind_all_that_is_doubted() {
+    let mut queues = three_locks();
+    queues.mark_all(None);
+    touch(&mut queues, b"c", Suspicion::Freed, NOW);
+    queues.doubt_all_slots();
+    queues.check();
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"c");
+    assert_eq!(marked(&mut queues, Cause::Doubted), *b"ab");
+    assert!(!queues.has_marks());
+}
+
 /// How often a lock is looked at that is held and named so often, and how often the clock is read for that.
 fn looks_and_readings(
     suspicion: Suspicion,
@@ -208,13 +220,13 @@ fn slots_are_in_doubt_until_somebody_has_asked() {
     let mut queues = three_locks();
     touch(&mut queues, b"a", Suspicion::Freed, NOW);
     queues.doubt_next_slots(usize::MAX);
-    for _ in 0..3 {
-        assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
+    for cause in [Cause::Suspected, Cause::Doubted, Cause::Doubted] {
+        assert_eq!(queues.take_marked(cause).unwrap().ownership, Ownership::InDoubt);
     }
     queues.mark_all(None);
-    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::Ours);
+    assert_eq!(queues.take_marked(Cause::Doubted).unwrap().ownership, Ownership::Ours);
     queues.doubt_all_slots();
-    assert_eq!(queues.take_marked(Cause::Suspected).unwrap().ownership, Ownership::InDoubt);
+    assert_eq!(queues.take_marked(Cause::Doubted).unwrap().ownership, Ownership::InDoubt);
 }
 
 #[test]
@@ -280,7 +292,8 @@ fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
 #[test]
 fn no_more_locks_are_marked_in_one_turn_than_are_looked_at_in_it() {
     let mut queues = Queues::new();
-    for number in 0..=LOOKS_IN_A_TURN {
+    let most = Cause::Due.looks_in_a_turn();
+    for number in 0..=most {
         let key = number.to_string();
         assert!(matches!(
             queues.join(Name::new(0, key.as_bytes()), waiter("a", 1)),
@@ -289,7 +302,7 @@ fn no_more_locks_are_marked_in_one_turn_than_are_looked_at_in_it() {
     }
     // Nobody looks at them now, so each is to be looked at again.
     while take_marked(&mut queues).is_some() {}
-    for (expected, is_more_due) in [(LOOKS_IN_A_TURN, true), (1, false)] {
+    for (expected, is_more_due) in [(most, true), (1, false)] {
         assert!(queues.wake(at(NOW), 9).is_empty());
         assert_eq!(queues.next_due(at(NOW)).is_some_and(|due| due <= NOW), is_more_due);
         assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), expected);
