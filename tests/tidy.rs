@@ -314,6 +314,7 @@ fn files(ending: &str) -> Vec<File> {
         "examples",
         "fuzz",
         "kubernetes",
+        "model",
         "monitoring",
         "packaging",
         "scripts",

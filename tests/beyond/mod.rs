@@ -23,6 +23,7 @@ mod slots;
 mod storm;
 mod unannounced;
 mod unheeded;
+mod unpromised;
 
 use redis::Value;
 use std::time::Duration;

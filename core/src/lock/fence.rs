@@ -30,7 +30,7 @@ use std::num::NonZeroU64;
 /// Always sixteen digits: from September 2001, as microseconds, to 2^53 - 1 in the year 2255, the
 /// largest integer JavaScript holds exactly. The fixed width is what tells a value written by
 /// Leasehold from an older client's `pid:uuid`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence(NonZeroU64);
 
 impl Fence {
@@ -57,7 +57,7 @@ impl Fence {
 }
 
 /// Gives out fences, each larger than every one it gave or met before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FenceClock {
     /// The highest that was given out here, or met.
     known: u64,
@@ -69,7 +69,7 @@ pub struct FenceClock {
 
 /// A duration, so it goes by the clock that cannot be set: the holders that it waits for have their
 /// own clocks, and setting the clock of this server ends none of their leases.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Quarantine {
     end: Monotonic,
     /// What was left when [`FenceClock::pass`] was last called.

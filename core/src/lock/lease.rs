@@ -52,7 +52,7 @@ impl Moment {
 }
 
 /// A point on a clock that only moves forward, at the speed of time. Its start means nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic {
     micros: u64,
 }
@@ -150,7 +150,7 @@ impl Patience {
 }
 
 /// When a lease ends, in unix milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Deadline {
     millis: u64,
 }
