@@ -25,8 +25,10 @@ impl Service {
     fn start(python: &Path, folder: &Path, name: &str) -> Self {
         let [told, warned] = ["out", "err"].map(|kind| folder.join(format!("{name}.{kind}")));
         let [out, err] = [&told, &warned].map(|file| File::create(file).unwrap());
-        let mut command = Command::new(python);
-        command.args(["service.py", name]).current_dir(folder).stdin(Stdio::null());
+        // Whoever runs the tests in the background has left Ctrl-C ignored.
+        let mut command = Command::new("env");
+        command.arg("--default-signal=INT").arg(python).args(["service.py", name]);
+        command.current_dir(folder).stdin(Stdio::null());
         // The package needs nothing to be built.
         command.env("PYTHONPATH", Path::new(ROOT).join("clients/python/src"));
         command.env("PYTHONDONTWRITEBYTECODE", "1");
