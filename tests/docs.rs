@@ -15,7 +15,7 @@ use redis::Value;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use testkit::{Client, Server, field, lacks, strings};
+use testkit::{Client, Server, field, items, lacks, strings};
 use transcript::Transcript;
 
 /// The headings of every page in docs/commands.
@@ -418,11 +418,6 @@ fn fits(template: &str, said: &str) -> bool {
 
 fn item(list: &Value, position: usize) -> &Value {
     &items(list)[position]
-}
-
-fn items(list: &Value) -> &[Value] {
-    let (Value::Array(items) | Value::Set(items)) = list else { panic!("no list: {list:?}") };
-    items
 }
 
 fn text(value: &Value) -> String {

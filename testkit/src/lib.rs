@@ -87,7 +87,7 @@ pub use ports::{free_port, free_port_of_a_node};
 pub use proxy::{Proxy, Way};
 pub use replica::{fences_become_known, role_of, start_pair, wait_until_in_sync, wait_until_it_is};
 pub use replication_stream::ReplicationStream;
-pub use reply::{bulk, bulk_text, code, error, field, int, micros, strings};
+pub use reply::{bulk, bulk_text, code, error, field, int, items, micros, strings};
 pub use request::{Words, encoded};
 pub use seed::Seed;
 pub use sentinel::{Pace, Sentinels};

@@ -35,10 +35,15 @@ pub fn code(reply: Value) -> String {
     }
 }
 
+/// What is in a list, or in a set, as RESP3 has some of them.
+pub fn items(value: &Value) -> &[Value] {
+    let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
+    items
+}
+
 /// A list of texts, of either kind of string.
 pub fn strings(value: &Value) -> Vec<String> {
-    let (Value::Array(items) | Value::Set(items)) = value else { panic!("no list: {value:?}") };
-    items.iter().map(text).collect()
+    items(value).iter().map(text).collect()
 }
 
 /// The time in Unix microseconds, from a reply to `TIME`. `None` for another reply.
