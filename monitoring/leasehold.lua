@@ -1,5 +1,5 @@
--- For redis_exporter --script: every field of INFO leasehold, under its own name. It writes nothing, names no key, and
--- runs on replicas and on nodes of a cluster too.
+-- For redis_exporter --script: returns every field of INFO leasehold, under its own name. It writes nothing and names no
+-- key, so it also runs on replicas and cluster nodes.
 local fields = {}
 for name, value in string.gmatch(redis.call('INFO', 'leasehold'), '(leasehold_[%w_]+):(%-?%d+)') do
   fields[#fields + 1] = name
