@@ -5,7 +5,7 @@ use crate::lock::{Hold, Moment};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.holders",
-    summary: c"Returns those who hold a lock, oldest first.",
+    summary: c"Lists the holders of a lock, oldest first.",
     complexity: c"O(N) with N holders of the lock, of whom at most 100 are returned without COUNT",
     since: c"0.2.0",
     history: &[],

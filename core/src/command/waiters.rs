@@ -6,7 +6,7 @@ use crate::lock::{Monotonic, Told, Waiter};
 
 pub static SPEC: Spec = Spec {
     name: c"lock.waiters",
-    summary: c"Returns those who wait for a lock, oldest first.",
+    summary: c"Lists the waiters of a lock, oldest first.",
     complexity: c"O(N) with N waiters returned, at most 100 without COUNT",
     since: c"0.1.0",
     history: &[(
