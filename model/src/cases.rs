@@ -46,17 +46,17 @@ pub const KEPT: &[Case] = &[
         setting: FAILOVER,
     },
     Case {
-        says: "the same, one takeover right after another; without a margin, and nobody extends",
+        says: "the same with takeovers at any time, without a margin or extensions",
         promises: L1,
         setting: Setting { takeovers: Takeovers::AtAnyTime, margin: 0, extends: 0, ..FAILOVER },
     },
     Case {
-        says: "the same without a quarantine, and nobody extends: fences grow all the same",
+        says: "failovers and restarts without a quarantine or extensions: fences still grow",
         promises: L2,
         setting: Setting { quarantine: 0, extends: 0, ..FAILOVER },
     },
     Case {
-        says: "replicas take over at any time that have received one grant",
+        says: "takeovers at any time by a replica that has received a grant",
         promises: L2,
         setting: Setting {
             quarantine: 0,
@@ -68,7 +68,7 @@ pub const KEPT: &[Case] = &[
         },
     },
     Case {
-        says: "a primary that was replaced goes on for a second, with a quarantine longer by that, and nobody extends",
+        says: "an old primary that goes on granting for a second, with a quarantine longer by that second, and no extensions",
         promises: BOTH,
         setting: Setting { goes_on: 1, quarantine: 3, margin: 3, extends: 0, ..FAILOVER },
     },
@@ -78,17 +78,17 @@ pub const KEPT: &[Case] = &[
         setting: Setting { margin: 1, seconds: 4, ..Setting::QUIET },
     },
     Case {
-        says: "a slot moves by hand between clocks that differ, and nodes die without their last writes",
+        says: "a slot that moves key by key between nodes whose clocks differ, and nodes that lose their last writes",
         promises: BOTH,
         setting: CLUSTER,
     },
     Case {
-        says: "a slot moves in every way between clocks that agree, and nodes die",
+        says: "a slot that moves in every way between nodes whose clocks agree, and nodes that die",
         promises: BOTH,
         setting: Setting { clocks_differ: 0, moves: EVERY_WAY, ..CLUSTER },
     },
     Case {
-        says: "a slot moves in every way between clocks that differ: fences grow all the same",
+        says: "a slot that moves in every way between nodes whose clocks differ: fences still grow",
         promises: L2,
         setting: Setting {
             moves: EVERY_WAY,
@@ -120,32 +120,32 @@ const SLOT: Setting =
 /// What does not, with the shortest way to it.
 pub const BROKEN: &[Case] = &[
     Case {
-        says: "Without a quarantine, a replica takes over that has not received the last grant.",
+        says: "Without a quarantine, a replica that has not received the last grant takes over.",
         promises: L1,
         setting: Setting { quarantine: 0, ..STORY },
     },
     Case {
-        says: "Without a quarantine, a server starts again without its last writes.",
+        says: "Without a quarantine, a server restarts without its last writes.",
         promises: L1,
         setting: Setting { quarantine: 0, clocks_differ: 0, ..FAILOVER },
     },
     Case {
-        says: "With a quarantine that is a second shorter than the lease.",
+        says: "The quarantine is a second shorter than the lease.",
         promises: L1,
         setting: Setting { quarantine: 1, ..STORY },
     },
     Case {
-        says: "With a quarantine as long as the lease, where the former primary goes on granting for a second.",
+        says: "The quarantine is as long as the lease, and the old primary goes on granting for a second.",
         promises: L1,
         setting: Setting { goes_on: 1, extends: 0, ..STORY },
     },
     Case {
-        says: "With a quarantine longer by that second, where a holder extends its lease at the new primary.",
+        says: "The quarantine is longer by that second, and a holder extends its lease at the new primary.",
         promises: L1,
         setting: Setting { goes_on: 1, quarantine: 3, ..STORY },
     },
     Case {
-        says: "With a quarantine, where an owner asks again that has released the lock, and the release was lost.",
+        says: "With a quarantine, an owner whose release was lost asks again.",
         promises: L1,
         setting: Setting { owners: Owners::Same, ..STORY },
     },
@@ -155,7 +155,7 @@ pub const BROKEN: &[Case] = &[
         setting: Setting { loss: Loss::Nothing, takeovers: Takeovers::AtAnyTime, ..CLOCKS },
     },
     Case {
-        says: "A slot is moved at once to a node whose clock is ahead.",
+        says: "A slot moves atomically to a node whose clock is ahead.",
         promises: L1,
         setting: Setting { moves: &[Way::AtOnce], takeovers: Takeovers::AtAnyTime, ..SLOT },
     },
@@ -170,37 +170,37 @@ pub const BROKEN: &[Case] = &[
         },
     },
     Case {
-        says: "A node dies while its slot moves by hand, and starts again without its last writes.",
+        says: "A node dies while its slot moves key by key, and restarts without its last writes.",
         promises: L1,
         setting: Setting { clocks_differ: 0, disturbed: Disturbed::ByDeaths, ..CLUSTER },
     },
     Case {
-        says: "Without a margin, a replica takes over whose clock is behind.",
+        says: "Without a margin, a replica whose clock is behind takes over.",
         promises: L2,
         setting: Setting { margin: 0, ..CLOCKS },
     },
     Case {
-        says: "With clocks that differ by more than the margin.",
+        says: "Clocks differ by more than the margin.",
         promises: L2,
         setting: Setting { margin: 1, clocks_differ: 2, ..CLOCKS },
     },
     Case {
-        says: "With a margin, if the fence clock were not lifted for a slot that has come.",
+        says: "With a margin, the fence clock is not lifted for a slot that arrives.",
         promises: L2,
         setting: Setting { mistake: Some(Mistake::SlotDoesNotLift), ..SLOT },
     },
     Case {
-        says: "With a margin, a replica takes over right after the start of its primary, and has received none of its grants.",
+        says: "With a margin, a replica that has received no grant takes over right after its primary has started.",
         promises: L2,
         setting: Setting { takeovers: Takeovers::AtAnyTime, ..CLOCKS },
     },
     Case {
-        says: "With a margin, a slot leaves a node that has just started, for one whose clock is behind.",
+        says: "With a margin, a slot moves from a node that has just started to one whose clock is behind.",
         promises: L2,
         setting: Setting { takeovers: Takeovers::AtAnyTime, ..SLOT },
     },
     Case {
-        says: "With a margin, a replica takes over right after the start of its primary, and has received a grant; soon a server starts that has not.",
+        says: "With a margin, a replica that has received a grant takes over right after its primary has started; soon a server starts that has received none.",
         promises: L2,
         setting: Setting {
             takeovers: Takeovers::SettledOrHeard,

@@ -188,9 +188,9 @@ impl Setting {
     pub const fn pace(&self) -> &'static str {
         match self.takeovers {
             Takeovers::AtAnyTime => "takeovers at any time",
-            Takeovers::Settled => "more time between takeovers than clocks differ by",
+            Takeovers::Settled => "takeovers further apart than clocks differ",
             Takeovers::SettledOrHeard => {
-                "more time between takeovers than clocks differ by, or a replica that has received a grant"
+                "takeovers further apart than clocks differ, or a replica that has received a grant"
             }
             Takeovers::Heard => "takeovers at any time by a replica that has received a grant",
         }

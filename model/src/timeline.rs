@@ -80,7 +80,7 @@ fn what(step: Step, before: &World, after: &World) -> String {
                 Client::Holds { until, .. } => {
                     format!("{who} extends the lease at {at}, and counts on it until {until} s")
                 }
-                _ => format!("{who} wants to extend the lease at {at}, and hears that it is lost"),
+                _ => format!("{who} asks to extend the lease at {at}, and is told that it is lost"),
             }
         }
         Step::Release { client, server } => {
@@ -93,7 +93,7 @@ fn what(step: Step, before: &World, after: &World) -> String {
                     format!("the replica receives the grant of fence {}", shown(held.fence))
                 }
                 Some(Told::FenceClock(fence)) => {
-                    format!("the replica receives that the fence clock is at {}", shown(*fence))
+                    format!("the replica is told that the fence clock is at {}", shown(*fence))
                 }
                 Some(Told::Del) | None => "the replica receives the release".to_owned(),
             }
@@ -105,7 +105,7 @@ fn what(step: Step, before: &World, after: &World) -> String {
                 Some(_) => " with what it had before",
                 None => " without the lock",
             };
-            format!("{} starts again{file}{}", server.server(), begins(server, after))
+            format!("{} restarts{file}{}", server.server(), begins(server, after))
         }
         Step::Join { server, .. } => {
             let name = server.server();
@@ -114,15 +114,15 @@ fn what(step: Step, before: &World, after: &World) -> String {
         Step::TakeOver { server } => {
             let unheard = match before.link.as_ref().map(Vec::len) {
                 None | Some(0) => String::new(),
-                Some(1) => " without the last command".to_owned(),
-                Some(count) => format!(" without the last {count} commands"),
+                Some(1) => " and lacks the last command".to_owned(),
+                Some(count) => format!(" and lacks the last {count} commands"),
             };
             format!("{} takes over{unheard}{}", server.server(), begins(server, after))
         }
-        Step::MovedAtOnce => format!("the slot moves {} at once", direction(before, after)),
-        Step::Expect => "the slot begins to move by hand".to_owned(),
+        Step::MovedAtOnce => format!("the slot moves {} atomically", direction(before, after)),
+        Step::Expect => "the slot begins to move key by key".to_owned(),
         Step::Migrate => "the key goes to the other node".to_owned(),
-        Step::ReadSlots => "the other node has the slot".to_owned(),
+        Step::ReadSlots => "the other node owns the slot".to_owned(),
     }
 }
 
@@ -135,7 +135,7 @@ fn acquired(client: Which, server: Which, before: &World, after: &World) -> Stri
     };
     let fence = shown(grant.fence);
     if after.granted == before.granted {
-        return format!("{who} asks {at}, is told of the former grant, fence {fence}{until}");
+        return format!("{who} asks {at}, gets the same grant again, fence {fence}{until}");
     }
     let asked = before.servers.get(server);
     let over = match asked.key {
