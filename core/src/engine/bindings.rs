@@ -13,6 +13,8 @@ pub(super) struct Binding {
     pub(super) owner: KeptOwner,
     pub(super) fence_number: u64,
     pub(super) ephemeral: Ephemeral,
+    /// When it was bound.
+    pub(super) since: Moment,
     /// When to see whether the hold is still there: it may run out, be deleted or be overwritten.
     look: Moment,
 }
@@ -71,10 +73,11 @@ impl Bindings {
         owner: KeptOwner,
         fence_number: u64,
         ephemeral: Ephemeral,
+        since: Moment,
         look: Moment,
     ) {
         self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(Binding { name, owner, fence_number, ephemeral, look });
+        self.add(Binding { name, owner, fence_number, ephemeral, since, look });
     }
 
     fn add(&mut self, binding: Binding) {
@@ -322,7 +325,7 @@ mod tests {
         let keys: Vec<_> = keys_that_fall_together(1_000).collect();
         for (number, key) in (1..).zip(&keys) {
             let name = KeptName::from(Name::new(0, key));
-            bindings.bind(name, KeptOwner::from(owner), number, ephemeral, NOW);
+            bindings.bind(name, KeptOwner::from(owner), number, ephemeral, NOW, NOW);
         }
         let most = keys.iter().map(|key| bindings.alike(Name::new(0, key)).count()).max();
         assert!(most <= Some(2), "{most:?} of {} are alike", keys.len());
