@@ -166,3 +166,20 @@ fn old_and_new_clients_take_turns() {
     client.cmd("DEL k");
     assert!(client.grant("k", "alice", LONG) > first);
 }
+
+/// Anybody may ask for a key that is no lock, and others may change it all the time.
+#[test]
+fn who_waits_for_a_long_string_has_no_copy_of_it_kept() {
+    const LENGTH: u64 = 20_000_000;
+    let server = Server::start();
+    let mut client = server.client();
+    client.cmd(format!("SETRANGE k {} x", LENGTH - 1));
+    let before = client.info_number("memory", "used_memory");
+    assert_eq!(client.cmd("LOCK.ACQUIRE k bob 60000 TICKET 60000"), Value::Nil);
+    let more = client.info_number("memory", "used_memory").saturating_sub(before);
+    assert!(more < LENGTH / 10, "{more} bytes");
+    client.cmd("DEL k");
+    eventually("it is a lock as any other", || {
+        client.acquire("k", "bob", LONG).ok_or("bob does not have it")
+    });
+}

@@ -92,6 +92,41 @@ fn many_who_wait_where_a_slot_has_gone_without_a_word_are_sent_away_soon() {
     }
 }
 
+/// Nobody is asked about the gaps that they have left.
+#[test]
+fn who_waits_after_a_crowd_has_left_is_sent_away_soon() {
+    const CROWD: usize = 20_000;
+    let cluster = unhurried(3, USUAL_HZ);
+    let (node, slot) = (cluster.node(0), cluster.slot_of(0));
+    let mut client = node.client();
+    let key = slot.key("k");
+    client.grant(&key, "alice", LONG);
+    let waiter = Waiter::of(node, &key, "bob");
+    let other = cluster.slot_of(0);
+    let locks: Vec<String> = (0..CROWD).map(|lock| other.key(&lock.to_string())).collect();
+    for end in [format!("alice {LONG}"), format!("bob {LONG} TICKET {LONG}")] {
+        let commands = locks.iter().map(|lock| format!("LOCK.ACQUIRE {lock} {end}"));
+        all(&mut client, commands);
+    }
+    assert_eq!(client.counter("tickets"), CROWD as u64);
+    all(&mut client, locks.iter().map(|lock| format!("LOCK.RELEASE {lock} bob")));
+    assert_eq!(client.counter("tickets"), 0);
+    SlotMove { slot: slot.number, from: 0, to: 1 }.import(&cluster);
+    let us = &cluster.node(1).id;
+    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
+    assert_eq!(given, Value::Okay);
+    let gone = wait_until_elsewhere(&mut client, &slot);
+    assert_is_sent_away_soon(waiter, &gone);
+}
+
+fn all(client: &mut Client, commands: impl Iterator<Item = String>) {
+    let commands: Vec<_> = commands.collect();
+    for some in commands.chunks(1_000) {
+        let some: Vec<_> = some.iter().map(String::as_str).collect();
+        client.pipeline(&some);
+    }
+}
+
 #[test]
 fn who_waits_where_a_slot_goes_is_sent_away_soon_also_while_writes_are_paused() {
     if lacks((7, 0), "CLIENT PAUSE that lets commands of the cluster pass") {

@@ -153,6 +153,21 @@ fn what_is_bound_to_nothing_any_more_is_soon_forgotten_where_all_is_flushed() {
     });
 }
 
+/// However long their leases would have lasted.
+#[test]
+fn holds_that_somebody_deletes_all_the_time_leave_no_bindings_behind() {
+    let server = Server::start();
+    let (mut client, mut alice) = (server.client(), server.client());
+    let cycle = ["LOCK.ACQUIRE k alice 86400000 EPHEMERAL 0", "DEL k"];
+    for _ in 0..10 {
+        alice.pipeline(&cycle.repeat(1_000));
+    }
+    testkit::eventually("they are forgotten", || match bindings(&mut client) {
+        0 => Ok(()),
+        some => Err(some),
+    });
+}
+
 #[test]
 fn a_binding_is_forgotten_soon_after_the_lease_ran_out() {
     let server = Server::start();

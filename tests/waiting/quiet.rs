@@ -114,8 +114,13 @@ fn who_names_slots_and_moves_none_has_no_locks_looked_at() {
     stranger.cmd("AUTH stranger any");
     let (before, begun) = (client.executed(), Instant::now());
     while begun.elapsed() < A_WHILE {
-        for command in ["CLUSTER SETSLOT 7 NODE nobody", "CLUSTER DELSLOTS 7", "CLUSTER ADDSLOTS 7"]
-        {
+        for command in [
+            "CLUSTER SETSLOT 7 NODE nobody",
+            "CLUSTER DELSLOTS 7",
+            "CLUSTER ADDSLOTS 7",
+            "CLUSTER FLUSHSLOT 7",
+            "SFLUSH 7 7",
+        ] {
             assert!(matches!(stranger.cmd(command), Value::ServerError(_)), "{command}");
         }
         thread::sleep(Duration::from_millis(50));

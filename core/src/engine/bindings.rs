@@ -1,10 +1,10 @@
 //! Which holds are bound to which connections.
 
 use crate::lock::{Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name, Now, Owner};
-use crate::observe::hash_of_owner;
 use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::hash::BuildHasher;
 
 /// A hold, and the connection with which it is to end.
 #[derive(Debug)]
@@ -13,6 +13,8 @@ pub(super) struct Binding {
     pub(super) owner: KeptOwner,
     pub(super) fence_number: u64,
     pub(super) ephemeral: Ephemeral,
+    /// When it was bound.
+    pub(super) since: Moment,
     /// When to see whether the hold is still there: it may run out, be deleted or be overwritten.
     look: Moment,
 }
@@ -20,19 +22,11 @@ pub(super) struct Binding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
-/// Identifies a hold by its fence and its owner. The fence alone would not do: two holds may have been raised to the
-/// same one.
-type Grant = (u64, u64, u32);
-
-fn grant(name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
-    (fence_number, name.hash(), hash_of_owner(owner.as_bytes()))
-}
+/// Identifies a hold by its fence, and by what its lock and its owner hash to. The fence alone would not do: two holds may
+/// have been raised to the same one.
+type Grant = (u64, u64);
 
 impl Binding {
-    fn grant(&self) -> Grant {
-        grant(self.name.as_name(), self.owner.as_owner(), self.fence_number)
-    }
-
     /// Whether it is of this owner's hold of this lock.
     fn is_of(&self, name: Name<'_>, owner: Owner<'_>) -> bool {
         self.name.as_name() == name && self.owner.as_owner() == owner
@@ -49,6 +43,9 @@ pub(super) struct Bindings {
     all: Slab<Binding>,
     grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<(u64, BindingId)>,
+    /// What names hash to depends on it. Without a secret, clients could choose names that fall together, and whoever names
+    /// one of these would look at all.
+    secret: RandomState,
     connections: BTreeSet<(u64, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
     /// Connections that have ended while holds were bound to them, and when.
@@ -76,15 +73,16 @@ impl Bindings {
         owner: KeptOwner,
         fence_number: u64,
         ephemeral: Ephemeral,
+        since: Moment,
         look: Moment,
     ) {
         self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(Binding { name, owner, fence_number, ephemeral, look });
+        self.add(Binding { name, owner, fence_number, ephemeral, since, look });
     }
 
     fn add(&mut self, binding: Binding) {
         let Binding { ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
-        let (grant, hash) = (binding.grant(), binding.name.as_name().hash());
+        let (grant, hash) = (self.grant_of(&binding), self.hash(binding.name.as_name()));
         let id = BindingId(self.all.insert(binding));
         // Another hold with this fence and owner, which only clients that chose both can bring about, is not bound any more.
         // Its lease ends it.
@@ -113,7 +111,7 @@ impl Bindings {
     }
 
     fn id_of(&self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Option<BindingId> {
-        let id = *self.grants.get(&grant(name, owner, fence_number))?;
+        let id = *self.grants.get(&self.grant(name, owner, fence_number))?;
         self.all.get(id.0).is_some_and(|binding| binding.is_of(name, owner)).then_some(id)
     }
 
@@ -132,8 +130,8 @@ impl Bindings {
 
     fn take(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.all.try_remove(id.0)?;
-        self.grants.remove(&binding.grant());
-        self.names.remove(&(binding.name.as_name().hash(), id));
+        self.grants.remove(&self.grant_of(&binding));
+        self.names.remove(&(self.hash(binding.name.as_name()), id));
         self.connections.remove(&(binding.ephemeral.connection, id));
         self.looks.remove(&(binding.look, id));
         Some(binding)
@@ -224,12 +222,29 @@ impl Bindings {
     }
 
     fn ended_of(&self, name: Name<'_>) -> impl Iterator<Item = (BindingId, &Binding, Monotonic)> {
-        let hash = name.hash();
-        let all = (hash, BindingId(0))..=(hash, BindingId(usize::MAX));
-        self.names.range(all).filter_map(move |&(_, id)| {
+        self.alike(name).filter_map(move |id| {
             let binding = self.all.get(id.0).filter(|binding| binding.name.as_name() == name)?;
             Some((id, binding, *self.ended.get(&binding.ephemeral.connection)?))
         })
+    }
+
+    /// Those of this lock, and of others that hash to the same, as next to none do.
+    fn alike(&self, name: Name<'_>) -> impl Iterator<Item = BindingId> {
+        let hash = self.hash(name);
+        let all = (hash, BindingId(0))..=(hash, BindingId(usize::MAX));
+        self.names.range(all).map(|&(_, id)| id)
+    }
+
+    fn hash(&self, Name { db, key }: Name<'_>) -> u64 {
+        self.secret.hash_one((db, key))
+    }
+
+    fn grant(&self, Name { db, key }: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
+        (fence_number, self.secret.hash_one((db, key, owner.as_bytes())))
+    }
+
+    fn grant_of(&self, binding: &Binding) -> Grant {
+        self.grant(binding.name.as_name(), binding.owner.as_owner(), binding.fence_number)
     }
 
     /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
@@ -281,5 +296,38 @@ impl Bindings {
             let name = KeptName { db, ..binding.name };
             self.add(Binding { name, ..binding });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Grace;
+
+    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
+
+    /// Keys that somebody has looked for: a hash that multiplies, and has no secret, is 0 behind their first bytes, whatever
+    /// the next ones are.
+    fn keys_that_fall_together(count: u64) -> impl Iterator<Item = Vec<u8>> {
+        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
+        const LENGTH: u64 = 32;
+        let product = u128::from(1_u64.rotate_left(32) ^ LENGTH).wrapping_mul(u128::from(FACTOR));
+        let folded = (product ^ product >> 64) & u128::from(u64::MAX);
+        let first = u64::try_from(folded).unwrap().to_le_bytes();
+        (0..count).map(move |number| [&first[..], &number.to_le_bytes(), &[b'x'; 16]].concat())
+    }
+
+    #[test]
+    fn nobody_can_choose_names_that_fall_together() {
+        let mut bindings = Bindings::default();
+        let ephemeral = Ephemeral { connection: 7, grace: Grace::from_millis(0).unwrap() };
+        let owner = Owner::new(b"a").unwrap();
+        let keys: Vec<_> = keys_that_fall_together(1_000).collect();
+        for (number, key) in (1..).zip(&keys) {
+            let name = KeptName::from(Name::new(0, key));
+            bindings.bind(name, KeptOwner::from(owner), number, ephemeral, NOW, NOW);
+        }
+        let most = keys.iter().map(|key| bindings.alike(Name::new(0, key)).count()).max();
+        assert!(most <= Some(2), "{most:?} of {} are alike", keys.len());
     }
 }

@@ -17,7 +17,10 @@ use crate::lock::{
     Outcome, Owner, Raised, Released, Ttl,
 };
 
-/// When to look again at a hold that has no end.
+/// When to look at a hold for the first time.
+const FIRST_LOOK_MILLIS: u64 = 1_000;
+
+/// The longest until a hold is looked at again that has no end.
 const ENDLESS_MILLIS: u64 = 60_000;
 
 /// What became of a hold whose connection has ended.
@@ -90,8 +93,8 @@ impl<C> Engine<C> {
         };
         let was_empty = !self.has_bindings();
         let (kept, owner) = (KeptName::from(name), KeptOwner::from(owner));
-        let look = next_look(end, now);
-        self.bindings.borrow_mut().bind(kept, owner, fence_number, ephemeral, look);
+        let look = next_look(end, now, now);
+        self.bindings.borrow_mut().bind(kept, owner, fence_number, ephemeral, now, look);
         if was_empty {
             host.hear_of_connections();
         }
@@ -362,12 +365,19 @@ impl<C> Engine<C> {
             let (end, looked) = self.end_of(host, &lock, &proof);
             effort.add(looked);
             if let Some(end) = end {
-                self.bindings.borrow_mut().keep(binding, next_look(end, host.now()));
+                let look = next_look(end, binding.since, host.now());
+                self.bindings.borrow_mut().keep(binding, look);
             }
         }
     }
 }
 
-fn next_look(end: Option<Deadline>, now: Moment) -> Moment {
-    end.map_or(now.plus_millis(ENDLESS_MILLIS), Deadline::first_moment_after)
+/// A hold is looked at when it ends, and before that after as much time as has passed: it may be deleted or overwritten. So its
+/// binding outlives it by no more than the hold has lasted, and holds that somebody deletes all the time leave no crowd of
+/// bindings behind.
+fn next_look(end: Option<Deadline>, since: Moment, now: Moment) -> Moment {
+    let passed = now.millis_since(since).max(FIRST_LOOK_MILLIS);
+    end.map_or(now.plus_millis(passed.min(ENDLESS_MILLIS)), |end| {
+        end.first_moment_after().min(now.plus_millis(passed))
+    })
 }

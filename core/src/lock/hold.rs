@@ -19,6 +19,9 @@ use super::line;
 use super::owner::Owner;
 use super::share::Share;
 
+/// No older client's lock has a longer value.
+const LONGEST_FOREIGN: usize = 8_192;
+
 /// One act of giving a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant<'r> {
@@ -134,10 +137,14 @@ impl<'v> Stored<'v> {
         }
     }
 
-    /// The text as it is.
+    /// The text as it is, to be kept and compared. `None` for a long one that is no list of holds: no client locks with that, and
+    /// keeping it would copy the data of others each time that they change them.
     pub fn seen(self) -> Option<(&'v [u8], Option<Deadline>)> {
         match self {
-            Self::Text { value, deadline } => Some((value, deadline)),
+            Self::Text { value, deadline } => {
+                let is_kept = value.len() <= LONGEST_FOREIGN || Holders::may_be_several(value);
+                is_kept.then_some((value, deadline))
+            }
             Self::Nothing | Self::OtherType => None,
         }
     }

@@ -4,13 +4,13 @@ use crate::lock::Name;
 
 impl Name<'_> {
     /// Stands for the lock. Computed once for each happening.
-    pub(crate) fn hash(self) -> u64 {
+    pub(super) fn hash(self) -> u64 {
         hash(self.key, u64::from(self.db.cast_unsigned()).wrapping_add(1))
     }
 }
 
 /// Stands for an owner; half as wide, because it is only compared among the two of an entry.
-pub(crate) fn hash_of_owner(owner: &[u8]) -> u32 {
+pub(super) fn hash_of_owner(owner: &[u8]) -> u32 {
     u32::try_from(hash(owner, 0) >> 32).unwrap_or_default()
 }
 

@@ -24,8 +24,6 @@ mod recent;
 mod tries;
 mod truncated;
 
-pub(crate) use identity::hash_of_owner;
-
 pub use event::Event;
 pub use info_fields::ServerGauges;
 pub use log::Log;

@@ -200,13 +200,19 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn.
+    /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn. Where a crowd
+    /// has left gaps, these have none: whoever waits behind them would wait for it as long as the crowd would have.
     pub fn doubt_next_slots(&mut self, count: usize) {
-        for _ in 0..count.min(self.queues.capacity()) {
+        let mut left = count;
+        for _ in 0..self.queues.capacity() {
+            if left == 0 {
+                return;
+            }
             self.next = if self.next < self.queues.capacity() { self.next } else { 0 };
             if let Some(queue) = self.queues.get_mut(self.next) {
                 queue.ownership = Ownership::InDoubt;
                 queue.mark = Some(self.marks.add(QueueId(self.next), queue.mark, Cause::Doubted));
+                left = left.saturating_sub(1);
             }
             self.next = self.next.saturating_add(1);
         }

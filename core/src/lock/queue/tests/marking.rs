@@ -28,6 +28,26 @@ fn each_lock_has_its_turn_to_be_looked_at() {
 }
 
 #[test]
+fn who_is_left_of_a_crowd_has_its_turn_at_once() {
+    let mut queues = Queues::new();
+    let keys = (0..1_000_u32).map(u32::to_be_bytes);
+    let crowd: Vec<_> = keys
+        .map(|key| match queues.join(Name::new(0, &key), waiter("bob", 1)) {
+            Joined::Queued(id) => id,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    for id in crowd.into_iter().skip(1) {
+        let _ = queues.leave(id);
+    }
+    while take_marked(&mut queues).is_some() {}
+    for _ in 0..3 {
+        queues.doubt_next_slots(1);
+        assert!(take_marked(&mut queues).is_some());
+    }
+}
+
+#[test]
 fn all_are_looked_at() {
     let mut queues = three_locks();
     queues.mark_all(None);
