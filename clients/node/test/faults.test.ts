@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { BusyError, Leasehold, TooLateError, UnreachableError } from '../src/index.js';
+import { BusyError, Leasehold, RefusedError, TooLateError, UnreachableError } from '../src/index.js';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { Gate } from './support/gate.js';
@@ -64,6 +64,16 @@ for (const library of LIBRARIES) {
       await assert.rejects(acquired, (error) => error instanceof TooLateError || error instanceof UnreachableError);
       await short.close();
       assert.equal(await server.call('EXISTS', 'a'), 0);
+    });
+
+    it('a lease is renewed on when the server has refused an extension', async () => {
+      const lease = await one.locks.acquire('a', { ttl: 900 });
+      const begun = performance.now();
+      // Longer than `leasehold.max-ttl`.
+      await assert.rejects(lease.extend(10 ** 10), RefusedError);
+      await eventually(() => performance.now() - begun > 2_000);
+      assert(lease.validFor() > 0);
+      assert.equal(await lease.release(), 'released');
     });
 
     it('a lease is renewed through a cut of half its ttl', async () => {
