@@ -100,8 +100,8 @@ pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
 /// What a name may contain that a terminal would act on is shown as an escape.
 pub(crate) fn printable(text: &str) -> String {
     // Those that turn the direction of writing would make a name look like another one.
-    let acts =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| c.is_control() || turns(c);
     let shown = |c: char| if acts(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(shown).collect()
 }
@@ -191,5 +191,6 @@ mod tests {
         assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001b\\u009bé\",\"list\":[null,7]}");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(printable("a\u{202e}b\u{2067}é"), "a\\u{202e}b\\u{2067}é");
+        assert_eq!(printable("a\u{200e}b\u{200f}\u{61c}"), "a\\u{200e}b\\u{200f}\\u{61c}");
     }
 }
