@@ -2,6 +2,7 @@
 //! name of the program.
 
 use crate::exit_code::Failure;
+use crate::writer;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,8 +30,7 @@ pub(crate) fn is_at_terminal() -> bool {
 pub(crate) fn say(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     let clear = if std::mem::take(&mut *shown) { "\r\x1b[K" } else { "" };
-    // In one piece, or others would write in between. Nobody may be there to read it.
-    let _ = std::io::stderr().write_all(format!("{clear}leasehold: {text}\n").as_bytes());
+    writer::write(format!("{clear}leasehold: {text}\n"));
 }
 
 /// The same, unless one was told to be quiet.
@@ -44,14 +44,13 @@ pub(crate) fn tell(text: &str) {
 pub(crate) fn show_line(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     *shown = true;
-    let line = format!("\r\x1b[?7lleasehold: {text}\x1b[K\x1b[?7h");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    writer::write(format!("\r\x1b[?7lleasehold: {text}\x1b[K\x1b[?7h"));
 }
 
 pub(crate) fn clear_line() {
     let Ok(mut shown) = LINE.lock() else { return };
     if std::mem::take(&mut *shown) {
-        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        writer::write("\r\x1b[K".to_owned());
     }
 }
 
