@@ -16,6 +16,7 @@ mod fields;
 mod output;
 mod servers;
 mod story;
+mod writer;
 
 use arguments::Arguments;
 use clap::error::ErrorKind;
@@ -26,9 +27,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Some(ended) = child::processes::run_if_asked() {
-        return ended;
-    }
+    let ended = child::processes::run_if_asked().unwrap_or_else(run);
+    writer::finish();
+    ended
+}
+
+fn run() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         // Otherwise that would depend on whether the variable of the address is set.

@@ -2,6 +2,7 @@
 //! name of the program.
 
 use crate::exit_code::Failure;
+use crate::writer;
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -29,8 +30,7 @@ pub(crate) fn is_at_terminal() -> bool {
 pub(crate) fn say(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     let clear = if std::mem::take(&mut *shown) { "\r\x1b[K" } else { "" };
-    // In one piece, or others would write in between. Nobody may be there to read it.
-    let _ = std::io::stderr().write_all(format!("{clear}leasehold: {text}\n").as_bytes());
+    writer::write(format!("{clear}leasehold: {text}\n"));
 }
 
 /// The same, unless one was told to be quiet.
@@ -44,14 +44,13 @@ pub(crate) fn tell(text: &str) {
 pub(crate) fn show_line(text: &str) {
     let Ok(mut shown) = LINE.lock() else { return };
     *shown = true;
-    let line = format!("\r\x1b[?7lleasehold: {text}\x1b[K\x1b[?7h");
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    writer::write(format!("\r\x1b[?7lleasehold: {text}\x1b[K\x1b[?7h"));
 }
 
 pub(crate) fn clear_line() {
     let Ok(mut shown) = LINE.lock() else { return };
     if std::mem::take(&mut *shown) {
-        let _ = std::io::stderr().write_all(b"\r\x1b[K");
+        writer::write("\r\x1b[K".to_owned());
     }
 }
 
@@ -100,8 +99,8 @@ pub(crate) fn print_table(head: &[&str], rows: &[Vec<String>]) {
 /// What a name may contain that a terminal would act on is shown as an escape.
 pub(crate) fn printable(text: &str) -> String {
     // Those that turn the direction of writing would make a name look like another one.
-    let acts =
-        |c: char| c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let turns = |c: char| matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let acts = |c: char| c.is_control() || turns(c);
     let shown = |c: char| if acts(c) { c.escape_default().to_string() } else { c.into() };
     text.chars().map(shown).collect()
 }
@@ -191,5 +190,6 @@ mod tests {
         assert_eq!(text, "{\"name\":\"a\\\"b\\\\c\\u000ad\\u001b\\u009bé\",\"list\":[null,7]}");
         assert_eq!(printable("a\u{1b}[2Jb\n"), "a\\u{1b}[2Jb\\n");
         assert_eq!(printable("a\u{202e}b\u{2067}é"), "a\\u{202e}b\\u{2067}é");
+        assert_eq!(printable("a\u{200e}b\u{200f}\u{61c}"), "a\\u{200e}b\\u{200f}\\u{61c}");
     }
 }

@@ -80,7 +80,8 @@ pub(crate) async fn urls_of_primaries(
     let Value::Array(ranges) = slots else {
         return Err(Failure::new(Code::Refused, format!("{} is in no cluster", node.address)));
     };
-    let mut addresses: Vec<_> = ranges.iter().filter_map(primary_of).collect();
+    let mut addresses: Vec<_> =
+        ranges.iter().filter_map(|range| primary_of(range, host_of(&node.address))).collect();
     addresses.sort();
     addresses.dedup();
     Ok(addresses.iter().map(|(host, port)| urls.server.at(host, *port)).collect())
@@ -100,12 +101,25 @@ pub(crate) async fn replica(
     open(connection, &server.at(host, port)).await
 }
 
-/// A range of slots: its first, its last, and its servers, of which the first is the primary.
-fn primary_of(range: &Value) -> Option<(String, u16)> {
+/// A range of slots: its first, its last, and its servers, of which the first is the primary. A node that does not know its
+/// own name is where the one is that was asked.
+fn primary_of(range: &Value, asked: &str) -> Option<(String, u16)> {
     let Value::Array(range) = range else { return None };
     let Value::Array(primary) = range.get(2)? else { return None };
     let (host, port) = (primary.first()?.clone(), primary.get(1)?.clone());
-    Some((redis::from_redis_value(host).ok()?, redis::from_redis_value(port).ok()?))
+    let host: String = redis::from_redis_value(host).unwrap_or_default();
+    let host = if matches!(host.as_str(), "" | "?") { asked.to_owned() } else { host };
+    Some((host, redis::from_redis_value(port).ok()?))
+}
+
+/// Of the address of a server.
+fn host_of(address: &str) -> &str {
+    let place = address.split_once("://").map_or(address, |(_, place)| place);
+    let host = match place.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => host,
+        _ => place,
+    };
+    host.trim_matches(['[', ']'])
 }
 
 /// The first of them that can be had.

@@ -74,3 +74,26 @@ fn a_command_that_has_ended_by_itself_is_not_run_again_though_its_lock_was_lost(
     assert_eq!(ended.printed.matches("leads ").count(), 1);
     assert!(ended.said.contains("jobs was lost before the command ended"), "{}", ended.said);
 }
+
+#[test]
+fn whoever_is_told_to_end_while_it_loses_the_lead_does_not_stand_again() {
+    let server = server();
+    for told_first in [true, false] {
+        let command = "trap 'echo heard' TERM; echo leads; while :; do sleep 0.02; done";
+        let words = ["elect", "--ttl", "900ms", "--grace", "2s", "jobs", "--", "sh", "-c", command];
+        let program = start(&server, &words);
+        program.prints("leads");
+        if told_first {
+            program.signal("TERM");
+            program.prints("heard");
+        }
+        server.cmd("DEL jobs");
+        program.says("lost jobs: ");
+        if !told_first {
+            program.signal("TERM");
+        }
+        let ended = program.ends();
+        assert_eq!(ended.code, 79, "{}", ended.said);
+        assert_eq!(ended.printed.matches("leads").count(), 1, "{}", ended.printed);
+    }
+}

@@ -3,13 +3,16 @@
 
 use crate::program::Program;
 use crate::scene::{
-    LONG, both_kinds, eventually_free, eventually_held, eventually_waiting, hold, is_running,
+    LONG, both_kinds, eventually_free, eventually_held, eventually_waiting, held, hold, is_running,
     leasehold, left, server, start, url,
 };
 use std::fs::{self, File};
+use std::io::Write;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::process::Command;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 use testkit::eventually;
 
 /// Ends only when it is killed, and so does what it has started.
@@ -25,7 +28,7 @@ fn the_lease_of_the_variable_bounds_the_time_to_end_when_leasehold_is_killed() {
     let pids: Vec<u32> = printed.split(' ').filter_map(|word| word.parse().ok()).collect();
     program.signal("KILL");
     eventually("the command or the lock is gone", || {
-        let is_held = crate::scene::held(&server, "x").is_some();
+        let is_held = held(&server, "x").is_some();
         let is_there = pids.iter().any(|pid| is_running(*pid));
         assert!(is_held || !is_there, "the command outlived the lock");
         if is_there { Err(()) } else { Ok(()) }
@@ -140,4 +143,35 @@ fn no_password_is_shown_of_an_address_that_is_written_in_another_way() {
             assert!(!told.contains("worker"), "{address} {words:?}: {told}");
         }
     }
+}
+
+/// The other end of it, which nobody reads.
+fn unread() -> (UnixStream, Stdio) {
+    let (reader, mut full) = UnixStream::pair().unwrap();
+    full.set_nonblocking(true).unwrap();
+    while full.write(&[b'.'; 512]).is_ok() {}
+    full.set_nonblocking(false).unwrap();
+    (reader, Stdio::from(OwnedFd::from(full)))
+}
+
+#[test]
+fn a_lease_is_renewed_though_nobody_reads_what_is_said() {
+    let mut server = server();
+    let words = ["run", "--ttl", "4s", "x", "--", "sh", "-c", "read line; exit 5"];
+    let (reader, full) = unread();
+    let mut command = leasehold(&url(server.port()), &words);
+    let mut program = command.stdin(Stdio::piped()).stderr(full).spawn().unwrap();
+    eventually_held(&server, "x");
+    server.freeze();
+    // Longer than an answer may take to a renewal, and less long than the lease.
+    std::thread::sleep(Duration::from_millis(2_600));
+    server.thaw();
+    // Longer than it lasts unless it is renewed.
+    let thawed = Instant::now();
+    while thawed.elapsed() < Duration::from_secs(5) {
+        assert!(held(&server, "x").is_some(), "{:?}", thawed.elapsed());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    drop((program.stdin.take(), reader));
+    assert_eq!(program.wait().unwrap().code(), Some(5));
 }

@@ -146,3 +146,16 @@ fn whoever_waits_for_a_lock_of_a_server_that_comes_back_empty_finds_it_free() {
     let ended = waiting.ends();
     assert_eq!(ended.code, 0, "{}", ended.said);
 }
+
+#[test]
+fn locks_of_a_cluster_whose_nodes_do_not_know_their_names_are_listed() {
+    // Nobody has told it where it is.
+    let cluster = Cluster::of(1, 0);
+    let server = cluster.node(0);
+    hold(server, "x", "alice");
+    let url = format!("redis+cluster://{}", hosts([server.port()]));
+    let (code, table) = printed(&url, &["ls"]);
+    assert!(code == 0 && table.contains("x     alice "), "{table}");
+    let (code, told) = printed(&url, &["doctor"]);
+    assert!(code == 1 && told.contains(", primary\n"), "{told}");
+}

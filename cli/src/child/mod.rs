@@ -22,6 +22,7 @@ use crate::duration::show;
 use crate::exit_code::{Code, Failure};
 use crate::output;
 use group::{Group, Step};
+use nix::libc::SIGTERM;
 pub(crate) use signals::Signals;
 use std::ffi::OsString;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub(crate) enum Ended {
     ByItself(Code),
     /// The lock was lost, and the command was told to end.
     WithTheLock,
+    /// The same, and so was this program: the command is not to be run again.
+    ForGood,
 }
 
 /// Runs it to its end.
@@ -66,35 +69,37 @@ pub(crate) async fn run(
     let mut group = Group::start(&order)?;
     let tell_after =
         order.lease.checked_div(TOLD_IN_A_LEASE).unwrap_or_default().min(LONGEST_SILENCE);
+    let mut is_told = false;
     loop {
         group.is_held_for(held.valid_for());
         tokio::select! {
-            signal = signals.next() => match group.heard(signal, held.loss().is_some()) {
-                Step::On => {}
-                Step::Ended(code) => {
+            signal = signals.next() => {
+                // The others may mean something else to the command, which goes on.
+                is_told |= signal == SIGTERM;
+                if let Step::Ended(code) = group.heard(signal, held.loss().is_some()) {
                     group.done();
                     return Ok(Ended::ByItself(code));
                 }
-            },
+            }
             loss = held.lost() => {
                 output::say(&held.lost_text(loss, &order.grace));
-                end(&mut group, order.grace, signals).await;
+                is_told |= end(&mut group, order.grace, signals).await;
                 group.done();
-                return Ok(Ended::WithTheLock);
+                return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
             () = sleep(tell_after.max(BETWEEN_LOOKS)) => {}
         }
     }
 }
 
-/// Asks the group to end, and kills what is left of it after the grace.
-async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
+/// Asks the group to end, and kills what is left of it after the grace. Whether this program was told to end meanwhile.
+async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) -> bool {
     group.ask_to_end();
     let kill_at = Instant::now().checked_add(grace);
-    let mut killed = None;
+    let (mut killed, mut is_told) = (None, false);
     while group.is_there() {
         if !group.runs() && killed.is_some_and(|at: Instant| at.elapsed() > SEEN_WHEN_KILLED) {
-            return;
+            break;
         }
         let grace_ends = async {
             match kill_at {
@@ -104,6 +109,7 @@ async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
         };
         tokio::select! {
             signal = signals.next() => {
+                is_told |= signals::is_ending(signal);
                 let _ = group.heard(signal, true);
             }
             () = grace_ends => {
@@ -117,4 +123,5 @@ async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) {
             () = sleep(BETWEEN_LOOKS) => {}
         }
     }
+    is_told
 }

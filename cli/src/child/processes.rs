@@ -65,6 +65,7 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
 /// Ends this process by the signal, and not by a code that says so: bash goes on with a script whose command has heard of Ctrl-C
 /// and did not end of it. In Rust nothing safe takes a handler away, but what replaces this program has none.
 pub(crate) fn end_by_interrupt() -> ExitCode {
+    crate::writer::finish();
     if let Ok(mut end) = this_program() {
         let _ = end.arg(END).exec();
     }

@@ -81,6 +81,11 @@ impl Signals {
     }
 }
 
+/// Whether it ends a program that does nothing about it.
+pub(super) fn is_ending(number: i32) -> bool {
+    ENDING.contains(&number)
+}
+
 /// As the kernel tells it: `SigIgn:` and a mask in hexadecimal digits. Where it does not, none are known.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();

@@ -18,7 +18,7 @@ const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 ///
 /// It stands until it leads, and starts the command. If it leads no more, the command is ended, and it stands again: also
 /// when no server answers, for as long as that takes. It ends when the command ends by itself, with its exit code, or with 79
-/// if the lock had been lost by then.
+/// if the lock had been lost by then; and with 79 if it gets TERM and loses the lead before the command has ended.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -59,7 +59,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
                 let held = Held::Leading(leadership);
                 match run_under(&place, held, &arguments.running, &mut signals).await {
                     Ok(Finished::WithTheLock) => {}
-                    Ok(Finished::ByItself(code)) => break Ok(code),
+                    Ok(Finished::ForGood(code)) => break Ok(code),
                     Err(failure) => break Err(failure),
                 }
             }

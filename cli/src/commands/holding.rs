@@ -144,7 +144,8 @@ impl Held {
 /// How a command under a lock ended.
 #[must_use = "its work may be half done"]
 pub(crate) enum Finished {
-    ByItself(Code),
+    /// And is not to be run again.
+    ForGood(Code),
     /// The lock was lost, and it was told to end.
     WithTheLock,
 }
@@ -152,7 +153,7 @@ pub(crate) enum Finished {
 impl From<Finished> for Code {
     fn from(finished: Finished) -> Self {
         match finished {
-            Finished::ByItself(code) => code,
+            Finished::ForGood(code) => code,
             Finished::WithTheLock => Self::Lost,
         }
     }
@@ -180,8 +181,9 @@ pub(crate) async fn run_under(
     let code = match ended? {
         Ended::ByItself(code) => code,
         Ended::WithTheLock => return Ok(Finished::WithTheLock),
+        Ended::ForGood => return Ok(Finished::ForGood(Code::Lost)),
     };
-    Ok(Finished::ByItself(match released {
+    Ok(Finished::ForGood(match released {
         Ok(Ok(released)) if released.in_time() && !was_lost => code,
         Ok(Ok(_)) => {
             output::say(&format!(

@@ -79,11 +79,17 @@ export async function askOnce(
   try {
     return await within(limit, answer, signal);
   } catch (error) {
-    if (error instanceof Unanswered && limit >= each) server.silent(key);
+    const isOwn = error instanceof Unanswered;
+    if (isOwn ? limit >= each : isTimeout(error)) server.silent(key);
     if (signal?.aborted || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
-    if (signal?.aborted || error instanceof Unanswered) answer.then(fate.late, () => {});
+    if (signal?.aborted || isOwn) answer.then(fate.late, () => {});
     throw error;
   }
+}
+
+/** The client library has given up, by a limit of the program for its own commands. The connection may be dead. */
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && (error.name === 'TimeoutError' || error.message === 'Command timed out');
 }
 
 /** No try will be answered. */

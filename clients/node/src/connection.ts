@@ -13,8 +13,8 @@ export interface Connection {
   /** A connection of its own to that node, which does nothing else. It is not opened again when it is lost. */
   dedicated(key: Buffer): Promise<Dedicated>;
 
-  /** Subscribes on a connection of its own. `ended` is called once, when that is lost. */
-  listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening>;
+  /** Subscribes on a connection of its own, within so many milliseconds. `ended` is called once, when that is lost. */
+  listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening>;
 
   /** The server said that it is no primary. */
   elsewhere(): void;

@@ -1,7 +1,7 @@
 /** A lock that is held, from its grant until it is released, kept or lost. */
 import { type Answer, ask } from './asking.js';
 import { type Moment, now } from './clock.js';
-import { type LeaseholdError, LostError, type Loss } from './errors.js';
+import { type LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
 import type { Server } from './server.js';
 import { checkDuration } from './settings.js';
@@ -56,6 +56,8 @@ export class Lease implements AsyncDisposable {
   readonly #extensions = new Extensions();
   #resolveLost: (loss: Loss) => void = () => {};
   #ttl: number;
+  /** What the server has agreed to. */
+  #agreed: number;
   #validUntil: Moment;
   #loss: Loss | undefined;
   #released: Promise<Released> | undefined;
@@ -66,6 +68,7 @@ export class Lease implements AsyncDisposable {
   constructor(held: Held) {
     this.#held = held;
     this.#ttl = held.ttl;
+    this.#agreed = held.ttl;
     this.#validUntil = validUntil(held.asked, held.ttl);
     this.lost = new Promise((resolve) => {
       this.#resolveLost = resolve;
@@ -106,6 +109,8 @@ export class Lease implements AsyncDisposable {
     try {
       return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#held.within));
     } catch (error) {
+      // To renew it by as much would be refused each time.
+      if (error instanceof RefusedError && this.#ttl === ttl) this.#ttl = this.#agreed;
       // It is held on, and may have little time left.
       if (now() < this.#held.renewUntil) void this.#renew();
       throw error;
@@ -190,6 +195,7 @@ export class Lease implements AsyncDisposable {
       this.#lose('taken');
       return 'lost';
     }
+    this.#agreed = ttl;
     const counted = this.#extensions.counted(number, answer, ttl);
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.#look()) return 'lost';

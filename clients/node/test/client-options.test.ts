@@ -4,6 +4,7 @@ import { Redis, type RedisOptions } from 'ioredis';
 import { createClient } from 'redis';
 import { type Client, Leasehold } from '../src/index.js';
 import { eventually } from './support/eventually.js';
+import { Gate } from './support/gate.js';
 import { TestServer } from './support/server.js';
 
 describe('the options of the client', () => {
@@ -45,6 +46,22 @@ describe('the options of the client', () => {
       client.disconnect();
     });
   }
+
+  it('commandTimeout of ioredis costs no lease when its connection is dead without having said so', async () => {
+    const gate = await Gate.start(server);
+    const client = new Redis({ path: gate.socket, commandTimeout: 300 });
+    client.on('error', () => {});
+    const locks = new Leasehold(client);
+    const lease = await locks.acquire('dead', { ttl: 2_400 });
+    const begun = performance.now();
+    gate.deafen();
+    await eventually(() => performance.now() - begun > 3_600);
+    assert(lease.validFor() > 0);
+    assert.equal(await lease.release(), 'released');
+    assert.deepEqual(await locks.close(), []);
+    client.disconnect();
+    gate.stop();
+  });
 
   for (const RESP of [2, 3] as const) {
     it(`RESP ${RESP} and a timeout of node-redis do no harm`, async () => {

@@ -44,6 +44,15 @@ for (const library of LIBRARIES) {
       await assert.rejects(one.locks.tryAcquire('a', { ttl: 10 ** 10 }), refused);
     });
 
+    it('an extension that is too long, and renews the lease as before', async () => {
+      const lease = await one.locks.acquire('a', { ttl: 600 });
+      const begun = performance.now();
+      await assert.rejects(lease.extend(10 ** 10), RefusedError);
+      await eventually(() => performance.now() - begun > 1_300);
+      assert(lease.validFor() > 0);
+      assert.equal(await lease.release(), 'released');
+    });
+
     it('a grant above its memory, and not a release', async () => {
       const lease = await one.locks.acquire('a');
       await server.call('CONFIG', 'SET', 'maxmemory', '1');

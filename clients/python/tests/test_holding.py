@@ -93,6 +93,17 @@ def test_it_is_held_at_least_so_long(make: Make, server: Server, name: str) -> N
     assert time.monotonic() - began > 1
 
 
+def test_it_is_held_at_least_so_long_from_the_grant_however_long_it_was_waited_for(
+    make: Make, server: Server, name: str
+) -> None:
+    with server.client() as control:
+        control.execute_command("LOCK.ACQUIRE", name, "before", 1200)
+    locks = make(server)
+    lease = locks.acquire(name, ttl=60, hold_at_least=1)
+    assert lease.release() is Released.LATER
+    assert locks.try_acquire(name) is None
+
+
 def test_readers_hold_together_and_a_writer_alone(make: Make, server: Server, name: str) -> None:
     locks = make(server)
     one, two = locks.read(name).acquire(), locks.read(name).try_acquire()

@@ -223,7 +223,7 @@ impl Tickets<'_> {
             return Ok(Asked::NoTickets);
         }
         let known = locked(seat).take();
-        let Ok(seat) = self.seat(&node, &link, known).await else {
+        let Ok(seat) = self.seat(&node, &link, known, trying).await else {
             link.tickets.refuse();
             return Ok(Asked::NoTickets);
         };
@@ -290,8 +290,12 @@ impl Tickets<'_> {
         node: &Arc<Node>,
         link: &Link,
         known: Option<Seat>,
+        trying: Instant,
     ) -> Result<Option<Seat>, ()> {
-        let error = match node.subscription(self.each).await {
+        // There has to be time to ask.
+        let left = self.each.min(trying.saturating_duration_since(Instant::now()));
+        let opening = within(left.mul_f64(0.5), node.subscription(self.each));
+        let error = match opening.await {
             Ok(subscription) => {
                 link.tickets.heard();
                 return Ok(Some(match known {

@@ -379,6 +379,22 @@ async fn a_server_that_keeps_no_place_for_so_long_is_asked_more_often() {
     assert!(released.elapsed() < millis(250), "{:?}", released.elapsed());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_waits_is_served_in_time_where_a_connection_for_being_told_of_it_is_never_answered()
+{
+    let server = server();
+    let proxy = Proxy::to(server.port());
+    let theirs = Locks::connect(url(proxy.port())).await.unwrap();
+    let guard = locks(&server).await.lock("printer").await.unwrap();
+    // Their connection for requests is there.
+    assert!(theirs.info("printer").await.unwrap().is_some());
+    proxy.slow_all_but(proxy.connections(), LONG);
+    let waiter = tokio::spawn(theirs.lock("printer").wait(millis(900)).into_future());
+    eventually_waiting(&server, "printer", 1).await;
+    assert_eq!(guard.release().await.unwrap(), Released::Released);
+    drop(first_of(waiter).await.unwrap());
+}
+
 #[test]
 fn threads_wait_on_two_connections_too() {
     const THREADS: usize = 50;

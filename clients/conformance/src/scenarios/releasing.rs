@@ -95,6 +95,13 @@ fn hold_at_least(scene: &Scene<'_>) {
     assert!(is_held(&server, "x"));
     until_free(&server, "x");
     assert_took(begun.elapsed(), millis(1_400), millis(1_500));
+    // However long it was waited for.
+    server.client().grant("x", "before", 1_600);
+    let lease = program.acquire(&lock("x").wait(LONG).hold_at_least(millis(1_500)));
+    let begun = Instant::now();
+    assert_eq!(lease.release(), "later");
+    until_free(&server, "x");
+    assert_took(begun.elapsed(), millis(1_000), millis(1_500));
 }
 
 fn release_has_a_limit(scene: &Scene<'_>) {

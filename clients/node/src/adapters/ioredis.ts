@@ -1,5 +1,6 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import { within } from '../timers.js';
 import { whenEnded } from './ending.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
@@ -70,7 +71,7 @@ export class IoredisConnection implements Connection {
     return { send: (words) => send(key, words), close };
   }
 
-  async listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
+  async listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
     const own = found(this.#nodeOf()).duplicate(BESIDE) as Listener;
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => hear(message as Buffer));
@@ -82,7 +83,7 @@ export class IoredisConnection implements Connection {
     };
     this.#beside.add(close);
     try {
-      await own.subscribe(channel);
+      await within(limit, own.subscribe(channel));
     } catch (error) {
       close();
       throw error;

@@ -3,6 +3,7 @@ import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
 import { whenEnded } from './ending.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
+import { within } from '../timers.js';
 import { verdict } from '../verdict.js';
 import { slotOf } from './slots.js';
 
@@ -160,8 +161,8 @@ class NodeRedisConnection implements Connection {
     return { send, close };
   }
 
-  async listen(channel: string, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
-    const own = beside(await this.#nodeOf());
+  async listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
+    const own = beside(await within(limit, this.#nodeOf()));
     let isOver = false;
     const close = () => {
       this.#beside.delete(close);
@@ -177,10 +178,13 @@ class NodeRedisConnection implements Connection {
     // It is not opened again, so an error ends it.
     own.on('error', over);
     own.on('end', over);
-    try {
+    const subscribed = async () => {
       await own.connect();
       own.unref();
       await own.subscribe(channel, hear, true);
+    };
+    try {
+      await within(limit, subscribed());
     } catch (error) {
       isOver = true;
       close();

@@ -4,6 +4,7 @@
  * A message may be lost, and one may come for nothing: it is a reason to ask, and nothing more.
  */
 import { randomUUID } from 'node:crypto';
+import { type Moment, now } from '../clock.js';
 import type { Connection, Listening } from '../connection.js';
 import { RETRY, rest, sleep, within } from '../timers.js';
 
@@ -13,12 +14,16 @@ export type Told =
   /** Nothing any more: the connection is lost, and so may be what was to be told. */
   | 'cut';
 
+/** How long it may take to subscribe: longer than any server needs that is there. */
+const OPENS_WITHIN = 5_000;
+
 export class Grants {
   /** Nobody else knows it. */
   readonly channel = `leasehold:${randomUUID()}`;
   readonly #connection: Connection;
   readonly #seats = new Map<string, (told: Told) => void>();
   #listening: Promise<Listening> | undefined;
+  #begun: Moment = Number.NEGATIVE_INFINITY;
   #failures = 0;
   #isClosed = false;
 
@@ -37,10 +42,14 @@ export class Grants {
     return () => this.#seats.delete(owner);
   }
 
-  /** Sees to it that grants are told of. Rejects if they are not at the moment. */
+  /**
+   * Sees to it that grants are told of. Rejects if they are not at the moment. Where that is asked for and not answered, as by
+   * a node of a cluster that hangs, those who come later do not wait for it again.
+   */
   async listen(limit: number, signal?: AbortSignal): Promise<void> {
     if (this.#isClosed) throw new Error('closed');
-    await within(limit, this.#listening ?? this.#open(), signal);
+    const listening = this.#listening ?? this.#open();
+    await within(Math.max(0, limit - (now() - this.#begun)), listening, signal);
   }
 
   /** A grant was found out that had not been told: the connection may be dead without having said so. */
@@ -69,6 +78,7 @@ export class Grants {
     const opening = this.#opened(ended);
     opening.catch(forget);
     this.#listening = opening;
+    this.#begun = now();
     return opening;
   }
 
@@ -76,7 +86,8 @@ export class Grants {
     // While the server is down this fails each time: not as fast as it is asked for.
     if (this.#failures > 0) await sleep(rest(RETRY, this.#failures));
     try {
-      const listening = await this.#connection.listen(this.channel, (message) => this.#hear(message), ended);
+      const hear = (message: Buffer) => this.#hear(message);
+      const listening = await this.#connection.listen(this.channel, OPENS_WITHIN, hear, ended);
       this.#failures = 0;
       if (this.#isClosed) listening.close();
       return listening;

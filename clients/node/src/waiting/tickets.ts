@@ -100,7 +100,8 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
 
 async function listens(grants: Grants, { each, until, signal }: Patience): Promise<'heard' | 'refused' | undefined> {
   try {
-    await grants.listen(Math.max(0, Math.min(each, until - now())), signal);
+    // There has to be time to ask.
+    await grants.listen(Math.max(0, Math.min(each, until - now()) / 2), signal);
     return 'heard';
   } catch (error) {
     signal.throwIfAborted();

@@ -10,11 +10,13 @@ export class Gate {
   readonly #pairs = new Set<[Socket, Socket]>();
   readonly #listener: Server;
   #refuses = false;
+  #ignores = false;
 
   private constructor(server: TestServer) {
     this.socket = join(server.directory, `gate-${number++}`);
     this.#listener = createServer((near) => {
       if (this.#refuses) return near.destroy();
+      if (this.#ignores) return near.on('error', () => {}).resume();
       const far = createConnection(server.socket);
       const pair: [Socket, Socket] = [near, far];
       this.#pairs.add(pair);
@@ -49,8 +51,14 @@ export class Gate {
     for (const [near, far] of this.#pairs) far.unpipe(near).resume();
   }
 
+  /** Connections that are made from now on are accepted, and nothing is ever said on them. */
+  ignore(): void {
+    this.#ignores = true;
+  }
+
   mend(): void {
     this.#refuses = false;
+    this.#ignores = false;
   }
 
   stop(): void {

@@ -48,7 +48,7 @@ class Factory(Generic[R]):
     ) -> R:
         """A lock that one holds at a time. Durations are seconds; ``wait`` is a hard limit.
 
-        ``hold_at_least`` has the lock held for so long from the asking, although it is released before: for jobs
+        ``hold_at_least`` has the lock held for so long from the grant, although it is released before: for jobs
         that several hosts start at about the same time. A program that dies holds it for its ttl.
         """
         return self._request(Asked(self._settings, name, ttl, wait, EXCLUSIVE, renew, hold_at_least))

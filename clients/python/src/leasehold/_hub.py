@@ -106,7 +106,6 @@ class Hub:
     async def acquire(self, wanted: Wanted) -> Optional[LeaseState]:
         """None when others have held the lock until patience ended."""
         pending = Pending(wanted)
-        begun = _clock.now()
         grant = None
         try:
             grant = await granted(self, pending)
@@ -115,7 +114,7 @@ class Hub:
                 self._give_back_by(wanted.name, give_up(self, pending))
         if grant is None:
             return None
-        hold_until = begun + wanted.hold_at_least if wanted.hold_at_least > 0 else None
+        hold_until = _clock.now() + wanted.hold_at_least if wanted.hold_at_least > 0 else None
         state = LeaseState(
             wanted.name,
             wanted.key,

@@ -1,0 +1,75 @@
+//! Writing to standard error, by a thread. Nobody may read there for a while, as behind a pager, and a lease is to be
+//! renewed all the same.
+
+use std::io::Write;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
+use std::thread;
+use std::time::Duration;
+
+/// How long one waits for a text to be written: what is printed next stands behind it then.
+const WRITTEN_WITHIN: Duration = Duration::from_millis(100);
+
+/// More texts than that are left out while nobody reads.
+const MOST_UNWRITTEN: usize = 64;
+
+static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
+
+struct Writer {
+    texts: SyncSender<String>,
+    written: Receiver<()>,
+    unwritten: usize,
+}
+
+/// In one piece, or others would write in between.
+pub(crate) fn write(text: String) {
+    if let Ok(mut writer) = WRITER.lock() {
+        writer.get_or_insert_with(Writer::start).write(text);
+    }
+}
+
+/// Waits until all is written.
+pub(crate) fn finish() {
+    if let Ok(mut writer) = WRITER.lock()
+        && let Some(writer) = writer.as_mut()
+    {
+        while writer.unwritten > 0 && writer.written.recv().is_ok() {
+            writer.unwritten = writer.unwritten.saturating_sub(1);
+        }
+    }
+}
+
+impl Writer {
+    fn start() -> Self {
+        let (texts, to_write) = sync_channel::<String>(MOST_UNWRITTEN);
+        let (tell, written) = channel();
+        // If there can be no thread, this one writes.
+        let _ = thread::Builder::new().spawn(move || {
+            for text in to_write {
+                write_now(&text);
+                if tell.send(()).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { texts, written, unwritten: 0 }
+    }
+
+    fn write(&mut self, text: String) {
+        match self.texts.try_send(text) {
+            Ok(()) => self.unwritten = self.unwritten.saturating_add(1),
+            Err(TrySendError::Full(_)) => {}
+            Err(TrySendError::Disconnected(text)) => write_now(&text),
+        }
+        // Behind one that nobody reads there is nothing to wait for.
+        let limit = if self.unwritten == 1 { WRITTEN_WITHIN } else { Duration::ZERO };
+        while self.unwritten > 0 && self.written.recv_timeout(limit).is_ok() {
+            self.unwritten = self.unwritten.saturating_sub(1);
+        }
+    }
+}
+
+fn write_now(text: &str) {
+    // Nobody may be there to read it.
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

@@ -1,0 +1,44 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, it } from 'node:test';
+import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
+import { eventually } from './support/eventually.js';
+import { Gate } from './support/gate.js';
+import { TestServer } from './support/server.js';
+
+for (const library of LIBRARIES) {
+  describe(`being told of grants, with ${library.name}`, () => {
+    let server: TestServer;
+    let other: Setup;
+    before(async () => {
+      server = await TestServer.start();
+      other = await leasehold(library, server);
+    });
+    after(async () => {
+      await other.close();
+      await server.stop();
+    });
+
+    it('whoever waits is granted the lock in time where a connection for being told of it is never answered', async () => {
+      const gate = await Gate.start(server);
+      const through = await leasehold(library, { socket: gate.socket } as TestServer);
+      await (await through.locks.acquire('warm')).release();
+      const told = ((await server.call('PUBSUB', 'CHANNELS')) as string[]).length;
+      gate.ignore();
+      const lease = await other.locks.acquire('a');
+      const waiting = through.locks.acquire('a', { wait: 900 });
+      waiting.catch(() => {});
+      await eventually(async () => (await server.waiters('a')) === 1, 900);
+      assert.equal(await lease.release(), 'released');
+      assert.equal(await (await waiting).release(), 'released');
+      // It is told of grants again as soon as that is possible.
+      const second = await other.locks.acquire('a');
+      const patient = through.locks.acquire('a', { wait: 20_000 });
+      gate.mend();
+      await eventually(async () => ((await server.call('PUBSUB', 'CHANNELS')) as string[]).length > told, 15_000);
+      assert.equal(await second.release(), 'released');
+      assert.equal(await (await patient).release(), 'released');
+      await through.close();
+      gate.stop();
+    });
+  });
+}
