@@ -1,6 +1,7 @@
 //! The docs are true: every transcript is run, and every table is compared with the server, both ways.
 
 mod comparison;
+mod log_lines;
 mod markdown;
 mod permissions;
 mod pictures;
