@@ -3,6 +3,8 @@
 //!
 //! `LEASEHOLD_OTHER_MODULE` names the other build. Without it the other build is the same one.
 
+mod cluster;
+
 use crate::shared::{Hold, holds};
 use redis::Value;
 use std::env;
@@ -10,6 +12,12 @@ use std::path::PathBuf;
 use testkit::{Client, Server, Setup, Waiter, bulk_text, module, start_pair, wait_until_in_sync};
 
 const LONG: u64 = 60_000;
+
+/// Its file.
+fn other_build() -> PathBuf {
+    let file = env::var_os("LEASEHOLD_OTHER_MODULE").map(PathBuf::from);
+    file.unwrap_or_else(|| module::path().to_owned())
+}
 
 /// What comes between two times of the build that is tested.
 #[derive(Clone, Copy)]
@@ -23,11 +31,7 @@ impl Between {
         let setup = Server::builder().aof().tcp().without_module();
         match self {
             Self::NoModule => setup,
-            Self::AnotherBuild => {
-                let file = env::var_os("LEASEHOLD_OTHER_MODULE").map(PathBuf::from);
-                let file = file.as_deref().unwrap_or(module::path());
-                setup.config("loadmodule", file.to_str().unwrap())
-            }
+            Self::AnotherBuild => setup.config("loadmodule", other_build().to_str().unwrap()),
         }
     }
 
