@@ -46,6 +46,9 @@ const NAMED_BY_OTHERS: [&str; 8] = [
 /// Types of the standard library, and of tokio.
 const TYPES_OF_OTHERS: [&str; 2] = ["Mutex", "CancellationToken"];
 
+/// What the fuzzers begin with, which is no text.
+const INPUTS: &str = "fuzz/corpus";
+
 /// What whoever runs an example or the tests of a client has there.
 const INSTALLED: [&str; 10] = [
     ".build",
@@ -339,7 +342,8 @@ fn collect(folder: &str, ending: &str, files: &mut Vec<File>) {
         let entry = entry.unwrap();
         let name = format!("{folder}/{}", entry.file_name().into_string().unwrap());
         if entry.file_type().unwrap().is_dir() {
-            if !INSTALLED.iter().any(|installed| entry.file_name() == *installed) {
+            if name != INPUTS && !INSTALLED.iter().any(|installed| entry.file_name() == *installed)
+            {
                 collect(&name, ending, files);
             }
         } else if name.ends_with(ending) {
