@@ -20,6 +20,15 @@ fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Stopwatch {
     })
 }
 
+/// The slot of the first node is the second one's, and nobody says so to the first; when that knows.
+fn goes(cluster: &Cluster, slot: &Slot) -> Stopwatch {
+    SlotMove { slot: slot.number, from: 0, to: 1 }.import(cluster);
+    let us = &cluster.node(1).id;
+    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
+    assert_eq!(given, Value::Okay);
+    wait_until_elsewhere(&mut cluster.node(0).client(), slot)
+}
+
 #[track_caller]
 fn assert_is_sent_away_soon(mut waiter: Waiter, since: &Stopwatch) {
     assert!(matches!(waiter.reply(), Value::ServerError(told) if told.code() == "TRYAGAIN"));
@@ -54,11 +63,7 @@ fn who_waits_where_a_slot_has_gone_without_a_word_is_sent_away_soon() {
     let key = slot.key("k");
     cluster.node(0).client().grant(&key, "alice", LONG);
     let waiter = Waiter::of(cluster.node(0), &key, "bob");
-    SlotMove { slot: slot.number, from: 0, to: 1 }.import(&cluster);
-    let us = &cluster.node(1).id;
-    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
-    assert_eq!(given, Value::Okay);
-    let gone = wait_until_elsewhere(&mut cluster.node(0).client(), &slot);
+    let gone = goes(&cluster, &slot);
     assert_is_sent_away_soon(waiter, &gone);
     stays.iter().for_each(|waiter| waiter.assert_waits(cluster.node(0)));
 }
@@ -80,11 +85,7 @@ fn many_who_wait_where_a_slot_has_gone_without_a_word_are_sent_away_soon() {
         waiters if waiters == LOCKS.try_into().unwrap() => Ok(()),
         waiters => Err(waiters),
     });
-    SlotMove { slot: slot.number, from: 0, to: 1 }.import(&cluster);
-    let us = &cluster.node(1).id;
-    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
-    assert_eq!(given, Value::Okay);
-    let gone = wait_until_elsewhere(&mut client, &slot);
+    let gone = goes(&cluster, &slot);
     let replies = waiters.one_reply_each();
     assert!(gone.elapsed() < SOON, "after {:?}", gone.elapsed());
     for reply in replies {
@@ -111,11 +112,7 @@ fn who_waits_after_a_crowd_has_left_is_sent_away_soon() {
     assert_eq!(client.counter("tickets"), CROWD as u64);
     all(&mut client, locks.iter().map(|lock| format!("LOCK.RELEASE {lock} bob")));
     assert_eq!(client.counter("tickets"), 0);
-    SlotMove { slot: slot.number, from: 0, to: 1 }.import(&cluster);
-    let us = &cluster.node(1).id;
-    let given = cluster.node(1).cmd(format!("CLUSTER SETSLOT {} NODE {us}", slot.number));
-    assert_eq!(given, Value::Okay);
-    let gone = wait_until_elsewhere(&mut client, &slot);
+    let gone = goes(&cluster, &slot);
     assert_is_sent_away_soon(waiter, &gone);
 }
 
