@@ -31,6 +31,10 @@ use options::Options;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    // Tests are to be run by their names, and cargo tells them to every target. None of them is here.
+    if std::env::args().any(|word| word == "--exact") {
+        return ExitCode::SUCCESS;
+    }
     let options = match Options::read(std::env::args().skip(1)) {
         Ok(options) => options,
         Err(complaint) => {
