@@ -94,6 +94,13 @@ pub fn misplaces_clients() -> bool {
     does
 }
 
+/// Whether the server ends by itself when `CLIENT UNBLOCK` names a client that `CLIENT PAUSE` holds
+/// back. It does so without a module, too.
+pub fn crashes_when_a_paused_client_is_unblocked() -> bool {
+    let product = product();
+    product.version < if product.valkey { (8, 1) } else { (8, 0) }
+}
+
 /// Whether the server was built without something, so that it refuses a line of configuration. If
 /// so, prints what goes untested.
 pub fn lacks_setting(name: &str, value: &str, what: &str) -> bool {
