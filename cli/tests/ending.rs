@@ -1,12 +1,12 @@
 //! How a command is ended whose lock is lost, and that nothing of it is left.
 
-use crate::program::{Program, signal};
+use crate::program::Program;
 use crate::scene::{
     both_kinds, eventually_free, eventually_gone, eventually_held, held, is_running, leasehold,
     server, start, url,
 };
 use std::time::{Duration, Instant};
-use testkit::{Clock, Server, eventually};
+use testkit::{Clock, Server, eventually, signal};
 
 /// Says the numbers of its own process and of one that it has started.
 const TREE: &str = "sleep 1000 & echo $$ $! .; wait; wait";
@@ -55,7 +55,7 @@ fn what_does_not_end_within_the_grace_is_killed() {
 fn what_is_stopped_when_the_lock_is_lost_is_ended_too() {
     let server = server();
     let (program, pids) = tree(&server, &["--ttl", "600ms"], TREE);
-    pids.iter().for_each(|pid| signal(*pid, "STOP"));
+    pids.iter().for_each(|pid| signal(*pid, "STOP").unwrap());
     server.cmd("DEL x");
     let ended = program.ends();
     assert_eq!(ended.code, 79);
@@ -135,7 +135,7 @@ fn when_leasehold_is_killed_with_all_its_processes_the_command_ends() {
     let watchdog = children.split_whitespace().map(|pid| pid.parse().unwrap());
     let watchdog = watchdog.filter(|pid: &u32| *pid != pids[0]).collect::<Vec<_>>();
     assert_eq!(watchdog.len(), 1, "{children}");
-    signal(watchdog[0], "KILL");
+    signal(watchdog[0], "KILL").unwrap();
     program.signal("KILL");
     eventually_gone(pids[0]);
 }

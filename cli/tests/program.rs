@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use testkit::eventually;
+use testkit::{eventually, signal};
 
 pub(crate) struct Program {
     process: Child,
@@ -54,7 +54,7 @@ impl Program {
 
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
-        signal(self.id(), name);
+        signal(self.id(), name).unwrap();
     }
 
     /// Waits for the end of it, after the end of its input.
@@ -92,12 +92,6 @@ impl Drop for Program {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
-}
-
-/// Sends a process a signal; a negative one is a group.
-pub(crate) fn signal(pid: u32, name: &str) {
-    let sent = Command::new("kill").args(["-s", name, &pid.to_string()]).status().unwrap();
-    assert!(sent.success(), "kill -s {name} {pid}");
 }
 
 fn read(mut from: impl Read + Send + 'static) -> (Arc<Mutex<String>>, JoinHandle<()>) {

@@ -1,12 +1,12 @@
 //! Signals are passed on.
 
-use crate::program::{Program, signal};
+use crate::program::Program;
 use crate::scene::{
     eventually_held, eventually_waiting, held, hold, is_running, leasehold, server, start, url,
 };
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-use testkit::eventually;
+use testkit::{eventually, signal};
 
 /// Tells of each signal, and ends at the line that it reads.
 const TELLS: &str = "for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap \"echo got $s\" $s; done
@@ -59,10 +59,10 @@ fn stopping_and_continuing_is_passed_on() {
     let mut program = Program::start(command);
     let printed = program.prints(" .\n");
     let (command, leasehold) = (printed.split(' ').next().unwrap().parse().unwrap(), program.id());
-    signal(leasehold, "TSTP");
+    signal(leasehold, "TSTP").unwrap();
     eventually_in_state(command, &['T']);
     eventually_in_state(leasehold, &['T']);
-    signal(leasehold, "CONT");
+    signal(leasehold, "CONT").unwrap();
     eventually_in_state(command, &['S', 'R']);
     program.types("end\n");
     assert_eq!(program.ends().code, 3);
@@ -102,7 +102,7 @@ fn what_is_ignored_by_whoever_starts_leasehold_stays_ignored() {
     let pid: u32 = printed.split(' ').next().unwrap().parse().unwrap();
     eventually_held(&server, "x");
     program.signal("HUP");
-    signal(pid, "HUP");
+    signal(pid, "HUP").unwrap();
     assert!(is_running(pid));
     program.types("end\n");
     assert_eq!(program.ends().code, 3);

@@ -1,9 +1,9 @@
 //! How `leasehold top` ends, and what it leaves: the terminal as it was, on every way out.
 
-use crate::program::{Program, signal};
+use crate::program::Program;
 use crate::scene::{LONG, leasehold, server, url};
 use crate::tmux::Window;
-use testkit::{Server, eventually};
+use testkit::{Server, eventually, signal};
 
 /// The view in a shell that says its exit code.
 fn top(server: &Server, variables: &[(&str, &str)]) -> Window {
@@ -68,7 +68,7 @@ fn signals_end_it() {
     let server = server();
     for (name, code) in [("TERM", "code 143"), ("INT", "code 130"), ("QUIT", "code 131")] {
         let window = shown(&server);
-        signal(pid(&window), name);
+        signal(pid(&window), name).unwrap();
         window.shows(code);
         is_as_before(&window);
     }
@@ -107,7 +107,7 @@ fn a_stop_from_elsewhere_is_the_same() {
     let server = server();
     for (name, owner) in [("TSTP", "bob"), ("STOP", "carol")] {
         let window = shown(&server);
-        signal(pid(&window), name);
+        signal(pid(&window), name).unwrap();
         window.shows("Stopped");
         // Seen only by a view that goes on.
         server.client().grant(owner, owner, LONG);

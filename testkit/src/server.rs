@@ -7,6 +7,7 @@ use super::module;
 use super::ports::{free_port, free_port_of_a_node};
 use super::request::Words;
 use super::setup::{Kind, Setup, Transport};
+use super::signal::signal;
 use super::tls::{Identity, Tunnel};
 use redis::Value;
 use std::fs::{self, File, OpenOptions};
@@ -292,13 +293,13 @@ impl Server {
     /// Stops the process of the server, as when a virtual machine is moved. The server does not
     /// notice.
     pub fn freeze(&mut self) {
-        self.signal(libc::SIGSTOP);
+        self.signal("STOP");
         self.frozen = true;
     }
 
     /// Lets a frozen server go on.
     pub fn thaw(&mut self) {
-        self.signal(libc::SIGCONT);
+        self.signal("CONT");
         self.frozen = false;
     }
 
@@ -307,10 +308,8 @@ impl Server {
         self.process.is_some() && !self.frozen
     }
 
-    fn signal(&mut self, signal: i32) {
-        let pid = self.pid().try_into().unwrap();
-        // SAFETY: a child that has not been waited for, so its number is nobody else's.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", std::io::Error::last_os_error());
+    fn signal(&mut self, name: &str) {
+        signal(self.pid(), name).unwrap();
     }
 
     /// Starts a stopped server with the same files.

@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
-use testkit::{announce, eventually, find_cli, is_older_than, module, server_binary};
+use testkit::{announce, eventually, find_cli, is_older_than, module, server_binary, signal};
 
 /// The programs that scripts and commands use.
 const PROGRAMS: [&str; 12] =
@@ -208,8 +208,7 @@ impl Container {
     /// Asks the main program to end, and waits until it has.
     pub(crate) fn stop(&mut self) {
         let process = self.process.as_mut().expect("nothing runs");
-        let ask = Command::new("kill").args(["-TERM", &process.id().to_string()]).status();
-        assert!(ask.unwrap().success());
+        signal(process.id(), "TERM").unwrap();
         eventually("it ends", || process.try_wait().unwrap().ok_or("it runs"));
         self.process = None;
     }

@@ -2,25 +2,20 @@
 
 use redis::Value;
 use std::fs;
-use std::process::Command;
-use testkit::{Client, Server, bulk_text, eventually, field};
+use testkit::{Client, Server, bulk_text, eventually, field, signal};
 
 const LONG: u64 = 60_000;
 
 /// The process of who waits first, with which its owner begins.
-fn first_waiter(client: &mut Client, lock: &str) -> Option<String> {
+fn first_waiter(client: &mut Client, lock: &str) -> Option<u32> {
     let waiters = client.cmd(format!("LOCK.WAITERS {lock}"));
     let Value::Array(waiters) = waiters else { panic!("{waiters:?}") };
     let owner = bulk_text(field(waiters.first()?, "owner").unwrap());
-    Some(owner.split(':').next().unwrap().to_owned())
-}
-
-pub(super) fn signal(process: &str, which: &str) {
-    assert!(Command::new("kill").args([which, process]).status().unwrap().success());
+    Some(owner.split(':').next().unwrap().parse().unwrap())
 }
 
 /// One thread takes the signal and stops the others, which may take a while on a busy machine.
-pub(super) fn until_it_is_paused(process: &str) {
+pub(super) fn until_it_is_paused(process: u32) {
     eventually("it is paused", || {
         let stat = fs::read_to_string(format!("/proc/{process}/stat"));
         let is_paused = stat.as_ref().map_or(true, |stat| stat.contains(") T "));
@@ -39,13 +34,13 @@ pub(super) fn paused_until_bob_has(server: &Server, lock: &str) -> u64 {
     });
     let process = eventually("it waits", || first_waiter(&mut client, lock).ok_or("nobody waits"));
     let grants = client.counter("grants");
-    signal(&process, "-STOP");
-    until_it_is_paused(&process);
+    signal(process, "STOP").unwrap();
+    until_it_is_paused(process);
     server.cmd(format!("DEL {lock}"));
     let bob = server.client().cmd(format!("LOCK.ACQUIRE {lock} bob {LONG} BLOCK {LONG}"));
     let Value::Int(bob) = bob else { panic!("{bob:?}") };
     assert_eq!(client.counter("grants"), grants + 2, "it was granted before bob");
-    signal(&process, "-CONT");
+    signal(process, "CONT").unwrap();
     eventually("it waits again", || first_waiter(&mut client, lock).ok_or("nobody waits"));
     bob.try_into().unwrap()
 }

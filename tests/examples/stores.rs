@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
-use testkit::{Server, find_cli};
+use testkit::{Server, find_cli, signal};
 
 /// Whom Linux calls `nobody`: Postgres refuses to run as root.
 const NOBODY: u32 = 65_534;
@@ -131,7 +131,7 @@ impl Drop for Store {
     /// Asks it to end before it ends it: Postgres leaves shared memory behind otherwise.
     fn drop(&mut self) {
         let Some(mut process) = self.process.take() else { return };
-        let _ = Command::new("kill").arg(process.id().to_string()).status();
+        let _ = signal(process.id(), "TERM");
         let begun = Instant::now();
         while matches!(process.try_wait(), Ok(None)) && begun.elapsed() < LONGEST_END {
             sleep(Duration::from_millis(5));

@@ -1,7 +1,7 @@
 //! The service of docs/tutorial.md, run twice as printed: while one is paused for longer than its lease the other goes on, and both
 //! print what the page says.
 
-use super::paused::{signal, until_it_is_paused};
+use super::paused::until_it_is_paused;
 use super::python::REDIS_PY;
 use super::stories::{comparable, fences};
 use super::{ADDRESS, address_of, page, server};
@@ -10,7 +10,7 @@ use redis::Value;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use testkit::eventually;
+use testkit::{eventually, signal};
 
 const PAGE: &str = "docs/tutorial.md";
 
@@ -47,8 +47,8 @@ impl Service {
         });
     }
 
-    fn id(&self) -> String {
-        self.process.id().to_string()
+    fn id(&self) -> u32 {
+        self.process.id()
     }
 }
 
@@ -78,10 +78,10 @@ fn the_service_of_the_tutorial_survives_a_paused_holder() {
         other => Err(other),
     });
     // Ctrl-Z does the same to a program at a terminal.
-    signal(&anna.id(), "-STOP");
-    until_it_is_paused(&anna.id());
+    signal(anna.id(), "STOP").unwrap();
+    until_it_is_paused(anna.id());
     ben.tells("ben holds the lock");
-    signal(&anna.id(), "-CONT");
+    signal(anna.id(), "CONT").unwrap();
     anna.tells("was refused");
     eventually("anna waits again", || {
         let asked = anna.told().matches("asks for the lock").count();
@@ -103,7 +103,7 @@ fn the_service_of_the_tutorial_survives_a_paused_holder() {
     assert!(of_anna.lines().all(|line| shown.lines().any(|shown| shown == line)), "{of_anna}");
 
     // Ctrl-C gives the lock back at once.
-    signal(&ben.id(), "-INT");
+    signal(ben.id(), "INT").unwrap();
     eventually("anna has it again", || {
         let held = anna.told().matches("holds the lock").count();
         if held == 2 { Ok(()) } else { Err(anna.told()) }

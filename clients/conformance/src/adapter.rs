@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
+use testkit::signal;
 
 /// Longer than anything here takes on a loaded machine. Reaching it means "never".
 pub(crate) const PATIENCE: Duration = Duration::from_secs(40);
@@ -115,9 +116,8 @@ impl Adapter {
 
     /// Sends it a signal by name, as `kill` does.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.process.lock().unwrap().id().to_string();
-        let sent = Command::new("kill").args(["-s", name, &pid]).status();
-        assert!(sent.is_ok_and(|status| status.success()), "no signal {name} for {}", self.name);
+        let process = self.process.lock().unwrap().id();
+        signal(process, name).unwrap_or_else(|what| panic!("{name} for {}: {what}", self.name));
     }
 
     /// Ends it without a word.
