@@ -2,7 +2,8 @@
 
 use super::{LONG, Waiter};
 use redis::Value;
-use testkit::{Server, int};
+use std::time::Duration;
+use testkit::{Clock, Server, int};
 
 /// As long as the server is busy after the grant.
 const BUSY: &str = "DEBUG SLEEP 0.2";
@@ -73,6 +74,29 @@ fn a_waiter_that_held_the_lock_by_another_request_gets_nil_when_that_lease_is_ov
     assert_eq!(client.pipeline(&commands)[1], int(0));
     assert_eq!(bob.reply(), Value::Nil, "a fence that LOCK.CHECK denies");
     assert_eq!(client.check("k", "bob"), None);
+}
+
+#[test]
+fn a_grant_that_was_over_when_its_waiter_was_told_is_in_force_if_the_clock_is_set_back() {
+    let mut clock = Clock::new();
+    let server = Server::builder().clock(&clock).start();
+    let mut client = server.client();
+    client.grant("k", "alice", LONG);
+    let request = format!("LOCK.ACQUIRE k bob {BRIEF} SHARE 5");
+    let mut bob = Waiter::sends(&server, &format!("{request} BLOCK 0"));
+    let carol = format!("LOCK.ACQUIRE k carol {LONG} SHARE 5");
+    let replies = client.pipeline(&["LOCK.RELEASE k alice", &carol, BUSY]);
+    assert_eq!(bob.reply(), Value::Nil);
+    assert_eq!(client.check("k", "bob"), None);
+
+    clock.step_back(Duration::from_secs(10));
+    clock.wait_until_known(&mut client);
+    // It is the grant that bob did not hear of, which came before carol's.
+    let (Value::Int(bob), Value::Int(carol)) = (client.cmd(&*request), &replies[1]) else {
+        panic!("{replies:?}")
+    };
+    assert!(bob < *carol, "{bob} is not below {carol}");
+    assert_eq!(client.check("k", "carol"), Some(carol.cast_unsigned()));
 }
 
 #[test]

@@ -263,7 +263,7 @@ impl Verdict {
         // Records with the same fence stay in the order of asking.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
         let wrong = &mut self.violations;
-        let lock = Lock::new(number, records, &order, wrong);
+        let lock = Lock::new(number, records, &order, rules, wrong);
         lock.check_strangers(rules, wrong);
         lock.check_fences(rules, before, wrong);
         lock.check_stale(rules, wrong);
@@ -310,18 +310,24 @@ impl Rules {
 }
 
 impl<'h> Lock<'h> {
-    fn new(number: u32, records: &'h [Record], all: &'h [u32], wrong: &mut Vec<Violation>) -> Self {
+    fn new(
+        number: u32,
+        records: &'h [Record],
+        all: &'h [u32],
+        rules: &Rules,
+        wrong: &mut Vec<Violation>,
+    ) -> Self {
         let of = |index: u32| &records[index as usize];
         let fence = |index: &u32| known_fence(of(*index));
         let (others, fenced) = all.split_at(all.partition_point(|index| fence(index) == 0));
         let deletes = others.iter().filter(|index| of(**index).op == Op::Delete);
         let mut deletes: Vec<_> = deletes.map(|index| Delete::by(of(*index), *index)).collect();
         deletes.sort_unstable_by_key(|delete| (delete.from, delete.to));
-        let unheard = AllUnheard::new(records, all);
+        let unheard = AllUnheard::new(records, all, rules);
         let grants = Vec::new();
         let mut lock = Self { records, number, all, others, grants, deletes, unheard };
         for of in fenced.chunk_by(|one, next| fence(one) == fence(next)) {
-            let grant = lock.grant(of, wrong);
+            let grant = lock.grant(of, rules, wrong);
             lock.grants.extend(grant);
         }
         lock
@@ -341,7 +347,7 @@ impl<'h> Lock<'h> {
         Violation { law, lock: self.number, what, proof }
     }
 
-    fn grant(&self, of: &'h [u32], wrong: &mut Vec<Violation>) -> Option<Grant<'h>> {
+    fn grant(&self, of: &'h [u32], rules: &Rules, wrong: &mut Vec<Violation>) -> Option<Grant<'h>> {
         let index = *of.iter().find(|index| self.record(**index).outcome == Outcome::Ok)?;
         let first = self.record(index);
         let stranger = of.iter().find(|index| {
@@ -353,6 +359,7 @@ impl<'h> Lock<'h> {
             wrong.push(self.violation(Law::L2, what, vec![index, *stranger]));
         }
         let unheard = self.unheard.before(first.owner, index);
+        let unheard = unheard.and(self.unheard.revived(self.records, index, rules));
         let (asked, ttl) = (first.asked.min(unheard.asked), unheard.ttl);
         if !first.is_acquire() && ttl == 0 {
             let what =

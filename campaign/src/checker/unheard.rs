@@ -1,5 +1,6 @@
 //! What unanswered requests may have done.
 
+use super::Rules;
 use crate::record::{Op, Outcome, Record};
 use std::collections::HashMap;
 
@@ -74,21 +75,32 @@ impl Unheard {
     }
 }
 
-/// For each owner, in the order of asking: the request, and what it and those before it may have
-/// done.
-pub(super) struct AllUnheard(HashMap<u32, Vec<(u32, Unheard)>>);
+pub(super) struct AllUnheard {
+    /// For each owner, in the order of asking: the request, and what it and those before it may have
+    /// done.
+    of: HashMap<u32, Vec<(u32, Unheard)>>,
+    /// For each owner, where the clock is ever set back: its waits that were refused.
+    refused: HashMap<u32, Vec<u32>>,
+}
 
 impl AllUnheard {
     /// The requests of one lock that do not name the fence of a certain grant. They may concern
     /// whatever their owner holds by then.
-    pub(super) fn new(records: &[Record], order: &[u32]) -> Self {
+    pub(super) fn new(records: &[Record], order: &[u32], rules: &Rules) -> Self {
         let mut all: HashMap<u32, Vec<(u32, Unheard)>> = HashMap::new();
+        let mut refused: HashMap<u32, Vec<u32>> = HashMap::new();
         for index in order {
             let record = &records[*index as usize];
             let shows_none = record.is_acquire() || record.fence == 0;
             let is_unknown = matches!(record.outcome, Outcome::Unknown | Outcome::Over);
             if is_unknown && shows_none {
                 all.entry(record.owner).or_default().push((*index, Unheard::of(record)));
+            }
+            if record.op == Op::Wait
+                && record.outcome == Outcome::Refused
+                && !rules.set_back.is_empty()
+            {
+                refused.entry(record.owner).or_default().push(*index);
             }
         }
         for of in all.values_mut() {
@@ -99,12 +111,23 @@ impl AllUnheard {
                 *unheard = sofar;
             }
         }
-        Self(all)
+        Self { of: all, refused }
+    }
+
+    /// Which waits of this owner may have been granted the lock, although they were refused, before it sent this
+    /// request and was told of its grant. A waiter is refused whose lease is over when it is told, and
+    /// where the clock is set back that lease is in force again.
+    pub(super) fn revived(&self, records: &[Record], index: u32, rules: &Rules) -> Unheard {
+        let record = &records[index as usize];
+        let refused = self.refused.get(&record.owner).into_iter().flatten();
+        let waits = refused.filter(|wait| **wait < index).map(|wait| &records[*wait as usize]);
+        let revived = waits.filter(|wait| rules.may_revive(wait.asked, record.told));
+        revived.map(Unheard::of).fold(Unheard::NOTHING, Unheard::and)
     }
 
     /// What this owner may have done before it sent this request.
     pub(super) fn before(&self, owner: u32, index: u32) -> Unheard {
-        let all = self.0.get(&owner).map_or(&[][..], |all| all);
+        let all = self.of.get(&owner).map_or(&[][..], |all| all);
         let end = all.partition_point(|(earlier, _)| *earlier < index);
         all[..end].last().map_or(Unheard::NOTHING, |(_, unheard)| *unheard)
     }

@@ -72,6 +72,24 @@ fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
 }
 
 #[test]
+fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clock_was_set_back() {
+    let wait = Record { share: 0, ..ok(Op::Wait, 1, 0, 20, (5, 40)) };
+    let other = shared(0, 2, 4, 900, 12);
+    let again = shared(0, 1, 3, 20, 60);
+    let rules = |from: u64, to: u64| {
+        let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
+        Rules { late_millis: 50, set_back, ..Rules::default() }
+    };
+    assert_right(&[refused(wait), other, again], &rules(45, 50));
+    for elsewhen in [rules(1, 4), rules(65, 70)] {
+        assert_eq!(laws(&[refused(wait), other, again], &elsewhen), [Law::L2, Law::L1]);
+    }
+    // Only who waits is granted a lock and refused it.
+    let tried = refused(Record { op: Op::Try, ..wait });
+    assert_eq!(laws(&[tried, other, again], &rules(45, 50)), [Law::L2, Law::L1]);
+}
+
+#[test]
 fn a_grant_is_made_before_those_with_larger_fences() {
     // Otherwise it would be in force when it is checked.
     let slow = Record { share: 0, ..ok(Op::Try, 1, 1, 5, (10, 50)) };
