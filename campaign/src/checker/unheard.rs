@@ -79,8 +79,9 @@ pub(super) struct AllUnheard {
     /// For each owner, in the order of asking: the request, and what it and those before it may have
     /// done.
     of: HashMap<u32, Vec<(u32, Unheard)>>,
-    /// For each owner, where the clock is ever set back: its waits that were refused.
-    refused: HashMap<u32, Vec<u32>>,
+    /// For each owner, where the clock is ever set back, in the order of asking: its requests that were granted, and
+    /// its waits that were refused.
+    acquires: HashMap<u32, Vec<u32>>,
 }
 
 impl AllUnheard {
@@ -88,7 +89,7 @@ impl AllUnheard {
     /// whatever their owner holds by then.
     pub(super) fn new(records: &[Record], order: &[u32], rules: &Rules) -> Self {
         let mut all: HashMap<u32, Vec<(u32, Unheard)>> = HashMap::new();
-        let mut refused: HashMap<u32, Vec<u32>> = HashMap::new();
+        let mut acquires: HashMap<u32, Vec<u32>> = HashMap::new();
         for index in order {
             let record = &records[*index as usize];
             let shows_none = record.is_acquire() || record.fence == 0;
@@ -96,13 +97,13 @@ impl AllUnheard {
             if is_unknown && shows_none {
                 all.entry(record.owner).or_default().push((*index, Unheard::of(record)));
             }
-            if record.op == Op::Wait
-                && record.outcome == Outcome::Refused
-                && !rules.set_back.is_empty()
-            {
-                refused.entry(record.owner).or_default().push(*index);
+            let is_granted = record.is_acquire() && record.outcome == Outcome::Ok;
+            let is_refused_wait = record.op == Op::Wait && record.outcome == Outcome::Refused;
+            if !rules.set_back.is_empty() && (is_granted || is_refused_wait) {
+                acquires.entry(record.owner).or_default().push(*index);
             }
         }
+        acquires.values_mut().for_each(|of| of.sort_unstable());
         for of in all.values_mut() {
             of.sort_unstable_by_key(|(index, _)| *index);
             let mut sofar = Unheard::NOTHING;
@@ -111,16 +112,19 @@ impl AllUnheard {
                 *unheard = sofar;
             }
         }
-        Self { of: all, refused }
+        Self { of: all, acquires }
     }
 
     /// Which waits of this owner may have been granted the lock, although they were refused, before it sent this
     /// request and was told of its grant. A waiter is refused whose lease is over when it is told, and
-    /// where the clock is set back that lease is in force again.
+    /// where the clock is set back that lease is in force again. None of these waits came before its last grant, which
+    /// has ended what they may have been granted.
     pub(super) fn revived(&self, records: &[Record], index: u32, rules: &Rules) -> Unheard {
         let record = &records[index as usize];
-        let refused = self.refused.get(&record.owner).into_iter().flatten();
-        let waits = refused.filter(|wait| **wait < index).map(|wait| &records[*wait as usize]);
+        let acquires = self.acquires.get(&record.owner).map_or(&[][..], |all| all);
+        let end = acquires.partition_point(|earlier| *earlier < index);
+        let latest = acquires[..end].iter().rev().map(|earlier| &records[*earlier as usize]);
+        let waits = latest.take_while(|record| record.outcome == Outcome::Refused);
         let revived = waits.filter(|wait| rules.may_revive(wait.asked, record.told));
         revived.map(Unheard::of).fold(Unheard::NOTHING, Unheard::and)
     }

@@ -17,6 +17,12 @@ fn unheard(record: Record) -> Record {
     Record { outcome: Outcome::Unknown, fence: 0, ..record }
 }
 
+/// The clock is set back within this span of milliseconds.
+fn set_back(from: u64, to: u64) -> Rules {
+    let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
+    Rules { late_millis: 50, set_back, ..Rules::default() }
+}
+
 #[test]
 fn as_many_hold_a_lock_as_each_of_them_tolerates() {
     let pool = [shared(2, 1, 1, 900, 10), shared(3, 2, 2, 900, 11)];
@@ -56,19 +62,15 @@ fn a_hold_that_has_ended_is_in_force_again_only_where_the_clock_was_set_back() {
     let lost = refused(ok(Op::Release, 2, 2, 0, (40, 40)));
     let again = shared(0, 2, 2, 20, 60);
     assert_wrong(&[long, short, lost, again], Law::L2);
-    let rules = |from: u64, to: u64| {
-        let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
-        Rules { late_millis: 50, set_back, ..Rules::default() }
-    };
-    assert_right(&[long, short, lost, again], &rules(45, 50));
-    assert_right(&[long, short, lost, again], &rules(30, 41));
-    for elsewhen in [rules(10, 35), rules(65, 70)] {
+    assert_right(&[long, short, lost, again], &set_back(45, 50));
+    assert_right(&[long, short, lost, again], &set_back(30, 41));
+    for elsewhen in [set_back(10, 35), set_back(65, 70)] {
         assert_eq!(laws(&[long, short, lost, again], &elsewhen), [Law::L2]);
     }
     // Nor does its owner know the fence of it any more.
     let extended = ok(Op::Extend, 2, 0, 20, (60, 60));
-    assert_right(&[long, short, lost, extended], &rules(45, 50));
-    assert_eq!(laws(&[long, short, lost, extended], &rules(65, 70)), [Law::L3]);
+    assert_right(&[long, short, lost, extended], &set_back(45, 50));
+    assert_eq!(laws(&[long, short, lost, extended], &set_back(65, 70)), [Law::L3]);
 }
 
 #[test]
@@ -76,17 +78,17 @@ fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clo
     let wait = Record { share: 0, ..ok(Op::Wait, 1, 0, 20, (5, 40)) };
     let other = shared(0, 2, 4, 900, 12);
     let again = shared(0, 1, 3, 20, 60);
-    let rules = |from: u64, to: u64| {
-        let set_back = vec![Span { from: from * 1_000, to: to * 1_000 }];
-        Rules { late_millis: 50, set_back, ..Rules::default() }
-    };
-    assert_right(&[refused(wait), other, again], &rules(45, 50));
-    for elsewhen in [rules(1, 4), rules(65, 70)] {
+    assert_right(&[refused(wait), other, again], &set_back(45, 50));
+    for elsewhen in [set_back(1, 4), set_back(65, 70)] {
         assert_eq!(laws(&[refused(wait), other, again], &elsewhen), [Law::L2, Law::L1]);
     }
+    // A grant since has ended what the wait was granted.
+    let since = [shared(0, 1, 5, 20, 42), ok(Op::Release, 1, 5, 0, (43, 43))];
+    let stale = laws(&[refused(wait), other, since[0], since[1], again], &set_back(45, 50));
+    assert!(stale.contains(&Law::L2), "{stale:?}");
     // Only who waits is granted a lock and refused it.
     let tried = refused(Record { op: Op::Try, ..wait });
-    assert_eq!(laws(&[tried, other, again], &rules(45, 50)), [Law::L2, Law::L1]);
+    assert_eq!(laws(&[tried, other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
 }
 
 #[test]
