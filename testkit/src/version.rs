@@ -61,8 +61,12 @@ pub const NEVER: (u32, u32) = (u32::MAX, 0);
 
 /// The same for something that Redis and Valkey have since different versions.
 pub fn lacks_either(redis: (u32, u32), valkey: (u32, u32), what: &str) -> bool {
-    let since = if product().valkey { valkey } else { redis };
+    let since = of_product(redis, valkey);
     is_missing(product().version < since, since, what)
+}
+
+fn of_product(redis: (u32, u32), valkey: (u32, u32)) -> (u32, u32) {
+    if product().valkey { valkey } else { redis }
 }
 
 fn is_missing(missing: bool, since: (u32, u32), what: &str) -> bool {
@@ -97,8 +101,7 @@ pub fn misplaces_clients() -> bool {
 /// Whether the server ends by itself when `CLIENT UNBLOCK` names a client that `CLIENT PAUSE` holds
 /// back. It does so without a module, too.
 pub fn crashes_when_a_paused_client_is_unblocked() -> bool {
-    let product = product();
-    product.version < if product.valkey { (8, 1) } else { (8, 0) }
+    product().version < of_product((8, 0), (8, 1))
 }
 
 /// Whether the server was built without something, so that it refuses a line of configuration. If
