@@ -6,9 +6,7 @@
 //!   waiters     w0 asks ──▲  w1 asks ──▲                                   w0 has it, not w1
 //! ```
 //!
-//! Lateness is not measured by the clock alone, which goes on while the machine stands still. The
-//! server must also have answered many other requests since. Each answer is a turn of its event
-//! loop.
+//! Lateness is not measured by the clock alone: see [`Lateness`]. Each answer that it counts is a turn of the server's event loop.
 
 mod ephemeral;
 mod fences;
@@ -30,7 +28,7 @@ pub(crate) use turns::handed_on_unseen;
 use crate::claims::{Claims, Excuse};
 use crate::connection::{Connection, Lost, owners};
 use crate::runner::{Shared, now};
-use leasehold_campaign::Span;
+use leasehold_campaign::{Lateness, Span};
 use redis::Value;
 use std::sync::atomic::Ordering::SeqCst;
 use std::thread;
@@ -42,10 +40,6 @@ const WAITERS: usize = 8;
 
 /// No conversation that goes as it should lasts so long.
 const LONG: u64 = 60_000;
-
-/// What must happen at once is late after so many other answers and so much time.
-const ANSWERS: u32 = 20;
-const LATE_MICROS: u64 = 100_000;
 
 /// What has not happened by then is not waited for any longer.
 const FORGOTTEN_MICROS: u64 = 2_000_000;
@@ -226,20 +220,22 @@ impl<'c> Probe<'c> {
     ) -> Result<(), Lost> {
         let asked = format!("LOCK.ACQUIRE {lock} {owner} {LONG} SHARE {share} BLOCK {patience}");
         self.waiters[waiter].send(&[asked])?;
-        let (begin, mut answers) = (now(), 0);
-        while !self.owners(lock)?.iter().any(|seen| seen == owner) {
-            let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
+        let mut lateness = Lateness::from(now());
+        loop {
+            let asked_at = now();
+            if self.owners(lock)?.iter().any(|seen| seen == owner) {
+                return Ok(());
+            }
+            lateness.answered(asked_at);
             if self.waiters[waiter].has_reply()? {
                 // A fault deleted the lock, or the patience has ended.
                 return Err(Lost);
             }
-            if late {
+            if lateness.is_late() {
                 self.claim("L5", Excuse::Stop, format!("{owner} asked for {lock}, and is nowhere"));
                 return Err(Lost);
             }
-            answers += 1;
         }
-        Ok(())
     }
 
     /// The owners in the queue, oldest first.
@@ -267,24 +263,25 @@ impl<'c> Probe<'c> {
         what: &str,
         mut is_so: impl FnMut(&mut Self) -> Result<Option<T>, Lost>,
     ) -> Result<T, Lost> {
-        let (begin, mut answers) = (now(), 0);
+        let begin = now();
+        let mut lateness = Lateness::from(begin);
         loop {
-            // Counted before the look: everything that the server had done by its last answer has
-            // arrived.
-            let late = answers >= ANSWERS && now() - begin > LATE_MICROS;
+            // Everything that the server had done by its last answer has arrived.
             if let Some(so) = is_so(self)? {
                 return Ok(so);
             }
-            if late {
+            if lateness.is_late() {
                 let span = Span { from: self.begun, to: now() };
+                let late = (span.to - begin) / 1_000;
                 let when = self.how_late(begin, is_so);
                 let when = when.unwrap_or_else(|Lost| "and the connection has ended".to_owned());
-                let text = format!("{what}: not so after {answers} PINGs, {when}");
+                let text = format!("{what}: not so after {late} ms and many answers, {when}");
                 self.claims.add_of(span, "L5", excuse, text);
                 return Err(Lost);
             }
+            let asked_at = now();
             self.main.ask("PING")?;
-            answers += 1;
+            lateness.answered(asked_at);
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   record    one operation: who asked what, when, and was told what
+//!   lateness  whether a server that answers is late with something
 //!   checker   a hundred million of them: can a server that keeps L1 to L5 have answered so?
 //!   report    the few that cannot, for people
 //! ```
@@ -21,10 +22,12 @@
 )]
 
 mod checker;
+mod lateness;
 #[cfg(test)]
 mod oracle;
 mod record;
 mod report;
 
 pub use checker::{History, Law, Rules, Span, Verdict, Violation};
+pub use lateness::{LATE_MICROS, Lateness};
 pub use record::{EVERY_LOCK, Op, Outcome, Record};

@@ -1,9 +1,10 @@
 //! Conversations that need a server of their own, because they change its settings or its clock.
 
-use super::{LATE_MICROS, LONG, Probe, is_granted};
+use super::{LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
 use crate::runner::now;
+use leasehold_campaign::LATE_MICROS;
 use redis::Value;
 use testkit::bulk_text;
 
