@@ -19,7 +19,15 @@ failures:
 failures:
     some::late
 
-test result: FAILED. 1 passed; 1 failed; 0 ignored";
+test result: FAILED. 1 passed; 1 failed; 0 ignored
+
+error: test failed, to rerun pass `-p some --test integration`";
+
+/// What a program without tests of its own says, and cargo of it.
+const CAMPAIGN_FAILS: &str = "\
+violations:
+seed=1 L1: two hold the lock
+error: test failed, to rerun pass `-p leasehold-campaign --test campaign`";
 
 const PASSES: &str =
     "test some::late ... [some::late] LEASEHOLD_SEED=1\nok\n\ntest result: ok. 1 passed; 0 failed";
@@ -79,6 +87,15 @@ fn what_fails_once_by_itself_has_failed() {
 #[test]
 fn what_is_not_found_by_itself_has_failed() {
     assert!(!told(&[(FIRST, false), (IS_NOT_RUN, true)]).0);
+}
+
+#[test]
+fn a_program_without_names_of_tests_that_fails_beside_a_late_test_has_failed() {
+    let says = format!("{FIRST}\n{CAMPAIGN_FAILS}");
+    let passes = (PASSES, true);
+    let (succeeds, told) = told(&[(&says, false), passes, passes, passes]);
+    assert!(!succeeds, "{told:?}");
+    assert_eq!(told, [ALL]);
 }
 
 #[test]
