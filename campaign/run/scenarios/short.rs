@@ -84,7 +84,9 @@ pub(crate) fn clock(seed: u64, length: Duration) -> Totals {
                 // So that leases of later grants end by the right clock.
                 clock.wait_until_known(&mut client);
                 client.cmd("FLUSHALL");
-                faults.loss.push(Span { from: begin, to: now() });
+                let span = Span { from: begin, to: now() };
+                faults.loss.push(span);
+                faults.set_back.push(span);
                 Duration::ZERO
             }
         };

@@ -80,7 +80,7 @@ pub(super) struct AllUnheard {
     /// done.
     of: HashMap<u32, Vec<(u32, Unheard)>>,
     /// For each owner, where the clock is ever set back, in the order of asking: its requests that were granted, and
-    /// its waits that were refused.
+    /// its waits that were refused although the lock may have been granted to them.
     acquires: HashMap<u32, Vec<u32>>,
 }
 
@@ -98,8 +98,7 @@ impl AllUnheard {
                 all.entry(record.owner).or_default().push((*index, Unheard::of(record)));
             }
             let is_granted = record.is_acquire() && record.outcome == Outcome::Ok;
-            let is_refused_wait = record.op == Op::Wait && record.outcome == Outcome::Refused;
-            if !rules.set_back.is_empty() && (is_granted || is_refused_wait) {
+            if !rules.set_back.is_empty() && (is_granted || was_over(record, rules)) {
                 acquires.entry(record.owner).or_default().push(*index);
             }
         }
@@ -115,10 +114,9 @@ impl AllUnheard {
         Self { of: all, acquires }
     }
 
-    /// Which waits of this owner may have been granted the lock, although they were refused, before it sent this
-    /// request and was told of its grant. A waiter is refused whose lease is over when it is told, and
-    /// where the clock is set back that lease is in force again. None of these waits came before its last grant, which
-    /// has ended what they may have been granted.
+    /// What this owner's waits may have been granted whose lease was over before they were told, so that they were refused. If the
+    /// clock was set back before the request at `index` was answered, such a lease may be in force again. A later grant
+    /// to the owner has ended it.
     pub(super) fn revived(&self, records: &[Record], index: u32, rules: &Rules) -> Unheard {
         let record = &records[index as usize];
         let acquires = self.acquires.get(&record.owner).map_or(&[][..], |all| all);
@@ -139,4 +137,12 @@ impl AllUnheard {
     pub(super) fn ever(&self, owner: u32) -> Unheard {
         self.before(owner, u32::MAX)
     }
+}
+
+/// Whether this wait may have been granted the lock, and was refused because its lease was over when it was answered. Where the
+/// clock is set to and fro, which counts as a loss, any lease may have been.
+fn was_over(record: &Record, rules: &Rules) -> bool {
+    let lasted = record.told_millis() - record.asked_millis();
+    let may_be_over = lasted >= record.ttl.into() || rules.is_lossy(record.asked, record.told);
+    record.op == Op::Wait && record.outcome == Outcome::Refused && may_be_over
 }

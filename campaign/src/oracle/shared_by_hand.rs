@@ -86,9 +86,31 @@ fn a_grant_that_was_over_when_its_waiter_was_told_is_told_of_later_where_the_clo
     let since = [shared(0, 1, 5, 20, 42), ok(Op::Release, 1, 5, 0, (43, 43))];
     let stale = laws(&[refused(wait), other, since[0], since[1], again], &set_back(45, 50));
     assert!(stale.contains(&Law::L2), "{stale:?}");
+    // Its lease must have been over: by itself, or because the clock was set forward, too.
+    let longer = Record { ttl: 900, ..wait };
+    assert_eq!(laws(&[refused(longer), other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
+    let to_and_fro = Span { from: 30_000, to: 50_000 };
+    assert_right(
+        &[refused(longer), other, again],
+        &Rules { loss: vec![to_and_fro], ..set_back(30, 50) },
+    );
     // Only who waits is granted a lock and refused it.
     let tried = refused(Record { op: Op::Try, ..wait });
     assert_eq!(laws(&[tried, other, again], &set_back(45, 50)), [Law::L2, Law::L1]);
+}
+
+#[test]
+fn a_short_wait_excuses_nothing_where_the_clock_was_set_back() {
+    let wait = |share, asked, told| Record { share, ..ok(Op::Wait, 1, 0, 900, (asked, told)) };
+    // Somebody else held the lock all the time.
+    let holder = [shared(1, 9, 2, 900, 1), ok(Op::Release, 9, 2, 0, (30, 30))];
+    let later = [shared(0, 2, 10, 900, 40), shared(0, 1, 8, 900, 60)];
+    let records = [holder[0], refused(wait(0, 5, 25)), holder[1], later[0], later[1]];
+    assert_eq!(laws(&records, &set_back(27, 28)), [Law::L2, Law::L1]);
+    // Its owner held the lock itself, and is told another fence.
+    let reader = |fence, at| shared(0, 1, fence, 900, at);
+    let records = [reader(1, 10), refused(wait(1, 12, 14)), reader(5, 20)];
+    assert_eq!(laws(&records, &set_back(15, 16)), [Law::L1]);
 }
 
 #[test]
