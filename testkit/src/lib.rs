@@ -102,8 +102,8 @@ pub use stopwatch::Stopwatch;
 pub use terminal::Terminal;
 pub use unchanged::{assert_each_is_refused, unchanged};
 pub use version::{
-    NEVER, announce, crashes_when_a_paused_client_is_unblocked, full_version, is_older_than,
-    is_valkey_since, lacks_either,
+    NEVER, announce, full_version, is_older_than, is_valkey_since, lacks_either,
+    may_crash_when_a_paused_client_is_unblocked,
 };
 pub use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name};
 pub use waiter::Waiter;

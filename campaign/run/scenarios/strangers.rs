@@ -4,7 +4,7 @@ use crate::connection::PROBE_NAME;
 use crate::runner::Faults;
 use std::thread;
 use std::time::Duration;
-use testkit::{Client, Seed, bulk_text, crashes_when_a_paused_client_is_unblocked};
+use testkit::{Client, Seed, bulk_text, may_crash_when_a_paused_client_is_unblocked};
 
 /// Of these, only a deletion of a lock excuses anything.
 pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, lock: u32) {
@@ -54,13 +54,13 @@ pub(crate) fn act(faults: &mut Faults, seed: &mut Seed, client: &mut Client, loc
 }
 
 /// A waiter that is unblocked hears nil or an error, so it knows that it has no lock. Probes are
-/// spared, because they would call that a violation. Older servers refuse, or crash if the client has
-/// its lock meanwhile, and a probe's pause holds back what it asks next.
+/// spared, because they would call that a violation. Older servers crash if a pause holds the client
+/// back by then, and probes pause writes at any time.
 fn unblock(faults: &mut Faults, seed: &mut Seed, client: &mut Client) {
     // Drawn whether somebody waits or not, so that the seed gives the same faults.
     let how = *seed.pick(&["TIMEOUT", "ERROR"]);
     let which = seed.number();
-    if crashes_when_a_paused_client_is_unblocked() {
+    if may_crash_when_a_paused_client_is_unblocked() {
         return;
     }
     let list = bulk_text(&client.cmd("CLIENT LIST TYPE normal"));
