@@ -2,11 +2,12 @@
 
 use std::io;
 
-/// Sends a process a signal by its name, such as `STOP`.
+/// Sends a signal, by its name, such as `STOP`, to a process that the caller started and has not waited
+/// for, or that such a process started. Otherwise the number may be another process's by now.
 ///
 /// # Errors
 ///
-/// There is no such process.
+/// There is no such process, or it is another user's.
 pub fn signal(process: u32, name: &str) -> io::Result<()> {
     let signal = match name {
         "CONT" => libc::SIGCONT,
@@ -23,7 +24,11 @@ pub fn signal(process: u32, name: &str) -> io::Result<()> {
         other => panic!("no signal is named {other}"),
     };
     let process = process.try_into().unwrap();
-    // SAFETY: takes two numbers. A test names only processes that it started, or that they did.
+    assert!(
+        process > 1,
+        "process 0 stands for all in the group of the caller, and 1 is the system's"
+    );
+    // SAFETY: takes two numbers, and touches no memory of this process.
     match unsafe { libc::kill(process, signal) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

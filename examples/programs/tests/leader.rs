@@ -118,10 +118,10 @@ fn faults_on(setup: Setup) {
         // The process of the leader is paused for longer than its lease.
         let first = scene.leader_after(0);
         let paused = &scene.candidates[&first.candidate];
-        paused.signal(libc::SIGSTOP);
+        paused.signal("STOP");
         let second = scene.leader_after(first.fence);
         assert_ne!(second.candidate, first.candidate);
-        paused.signal(libc::SIGCONT);
+        paused.signal("CONT");
         paused.says("leads no more");
         scene.acts_on(&second);
 

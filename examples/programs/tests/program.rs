@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
-use testkit::{Server, eventually, strings};
+use testkit::{Server, eventually, signal, strings};
 
 pub(crate) struct Program {
     process: Child,
@@ -33,10 +33,8 @@ impl Program {
         })
     }
 
-    pub(crate) fn signal(&self, signal: i32) {
-        let pid = self.process.id().try_into().unwrap();
-        // SAFETY: a child that has not been waited for, so its number is nobody else's.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "{}", std::io::Error::last_os_error());
+    pub(crate) fn signal(&self, name: &str) {
+        signal(self.process.id(), name).unwrap();
     }
 
     pub(crate) fn ends(&mut self) -> ExitStatus {
@@ -53,7 +51,7 @@ impl Program {
     /// Asks it to end, which it does in the orderly way.
     #[track_caller]
     pub(crate) fn terminate(mut self) {
-        self.signal(libc::SIGTERM);
+        self.signal("TERM");
         self.ends_well();
     }
 

@@ -201,10 +201,10 @@ fn is_overtaken(
         held if held.is_empty() && !visitors.is_finished() => Err(held),
         _ => Ok(()),
     });
-    paused.program.signal(libc::SIGSTOP);
+    paused.program.signal("STOP");
     let held = server.cmd(["DEL", &key]) == int(1);
     let sold = held.then(|| other.sell(&concert));
-    paused.program.signal(libc::SIGCONT);
+    paused.program.signal("CONT");
     let mut answers = visitors.join().unwrap();
     let is_overtaken = answers.iter().any(|(status, _)| *status == 409);
     answers.extend(sold);
