@@ -20,7 +20,7 @@ fn wait_until_elsewhere(client: &mut Client, slot: &Slot) -> Stopwatch {
     })
 }
 
-/// The slot of the first node is the second one's, and nobody says so to the first; when that knows.
+/// Makes the slot of the first node the second one's without telling the first. Returns when the first knows.
 fn goes(cluster: &Cluster, slot: &Slot) -> Stopwatch {
     SlotMove { slot: slot.number, from: 0, to: 1 }.import(cluster);
     let us = &cluster.node(1).id;

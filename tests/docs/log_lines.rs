@@ -4,7 +4,7 @@ use super::page;
 use crate::ROOT;
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 const PAGE: &str = "docs/operating.md";
 const LEVELS: [&str; 2] = ["notice", "warning"];
@@ -85,8 +85,14 @@ fn joined(code: &str) -> String {
 }
 
 fn sources() -> Vec<String> {
-    let folders = ["src", "src/server", "src/server/ffi"].map(|name| Path::new(ROOT).join(name));
-    let files = folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap());
-    let files = files.map(|entry| entry.unwrap().path()).filter(|file| file.is_file());
-    files.map(|file| fs::read_to_string(file).unwrap()).collect()
+    sources_in(&Path::new(ROOT).join("src"))
+}
+
+fn sources_in(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let of_entry = |path: PathBuf| match path.is_dir() {
+        true => sources_in(&path),
+        false => vec![fs::read_to_string(path).unwrap()],
+    };
+    entries.flat_map(of_entry).collect()
 }

@@ -193,7 +193,7 @@ fn a_cluster_goes_to_another_build_shard_by_shard_with_its_locks_and_fences() {
 }
 
 #[test]
-fn meanwhile_a_quarantine_is_of_the_shard_alone_that_has_a_new_primary() {
+fn only_the_shard_with_a_new_primary_is_in_quarantine_meanwhile() {
     if !lacks((7, 0), "CONFIG SET of a module's setting") {
         shard_by_shard(true);
     }

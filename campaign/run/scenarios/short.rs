@@ -214,7 +214,7 @@ fn writes_again(server: &Server) {
 /// there after a restart.
 pub(crate) fn disk_always(seed: u64, length: Duration) -> Totals {
     let setup = Server::builder().tcp().config("appendonly", "yes").config("appendfsync", "always");
-    // Otherwise it goes on in a new file by itself, which is far below a limit made for the old one.
+    // Otherwise the server rewrites the file by itself, and the new one never reaches the limit.
     let mut server = setup.config("auto-aof-rewrite-percentage", "0").start();
     let rules = lossless();
     run_rounds((server.port(), 10, "l"), &rules, seed, length, |faults, seed, _| {
