@@ -103,11 +103,13 @@ mod tests {
         ) {
             let (mut both, mut less) = (set(&some), set(&some));
             both.insert_all(&set(&others));
-            prop_assert_eq!(both, set(&some.union(&others).copied().collect()));
+            prop_assert_eq!(both.clone(), set(&some.union(&others).copied().collect()));
             let removed = less.remove_all(&set(&others));
             prop_assert_eq!(removed, !some.is_disjoint(&others));
             prop_assert_eq!(less.is_empty(), some.is_subset(&others));
             prop_assert_eq!(less, set(&some.difference(&others).copied().collect()));
+            both.clear();
+            prop_assert_eq!(both, SlotSet::new());
             let missing = (first..=last).find(|number| !some.contains(number));
             prop_assert_eq!(set(&some).first_missing(slot(first), slot(last)), missing.map(slot));
             prop_assert_eq!(set(&some).contains(slot(first)), some.contains(&first));

@@ -40,6 +40,8 @@ mod handoff;
 mod host;
 mod pending;
 mod several;
+#[cfg(test)]
+mod tests;
 mod waiting;
 
 pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
