@@ -263,7 +263,7 @@ pub fn notice(fence_number: u64, owner: Owner<'_>, key: &[u8]) -> Vec<u8> {
 mod tests {
     use super::super::testing::*;
     use super::*;
-    use crate::lock::{Deadline, Patience, Stored, Write};
+    use crate::lock::{Deadline, Grant, Patience, Stored, Write};
 
     const UUID: MintedOwner = *b"00000000-0000-4000-8000-000000000001";
 
@@ -294,6 +294,11 @@ mod tests {
             "5 EPHEMERAL",
             "5 EPHEMERAL 1 EPHEMERAL 1",
             "5 EPHEMERAL 1 SHARE 1 BLOCK 1 FOO 1",
+            "5 SHARES 1",
+            "5 BLOCKS 1",
+            "5 TICKETS 1",
+            "5 TICKET 1 NOTICE c",
+            "5 EPHEMERIS 1",
         ] {
             assert_refused(
                 parse(&format!("lock.acquire k a {line}")),
@@ -318,6 +323,38 @@ mod tests {
             let request = parse(line).unwrap();
             assert_eq!(request.share.number(), 5);
             assert_eq!(request.wait, Some(Wait::Block(Patience::from_millis(1).unwrap())));
+        }
+    }
+
+    #[test]
+    fn a_grant_is_published_only_for_a_ticket_that_names_a_channel() {
+        let channel = |line| parse(line).map(|request| request.channel());
+        assert_eq!(channel("lock.acquire k a 5 TICKET 9 NOTIFY turn"), Ok(Some(&b"turn"[..])));
+        for line in ["k a 5 TICKET 9", "k a 5 BLOCK 9", "k a 5", "k a 5 SHARE 2"] {
+            let line = format!("lock.acquire {line}");
+            assert_eq!(parse(&line).unwrap().channel(), None, "{line}");
+        }
+        for line in ["k a 5 NOTIFY turn", "k a 5 BLOCK 9 NOTIFY turn"] {
+            let line = format!("lock.acquire {line}");
+            assert_eq!(parse(&line).unwrap_err(), Error::NotifyWithoutTicket, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_fence_of_several_locks_is_the_reply_whether_they_are_granted_now_or_were_before() {
+        let fence = FenceClock::new().mint(NOW).fence().unwrap();
+        for (line, owner) in [("k a 5 ALSO 1 x", "a"), ("k * 5 TICKET 5 ALSO 1 x", "*")] {
+            let line = format!("lock.acquire {line}");
+            let request = parse(&line).unwrap();
+            let wanted = request.wanted().unwrap();
+            let deadline = Deadline::from_millis(NOW.millis() + 5);
+            let grant = Grant { owner: wanted.owner, fence, deadline, share: wanted.share };
+            let reply = || match owner {
+                "*" => Reply::Array(vec![Reply::Bytes(&UUID), Reply::number(fence.number())]),
+                _ => Reply::number(fence.number()),
+            };
+            assert_eq!(request.reply_for_all(&Joint::Granted(grant)), Ok(reply()), "{line}");
+            assert_eq!(request.reply_for_all(&Joint::Again { wanted, fence }), Ok(reply()));
         }
     }
 
