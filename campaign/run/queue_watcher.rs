@@ -46,7 +46,11 @@ fn look(
         }
     }
     for owner in waiting {
-        let owner = owner[1..].parse().unwrap();
+        let Some(owner) = owner.strip_prefix('o').and_then(|number| number.parse().ok()) else {
+            let what = format!("{owner} is in the queue of lock {lock}, for which it never asked");
+            shared.claims.add("L4", Excuse::None, asked, what);
+            continue;
+        };
         let server = shared.server.load(SeqCst);
         let (op, outcome) = (Op::Seen, Outcome::Ok);
         seen.push(Record {
