@@ -2,10 +2,9 @@
 //!
 //! Debug builds panic where the environment tells them to, by the name that each entry gives its guard.
 
+use crate::tidy::sources_of_the_module;
 use redis::Value;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::Path;
 use testkit::errors::INTERNAL;
 use testkit::{
     Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
@@ -70,11 +69,8 @@ const ENTRIES: [(&str, Survival); 39] = [
 
 /// Looks for `guard::anything("name"` and `call::execute("name"` in the sources.
 fn entries_in_the_sources() -> BTreeSet<String> {
-    let folder = Path::new(crate::ROOT).join("src/server");
     let mut entries = BTreeSet::new();
-    let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    for path in paths.filter(|path| path.is_file()) {
-        let text = fs::read_to_string(path).unwrap();
+    for text in sources_of_the_module() {
         for call in text.split("guard::").skip(1).chain(text.split("call::").skip(1)) {
             let name = call
                 .trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_');

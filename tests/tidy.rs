@@ -337,6 +337,13 @@ fn files(ending: &str) -> Vec<File> {
     files
 }
 
+/// The text of every source of the module.
+pub(crate) fn sources_of_the_module() -> Vec<String> {
+    let mut files = Vec::new();
+    collect("src", ".rs", &mut files);
+    files.into_iter().map(|file| file.text).collect()
+}
+
 fn collect(folder: &str, ending: &str, files: &mut Vec<File>) {
     for entry in fs::read_dir(Path::new(ROOT).join(folder)).unwrap() {
         let entry = entry.unwrap();

@@ -1,10 +1,8 @@
 //! What the page says that the module writes to the server's log, compared with the source.
 
 use super::page;
-use crate::ROOT;
+use crate::tidy::sources_of_the_module;
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 const PAGE: &str = "docs/operating.md";
 const LEVELS: [&str; 2] = ["notice", "warning"];
@@ -27,7 +25,7 @@ fn every_line_of_the_log_is_documented_and_the_reverse() {
 
 #[test]
 fn every_reason_that_the_page_quotes_from_the_log_is_in_the_source() {
-    let code: String = sources().iter().map(|source| joined(source)).collect();
+    let code: String = sources_of_the_module().iter().map(|source| joined(source)).collect();
     for (title, column) in REASONS {
         let page = page(PAGE);
         let rows = page.table(title);
@@ -44,7 +42,7 @@ fn every_reason_that_the_page_quotes_from_the_log_is_in_the_source() {
 /// Level and wording of every line that is logged.
 fn logged() -> BTreeSet<(String, String)> {
     let mut lines = BTreeSet::new();
-    for source in sources() {
+    for source in sources_of_the_module() {
         for level in LEVELS {
             let call = format!("log::{level}(");
             let calls = source.split(&call).skip(1);
@@ -82,17 +80,4 @@ fn joined(code: &str) -> String {
     let mut lines = code.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();
     lines.fold(first, |text, line| text + line.trim_start())
-}
-
-fn sources() -> Vec<String> {
-    sources_in(&Path::new(ROOT).join("src"))
-}
-
-fn sources_in(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let of_entry = |path: PathBuf| match path.is_dir() {
-        true => sources_in(&path),
-        false => vec![fs::read_to_string(path).unwrap()],
-    };
-    entries.flat_map(of_entry).collect()
 }
