@@ -135,7 +135,7 @@ plants: setup ## Plant each bug of plants/ in turn, and see which test finds it 
 fuzz: setup ## Fuzz what reads clients' words and keys' values (SECONDS=60 for each)
 	@scripts/fuzz $(or $(SECONDS),60)
 
-mutants: setup ## Change the code that decides in five hundred ways, and see that the unit tests notice
+mutants: setup ## Change the code that decides in many ways, and see that the unit tests notice
 	@scripts/mutants
 
 fix: setup ## Format and apply what clippy can fix; writes to the tree
