@@ -9,7 +9,9 @@ use std::process::Command;
 
 const FIRST: &str = "\
 test fine ... ok
-test some::late ... FAILED
+test some::late ... [some::late] LEASEHOLD_SEED=17
+FAILED
+[some::other] LEASEHOLD_SEED=18
 
 failures:
 
@@ -34,7 +36,13 @@ const PASSES: &str =
 const FAILS: &str = "test result: FAILED. 0 passed; 1 failed";
 const IS_NOT_RUN: &str = "test result: ok. 0 passed; 0 failed";
 
-/// What cargo says in turn, and whether it succeeds; then whether the script does, and what cargo was told.
+/// Two programs, of which the first names its tests twice.
+const NAMES_TWICE: &str = "\
+test result: FAILED. 1 passed; 1 failed
+test result: FAILED. 1 passed; 1 failed
+error: doctest failed, to rerun pass `-p some --doc`";
+
+/// What cargo says in turn, and whether it succeeds; then whether the script does, and what cargo was told, with the seed.
 fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
@@ -43,7 +51,7 @@ fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
         fs::write(file(&format!("ends.{number}")), if *succeeds { "0" } else { "101" }).unwrap();
     }
     let cargo = format!(
-        "#!/bin/sh\ncd {}\nnumber=$(cat told 2>/dev/null | wc -l)\necho \"$*\" >>told\n\
+        "#!/bin/sh\ncd {}\nnumber=$(cat told 2>/dev/null | wc -l)\necho \"$*${{LEASEHOLD_SEED:+ by $LEASEHOLD_SEED}}\" >>told\n\
          cat says.$number || exit 99\nexit $(cat ends.$number)\n",
         folder.path().display()
     );
@@ -53,6 +61,8 @@ fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
     let output = Command::new(Path::new(ROOT).join("scripts/run-tests"))
         .args(["--workspace", "--", "some::"])
         .env("PATH", path)
+        .env("CARGO_TARGET_DIR", folder.path())
+        .env_remove("LEASEHOLD_SEED")
         .output()
         .unwrap();
     let told = fs::read_to_string(file("told")).unwrap();
@@ -61,7 +71,7 @@ fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
 
 const ALL: &str = "test --locked --no-fail-fast --workspace -- some::";
 const ALONE: &str =
-    "test --locked --no-fail-fast --workspace -- --exact --test-threads 1 some::late";
+    "test --locked --no-fail-fast --workspace -- --exact --test-threads 1 some::late by 17";
 
 #[test]
 fn a_run_that_passes_is_made_once() {
@@ -96,6 +106,29 @@ fn a_program_without_names_of_tests_that_fails_beside_a_late_test_has_failed() {
     let (succeeds, told) = told(&[(&says, false), passes, passes, passes]);
     assert!(!succeeds, "{told:?}");
     assert_eq!(told, [ALL]);
+}
+
+#[test]
+fn a_program_that_names_its_tests_twice_does_not_speak_for_another() {
+    let says = format!("{FIRST}\n{NAMES_TWICE}\n{CAMPAIGN_FAILS}");
+    let passes = (PASSES, true);
+    assert!(!told(&[(&says, false), passes, passes, passes]).0);
+}
+
+#[test]
+fn each_test_that_failed_is_run_by_its_own_seed() {
+    let second = FIRST.replace("some::late", "some::later").replace("=17", "=19");
+    let third = FIRST.replace("some::late", "some::latest").replace(" LEASEHOLD_SEED=17", "");
+    let says = format!("{FIRST}\n{second}\n{third}");
+    let passes = (PASSES, true);
+    let mut all = vec![(says.as_str(), false)];
+    all.extend([passes; 9]);
+    let (succeeds, told) = told(&all);
+    assert!(succeeds, "{told:?}");
+    let ends = ["some::late by 17", "some::later by 19", "some::latest"];
+    for (told, end) in told[1..].chunks(3).zip(ends) {
+        assert!(told.iter().all(|told| told.ends_with(end)), "{told:?}");
+    }
 }
 
 #[test]
