@@ -44,9 +44,34 @@ const WAYS: [&str; 32] = [
     "SWAPDB 0 1",
 ];
 
-/// Far above what a loaded machine takes, and below the second after which every contended lock is looked
-/// at again.
+/// Far above what a loaded machine takes, and below the second after which a lock is looked at again whose queue is not new.
 const LATE: i64 = 500;
+
+/// A queue of this age is looked at once a second only. While it is new, it is looked at so often that nothing else need hand
+/// the lock on.
+const OLD: i64 = 1_100;
+
+fn let_queues_grow_old(client: &mut Client) {
+    let begun = client.now();
+    eventually("the queues are not new", || match client.now() - begun {
+        OLD.. => Ok(()),
+        age => Err(age),
+    });
+}
+
+fn frees_all(way: &str) -> bool {
+    way.starts_with("FLUSH") || way.starts_with("SWAPDB")
+}
+
+/// The same way for another lock than `k`.
+fn way_for(way: &str, key: &str) -> String {
+    let word = |word: &str| match word {
+        "k" => key.to_owned(),
+        "elsewhere" => format!("{key}.elsewhere"),
+        other => other.to_owned(),
+    };
+    way.split(' ').map(word).collect::<Vec<_>>().join(" ")
+}
 
 /// The server's clock, in Unix milliseconds, right after a command of the same packet.
 fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
@@ -55,16 +80,27 @@ fn sent_with_time(client: &mut Client, command: &str) -> (Value, i64) {
     (replies.remove(0), at.cast_signed())
 }
 
-#[test]
-fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
-    let server = exact().aof().start();
-    let mut client = server.client();
-    for way in WAYS {
-        client.cmd("FLUSHALL");
-        let before = client.grant("k", "alice", LONG);
-        let mut bob = Waiter::of(&server, "k", "bob");
-        let carol = Waiter::of(&server, "k", "carol");
-        let (reply, at) = sent_with_time(&mut client, way);
+/// One of the ways, and those who wait for a lock of its own.
+struct Scene {
+    way: &'static str,
+    key: String,
+    before: u64,
+    bob: Waiter,
+    carol: Waiter,
+}
+
+impl Scene {
+    fn of(server: &Server, client: &mut Client, way: &'static str, number: usize) -> Self {
+        let key = format!("k{number}");
+        let before = client.grant(&key, "alice", LONG);
+        let bob = Waiter::of(server, &key, "bob");
+        let carol = Waiter::of(server, &key, "carol");
+        Self { way, key, before, bob, carol }
+    }
+
+    fn check(self, server: &Server, client: &mut Client) {
+        let Self { way, key, before, mut bob, carol } = self;
+        let (reply, at) = sent_with_time(client, &way_for(way, &key));
         assert!(!matches!(reply, Value::ServerError(_)), "{way}: {reply:?}");
         let fence = bob.fence();
         // The one key that SETEX can set only by the second.
@@ -72,10 +108,28 @@ fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
         let late = granted_at(fence) - at - patience;
         assert!(late < LATE, "{way}: granted {late} ms later");
         assert!(fence > before, "{way}");
-        assert_eq!(client.check("k", "bob"), Some(fence), "{way}");
-        assert_eq!(owners(&server, "k"), ["carol"], "{way}");
+        assert_eq!(client.check(&key, "bob"), Some(fence), "{way}");
+        assert_eq!(owners(server, &key), ["carol"], "{way}");
         drop(carol);
-        eventually("carol has left", || match waiters(&server) {
+    }
+}
+
+#[test]
+fn each_way_in_which_a_lock_becomes_free_hands_it_on() {
+    let server = exact().aof().start();
+    let mut client = server.client();
+    let (of_all, of_one): (Vec<_>, Vec<_>) = WAYS.into_iter().partition(|way| frees_all(way));
+    let one_by_one = of_all.into_iter().map(|way| vec![way]);
+    for ways in std::iter::once(of_one).chain(one_by_one) {
+        client.cmd("FLUSHALL");
+        let ways = ways.into_iter().zip(0..);
+        let scenes: Vec<_> =
+            ways.map(|(way, number)| Scene::of(&server, &mut client, way, number)).collect();
+        let_queues_grow_old(&mut client);
+        for scene in scenes {
+            scene.check(&server, &mut client);
+        }
+        eventually("all have left", || match waiters(&server) {
             0 => Ok(()),
             left => Err(left),
         });
@@ -101,6 +155,7 @@ fn a_transaction_that_is_executed_later_hands_the_lock_on_soon_after() {
         client.cmd("FLUSHALL");
         client.grant("k", "alice", LONG);
         let mut bob = Waiter::of(&server, "k", "bob");
+        let_queues_grow_old(&mut other);
         client.pipeline(&["MULTI", "DEL k"]);
         let queued = other.now();
         eventually("time passes", || match other.now() - queued {
@@ -337,19 +392,14 @@ fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
     let mut left: Vec<Waiter> = Vec::new();
     for (number, way) in WAYS.into_iter().enumerate() {
         // A flush or a swap would take the others' keys away.
-        if way.starts_with("FLUSH") || way.starts_with("SWAPDB") {
+        if frees_all(way) {
             continue;
         }
         let key = format!("k{number}");
         client.grant(&key, "alice", LONG);
         let mut bob = Waiter::of(&primary, &key, "bob");
         left.push(Waiter::of(&primary, &key, "carol"));
-        let word = |word: &str| match word {
-            "k" => key.clone(),
-            "elsewhere" => format!("{key}.elsewhere"),
-            other => other.to_owned(),
-        };
-        client.cmd(way.split(' ').map(word).collect::<Vec<_>>().join(" "));
+        client.cmd(way_for(way, &key));
         let fence = bob.fence();
         assert_eq!(client.check(&key, "bob"), Some(fence), "{way}");
     }
@@ -368,7 +418,7 @@ fn a_replica_and_a_reload_of_the_file_agree_after_every_way() {
 fn a_flush_is_told_before_the_grants_that_it_made_possible() {
     let (mut primary, replica) = start_pair(exact().aof(), Server::builder());
     let mut client = primary.client();
-    for way in WAYS.into_iter().filter(|way| way.starts_with("FLUSH") || *way == "SWAPDB 0 1") {
+    for way in WAYS.into_iter().filter(|way| frees_all(way)) {
         let keys = ["k1", "k2", "k3"];
         for key in keys {
             client.grant(key, "alice", LONG);
