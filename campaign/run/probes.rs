@@ -8,6 +8,7 @@
 //!
 //! Lateness is not measured by the clock alone: see [`Lateness`]. Each answer that it counts is a turn of the server's event loop.
 
+mod aged;
 mod ephemeral;
 mod fences;
 mod gone;
@@ -41,6 +42,9 @@ const WAITERS: usize = 8;
 /// No conversation that goes as it should lasts so long.
 const LONG: u64 = 60_000;
 
+/// The patience of those who are not to give up.
+const EVER: u64 = 600_000;
+
 /// What has not happened by then is not waited for any longer.
 const FORGOTTEN_MICROS: u64 = 2_000_000;
 
@@ -61,11 +65,13 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 26] = [
+const ALL: [(usize, Conversation); 27] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
     (10, turns::unseen),
+    // Rare, because it lasts for a second.
+    (2, aged::handed_on),
     (50, turns::twice),
     (50, turns::queued_before),
     (50, turns::patience),

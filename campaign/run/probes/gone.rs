@@ -1,13 +1,11 @@
 //! Waiters that cannot use their grant: the server is closing their connection, or the lease has
 //! ended by then.
 
-use super::{LONG, Probe, is_granted};
+use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::Lost;
 use redis::Value;
 use testkit::{field, is_valkey_since};
-
-const EVER: u64 = 600_000;
 
 /// More than the server keeps for a connection besides the replies that its output limit counts.
 const MESSAGE: usize = 50_000;

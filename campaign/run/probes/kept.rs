@@ -1,14 +1,12 @@
 //! Conversations that need a server of their own, because they change its settings or its clock.
 
-use super::{LONG, Probe, is_granted};
+use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Connection, Lost};
 use crate::runner::now;
 use leasehold_campaign::LATE_MICROS;
 use redis::Value;
 use testkit::bulk_text;
-
-const EVER: u64 = 600_000;
 
 /// How many may wait for a lock where that is limited.
 pub(crate) const MOST: usize = 2;

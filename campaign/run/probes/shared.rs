@@ -1,13 +1,10 @@
 //! Conversations about locks that several hold: who is let in beside whom, and what one of several
 //! holders may do.
 
-use super::{LONG, Probe, is_granted};
+use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::Lost;
 use redis::Value;
-
-/// The patience of those who are not to give up.
-const EVER: u64 = 600_000;
 
 /// A lease among long ones, in milliseconds.
 const SHORT: u64 = 20;
@@ -20,7 +17,13 @@ impl Probe<'_> {
     }
 
     /// A grant that nothing is in the way of.
-    fn joins(&mut self, lock: &str, owner: &str, ttl: u64, share: u32) -> Result<u64, Lost> {
+    pub(super) fn joins(
+        &mut self,
+        lock: &str,
+        owner: &str,
+        ttl: u64,
+        share: u32,
+    ) -> Result<u64, Lost> {
         match self.asks(lock, owner, ttl, share)? {
             Some(fence) => Ok(fence),
             None => {

@@ -1,6 +1,6 @@
 //! Conversations about the queue: who is next, and that the lock is handed on.
 
-use super::{LONG, Probe, is_granted};
+use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Lost, micros};
 use crate::runner::now;
@@ -11,8 +11,8 @@ use std::thread;
 use std::time::Duration;
 use testkit::field;
 
-/// The patience of those who are not to give up.
-const EVER: u64 = 600_000;
+/// What ends within some milliseconds has ended by then.
+pub(super) const DONE: Duration = Duration::from_millis(30);
 
 /// How many tries of others follow: for longer than the shortest lease.
 const THIEVES: usize = 600;
@@ -180,14 +180,9 @@ pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "w")
 }
 
-/// A lock becomes free, or patience ends, and no later command names the lock. Such a command would
-/// make the module look at it.
-pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
-    let lock = probe.fresh();
-    probe.grant(&lock, "m", LONG)?;
-    let gives_up = probe.seed.below(4) == 0;
-    probe.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
-    let ways = [
+/// In which a lock that `m` holds becomes free, now or before [`DONE`].
+pub(super) fn unseen_ways(lock: &str) -> [String; 7] {
+    [
         format!("DEL {lock}"),
         format!("GETDEL {lock}"),
         format!("PEXPIRE {lock} 5"),
@@ -195,16 +190,24 @@ pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
         format!("MOVE {lock} 9"),
         format!("LOCK.EXTEND {lock} m 10"),
         format!("EVAL \"return redis.call('DEL', KEYS[1])\" 1 {lock}"),
-    ];
-    let way = probe.seed.pick(&ways).clone();
+    ]
+}
+
+/// A lock becomes free, or patience ends, and no later command names the lock. Such a command would
+/// make the module look at it.
+pub(crate) fn handed_on_unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
+    let lock = probe.fresh();
+    probe.grant(&lock, "m", LONG)?;
+    let gives_up = probe.seed.below(4) == 0;
+    probe.queue(&lock, 0, "w", if gives_up { 30 } else { EVER })?;
+    let way = probe.seed.pick(&unseen_ways(&lock)).clone();
     let what = if gives_up {
         format!("whose patience for {lock} is over is told so")
     } else {
         probe.main.ask(&way)?;
         format!("who waits for {lock} after {way} has it")
     };
-    // All of these are done by then.
-    thread::sleep(Duration::from_millis(30));
+    thread::sleep(DONE);
     let reply = probe.reply_soon(0, &what)?;
     if is_granted(&reply).is_some() == gives_up {
         probe.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
