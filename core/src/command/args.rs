@@ -404,6 +404,8 @@ mod tests {
         assert_eq!(behind("cmd k o 7 ALSO 0"), Err(Error::KeyNumberOutOfRange));
         assert_eq!(behind("cmd k o ALSO 7"), Err(Error::FewerKeys));
         assert_eq!(behind("cmd k o ALSO ALSO 1 a"), Err(Error::KeyNumberOutOfRange));
+        let other_word = fence_and_also(&words("cmd k o 7 BESIDE 1 a"), 3);
+        assert_eq!(other_word.unwrap_err(), Error::WrongArity);
     }
 
     #[test]

@@ -128,6 +128,23 @@ mod tests {
     }
 
     #[test]
+    fn of_several_locks_all_are_extended_or_none() {
+        let request = Request::parse(&words("lock.extend k a 9000 ALSO 1 l"), &LIMITS).unwrap();
+        let (held, others) = (Held::by("a", 5_000), Held::by("b", 5_000));
+        let mut fences = FenceClock::new();
+        let mut reply_where = |second: Stored<'_>| {
+            let standings = [held.stored(), second].map(|stored| {
+                let holders = stored.holders(request.owner().unwrap(), NOW, &mut fences).unwrap();
+                request.stand(&holders, 0)
+            });
+            reply_for_all(&request.decide_all(&standings, NOW, &mut fences).unwrap())
+        };
+        assert_eq!(reply_where(held.stored()), Reply::Integer(1));
+        assert_eq!(reply_where(others.stored()), Reply::Integer(0));
+        assert_eq!(reply_where(Stored::Nothing), Reply::Integer(0));
+    }
+
+    #[test]
     fn nobody_else_changes_anything() {
         let held = Held::by("a", 5_000);
         let nothing = Answer::unchanged(Reply::Integer(0));

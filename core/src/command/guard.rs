@@ -259,6 +259,8 @@ mod tests {
             "admin noscript @admin @slow",
             Error::GuardedAdministration,
         );
+        assert_not_guarded("save", "admin @slow", Error::GuardedAdministration);
+        assert_not_guarded("keys", "readonly @admin @slow", Error::GuardedAdministration);
         assert_not_guarded("subscribe", "pubsub noscript @pubsub @slow", Error::GuardedConnection);
         assert_not_guarded("hello", "noscript fast @fast @connection", Error::GuardedConnection);
         assert_not_guarded("ping", "fast @fast @connection", Error::GuardedConnection);
@@ -315,7 +317,7 @@ mod tests {
         for (arity, words) in [(2, 2), (-2, 2), (-2, 9), (1, 1), (-1, 10_000)] {
             assert_eq!(fits(arity, words), Ok(()), "{arity} {words}");
         }
-        for (arity, words) in [(2, 1), (2, 3), (-2, 1), (1, 2)] {
+        for (arity, words) in [(2, 1), (2, 3), (-2, 1), (1, 2), (0, 1)] {
             assert_eq!(fits(arity, words), Err(Error::GuardedArity), "{arity} {words}");
         }
     }

@@ -238,6 +238,15 @@ mod tests {
     }
 
     #[test]
+    fn the_names_of_other_locks_may_follow_what_cannot_be_left_out() {
+        for spec in ALL {
+            let takes_several = spec.usage().ends_with("[ALSO numkeys key [key ...]]");
+            let needed = usize::try_from(spec.arity.abs()).unwrap();
+            assert_eq!(spec.also_from(), takes_several.then_some(needed), "{:?}", spec.name);
+        }
+    }
+
+    #[test]
     fn usage_shows_what_may_be_left_out() {
         let usages = ALL.map(Spec::usage);
         assert!(usages.contains(&"LOCK.CHECK key owner [fence]".to_owned()));

@@ -300,34 +300,4 @@ impl Bindings {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::lock::Grace;
-
-    const NOW: Moment = Moment::from_millis(1_763_000_000_000);
-
-    /// Keys that somebody has looked for: a hash that multiplies, and has no secret, is 0 behind their first bytes, whatever
-    /// the next ones are.
-    fn keys_that_fall_together(count: u64) -> impl Iterator<Item = Vec<u8>> {
-        const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
-        const LENGTH: u64 = 32;
-        let product = u128::from(1_u64.rotate_left(32) ^ LENGTH).wrapping_mul(u128::from(FACTOR));
-        let folded = (product ^ product >> 64) & u128::from(u64::MAX);
-        let first = u64::try_from(folded).unwrap().to_le_bytes();
-        (0..count).map(move |number| [&first[..], &number.to_le_bytes(), &[b'x'; 16]].concat())
-    }
-
-    #[test]
-    fn nobody_can_choose_names_that_fall_together() {
-        let mut bindings = Bindings::default();
-        let ephemeral = Ephemeral { connection: 7, grace: Grace::from_millis(0).unwrap() };
-        let owner = Owner::new(b"a").unwrap();
-        let keys: Vec<_> = keys_that_fall_together(1_000).collect();
-        for (number, key) in (1..).zip(&keys) {
-            let name = KeptName::from(Name::new(0, key));
-            bindings.bind(name, KeptOwner::from(owner), number, ephemeral, NOW, NOW);
-        }
-        let most = keys.iter().map(|key| bindings.alike(Name::new(0, key)).count()).max();
-        assert!(most <= Some(2), "{most:?} of {} are alike", keys.len());
-    }
-}
+mod tests;

@@ -85,7 +85,10 @@ impl Host for Server {
 
     fn slot_has_gone(&self) {}
 
-    fn warn(&self, _warning: Warning) {}
+    fn warn(&self, warning: Warning) {
+        let refused = self.engine.fences(|| self.monotonic()).refused();
+        assert!(warning != Warning::FenceNotCredible || refused > 0, "no fence was refused");
+    }
 }
 
 /// Where a lock is.

@@ -169,6 +169,14 @@ fn some_are_put_back_at_once_and_then_one_each_millisecond_in_the_order_of_their
 }
 
 #[test]
+fn parts_of_a_millisecond_add_up() {
+    let mut evicted = many(BURST + 10);
+    assert_eq!(put_back(&mut evicted, NOW).len(), usize::try_from(BURST).unwrap());
+    assert_eq!(put_back(&mut evicted, NOW.plus_micros(600)), []);
+    assert_eq!(put_back(&mut evicted, NOW.plus_micros(1_200)).len(), 1);
+}
+
+#[test]
 fn a_clock_that_is_set_does_not_put_it_off() {
     for hour in [NOW.millis() - 3_600_000, NOW.millis() + 3_600_000] {
         let mut evicted = many(BURST + 10);
