@@ -64,7 +64,7 @@ struct Walk<'l, 'h> {
 
 impl<'h> Lock<'h> {
     pub(super) fn check_leases(&self, rules: &Rules, wrong: &mut Vec<Violation>) {
-        let mut deletes = Deletes::new(&self.deletes);
+        let mut deletes = self.deletes.clone();
         let mut holders = Holders::default();
         let limits = self.limits(rules);
         let next_of_owner = self.next_of_owner();

@@ -2,6 +2,7 @@
 
 use super::Delete;
 
+#[derive(Clone)]
 pub(super) struct Deletes<'d> {
     /// Sorted by `from`.
     all: &'d [Delete],
@@ -65,6 +66,7 @@ impl<'d> Deletes<'d> {
 }
 
 /// A tree of minima over a list of numbers, to find small ones without looking at all.
+#[derive(Clone)]
 struct Least {
     /// The children of node `n` are at `2n` and `2n + 1`. The second half are the numbers
     /// themselves.

@@ -32,6 +32,7 @@ mod steps;
 mod unheard;
 
 use crate::record::{EVERY_LOCK, Op, Outcome, Record};
+use deletes::Deletes;
 use idle::Idle;
 use spans::{joined, overlaps};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -132,8 +133,7 @@ struct Lock<'h> {
     others: &'h [u32],
     /// A part for each fence.
     grants: Vec<Grant<'h>>,
-    /// Sorted by `from`, in milliseconds.
-    deletes: Vec<Delete>,
+    deletes: Deletes<'h>,
     unheard: AllUnheard,
 }
 
@@ -263,7 +263,8 @@ impl Verdict {
         // Records with the same fence stay in the order of asking.
         order.sort_by_cached_key(|index| known_fence(&records[*index as usize]));
         let wrong = &mut self.violations;
-        let lock = Lock::new(number, records, &order, rules, wrong);
+        let deletes = deletes_of(records);
+        let lock = Lock::new(number, (records, &order), &deletes, rules, wrong);
         lock.check_strangers(rules, wrong);
         lock.check_fences(rules, before, wrong);
         lock.check_stale(rules, wrong);
@@ -275,6 +276,14 @@ impl Verdict {
         self.grants += lock.grants.len() as u64;
         idle
     }
+}
+
+/// Sorted by `from`, in milliseconds.
+fn deletes_of(records: &[Record]) -> Vec<Delete> {
+    let deletes = (0..).zip(records).filter(|(_, record)| record.op == Op::Delete);
+    let mut deletes: Vec<_> = deletes.map(|(index, record)| Delete::by(record, index)).collect();
+    deletes.sort_unstable_by_key(|delete| (delete.from, delete.to));
+    deletes
 }
 
 fn known_fence(record: &Record) -> u64 {
@@ -312,17 +321,15 @@ impl Rules {
 impl<'h> Lock<'h> {
     fn new(
         number: u32,
-        records: &'h [Record],
-        all: &'h [u32],
+        (records, all): (&'h [Record], &'h [u32]),
+        deletes: &'h [Delete],
         rules: &Rules,
         wrong: &mut Vec<Violation>,
     ) -> Self {
         let of = |index: u32| &records[index as usize];
         let fence = |index: &u32| known_fence(of(*index));
         let (others, fenced) = all.split_at(all.partition_point(|index| fence(index) == 0));
-        let deletes = others.iter().filter(|index| of(**index).op == Op::Delete);
-        let mut deletes: Vec<_> = deletes.map(|index| Delete::by(of(*index), *index)).collect();
-        deletes.sort_unstable_by_key(|delete| (delete.from, delete.to));
+        let deletes = Deletes::new(deletes);
         let unheard = AllUnheard::new(records, all, rules);
         let grants = Vec::new();
         let mut lock = Self { records, number, all, others, grants, deletes, unheard };

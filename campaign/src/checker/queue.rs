@@ -1,6 +1,5 @@
 //! L4: waiters are granted the lock in turn.
 
-use super::deletes::Deletes;
 use super::{Grant, Law, Lock, Rules, Violation};
 use crate::record::{Op, Record};
 use std::collections::{HashMap, HashSet};
@@ -35,7 +34,6 @@ impl Lock<'_> {
                 lowest[index] = lowest[index + 1];
             }
         }
-        let deletes = Deletes::new(&self.deletes);
         for grant in &self.grants {
             let first = self.first(grant);
             // An owner that may have asked twice may have queued twice.
@@ -45,7 +43,7 @@ impl Lock<'_> {
             // The turn of a ticket may have come and gone, and its owner have asked for another place.
             let (asked, told) = (first.asked_millis(), first.told_millis());
             let is_torn = torn.contains(&first.set);
-            if first.is_ticket && (is_torn || deletes.any_within(asked, told)) {
+            if first.is_ticket && (is_torn || self.deletes.any_within(asked, told)) {
                 continue;
             }
             let looks = seen.get(&first.owner).map_or(&[][..], |looks| looks);
