@@ -77,7 +77,7 @@ pub struct Rules {
     /// for then may have a smaller fence than one that its successor had given before.
     pub beside: Vec<Span>,
     /// When the clock was set back. A hold that had ended by the clock is in force again if nothing was
-    /// granted since: its owner may have been refused meanwhile.
+    /// granted and nobody deleted the lock since: its owner may have been refused meanwhile.
     pub set_back: Vec<Span>,
     /// When a hold may have ceased to be bound to its connection, and nothing else happened to it.
     pub unbound: Vec<Span>,
@@ -366,7 +366,7 @@ impl<'h> Lock<'h> {
             wrong.push(self.violation(Law::L2, what, vec![index, *stranger]));
         }
         let unheard = self.unheard.before(first.owner, index);
-        let unheard = unheard.and(self.unheard.revived(self.records, index, rules));
+        let unheard = unheard.and(self.revived(index, rules));
         let (asked, ttl) = (first.asked.min(unheard.asked), unheard.ttl);
         if !first.is_acquire() && ttl == 0 {
             let what =
@@ -395,11 +395,8 @@ impl<'h> Lock<'h> {
                 // What it released may be its own again, and so may what had ended by the clock.
                 let granted = granted.get_or_insert_with(|| self.first_granted());
                 let since = granted.get(&record.owner);
-                let excused = |since: &u64| {
-                    let (from, to) = (*since, record.told);
-                    rules.is_lossy(from, to) || rules.may_revive(from, to)
-                };
-                if !since.is_some_and(excused) {
+                let may_be_lost = |since: &u64| rules.is_lossy(*since, record.told);
+                if !since.is_some_and(may_be_lost) && !self.may_hold_again(*index, rules) {
                     let what =
                         format!("{:?} succeeded for one who does not hold the lock", record.op);
                     wrong.push(self.violation(Law::L3, what, vec![*index]));

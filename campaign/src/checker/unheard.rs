@@ -1,7 +1,8 @@
 //! What unanswered requests may have done.
 
-use super::Rules;
-use crate::record::{Op, Outcome, Record};
+use super::spans::overlap;
+use super::{Lock, Rules};
+use crate::record::{Op, Outcome, Record, millis};
 use std::collections::HashMap;
 
 /// The possible effects of some requests of one owner.
@@ -114,19 +115,6 @@ impl AllUnheard {
         Self { of: all, acquires }
     }
 
-    /// What this owner's waits may have been granted whose lease was over before they were told, so that they were refused. If the
-    /// clock was set back before the request at `index` was answered, such a lease may be in force again. A later grant
-    /// to the owner has ended it.
-    pub(super) fn revived(&self, records: &[Record], index: u32, rules: &Rules) -> Unheard {
-        let record = &records[index as usize];
-        let acquires = self.acquires.get(&record.owner).map_or(&[][..], |all| all);
-        let end = acquires.partition_point(|earlier| *earlier < index);
-        let latest = acquires[..end].iter().rev().map(|earlier| &records[*earlier as usize]);
-        let waits = latest.take_while(|record| record.outcome == Outcome::Refused);
-        let revived = waits.filter(|wait| rules.may_revive(wait.asked, record.told));
-        revived.map(Unheard::of).fold(Unheard::NOTHING, Unheard::and)
-    }
-
     /// What this owner may have done before it sent this request.
     pub(super) fn before(&self, owner: u32, index: u32) -> Unheard {
         let all = self.of.get(&owner).map_or(&[][..], |all| all);
@@ -136,6 +124,41 @@ impl AllUnheard {
 
     pub(super) fn ever(&self, owner: u32) -> Unheard {
         self.before(owner, u32::MAX)
+    }
+}
+
+impl Lock<'_> {
+    /// What the waits of this owner may have been granted whose lease was over before they were told, so that they were
+    /// refused. Such a lease may be in force again by the time the request at `index` is answered. A later grant to the
+    /// owner has ended it.
+    pub(super) fn revived(&self, index: u32, rules: &Rules) -> Unheard {
+        let waits = self.acquires_before(index);
+        let waits = waits.take_while(|record| record.outcome == Outcome::Refused);
+        let revived = waits.filter(|wait| self.may_revive(wait, self.record(index), rules));
+        revived.map(Unheard::of).fold(Unheard::NOTHING, Unheard::and)
+    }
+
+    /// Whether anything that this owner was granted may be in force again by then.
+    pub(super) fn may_hold_again(&self, index: u32, rules: &Rules) -> bool {
+        let mut granted = self.acquires_before(index);
+        granted.any(|granted| self.may_revive(granted, self.record(index), rules))
+    }
+
+    /// The requests of the same owner that may have been granted the lock before that, the last one first.
+    fn acquires_before(&self, index: u32) -> impl Iterator<Item = &Record> {
+        let acquires = self.unheard.acquires.get(&self.record(index).owner);
+        let acquires = acquires.map_or(&[][..], |all| all);
+        let end = acquires.partition_point(|earlier| *earlier < index);
+        acquires[..end].iter().rev().map(|earlier| self.record(*earlier))
+    }
+
+    /// Whether what this request was granted, and had ended, may be in force again when the other one is answered: the
+    /// clock was set back, and what was deleted for certain is gone. A deletion may have been lost.
+    fn may_revive(&self, granted: &Record, then: &Record, rules: &Rules) -> bool {
+        let lost = overlap(&rules.loss, 0, then.told).map_or(0, |span| span.to);
+        let since = granted.told_millis().max(millis(lost));
+        let deleted = || self.deletes.surely_within(since, then.asked_millis());
+        rules.may_revive(granted.asked, then.told) && deleted().is_none()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::by_hand::{assert_right, assert_wrong, laws, ok};
 use crate::checker::{Law, Rules, Span};
-use crate::record::{Op, Outcome, Record};
+use crate::record::{EVERY_LOCK, Op, Outcome, Record};
 
 /// A try of one who tolerates so many.
 fn shared(share: u8, owner: u32, fence: u64, ttl: u32, at: i64) -> Record {
@@ -111,6 +111,76 @@ fn a_short_wait_excuses_nothing_where_the_clock_was_set_back() {
     let reader = |fence, at| shared(0, 1, fence, 900, at);
     let records = [reader(1, 10), refused(wait(1, 12, 14)), reader(5, 20)];
     assert_eq!(laws(&records, &set_back(15, 16)), [Law::L1]);
+}
+
+#[test]
+fn what_was_deleted_since_is_not_told_of_later_where_the_clock_was_set_back() {
+    let wait = refused(Record { share: 0, ..ok(Op::Wait, 7, 0, 20, (50, 300)) });
+    let (other, again) = (shared(0, 2, 900, 20, 2_000), shared(0, 7, 800, 20, 3_000));
+    let with = |delete: Record, rules: &Rules| laws(&[wait, delete, other, again], rules);
+    let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
+    let everything = Record { lock: EVERY_LOCK, ..delete((490, 500)) };
+    // Whether the clock was set back before that or afterwards.
+    for from in [200, 600] {
+        let rules = Rules { late_millis: 2_000, ..set_back(from, from + 10) };
+        assert_right(&[wait, other, again], &rules);
+        for certain in [everything, delete((490, 500)), delete((301, 1_000))] {
+            assert_eq!(with(certain, &rules), [Law::L2, Law::L1]);
+        }
+        // One that may have come before the grant, or after the owner asked again, ends nothing.
+        for uncertain in
+            [delete((300, 500)), delete((490, 3_000)), unheard(everything), delete((20, 30))]
+        {
+            assert_eq!(with(uncertain, &rules), []);
+        }
+        // Nor does one that may have been lost.
+        let lost = |to| Rules { loss: vec![Span { from: 400_000, to }], ..rules.clone() };
+        assert_eq!(with(everything, &lost(490_000)), []);
+        assert_eq!(with(everything, &lost(489_999)), [Law::L2, Law::L1]);
+    }
+}
+
+#[test]
+fn who_was_overtaken_waited_for_what_was_deleted_since_and_is_not_told_of_it() {
+    let wait = refused(ok(Op::Wait, 7, 0, 20, (50, 300)));
+    let delete = ok(Op::Delete, u32::MAX, 0, 0, (490, 500));
+    let seen = ok(Op::Seen, 7, 0, 0, (1_960, 1_970));
+    let overtakes = ok(Op::Wait, 2, 900, 20, (1_980, 2_000));
+    let waiter = ok(Op::Wait, 7, 901, 20, (1_950, 2_030));
+    let rules = set_back(200, 210);
+    // It may have queued before the other, and be told of what it was granted then.
+    assert_right(&[wait, seen, overtakes, waiter], &rules);
+    assert_eq!(laws(&[wait, delete, seen, overtakes, waiter], &rules), [Law::L4]);
+}
+
+#[test]
+fn nobody_acts_by_what_was_deleted_since_where_the_clock_was_set_back() {
+    let hold = |fence, at| ok(Op::Try, 1, fence, 20, (at, at));
+    let delete = |at| ok(Op::Delete, u32::MAX, 0, 0, at);
+    let rules = |from| {
+        let set_back = [45, from].map(|at| Span { from: at * 1_000, to: at * 1_000 });
+        Rules { set_back: set_back.into(), ..Rules::default() }
+    };
+    for op in [Op::Extend, Op::Release] {
+        let acts = ok(op, 1, 0, 20, (80, 81));
+        assert_right(&[hold(1, 10), acts], &rules(75));
+        assert_eq!(laws(&[hold(1, 10), acts], &rules(85)), []);
+        for from in [75, 85] {
+            assert_eq!(laws(&[hold(1, 10), delete((52, 53)), acts], &rules(from)), [Law::L3]);
+            assert_eq!(laws(&[hold(1, 10), delete((52, 80)), acts], &rules(from)), []);
+            assert_eq!(laws(&[hold(1, 10), delete((10, 53)), acts], &rules(from)), []);
+        }
+        // What was granted since is not deleted.
+        let since = [hold(1, 10), delete((52, 53)), hold(2, 54), acts];
+        assert_right(&since, &rules(75));
+        assert_eq!(laws(&since, &rules(85)), [Law::L3]);
+        // A wait that was refused may have been granted the lock, too.
+        let wait = refused(ok(Op::Wait, 1, 0, 2, (54, 60)));
+        assert_right(&[hold(1, 10), delete((52, 53)), wait, acts], &rules(75));
+        assert_right(&[wait, acts], &rules(75));
+        assert_eq!(laws(&[wait, acts], &rules(85)), [Law::L3]);
+        assert_eq!(laws(&[wait, delete((70, 72)), acts], &rules(75)), [Law::L3]);
+    }
 }
 
 #[test]
