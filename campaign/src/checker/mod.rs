@@ -24,6 +24,7 @@ mod deletes;
 mod holders;
 mod idle;
 mod order;
+mod places;
 mod queue;
 mod several;
 mod spans;
@@ -90,7 +91,7 @@ pub struct Rules {
 /// The records of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order. Those of one owner are in the order in which it asked.
+    /// In any order. Those of one owner are in the order in which it asked, and none of them is in another history.
     pub records: Vec<Record>,
     /// The highest fence of each lock before this history begins.
     pub before: HashMap<u32, u64>,
@@ -191,6 +192,7 @@ impl History {
             *spans = joined(std::mem::take(spans));
         }
         several::check_sets(&self.records, &mut verdict.violations);
+        places::check_places(&self.records, &rules, &mut verdict.violations);
         let together = several::waits(&self.records);
         let torn = several::torn_tickets(&self.records);
         let mut idle = BTreeMap::new();

@@ -299,3 +299,79 @@ fn a_ticket_that_nobody_claims_keeps_the_lock_no_longer_than_itself() {
     assert_wrong(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (223, 224))], Law::L3);
     assert_right(&[holder, release, granted, ok(Op::Try, 2, 2, 900, (221, 222))], &promptly());
 }
+
+/// Who asks for lock 0 with these records is seen in its queue at these moments.
+fn seen(records: &[Record], at: (i64, i64)) -> Vec<Law> {
+    let holder = ok(Op::Try, 1, 1, 2_000, (10, 11));
+    let elsewhere = of(5, ok(Op::Try, 2, 1, 900, (12, 13)));
+    let looks = [ok(Op::Seen, 2, 0, 0, at), ok(Op::Seen, 2, 0, 0, at)];
+    laws(&[&[holder, elsewhere], records, &looks].concat(), &Rules::default())
+}
+
+#[test]
+fn nobody_is_seen_in_a_queue_who_does_not_wait() {
+    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
+    let tried = refused(ok(Op::Try, 2, 0, 900, (20, 40)));
+    for stranger in [&[][..], &[tried], &[of(5, wait)], &[Record { owner: 1, ..wait }]] {
+        assert_eq!(seen(stranger, (30, 31)), [Law::L4]);
+    }
+    // Not before it asked, nor after it was answered.
+    for at in [(20, 20), (40, 40), (5, 20), (40, 50), (5, 50)] {
+        assert_eq!(seen(&[wait], at), []);
+    }
+    for at in [(18, 19), (41, 42)] {
+        for outcome in [Outcome::Refused, Outcome::Failed] {
+            assert_eq!(seen(&[Record { outcome, ..wait }], at), [Law::L4]);
+        }
+    }
+    let granted = [ok(Op::Release, 1, 1, 0, (20, 21)), ok(Op::Wait, 2, 2, 900, (20, 40))];
+    assert_eq!(seen(&granted, (40, 41)), []);
+    assert_eq!(seen(&granted, (41, 42)), [Law::L4]);
+    // It may have asked again, before or meanwhile.
+    let again = Record { asked: 44_000, told: 60_000, ..wait };
+    assert_eq!(seen(&[wait, again], (41, 43)), [Law::L4]);
+    assert_eq!(seen(&[wait, again], (41, 44)), []);
+    let longer = Record { asked: 15_000, told: 60_000, ..wait };
+    assert_eq!(seen(&[longer, wait], (55, 56)), []);
+    // Several locks, and each of them.
+    let [one, other] = all(1, [0, 5], wait);
+    assert_eq!(seen(&[one, other], (30, 31)), []);
+    let others = all(1, [4, 5], wait);
+    assert_eq!(seen(&others, (30, 31)), [Law::L4]);
+}
+
+#[test]
+fn a_place_in_a_queue_may_outlive_what_is_known_of_it() {
+    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
+    let ticket = Record { is_ticket: true, ..wait };
+    for place in [unheard(wait), ticket, unheard(ticket), Record { fence: 2, ..unheard(wait) }] {
+        assert_eq!(seen(&[place], (18, 19)), [Law::L4]);
+        assert_eq!(seen(&[place], (2_000, 2_001)), []);
+        // Also after another request.
+        let short = Record { asked: 50_000, told: 60_000, ..wait };
+        assert_eq!(seen(&[place, short], (2_000, 2_001)), []);
+    }
+}
+
+#[test]
+fn a_server_may_be_late_to_notice_who_has_left_its_queue() {
+    let look = |at| ok(Op::Seen, 2, 0, 0, at);
+    let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
+    let span = |from: u64, to: u64| vec![Span { from: from * 1_000, to: to * 1_000 }];
+    for (from, to, excused) in [(30, 40, true), (45, 46, true), (60, 70, true), (61, 70, false)] {
+        let law = if excused { vec![] } else { vec![Law::L4] };
+        let still = Rules { standstill: span(from, to), ..Rules::default() };
+        let loss = Rules { loss: span(from, to), ..Rules::default() };
+        assert_eq!(laws(&[wait, look((55, 60))], &still), law);
+        assert_eq!(laws(&[wait, look((55, 60))], &loss), law);
+    }
+    // But not of one who was never there.
+    let tried = refused(Record { op: Op::Try, ..wait });
+    let still = Rules { standstill: span(30, 70), ..Rules::default() };
+    assert_eq!(laws(&[tried, look((55, 60))], &still), [Law::L4]);
+    let loss = |from: u64, to: u64| Rules { loss: span(from, to), ..Rules::default() };
+    assert_eq!(laws(&[tried, look((55, 60))], &loss(60, 61)), []);
+    assert_eq!(laws(&[tried, look((55, 60))], &loss(40, 54)), [Law::L4]);
+    // One of whom nothing else is known may have asked in the history before.
+    assert_right(&[look((55, 60))], &Rules::default());
+}
