@@ -101,3 +101,89 @@ impl PendingReleases {
         Some(pending)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::Owner;
+
+    const START: Monotonic = Monotonic::from_micros(0);
+
+    fn name(db: i32, key: &str) -> Name<'_> {
+        Name::new(db, key.as_bytes())
+    }
+
+    fn fence(number: u64) -> Fence {
+        Fence::new(Fence::FIRST.number() + number).unwrap()
+    }
+
+    /// A hold that is to be taken back after so many milliseconds.
+    fn add(pending: &mut PendingReleases, name: Name<'_>, number: u64, millis: u64) {
+        let (name, owner) = (KeptName::from(name), KeptOwner::from(Owner::new(b"a").unwrap()));
+        let fence = fence(number);
+        pending.add(PendingRelease { name, owner, fence }, START.plus_millis(millis));
+    }
+
+    fn numbers(taken: impl IntoIterator<Item = PendingRelease>) -> Vec<u64> {
+        let first = Fence::FIRST.number();
+        taken.into_iter().map(|pending| pending.fence.number() - first).collect()
+    }
+
+    #[test]
+    fn a_grant_is_known_by_its_lock_and_its_fence() {
+        let mut pending = PendingReleases::new();
+        assert!(pending.is_empty());
+        add(&mut pending, name(0, "k"), 1, 0);
+        add(&mut pending, name(0, "k"), 2, 0);
+        add(&mut pending, name(1, "k"), 3, 0);
+        assert!(!pending.is_empty());
+        let has = |db, key, number| pending.has(name(db, key), fence(number).number());
+        assert!(has(0, "k", 1) && has(0, "k", 2) && has(1, "k", 3));
+        assert!(!has(0, "k", 3) && !has(1, "k", 1) && !has(0, "l", 1));
+        let fences = [1, 2].map(|number| fence(number).number());
+        assert_eq!(pending.fences_of(name(0, "k")), Some(&BTreeSet::from(fences)));
+        assert_eq!(pending.fences_of(name(0, "l")), None);
+    }
+
+    #[test]
+    fn what_is_due_is_taken_in_the_order_of_that_and_nothing_is_left() {
+        let mut pending = PendingReleases::new();
+        assert_eq!(pending.next_due(), None);
+        for (number, millis) in [(1, 20), (2, 10), (3, 30)] {
+            add(&mut pending, name(0, "k"), number, millis);
+        }
+        let at = |millis| START.plus_millis(millis);
+        assert_eq!(pending.next_due(), Some(at(10)));
+        assert!(pending.take_due(at(9)).is_none());
+        assert_eq!(numbers(std::iter::from_fn(|| pending.take_due(at(20)))), [2, 1]);
+        assert_eq!(pending.next_due(), Some(at(30)));
+        assert_eq!(numbers(pending.take_due(at(30))), [3]);
+        assert!(pending.is_empty() && pending.names.is_empty() && pending.due.is_empty());
+    }
+
+    #[test]
+    fn all_of_a_lock_are_taken_at_once_and_no_others() {
+        let mut pending = PendingReleases::new();
+        for (db, key, number) in [(0, "k", 1), (0, "k", 2), (0, "l", 3), (1, "k", 4)] {
+            add(&mut pending, name(db, key), number, 0);
+        }
+        assert_eq!(numbers(pending.take_all_of(name(0, "k"))), [1, 2]);
+        assert_eq!(numbers(pending.take_all_of(name(0, "k"))), []);
+        assert_eq!(numbers(pending.take_all_of(name(0, "l"))), [3]);
+        assert_eq!(numbers(pending.take_all_of(name(1, "k"))), [4]);
+        assert!(pending.is_empty() && pending.names.is_empty() && pending.due.is_empty());
+    }
+
+    #[test]
+    fn a_grant_that_was_heard_of_is_kept_with_all_its_locks() {
+        let mut pending = PendingReleases::new();
+        for (db, key, number) in [(0, "k", 2), (0, "l", 2), (-1, "k", 2), (0, "k", 1), (0, "k", 3)]
+        {
+            add(&mut pending, name(db, key), number, 0);
+        }
+        pending.forget(fence(9).number());
+        assert_eq!(pending.holds.len(), 5);
+        pending.forget(fence(2).number());
+        assert_eq!(numbers(std::iter::from_fn(|| pending.take_due(START))), [1, 3]);
+    }
+}

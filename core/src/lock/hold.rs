@@ -289,6 +289,16 @@ mod tests {
     }
 
     #[test]
+    fn the_fence_of_a_value_is_learned() {
+        let now = Moment::from_millis(1_763_000_000_000);
+        let mut fences = FenceClock::new();
+        learn_from(b"1763000000000007:x", now, &mut fences);
+        learn_from(b"1763000000000005:y", now, &mut fences);
+        learn_from(b"foreign", now, &mut fences);
+        assert_eq!(fences.highest().map(Fence::number), Some(1_763_000_000_000_007));
+    }
+
+    #[test]
     fn a_fence_is_digits_and_nothing_else() {
         for position in 0..Fence::DIGITS {
             for byte in 0..=u8::MAX {

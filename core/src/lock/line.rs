@@ -310,6 +310,34 @@ mod tests {
         }
     }
 
+    #[test]
+    fn two_mistakes_do_not_make_up_for_each_other() {
+        for one in 0..HEAD {
+            for other in (one + 1)..HEAD {
+                for bits in [0x01, 0x10, 0x20, 0x40, 0x80] {
+                    let mut line = LINE.to_vec();
+                    line[one] ^= bits;
+                    line[other] ^= bits;
+                    let shown = line.escape_ascii();
+                    assert_eq!(Line::first_of(&line).is_some(), reads(&line), "{shown}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn an_owner_is_as_long_as_owners_may_be() {
+        let line = |length: usize| {
+            let head = format!("1763712345678901 01763712375678 00005 {length:03}:");
+            [head.as_bytes(), &vec![b'x'; length], b"\n"].concat()
+        };
+        for length in [0, 1, Owner::LONGEST, Owner::LONGEST + 1, 999] {
+            let is_read = (1..=Owner::LONGEST).contains(&length);
+            assert_eq!(Line::first_of(&line(length)).is_some(), is_read, "{length}");
+        }
+        assert_eq!(line(Owner::LONGEST).len(), LONGEST);
+    }
+
     proptest! {
         #[test]
         fn what_is_written_is_read_back(

@@ -106,6 +106,39 @@ fn a_hold_ends_with_its_key_if_that_is_sooner() {
 }
 
 #[test]
+fn holds_that_are_copied_end_with_the_key_they_are_copied_to() {
+    let value = list(&[("a", 50, 0), ("b", 20, 0)]);
+    let holds = Holds::in_force(&value, Some(in_ms(90)), NOW).until(Some(in_ms(30)));
+    let ends: Vec<_> = holds.map(|hold| hold.deadline).collect();
+    assert_eq!(ends, [Some(in_ms(30)), Some(in_ms(20))]);
+}
+
+#[test]
+fn the_latest_lease_that_can_be_written_ends_when_the_clock_is_past_it() {
+    let latest = Deadline::from_millis(line::LATEST);
+    let grant = Grant { deadline: latest, ..grant("a", 0, 0, 0) };
+    let value = Value::of_line(&grant);
+    let holders_at =
+        |millis| Holds::in_force(value.as_bytes(), None, Moment::from_millis(millis)).count();
+    assert_eq!([0, 1, 2].map(|more| holders_at(line::LATEST - 1 + more)), [1, 1, 0]);
+}
+
+#[test]
+fn a_change_of_the_own_hold_writes_nothing_else() {
+    let clearing = |write: Write<'_>| match write {
+        Write::Edit(edit) => edit.clearing,
+        other => panic!("not an edit: {other:?}"),
+    };
+    let value = list(&[("a", 50, 0), ("b", 20, 0), ("c", -1, 0)]);
+    let extended = holders(&value, Some(in_ms(50)), "a").extended(in_ms(60));
+    assert_eq!(clearing(extended), Clearing::Nothing, "what has run out may stay");
+    // Somebody has given the key an earlier end, and it keeps that.
+    let fence = Fence::new(Fence::FIRST.number() + 9).unwrap();
+    let raised = holders(&value, Some(in_ms(10)), "a").raised(owner("a"), fence);
+    assert_eq!(clearing(raised), Clearing::Nothing);
+}
+
+#[test]
 fn the_newest_fence_is_learned_wherever_it_stands_and_one_that_is_not_credible_hides_none() {
     let mut lines = list(&[("a", 50, 0), ("b", 20, 0)]);
     let second = lines.len() / 2;
