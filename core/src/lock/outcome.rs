@@ -97,3 +97,35 @@ impl Write<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lock::{Company, Grant, Owner, Share};
+
+    #[test]
+    fn a_grant_that_was_there_before_is_confirmed_when_its_owner_is_told_of_it() {
+        let (owner, share) = (Owner::new(b"a").unwrap(), Share::EXCLUSIVE);
+        let (former, fence) = (Fence::FIRST, Fence::LAST);
+        let (deadline, number) = (Deadline::from_millis(9), former.number());
+        let granted = |former| {
+            let grant = Grant { owner, fence, deadline, share };
+            Outcome::Acquire(Acquired::Granted { grant, former, company: Company::Nobody })
+        };
+        let again = Acquired::Again { owner, fence_number: 7, longer: None, share };
+        for (outcome, confirmed) in [
+            (granted(None), None),
+            (granted(Some(former)), Some(number)),
+            (Outcome::Acquire(again), Some(7)),
+            (Outcome::Acquire(Acquired::Busy(owner)), None),
+            (Outcome::Extend(Extended::Until { fence: Some(former), deadline }), Some(number)),
+            (Outcome::Extend(Extended::Until { fence: None, deadline }), None),
+            (Outcome::Raise(Raised::To { owner, former, fence }), Some(number)),
+            (Outcome::Raise(Raised::Already { fence_number: 8 }), Some(8)),
+            (Outcome::Raise(Raised::NotHolder), None),
+            (Outcome::Release(Released::Released { fence: Some(former) }), None),
+        ] {
+            assert_eq!(outcome.confirmed(), confirmed, "{outcome:?}");
+        }
+    }
+}

@@ -55,3 +55,35 @@ fn what_a_key_held_when_last_looked_at_is_known_while_somebody_waits() {
     assert!(queues.leave(ids[0]).is_some());
     assert_eq!(queues.seen(Name::new(0, KEY)), None);
 }
+
+/// As where the lock is one of several that somebody waits for.
+#[test]
+fn what_a_key_holds_is_remembered_when_it_is_looked_at_for_another_lock() {
+    let (mut queues, ids) = queue_of(&["a"]);
+    let name = Name::new(0, KEY);
+    assert!(queues.has(ids[0]));
+    queues.remember(name, held_by("x", Some(in_ms(50))), NOW);
+    assert_eq!(&*queues.seen(name).unwrap().value, b"x");
+    assert!(queues.see(name, held_by("x", Some(in_ms(50))), NOW).is_empty());
+    let by = |lost: Vec<Lost>| lost.into_iter().map(|lost| lost.by).collect::<Vec<_>>();
+    let overwritten = queues.see(name, held_by("y", None), NOW);
+    assert_eq!(by(overwritten), [LostBy::Overwriting]);
+    assert_eq!(&*queues.seen(name).unwrap().value, b"y");
+    assert_eq!(by(queues.see(name, Stored::Nothing, NOW)), [LostBy::Deletion]);
+    assert_eq!(queues.seen(name), None);
+    assert!(queues.leave(ids[0]).is_some());
+    assert!(!queues.has(ids[0]));
+}
+
+#[test]
+fn a_lock_is_looked_at_when_another_one_says_so_if_that_is_sooner() {
+    let (mut queues, _) = queue_of(&["a"]);
+    let name = Name::new(0, KEY);
+    assert_held(&mut queues, held_by("x", Some(in_ms(50))));
+    for (look, due) in [(70, 51), (30, 30), (40, 30), (30, 30), (20, 20)] {
+        queues.look_no_later(name, in_ms(look));
+        assert_eq!(queues.next_due(at(NOW)), Some(in_ms(due)), "{look}");
+    }
+    queues.look_no_later(Name::new(1, KEY), in_ms(1));
+    assert_eq!(queues.next_due(at(NOW)), Some(in_ms(20)));
+}
