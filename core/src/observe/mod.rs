@@ -28,3 +28,11 @@ pub use event::Event;
 pub use info_fields::ServerGauges;
 pub use log::Log;
 pub use observer::{Given, Loss, Observer, USUAL_LONG_WAIT_MILLIS, WaitEnd};
+
+#[cfg(test)]
+impl Observer {
+    /// For the simulation, which counts what clients are told.
+    pub(crate) fn counters(&self) -> &counters::Counters {
+        &self.counters
+    }
+}

@@ -75,6 +75,7 @@ impl Host for Server {
         owner: KeptOwner,
         answer: Answer,
     ) -> usize {
+        self.state.borrow_mut().tally.answered(told.kind(), &answer);
         self.tell(name, told, owner, answer);
         0
     }

@@ -31,6 +31,7 @@ mod seeds;
 mod settling;
 mod several;
 mod strangers;
+mod tally;
 mod tickets;
 mod waiting;
 mod world;
@@ -42,6 +43,7 @@ use model::{Client, LockName, Model, Reply};
 use requests::Request;
 use schedule::{EVERYTHING, Op, Schedule, Step};
 use seeds::Trace;
+use tally::Tally;
 use world::{Server, lock};
 
 const SEEDS: u64 = 2_000;
@@ -216,6 +218,7 @@ fn assert_same(server: &Server) {
     }
     let evicted = server.engine.peek(|_, _, evicted| evicted.len());
     assert_eq!(evicted, Some(model.evictions()), "the evicted locks, and the model's");
+    assert_eq!(server.engine.with_observer(|observer| Tally::of(observer)), state.tally);
     server.engine.with_queues(|queues| {
         assert_eq!(queues.waiters(), model.waiters.len(), "those who wait, and the model's");
         for name in waited_for(model) {

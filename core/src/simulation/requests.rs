@@ -138,6 +138,7 @@ impl Server {
                 }
             }
             Ok(outcome) => {
+                self.state.borrow_mut().tally.requested(&outcome);
                 let reply = page.reply(&outcome).expect("a reply");
                 self.hears(client, name, reply);
             }
@@ -236,6 +237,7 @@ impl Server {
     }
 
     fn has_no_room(&self, client: Client, no_room: NoRoom) -> Begun {
+        self.state.borrow_mut().tally.had_no_room();
         match no_room {
             NoRoom::ForThisLock | NoRoom::OnTheServer => self.answers(client, Reply::QueueFull),
         }
@@ -269,7 +271,10 @@ impl Server {
         };
         let outcome = self.engine.change(self, &self.at(name), &watched);
         match outcome {
-            Ok(outcome) => self.hears_whether(client, release::reply(&outcome)),
+            Ok(outcome) => {
+                self.state.borrow_mut().tally.requested(&outcome);
+                self.hears_whether(client, release::reply(&outcome));
+            }
             Err(error) => self.is_refused(client, error, &watched.model),
         }
     }
@@ -286,7 +291,10 @@ impl Server {
             model: |model: &mut Model, now| model.extend(client, name, asker, fence, ttl, now),
         };
         match self.engine.change(self, &self.at(name), &watched) {
-            Ok(outcome) => self.hears_whether(client, extend::reply(&outcome)),
+            Ok(outcome) => {
+                self.state.borrow_mut().tally.requested(&outcome);
+                self.hears_whether(client, extend::reply(&outcome));
+            }
             Err(error) => self.is_refused(client, error, &watched.model),
         }
     }

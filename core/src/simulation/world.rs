@@ -12,6 +12,7 @@ use super::history::History;
 use super::keyspace::Keyspace;
 use super::model::{Client, LockName, Model, Reply};
 use super::requests::Requested;
+use super::tally::Tally;
 use crate::command::Error;
 use crate::engine::{Engine, WaiterGrant};
 use crate::lock::{Deadline, FenceClock, Moment, Monotonic, Name, Now, Room, Suspicion, WaiterId};
@@ -32,6 +33,7 @@ pub(super) struct State {
     pub(super) model: Model,
     pub(super) history: History,
     pub(super) answers: Vec<(Client, Reply)>,
+    pub(super) tally: Tally,
     /// Where to find those who wait.
     pub(super) parked: BTreeMap<Client, WaiterId>,
     /// Grants on their way to clients that have not heard of them.
@@ -153,6 +155,7 @@ impl Server {
             model: Model::new(),
             history: History::default(),
             answers: Vec::new(),
+            tally: Tally::default(),
             parked: BTreeMap::new(),
             in_flight: Vec::new(),
             connections: std::array::from_fn(|slot| u64::try_from(slot).expect("a few")),
