@@ -53,6 +53,7 @@ fn the_latest_hold_of_who_asks_is_taken_first_and_each_is_taken_once() {
     assert!(fences(bindings.take_ended_of(name, Some(asker), 9)).is_empty());
     assert!(bindings.connection_ended(CONNECTION, START));
     assert!(bindings.has_ended_of(name, asker));
+    assert!(!bindings.has_ended_of(name, Owner::new(b"z").unwrap()));
     assert_eq!(fences(bindings.take_ended_of(name, Some(asker), 1)), [4]);
     let mut others = fences(bindings.take_ended_of(name, None, 9));
     others.sort_unstable();

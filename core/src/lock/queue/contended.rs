@@ -211,6 +211,28 @@ mod tests {
     }
 
     #[test]
+    fn a_hold_that_has_run_out_is_lost_once_while_the_key_still_says_it() {
+        let (end, over) = (Deadline::from_millis(NOW.millis() + 5), NOW.plus_millis(6));
+        let stored = Stored::Text { value: b"x", deadline: Some(end) };
+        let mut queue = queue();
+        queue.remember(stored.seen(), NOW);
+        assert!(queue.lost(stored, NOW).is_empty());
+        assert_eq!(queue.lost(stored, over).len(), 1);
+        assert!(queue.lost(stored, over).is_empty());
+    }
+
+    #[test]
+    fn what_may_free_a_lock_counts_from_the_last_time_and_is_not_forgotten() {
+        let later = |millis| NOW.plus_millis(millis);
+        let mut queue = queue();
+        let _soonest = queue.touch(Suspicion::Freed, NOW);
+        let _soonest = queue.touch(Suspicion::Rewritten, later(50));
+        assert_eq!(queue.next_after_touch(later(60)), Some(later(120)));
+        let _soonest = queue.touch(Suspicion::Freed, later(100));
+        assert_eq!(queue.next_after_touch(later(110)), Some(later(120)));
+    }
+
+    #[test]
     fn a_touch_counts_from_then_on_when_the_clock_is_set_back() {
         for back in [0, 1, HOUR_MILLIS] {
             let mut queue = queue();

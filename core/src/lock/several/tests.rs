@@ -198,7 +198,9 @@ fn each_lock_has_its_own_part_of_a_grant() {
 
 #[test]
 fn what_is_refused_is_told_of_one_lock() {
-    for joint in [busy(1), ask(&[mine(7), theirs()])] {
+    let proof = Proof { owner: owner("me"), fence: None };
+    let extended = extend(&[mine(7), theirs()], &proof, ttl(5));
+    for joint in [busy(1), ask(&[mine(7), theirs()]), extended] {
         let told: Vec<_> =
             (0..3).map(|at| joint.outcome(at, &Holders::NOBODY, NOW).is_some()).collect();
         assert_eq!(told, [false, true, false]);
