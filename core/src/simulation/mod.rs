@@ -26,6 +26,7 @@ mod host;
 mod keyspace;
 mod model;
 mod requests;
+mod scenes;
 mod schedule;
 mod seeds;
 mod settling;

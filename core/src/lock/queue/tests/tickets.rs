@@ -88,3 +88,39 @@ fn only_the_owner_of_a_ticket_gives_it_up() {
     assert!(!leaves(b"b"));
     assert_queue(&queues, &[1]);
 }
+
+#[test]
+fn a_grant_to_a_ticket_with_a_channel_is_published() {
+    let with_channel = |channel: Option<&[u8]>| {
+        let lasts = Ttl::from_millis(LASTS).unwrap();
+        let channel = channel.map(Box::from);
+        Told::Ticket(KeptTicket { lasts, channel, client: 1 })
+    };
+    for (told, is_published) in [
+        (with_channel(Some(b"turn")), true),
+        (with_channel(None), false),
+        (Told::Blocked(1), false),
+    ] {
+        let mut queues = Queues::new();
+        join(&mut queues, Waiter { told, ..waiter("a", 1) });
+        assert_eq!(settle(&mut queues, Stored::Nothing).is_published(), is_published);
+    }
+}
+
+#[test]
+fn a_crowd_has_an_index_until_few_are_left() {
+    let names = ["a", "b", "c", "d", "e", "f"];
+    let has_index =
+        |queues: &Queues<Connection>| queues.queues.iter().any(|(_, queue)| queue.owners.is_some());
+    let mut queues = Queues::new();
+    let mut ids = Vec::new();
+    for (number, name) in (1..).zip(names) {
+        ids.push(join(&mut queues, waiter(name, number)));
+        assert_eq!(has_index(&queues), number > 4, "{number}");
+    }
+    for (left, id) in (0..6).rev().zip(ids) {
+        assert!(queues.leave(id).is_some());
+        assert_eq!(has_index(&queues), left >= 2, "{left}");
+        queues.check();
+    }
+}
