@@ -5,7 +5,8 @@ use super::model::{Client, LockName, Reply, Waits};
 use super::requests::{Claim, Request, owner};
 use super::schedule::EVERYTHING;
 use super::world::{Server, lock};
-use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof};
+use crate::engine::NoRoom;
+use crate::lock::{Checked, Deadline, Hold, KeptOwner, Proof, Room, WaitKind};
 
 const K: LockName = (0, "k0");
 const START: u64 = 1_763_000_000_000_000;
@@ -255,4 +256,26 @@ fn a_lease_that_runs_out_while_somebody_waits_is_counted() {
     assert_eq!(holders(&server), ["b"]);
     let counters = server.engine.with_observer(|observer| *observer.counters());
     assert_eq!((counters.expiries_with_waiters, counters.hand_offs), (1, 1));
+}
+
+#[test]
+fn it_is_told_whether_the_server_or_the_queue_of_the_lock_is_full() {
+    let server = server();
+    server.acquire(ALICE, asks("a"));
+    server.acquire(BOB, waits("b"));
+    let has_room = |for_all, per_lock| {
+        let room = Room { for_all, per_lock };
+        let names = lock(K).into();
+        server.engine.has_room(&server, names, owner("c"), WaitKind::Blocked, room)
+    };
+    assert_eq!(has_room(2, 2), Ok(()));
+    assert_eq!(has_room(2, 1), Err(NoRoom::ForThisLock));
+    assert_eq!(has_room(1, 2), Err(NoRoom::OnTheServer));
+}
+
+#[test]
+fn a_request_whose_client_cannot_wait_is_a_try_that_was_refused() {
+    let server = server();
+    server.engine.cannot_wait(lock(K));
+    assert_eq!(server.engine.with_observer(|observer| observer.counters().tries_refused), 1);
 }
