@@ -325,6 +325,18 @@ mod tests {
         }
     }
 
+    /// The share and the length are compared in parts of eight bytes, which are three bytes apart and overlap.
+    #[test]
+    fn mistakes_in_the_share_and_the_length_do_not_make_up_for_each_other() {
+        for first in 31..34 {
+            for bits in [0x40, 0x80] {
+                let mut line = LINE.to_vec();
+                line[first..HEAD].iter_mut().step_by(3).for_each(|byte| *byte ^= bits);
+                assert!(Line::first_of(&line).is_none(), "{}", line.escape_ascii());
+            }
+        }
+    }
+
     #[test]
     fn an_owner_is_as_long_as_owners_may_be() {
         let line = |length: usize| {
