@@ -148,6 +148,21 @@ fn a_hold_whose_connection_has_ended_is_none_to_whoever_looks() {
 }
 
 #[test]
+fn a_hold_whose_connection_ended_in_a_pause_ends_soon_after_the_pause() {
+    let server = server();
+    server.acquire(ALICE, bound("a", 0));
+    server.becomes(Role::Paused);
+    server.disconnects(0);
+    server.work();
+    assert_eq!(server.state.borrow().keys.len(), 1);
+    server.becomes(Role::Primary);
+    server.passes(20_000);
+    server.work();
+    assert_eq!(server.state.borrow().keys.len(), 0);
+    assert!(!server.engine.has_bindings() && server.is_at_rest());
+}
+
+#[test]
 fn holds_are_bound_until_they_are_released() {
     let server = server();
     assert!(!server.engine.has_bindings());
