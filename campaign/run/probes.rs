@@ -19,6 +19,7 @@ mod tickets;
 mod together;
 mod turns;
 
+pub(crate) use aged::handed_on_when_old;
 pub(crate) use gone::{closed_in_any_way, over_when_told};
 pub(crate) use kept::{
     MOST, deletion_in_a_fall, deletion_in_a_step, evicted, evicted_unwaited, limited,
@@ -65,13 +66,11 @@ pub(crate) struct Probe<'c> {
 pub(crate) type Conversation = fn(&mut Probe<'_>) -> Result<(), Lost>;
 
 /// The conversations, each with its weight.
-const ALL: [(usize, Conversation); 27] = [
+const ALL: [(usize, Conversation); 26] = [
     (300, turns::order),
     (300, turns::hand_offs),
     // Rare, because it keeps the server busy.
     (10, turns::unseen),
-    // Rare, because it lasts for a second.
-    (2, aged::handed_on),
     (50, turns::twice),
     (50, turns::queued_before),
     (50, turns::patience),

@@ -30,6 +30,8 @@
 //!   storm        faults of `alone`, `links` and `restarts` at once, and   all
 //!                clocks set forward
 //!   named        commands name many contended locks all the time          L5
+//!   aged         locks become free whose waiters have waited for longer   L5
+//!                than a second
 //!   gone         waiters are closed in the turn of their grant, or        L3, L5
 //!                hear of it too late
 //!   reload       the module is unloaded and loaded, also with commands    L2, L6
@@ -39,6 +41,7 @@
 //!   leaks        many names, and waiters that come and go                 memory as before
 //! ```
 
+mod aged;
 mod agreeing;
 mod alone;
 mod apart;
@@ -80,7 +83,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn(u64, Duration) -> Totals,
 }
 
-pub(crate) const ALL: [Scenario; 27] = [
+pub(crate) const ALL: [Scenario; 28] = [
     Scenario { name: "alone", run: alone::run },
     Scenario { name: "links", run: links::links },
     Scenario { name: "restarts", run: failing::restarts },
@@ -104,6 +107,7 @@ pub(crate) const ALL: [Scenario; 27] = [
     Scenario { name: "limits", run: guarded::limits },
     Scenario { name: "storm", run: storm::storm },
     Scenario { name: "named", run: named::named },
+    Scenario { name: "aged", run: aged::aged },
     Scenario { name: "gone", run: gone::gone },
     Scenario { name: "reload", run: reload::reload },
     Scenario { name: "silent", run: silent::silent },

@@ -30,7 +30,7 @@ struct Wait {
 }
 
 /// Some locks with queues become free at once, in different ways, when these queues are old.
-pub(super) fn handed_on(probe: &mut Probe<'_>) -> Result<(), Lost> {
+pub(crate) fn handed_on_when_old(probe: &mut Probe<'_>) -> Result<(), Lost> {
     let mut waits = Vec::new();
     for waiter in (0..WAITERS).step_by(2) {
         waits.push(begin(probe, waiter)?);
