@@ -114,7 +114,7 @@ mod tests {
     }
 
     fn fence(number: u64) -> Fence {
-        Fence::new(Fence::FIRST.number() + number).unwrap()
+        Fence::new(Fence::FIRST.number().saturating_add(number)).unwrap()
     }
 
     /// A hold that is to be taken back after so many milliseconds.
@@ -126,7 +126,7 @@ mod tests {
 
     fn numbers(taken: impl IntoIterator<Item = PendingRelease>) -> Vec<u64> {
         let first = Fence::FIRST.number();
-        taken.into_iter().map(|pending| pending.fence.number() - first).collect()
+        taken.into_iter().map(|pending| pending.fence.number().saturating_sub(first)).collect()
     }
 
     #[test]
