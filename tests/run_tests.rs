@@ -44,6 +44,11 @@ error: doctest failed, to rerun pass `-p some --doc`";
 
 /// What cargo says in turn, and whether it succeeds; then whether the script does, and what cargo was told, with the seed.
 fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
+    told_with_seed(None, says)
+}
+
+/// The same where the caller has chosen this seed.
+fn told_with_seed(seed: Option<&str>, says: &[(&str, bool)]) -> (bool, Vec<String>) {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
     for (number, (says, succeeds)) in says.iter().enumerate() {
@@ -63,6 +68,7 @@ fn told(says: &[(&str, bool)]) -> (bool, Vec<String>) {
         .env("PATH", path)
         .env("CARGO_TARGET_DIR", folder.path())
         .env_remove("LEASEHOLD_SEED")
+        .envs(seed.map(|seed| ("LEASEHOLD_SEED", seed)))
         .output()
         .unwrap();
     let told = fs::read_to_string(file("told")).unwrap();
@@ -129,6 +135,26 @@ fn each_test_that_failed_is_run_by_its_own_seed() {
     for (told, end) in told[1..].chunks(3).zip(ends) {
         assert!(told.iter().all(|told| told.ends_with(end)), "{told:?}");
     }
+}
+
+#[test]
+fn a_seed_that_the_caller_has_chosen_is_kept_where_a_test_names_none() {
+    let names_none = FIRST.replace(" LEASEHOLD_SEED=17", "");
+    let passes = (PASSES, true);
+    let says = [(names_none.as_str(), false), passes, passes, passes];
+    let (succeeds, told) = told_with_seed(Some("0x2a"), &says);
+    assert!(succeeds, "{told:?}");
+    assert!(told.iter().all(|told| told.ends_with(" by 0x2a")), "{told:?}");
+}
+
+#[test]
+fn a_test_in_the_docs_of_the_code_is_run_again_by_its_name() {
+    let name = "clients/rust/src/lib.rs - Lock<'a>::try_* (line 6)";
+    let says = FIRST.replace("some::late", name).replace("=17", "=23");
+    let passes = (PASSES, true);
+    let (succeeds, told) = told(&[(&says, false), passes, passes, passes]);
+    assert!(succeeds, "{told:?}");
+    assert!(told[1..].iter().all(|told| told.ends_with(&format!("{name} by 23"))), "{told:?}");
 }
 
 #[test]
