@@ -31,7 +31,7 @@
 //!                clocks set forward
 //!   named        commands name many contended locks all the time          L5
 //!   aged         locks become free whose waiters have waited for longer   L5
-//!                than a second
+//!                than two seconds
 //!   gone         waiters are closed in the turn of their grant, or        L3, L5
 //!                hear of it too late
 //!   reload       the module is unloaded and loaded, also with commands    L2, L6

@@ -8,8 +8,8 @@ use crate::connection::Lost;
 use std::thread;
 use std::time::Duration;
 
-/// A queue is new in its first second.
-const OLD: Duration = Duration::from_millis(1_100);
+/// The last look at a queue for its being new comes before it is two seconds old. The next one may come soon by chance.
+const OLD: Duration = Duration::from_millis(2_100);
 
 /// Why the last waiter of a lock is let in.
 enum Scene {
@@ -44,7 +44,7 @@ pub(crate) fn handed_on_when_old(probe: &mut Probe<'_>) -> Result<(), Lost> {
     }
     thread::sleep(DONE);
     for Wait { scene, lock, waiter, way } in &waits {
-        let what = format!("who has waited for {lock} for a second has it after {way}");
+        let what = format!("who has waited for {lock} for two seconds has it after {way}");
         // If a fault had deleted the lock, the writer had it before it left, and has it still.
         let excuse = if matches!(scene, Scene::Left) { Excuse::Freed } else { Excuse::Stop };
         let reply = probe.soon(excuse, &what, |probe| probe.reply_of(*waiter))?;

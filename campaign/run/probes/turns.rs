@@ -180,7 +180,7 @@ pub(super) fn unseen(probe: &mut Probe<'_>) -> Result<(), Lost> {
     probe.release(&lock, "w")
 }
 
-/// In which a lock that `m` holds becomes free, now or before [`DONE`].
+/// Ways in which a lock that `m` holds becomes free, now or before [`DONE`].
 pub(super) fn unseen_ways(lock: &str) -> [String; 7] {
     [
         format!("DEL {lock}"),

@@ -1,4 +1,4 @@
-//! Scenario `aged`: locks whose queues are older than a second. No fault disturbs them: one that frees every lock would keep
+//! Scenario `aged`: locks whose queues are older than two seconds. No fault disturbs them: one that frees every lock would keep
 //! queues from growing old.
 
 use super::guarded::converse;

@@ -91,7 +91,7 @@ pub struct Rules {
 /// The records of a run.
 #[derive(Clone, Debug, Default)]
 pub struct History {
-    /// In any order. Those of one owner are in the order in which it asked, and none of them is in another history.
+    /// In any order. Those of one owner are in the order in which it asked, and none of its requests is in another history.
     pub records: Vec<Record>,
     /// The highest fence of each lock before this history begins.
     pub before: HashMap<u32, u64>,
