@@ -11,22 +11,19 @@ use std::time::Duration;
 /// The last look at a queue for its being new comes before it is two seconds old. The next one may come soon by chance.
 const OLD: Duration = Duration::from_millis(2_100);
 
-/// Why the last waiter of a lock is let in.
-enum Scene {
-    /// The lock becomes free.
-    Freed,
-    /// One of two holders, whose lease is the shorter one, holds it no longer.
-    Ended,
-    /// A writer that waits before it behind readers leaves.
-    Left,
+/// After what somebody is let in.
+enum Change {
+    /// The lock becomes free, or one of two holders holds it no longer.
+    Command(String),
+    /// A writer that waits before it, behind readers, hangs up.
+    FirstLeaves,
 }
 
 struct Wait {
-    scene: Scene,
     lock: String,
-    /// Who is let in, and `waiter + 1` leaves before it, if anybody does.
+    /// Who is let in. `waiter + 1` may wait before it.
     waiter: usize,
-    way: String,
+    change: Change,
 }
 
 /// Some locks with queues become free at once, in different ways, when these queues are old.
@@ -36,20 +33,22 @@ pub(crate) fn handed_on_when_old(probe: &mut Probe<'_>) -> Result<(), Lost> {
         waits.push(begin(probe, waiter)?);
     }
     thread::sleep(OLD);
-    for Wait { scene, waiter, way, .. } in &waits {
-        match scene {
-            Scene::Left => probe.renew(waiter + 1)?,
-            Scene::Freed | Scene::Ended => drop(probe.main.ask(way)?),
+    for Wait { waiter, change, .. } in &waits {
+        match change {
+            Change::Command(way) => drop(probe.main.ask(way)?),
+            Change::FirstLeaves => probe.renew(waiter + 1)?,
         }
     }
     thread::sleep(DONE);
-    for Wait { scene, lock, waiter, way } in &waits {
-        let what = format!("who has waited for {lock} for two seconds has it after {way}");
-        // If a fault had deleted the lock, the writer had it before it left, and has it still.
-        let excuse = if matches!(scene, Scene::Left) { Excuse::Freed } else { Excuse::Stop };
-        let reply = probe.soon(excuse, &what, |probe| probe.reply_of(*waiter))?;
+    for Wait { lock, waiter, change } in &waits {
+        let after = match change {
+            Change::Command(way) => way,
+            Change::FirstLeaves => "the writer before it has hung up",
+        };
+        let what = format!("who has waited for {lock} for two seconds has it after {after}");
+        let reply = probe.reply_soon(*waiter, &what)?;
         if is_granted(&reply).is_none() {
-            probe.claim("L5", excuse, format!("{what}, and was told {reply:?}"));
+            probe.claim("L5", Excuse::Stop, format!("{what}, and was told {reply:?}"));
             return Err(Lost);
         }
     }
@@ -59,25 +58,24 @@ pub(crate) fn handed_on_when_old(probe: &mut Probe<'_>) -> Result<(), Lost> {
 
 fn begin(probe: &mut Probe<'_>, waiter: usize) -> Result<Wait, Lost> {
     let lock = probe.fresh();
-    let wait = |scene, way| Wait { scene, lock: lock.clone(), waiter, way };
-    match probe.seed.below(4) {
+    let change = match probe.seed.below(4) {
         0 => {
             probe.joins(&lock, "reader", LONG, 0)?;
             probe.queue_for(&lock, waiter + 1, "writer", 1, EVER)?;
             probe.queue_for(&lock, waiter, "w", 0, EVER)?;
-            Ok(wait(Scene::Left, "the end of the writer before it".to_owned()))
+            Change::FirstLeaves
         }
         1 => {
             probe.joins(&lock, "long", LONG, 2)?;
             probe.joins(&lock, "short", LONG, 2)?;
             probe.queue_for(&lock, waiter, "w", 2, EVER)?;
-            Ok(wait(Scene::Ended, format!("LOCK.EXTEND {lock} short 10")))
+            Change::Command(format!("LOCK.EXTEND {lock} short 10"))
         }
         _ => {
             probe.grant(&lock, "m", LONG)?;
             probe.queue(&lock, waiter, "w", EVER)?;
-            let way = probe.seed.pick(&unseen_ways(&lock)).clone();
-            Ok(wait(Scene::Freed, way))
+            Change::Command(probe.seed.pick(&unseen_ways(&lock)).clone())
         }
-    }
+    };
+    Ok(Wait { lock, waiter, change })
 }

@@ -1,6 +1,6 @@
 //! Conversations about leases: when one ends, and who has the lock until then.
 
-use super::{LONG, Probe, is_granted};
+use super::{EVER, LONG, Probe, is_granted};
 use crate::claims::Excuse;
 use crate::connection::{Lost, micros};
 use redis::Value;
@@ -118,7 +118,7 @@ pub(super) fn foreign(probe: &mut Probe<'_>) -> Result<(), Lost> {
         probe.claim("L1", Excuse::Freed, format!("{lock} was granted, and an older client has it"));
         return Err(Lost);
     }
-    probe.queue(&lock, 0, "w", 600_000)?;
+    probe.queue(&lock, 0, "w", EVER)?;
     probe.release(&lock, "older")?;
     probe.reply_soon(0, "who waited for an older client has the lock")?;
     probe.release(&lock, "w")
