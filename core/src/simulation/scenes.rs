@@ -79,7 +79,7 @@ fn a_grant_that_nobody_has_heard_of_is_none_to_whoever_looks() {
     assert!(!holds(&server, "b"));
     assert!(!server.is_at_rest());
     server.work();
-    assert_eq!(holders(&server), [""; 0]);
+    assert!(holders(&server).is_empty());
     assert!(!server.engine.is_pending_release(lock(K), fence));
     assert!(server.is_at_rest());
 }
@@ -125,7 +125,7 @@ fn a_grant_that_nobody_has_heard_of_waits_for_the_end_of_a_pause() {
     server.becomes(Role::Paused);
     server.work();
     assert!(server.engine.is_pending_release(lock(K), fence));
-    assert_eq!(holders(&server), [""; 0]);
+    assert!(holders(&server).is_empty());
     server.becomes(Role::Primary);
     server.passes(20_000);
     server.work();
