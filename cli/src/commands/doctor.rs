@@ -175,6 +175,11 @@ impl Facts {
         told.map_or(USUAL_MARGIN, Duration::from_millis)
     }
 
+    /// Redis tells of modules' settings since 7.0.
+    fn hides_its_quarantine(&self) -> bool {
+        self.module.is_some() && self.setting("leasehold.quarantine-ms").is_none()
+    }
+
     fn finding(&self, what: impl Into<String>, remedy: &'static str) -> Finding {
         Finding { address: self.address.clone(), what: what.into(), remedy }
     }
@@ -224,6 +229,12 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
         found.push(facts.finding(
             "it keeps no append-only file: after a restart locks that are still held may be granted again",
             "CONFIG SET appendonly yes; or set leasehold.quarantine-ms to the longest ttl in use.",
+        ));
+    } else if facts.is("appendonly", "no") && facts.hides_its_quarantine() {
+        found.push(facts.finding(
+            "it keeps no append-only file, and does not tell its quarantine-ms: if that is 0, \
+             after a restart locks that are still held may be granted again",
+            "CONFIG SET appendonly yes; or see that loadmodule gives quarantine-ms the longest ttl in use.",
         ));
     } else if facts.is("appendonly", "yes") && facts.is("appendfsync", "no") {
         found.push(facts.finding(
