@@ -105,6 +105,8 @@ pub use version::{
     NEVER, announce, full_version, is_older_than, is_valkey_since, lacks_either,
     may_crash_when_a_paused_client_is_unblocked,
 };
-pub use version::{lacks, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name};
+pub use version::{
+    lacks, lacks_notify, lacks_setting, lacks_tls, misplaces_clients, server_binary, server_name,
+};
 pub use waiter::Waiter;
 pub use wall_clock::{today, unix_micros};

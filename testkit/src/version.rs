@@ -56,6 +56,11 @@ pub fn lacks(since: (u32, u32), what: &str) -> bool {
     is_missing(is_older_than(since), since, what)
 }
 
+/// Whether the server lets nobody be told of the grant of a ticket. If so, prints what goes untested.
+pub fn lacks_notify() -> bool {
+    lacks((7, 0), "NOTIFY")
+}
+
 /// The version since which a product has something that it never had.
 pub const NEVER: (u32, u32) = (u32::MAX, 0);
 

@@ -3,7 +3,7 @@
 use super::{LONG, asks, takes, waits};
 use redis::Value;
 use testkit::errors::wrong_arity;
-use testkit::{Client, Server, error, int, lacks, strings, unchanged};
+use testkit::{Client, Server, error, int, lacks, lacks_notify, strings, unchanged};
 
 #[test]
 fn the_server_finds_every_key_whatever_owners_and_values_are_called() {
@@ -99,7 +99,7 @@ fn a_mistake_in_the_number_of_keys_gives_no_right_to_any() {
 
 #[test]
 fn a_channel_that_the_server_takes_for_the_option_gives_no_right_to_any_key() {
-    if lacks((7, 0), "NOTIFY") {
+    if lacks_notify() {
         return;
     }
     let server = Server::builder().aof().start();

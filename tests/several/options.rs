@@ -143,7 +143,7 @@ fn from_a_ticket_to_a_connection_and_back_in_the_same_places() {
 
 #[test]
 fn the_grant_of_a_ticket_is_published_once_with_the_first_key() {
-    if testkit::lacks((7, 0), "NOTIFY") {
+    if testkit::lacks_notify() {
         return;
     }
     let server = Server::start();

@@ -20,7 +20,7 @@ mod subscribers;
 mod telling;
 
 use redis::Value;
-use testkit::{Client, Server, Setup, Words, eventually, field, lacks};
+use testkit::{Client, Server, Setup, Words, eventually, field, lacks_notify};
 
 const LONG: u64 = 60_000;
 
@@ -132,11 +132,6 @@ fn left(client: &mut Client) -> u64 {
         Value::Int(left @ 0..) => left.unsigned_abs(),
         other => panic!("PTTL: {other:?}"),
     }
-}
-
-/// Whether this server refuses `NOTIFY`. Says so.
-fn lacks_notify() -> bool {
-    lacks((7, 0), "NOTIFY")
 }
 
 /// The channel of these tests.

@@ -8,7 +8,7 @@ use leasehold_client::{Error, Guard, Locks, Released, Settings, Waiting};
 use redis::Value;
 use std::pin::pin;
 use std::time::{Duration, Instant};
-use testkit::{Proxy, Seed, Server, bulk_text, figure, short_or_long};
+use testkit::{Proxy, Seed, Server, bulk_text, figure, lacks_notify, short_or_long};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
@@ -412,6 +412,9 @@ async fn a_request_that_nobody_drives_holds_up_nobody_of_its_process() {
 /// The same of as many as may ask for a place at a time, for other locks.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_that_nobody_drives_hold_up_none_for_other_locks() {
+    if lacks_notify() {
+        return;
+    }
     let server = server();
     let proxy = Proxy::to(server.port());
     // Longer than it takes to begin all of them.
