@@ -25,6 +25,14 @@ pub(crate) fn evict(client: &mut Client) {
     client.cmd("CONFIG SET maxmemory 0");
 }
 
+/// The commands tell of a lock that was evicted before it is back in its key.
+fn wait_until_restored(client: &mut Client) {
+    eventually("the lock is restored", || match client.cmd("EXISTS k") {
+        Value::Int(1) => Ok(()),
+        other => Err(other),
+    });
+}
+
 #[test]
 fn an_evicted_lock_that_somebody_waits_for_is_restored_and_not_granted() {
     let server = evicting().start();
@@ -34,7 +42,7 @@ fn an_evicted_lock_that_somebody_waits_for_is_restored_and_not_granted() {
     let mut bob = Waiter::of(&server, "k", "bob");
     assert_eq!(client.counter("evictions_restored"), 0);
     evict(&mut client);
-    eventually("the lock is restored", || client.info("k").ok_or(()));
+    wait_until_restored(&mut client);
     assert_eq!(client.cmd("GET k"), bulk(format!("{fence}:alice")), "the same grant");
     assert_eq!(deadline(&mut client, b"k"), end, "for what is left of the lease");
     bob.assert_waits(&server);
@@ -63,12 +71,12 @@ fn a_foreign_lock_and_each_new_grant_are_restored_too() {
     let mut bob = Waiter::of(&server, "k", "bob");
     let carol = Waiter::of(&server, "k", "carol");
     evict(&mut client);
-    eventually("the lock is restored", || client.info("k").ok_or(()));
+    wait_until_restored(&mut client);
     assert_eq!(client.cmd("GET k"), bulk("stranger"));
     assert!(client.release("k", "stranger"));
     let fence = bob.fence();
     evict(&mut client);
-    eventually("the lock is restored", || client.check("k", "bob").ok_or(()));
+    wait_until_restored(&mut client);
     assert_eq!(client.check("k", "bob"), Some(fence));
     assert_eq!(owners(&server, "k"), ["carol"]);
     carol.assert_waits(&server);
@@ -81,7 +89,7 @@ fn a_lock_that_is_deleted_after_it_was_restored_is_handed_on() {
     client.grant("k", "alice", LONG);
     let mut bob = Waiter::of(&server, "k", "bob");
     evict(&mut client);
-    eventually("the lock is restored", || client.info("k").ok_or(()));
+    wait_until_restored(&mut client);
     client.cmd("DEL k");
     bob.fence();
 }
@@ -107,7 +115,7 @@ fn the_replica_and_the_file_have_the_restored_lock() {
     client.grant("k", "alice", LONG);
     let _bob = Waiter::of(&primary, "k", "bob");
     evict(&mut client);
-    eventually("the lock is restored", || client.info("k").ok_or(()));
+    wait_until_restored(&mut client);
     client.cmd("DEL filler");
     wait_until_in_sync(&primary, &replica);
     let live = Snapshot::of(&primary);
