@@ -31,7 +31,9 @@ impl Between {
         let setup = Server::builder().aof().tcp().without_module();
         match self {
             Self::NoModule => setup,
-            Self::AnotherBuild => setup.config("loadmodule", other_build().to_str().unwrap()),
+            // As in this build. In version 0.1.0 it is smaller unless it is set.
+            Self::AnotherBuild => setup
+                .config("loadmodule", &format!("{} fence-margin 15000", other_build().display())),
         }
     }
 

@@ -52,6 +52,11 @@ pub(crate) fn owners(server: &Server, key: &str) -> Vec<String> {
     queue(server, key).into_iter().map(|row| row.owner).collect()
 }
 
+/// The first of them, by a request that version 0.1.0 knows, too.
+pub(crate) fn first_owners(server: &Server, key: &str) -> Vec<String> {
+    rows(&server.cmd(["LOCK.WAITERS", key])).into_iter().map(|row| row.owner).collect()
+}
+
 #[track_caller]
 fn rows(reply: &Value) -> Vec<Row> {
     let Value::Array(rows) = reply else { panic!("no list of waiters: {reply:?}") };
