@@ -36,8 +36,8 @@ pub(super) fn check_places(records: &[Record], rules: &Rules, wrong: &mut Vec<Vi
         let asked = of_owner.partition_point(|place| place.asked <= look.told);
         let last = of_owner[..asked].last();
         let is_excused = match last {
-            // Where a server stands still or is replaced, it may notice late that somebody has left.
-            Some(last) => last.left >= look.asked || rules.stands_still(last.left, look.told),
+            // While a server stands still or is replaced, it may not have noticed that somebody has left.
+            Some(last) => last.left >= look.asked || rules.stands_still(look.asked, look.told),
             None => rules.is_lossy(look.asked, look.told),
         };
         let mut is_new = || strangers.insert((look.lock, look.owner));
