@@ -297,8 +297,11 @@ fn a_small_window_shows_what_matters_most() {
     let window = top(&server);
     window.shows("alice");
     window.resize(44, 10);
+    // What was there before is cut off until it is drawn anew.
     let screen = window.until("no lease", |screen| {
-        screen.contains("alice") && !screen.contains("LEASE") && !screen.contains("LOG")
+        ["alice", "QUEUE"].iter().all(|word| screen.contains(word))
+            && !screen.contains("LEASE")
+            && !screen.contains("LOG")
     });
     let words: Vec<_> = line_with(&screen, "printer").split_whitespace().collect();
     assert_eq!((words[1], words[2]), ("printer", "alice"), "{screen}");
