@@ -358,7 +358,7 @@ fn a_server_may_be_late_to_notice_who_has_left_its_queue() {
     let look = |at| ok(Op::Seen, 2, 0, 0, at);
     let wait = refused(ok(Op::Wait, 2, 0, 900, (20, 40)));
     let span = |from: u64, to: u64| vec![Span { from: from * 1_000, to: to * 1_000 }];
-    for (from, to, excused) in [(30, 40, true), (45, 46, true), (60, 70, true), (61, 70, false)] {
+    for (from, to, excused) in [(30, 54, false), (45, 55, true), (60, 70, true), (61, 70, false)] {
         let law = if excused { vec![] } else { vec![Law::L4] };
         let still = Rules { standstill: span(from, to), ..Rules::default() };
         let loss = Rules { loss: span(from, to), ..Rules::default() };
