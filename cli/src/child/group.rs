@@ -1,7 +1,7 @@
 //! The process group of the command.
 
 use super::Order;
-use super::processes::{self, Watchdog};
+use super::processes::Watchdog;
 use super::terminal::{self, Stopped, Terminal};
 use crate::exit_code::{Code, Failure};
 use nix::errno::Errno;
@@ -30,7 +30,8 @@ pub(super) enum Step {
 }
 
 impl Group {
-    pub(super) fn start(order: &Order<'_>) -> Result<Self, Failure> {
+    /// The lock is held for so long from now on.
+    pub(super) fn start(order: &Order<'_>, held_for: Duration) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let is_ours = terminal.as_ref().is_some_and(Terminal::is_ours);
         let wants_terminal = terminal::is_for_one();
@@ -38,10 +39,11 @@ impl Group {
         let failed =
             |error| Failure::of_system("no process can be started for the command", &error);
         let mut watchdog = Watchdog::start(kill_after, order.grace).map_err(failed)?;
+        // Before the command begins: this program may be stopped at any moment.
+        watchdog.holds_for(held_for);
         let takes_terminal = wants_terminal && is_ours;
-        let started = processes::start(order.command, &order.environment, takes_terminal);
+        let started = watchdog.start_watched(order.command, &order.environment, takes_terminal);
         let leader = started.map_err(failed)?;
-        watchdog.watch(leader);
         Ok(Self { leader, ended: None, watchdog, terminal, wants_terminal })
     }
 

@@ -66,7 +66,7 @@ pub(crate) async fn run(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     signals.hear_all()?;
-    let mut group = Group::start(&order)?;
+    let mut group = Group::start(&order, held.valid_for())?;
     let tell_after =
         order.lease.checked_div(TOLD_IN_A_LEASE).unwrap_or_default().min(LONGEST_SILENCE);
     let mut is_told = false;

@@ -4,24 +4,39 @@
 //! word of the death of its parent, a process has to ask for itself, before it becomes the command. In Rust nothing safe
 //! runs between fork and exec. So this program is run once more, asks, and is replaced by the command.
 //!
-//! **The watchdog.** It reads from a socket that only this program writes to. When that ends without a word, this
-//! program was killed: then the watchdog ends the group of the command, all of it, which the kernel's own word to the
-//! first process (`PR_SET_PDEATHSIG`) does not. It has less time for that than the lease has left. It is also told for
-//! how long the lock is held: when that is over and it has heard nothing since, this program stands still, and cannot
-//! end the command itself.
+//! **The watchdog.** It reads from a pipe that only this program and the beginning of the command write to. When that
+//! ends without a word, this program was killed: then the watchdog ends the group of the command, all of it, which the
+//! kernel's own word to the first process (`PR_SET_PDEATHSIG`) does not. It has less time for that than the lease has
+//! left. It is also told for how long the lock is held: when that is over and it has heard nothing since, this program
+//! stands still, and cannot end the command itself.
+//!
+//! This program may be killed or stopped at any moment, also while it starts the command. So the watchdog knows for how
+//! long the lock is held before the command begins, and the beginning of the command itself says which group it is:
+//!
+//! ```text
+//! this program             the beginning                the watchdog
+//!      |--- starts ------------------------------------------>|
+//!      |--- held ----------------------------------------->---|
+//!      |--- starts ------------>|                             |
+//!      |                        |--- group ------------------>|
+//!      |                        |--- is it an orphan? no:     |
+//!      |                        |    becomes the command      |
+//!      |--- held, again and again ------------------------->--|
+//! ```
 //!
 //! **The end by an interrupt.** It needs this program without its handler.
 
 use super::BETWEEN_LOOKS;
 use crate::exit_code::Code;
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::libc::SIGINT;
 use nix::sys::signal::{SigSet, Signal, killpg, raise};
-use nix::unistd::{Pid, getpid, getppid};
+use nix::unistd::{Pid, close, dup, getpid, getppid};
 use std::ffi::{OsStr, OsString};
-use std::io::{self, BufRead, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, PipeWriter, Write};
+use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
@@ -38,6 +53,9 @@ const WITHOUT_TERMINAL: &str = "-";
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
+/// Where a process finds what it has open. `/dev/fd` may be missing in a container.
+const OPEN_FILES: &str = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+
 /// How much later than this program the watchdog sees the lock lost.
 const LATER: Duration = Duration::from_millis(200);
 
@@ -47,8 +65,10 @@ pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let what = words.next()?;
     if what == OsStr::new(BEGIN) {
         let words: Vec<OsString> = words.collect();
-        let [parent, terminal, program, arguments @ ..] = words.as_slice() else { return None };
-        return Some(begin(parent, terminal, program, arguments));
+        let [parent, watchdog, terminal, program, arguments @ ..] = words.as_slice() else {
+            return None;
+        };
+        return Some(begin(parent, watchdog, terminal, program, arguments));
     }
     if what == OsStr::new(WATCH) {
         let mut duration = || words.next()?.to_str()?.parse().ok().map(Duration::from_millis);
@@ -83,21 +103,17 @@ fn this_program() -> io::Result<Command> {
     Ok(command)
 }
 
-/// Starts the command in a process group of its own.
-pub(super) fn start(
-    command: &[OsString],
-    environment: &[(&'static str, String)],
-    takes_terminal: bool,
-) -> io::Result<Pid> {
-    let terminal = if takes_terminal { WITH_TERMINAL } else { WITHOUT_TERMINAL };
-    let mut beginning = this_program()?;
-    beginning.process_group(0).arg(BEGIN).arg(getpid().to_string()).arg(terminal).args(command);
-    beginning.envs(environment.iter().map(|(name, value)| (name, value)));
-    let child = beginning.spawn()?;
-    i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
-}
-
-fn begin(parent: &OsStr, terminal: &OsStr, program: &OsStr, arguments: &[OsString]) -> ExitCode {
+fn begin(
+    parent: &OsStr,
+    watchdog: &OsStr,
+    terminal: &OsStr,
+    program: &OsStr,
+    arguments: &[OsString],
+) -> ExitCode {
+    if let Err(error) = tell_own_group(watchdog) {
+        crate::output::say(&format!("nothing would watch over the command: {error}"));
+        return ExitCode::from(NOT_RUN);
+    }
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGTERM);
     // It may have died before that.
@@ -120,30 +136,58 @@ fn begin(parent: &OsStr, terminal: &OsStr, program: &OsStr, arguments: &[OsStrin
     ExitCode::from(code)
 }
 
+/// Says to the watchdog which group it looks after. Whatever the command had open of the pipe would keep the watchdog
+/// from hearing of the death of the program that holds the lock.
+fn tell_own_group(watchdog: &OsStr) -> io::Result<()> {
+    let number: Option<RawFd> = watchdog.to_str().and_then(|number| number.parse().ok());
+    let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+    let mut told = OpenOptions::new().write(true).open(format!("{OPEN_FILES}/{number}"))?;
+    close(number)?;
+    tell(&mut told, &format!("{GROUP} {}", getpid()))
+}
+
+/// A line is written whole or not at all, whoever else writes to the pipe: it is far shorter than `PIPE_BUF`.
+fn tell(told: &mut impl Write, line: &str) -> io::Result<()> {
+    told.write_all(format!("{line}\n").as_bytes())
+}
+
 /// The process that looks after the group when this one is killed, or stands still.
 pub(super) struct Watchdog {
     process: Child,
-    told: UnixStream,
+    told: PipeWriter,
 }
 
 impl Watchdog {
     /// If this program is killed, the group has less time to end than the grace: the lease may be over sooner.
     pub(super) fn start(kill_after: Duration, grace: Duration) -> io::Result<Self> {
-        let (told, hears) = UnixStream::pair()?;
+        let (hears, told) = io::pipe()?;
         // A watchdog that stands still must not stop this program.
-        told.set_nonblocking(true)?;
+        fcntl(&told, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
         let mut watchdog = this_program()?;
         watchdog.process_group(0).arg(WATCH);
         watchdog.args([kill_after, grace].map(|duration| duration.as_millis().to_string()));
-        let hears = Stdio::from(OwnedFd::from(hears));
         watchdog.stdin(hears).stdout(Stdio::null()).stderr(Stdio::null());
         // It must keep no file system from being unmounted.
         let process = watchdog.current_dir("/").spawn()?;
         Ok(Self { process, told })
     }
 
-    pub(super) fn watch(&mut self, group: Pid) {
-        self.tell(&format!("{GROUP} {group}"));
+    /// Starts the command, in a process group of its own, which it tells to the watchdog.
+    pub(super) fn start_watched(
+        &self,
+        command: &[OsString],
+        environment: &[(&'static str, String)],
+        takes_terminal: bool,
+    ) -> io::Result<Pid> {
+        let terminal = if takes_terminal { WITH_TERMINAL } else { WITHOUT_TERMINAL };
+        // Unlike the one that is duplicated, it stays open in what is started.
+        let told = dup(&self.told)?;
+        let mut beginning = this_program()?;
+        beginning.process_group(0).arg(BEGIN).arg(getpid().to_string());
+        beginning.arg(told.as_raw_fd().to_string()).arg(terminal).args(command);
+        beginning.envs(environment.iter().map(|(name, value)| (name, value)));
+        let child = beginning.spawn()?;
+        i32::try_from(child.id()).map(Pid::from_raw).map_err(io::Error::other)
     }
 
     /// The lock is held for so long from now on. This has to be said again before that is over.
@@ -158,7 +202,7 @@ impl Watchdog {
 
     /// The group has ended, or may go on.
     pub(super) fn dismiss(mut self) {
-        let _ = self.told.set_nonblocking(false);
+        let _ = fcntl(&self.told, FcntlArg::F_SETFL(OFlag::empty()));
         self.tell(DONE);
         let Self { mut process, told } = self;
         drop(told);
@@ -166,9 +210,8 @@ impl Watchdog {
     }
 
     fn tell(&mut self, line: &str) {
-        // A watchdog that was killed cannot be helped: the kernel's word to the command is left. Of the line before this
-        // one there may be only a part.
-        let _ = self.told.write_all(format!("\n{line}\n").as_bytes());
+        // A watchdog that was killed cannot be helped: the kernel's word to the command is left.
+        let _ = tell(&mut self.told, line);
     }
 }
 
@@ -211,12 +254,13 @@ impl Watched {
         self.lost_at.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Hears what there is to hear, until the group is to be ended.
+    /// Hears what there is to hear, until the group is to be ended. As long as it knows of no group, the command has not
+    /// begun, though its lock may be lost.
     fn listen(&mut self, lines: &Receiver<String>) -> Why {
         loop {
             let heard = match self.left() {
-                Some(left) => lines.recv_timeout(left),
-                None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                Some(left) if self.group.is_some() => lines.recv_timeout(left),
+                _ => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             match heard {
                 Ok(line) => self.hear(&line),
@@ -266,19 +310,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_word_counts_and_parts_of_one_do_not() {
+    fn only_the_last_word_counts() {
         let mut watched = Watched::default();
         watched.hear("group 4711");
         watched.hear("held 60000");
         let left = watched.left().unwrap();
         assert!(left > Duration::from_secs(59), "{left:?}");
-        for line in ["", "hel", "60000", "rest"] {
-            watched.hear(line);
-            assert!(watched.left().is_some(), "{line}");
-        }
         watched.hear("rests");
         assert_eq!((watched.left(), watched.group), (None, Some(Pid::from_raw(4711))));
         watched.hear("done");
         assert_eq!(watched.group, None);
+    }
+
+    #[test]
+    fn a_group_that_is_known_only_when_the_lock_is_lost_is_ended_at_once() {
+        let (tell, lines) = channel();
+        let mut watched = Watched { group: None, lost_at: Some(Instant::now()) };
+        let teller = thread::spawn(move || {
+            sleep(BETWEEN_LOOKS);
+            tell.send("group 4711".to_owned()).unwrap();
+            tell
+        });
+        assert!(matches!(watched.listen(&lines), Why::StandsStill));
+        assert_eq!(watched.group, Some(Pid::from_raw(4711)));
+        teller.join().unwrap();
     }
 }
