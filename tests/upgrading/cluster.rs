@@ -1,7 +1,7 @@
 //! A cluster goes to another build shard by shard: its replica starts with it, takes over, and then the former primary
 //! starts with it.
 
-use super::{assert_sent_away, other_build};
+use super::{assert_sent_away, has_shares_and_tickets, other_build};
 use crate::waiting::first_owners;
 use redis::Value;
 use std::fs;
@@ -83,7 +83,7 @@ impl Shard {
         let mut client = primary.client();
         assert_eq!(client.check(self.held(), "alice"), Some(self.alices));
         self.bob.assert_waits(primary);
-        let queue = if has_tickets(primary) { &["bob", "carol"][..] } else { &["bob"] };
+        let queue = if has_shares_and_tickets(primary) { &["bob", "carol"][..] } else { &["bob"] };
         assert_eq!(first_owners(primary, &self.held()), queue);
         assert_eq!(client.counter("quarantine_left_us"), 0);
         self.grants(&mut client);
@@ -101,7 +101,7 @@ impl Shard {
         assert_eq!(deadline(&mut client, held.as_bytes()), self.ends);
         assert_eq!(client.counter("fences_refused"), 0);
         assert!(first_owners(successor, &held).is_empty(), "queues stay behind");
-        if has_tickets(former) {
+        if has_shares_and_tickets(former) {
             eventually("no ticket is left", || match former.client().counter("tickets") {
                 0 => Ok(()),
                 tickets => Err(tickets),
@@ -137,7 +137,7 @@ impl Shard {
         assert!(client.release(self.held(), "alice"));
         let bobs = self.bob.fence();
         assert!(bobs > self.alices);
-        if !has_tickets(primary) {
+        if !has_shares_and_tickets(primary) {
             return;
         }
         assert_eq!(first_owners(primary, &self.held()), ["carol"]);
@@ -148,16 +148,11 @@ impl Shard {
 
 fn bob_and_carol_ask(primary: &Server, key: &str) -> Waiter {
     let bob = Waiter::of(primary, key, "bob");
-    if has_tickets(primary) {
+    if has_shares_and_tickets(primary) {
         let ticket = format!("LOCK.ACQUIRE {key} carol {HOUR} TICKET {HOUR}");
         assert_eq!(primary.cmd(ticket), Value::Nil);
     }
     bob
-}
-
-/// They came with version 0.2.0, as `LOCK.HOLDERS` did.
-fn has_tickets(server: &Server) -> bool {
-    server.cmd("COMMAND INFO LOCK.HOLDERS") != Value::Array(vec![Value::Nil])
 }
 
 /// The replica of each shard takes over with a quarantine, or without one.

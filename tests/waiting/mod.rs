@@ -49,12 +49,16 @@ fn queue(server: &Server, key: &str) -> Vec<Row> {
 
 /// The owners who wait, oldest first.
 pub(crate) fn owners(server: &Server, key: &str) -> Vec<String> {
-    queue(server, key).into_iter().map(|row| row.owner).collect()
+    owners_of(queue(server, key))
 }
 
 /// The first of them, by a request that version 0.1.0 knows, too.
 pub(crate) fn first_owners(server: &Server, key: &str) -> Vec<String> {
-    rows(&server.cmd(["LOCK.WAITERS", key])).into_iter().map(|row| row.owner).collect()
+    owners_of(rows(&server.cmd(["LOCK.WAITERS", key])))
+}
+
+fn owners_of(rows: Vec<Row>) -> Vec<String> {
+    rows.into_iter().map(|row| row.owner).collect()
 }
 
 #[track_caller]
