@@ -1,6 +1,8 @@
 //! At a terminal: the line while one waits, and the keyboard, which is the command's.
 
-use crate::scene::{eventually_free, eventually_held, held, leasehold, server, url, with_module};
+use crate::scene::{
+    eventually_free, eventually_held, held, is_stopped, leasehold, server, url, with_module,
+};
 use std::process::Command;
 use testkit::{Server, Terminal};
 
@@ -92,6 +94,26 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
     terminal.shows("lost x: ");
     let between = terminal.shows("ended 79");
     assert!(!between.contains("written"), "{between}");
+}
+
+/// What ignores the stop would work on while nobody renews the lease.
+#[test]
+fn control_z_stops_what_ignores_it_too() {
+    let server = server();
+    let mut terminal = shell(&server);
+    let deaf =
+        r#"(trap "" TSTP; while :; do sleep 0.01; done) & echo de""af $! .; read line; kill -9 $!"#;
+    terminal.types(&format!("$LEASEHOLD run x -- sh -c '{deaf}'\n"));
+    terminal.shows("deaf ");
+    let pid = terminal.shows(" .\r\n");
+    let pid: u32 = pid.trim_end_matches(" .\r\n").parse().unwrap();
+    terminal.types(CONTROL_Z);
+    terminal.shows("ready> ");
+    assert!(is_stopped(pid));
+    terminal.types("fg\n");
+    terminal.types("that\n");
+    terminal.shows("ready> ");
+    eventually_free(&server, "x");
 }
 
 #[test]

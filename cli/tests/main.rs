@@ -39,4 +39,5 @@ mod top_servers;
 mod topology;
 mod waiting;
 mod walk;
+mod watching;
 mod words;

@@ -39,7 +39,21 @@ pub(crate) fn leasehold(url: &str, words: &[&str]) -> Command {
     command
 }
 
-/// The same, started.
+/// A program of somebody who ignores this signal.
+pub(crate) fn ignoring(signal: &str, program: Command) -> Command {
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &format!("trap '' {signal}; exec \"$0\" \"$@\"")]);
+    shell.arg(program.get_program()).args(program.get_args());
+    for (name, value) in program.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell
+}
+
+/// The program, started.
 pub(crate) fn start(server: &Server, words: &[&str]) -> Program {
     Program::start(leasehold(&url(server.port()), words))
 }
@@ -91,9 +105,18 @@ pub(crate) fn eventually_waiting(server: &Server, key: &str, count: i64) {
 
 /// Whether there is such a process that has not ended.
 pub(crate) fn is_running(pid: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    !matches!(state(pid), None | Some('Z'))
+}
+
+pub(crate) fn is_stopped(pid: u32) -> bool {
+    state(pid) == Some('T')
+}
+
+/// None if there is no such process.
+fn state(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // Behind the name, which is in parentheses.
-    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with('Z'))
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 pub(crate) fn eventually_gone(pid: u32) {

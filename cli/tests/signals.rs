@@ -2,10 +2,10 @@
 
 use crate::program::Program;
 use crate::scene::{
-    eventually_held, eventually_waiting, held, hold, is_running, leasehold, server, start, url,
+    eventually_held, eventually_waiting, held, hold, ignoring, is_running, leasehold, server,
+    start, url,
 };
 use std::os::unix::process::CommandExt;
-use std::process::Command;
 use testkit::{eventually, signal};
 
 /// Tells of each signal, and ends at the line that it reads.
@@ -84,20 +84,9 @@ fn a_signal_while_one_waits_leaves_the_queue() {
 #[test]
 fn what_is_ignored_by_whoever_starts_leasehold_stays_ignored() {
     let server = server();
-    let binary = env!("CARGO_BIN_EXE_leasehold");
-    let script =
-        format!("trap '' HUP; exec {binary} run x -- sh -c 'echo $$ .; read line; exit 3'");
-    let mut command = leasehold(&url(server.port()), &[]);
-    let environment: Vec<_> =
-        command.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
-    command = Command::new("sh");
-    for (name, value) in environment {
-        if let Some(value) = value {
-            command.env(name, value);
-        }
-    }
-    command.args(["-c", &script]);
-    let mut program = Program::start(command);
+    let script = "echo $$ .; read line; exit 3";
+    let words = ["run", "x", "--", "sh", "-c", script];
+    let mut program = Program::start(ignoring("HUP", leasehold(&url(server.port()), &words)));
     let printed = program.prints(" .\n");
     let pid: u32 = printed.split(' ').next().unwrap().parse().unwrap();
     eventually_held(&server, "x");

@@ -1,9 +1,13 @@
 //! The process group of the command.
 
 use super::Order;
-use super::processes::Watchdog;
+use super::moment::Moment;
+use super::processes;
 use super::terminal::{self, Stopped, Terminal};
+use super::watchdog::{Limits, Watchdog};
+use crate::commands::holding::Held;
 use crate::exit_code::{Code, Failure};
+use crate::output;
 use nix::errno::Errno;
 use nix::libc::{SIGCHLD, SIGCONT};
 use nix::sys::signal::{Signal, killpg};
@@ -30,27 +34,34 @@ pub(super) enum Step {
 }
 
 impl Group {
-    /// The lock is held for so long from now on.
-    pub(super) fn start(order: &Order<'_>, held_for: Duration) -> Result<Self, Failure> {
+    pub(super) fn start(order: &Order<'_>, held: &Held) -> Result<Self, Failure> {
         let terminal = Terminal::open();
         let is_ours = terminal.as_ref().is_some_and(Terminal::is_ours);
         let wants_terminal = terminal::is_for_one();
         let kill_after = order.grace.min(order.lease.checked_div(2).unwrap_or_default());
         let failed =
             |error| Failure::of_system("no process can be started for the command", &error);
-        let mut watchdog = Watchdog::start(kill_after, order.grace).map_err(failed)?;
-        // Before the command begins: this program may be stopped at any moment.
-        watchdog.holds_for(held_for);
+        let limits = Limits { grace: order.grace, kill_after };
+        let mut watchdog = Watchdog::start(limits).map_err(failed)?;
+        let lease_ends = end_of_lease(held);
+        watchdog.holds_until(lease_ends);
         let takes_terminal = wants_terminal && is_ours;
-        let started = watchdog.start_watched(order.command, &order.environment, takes_terminal);
-        let leader = started.map_err(failed)?;
+        let Order { command, environment, .. } = order;
+        let leader = processes::start(command, environment, lease_ends, &watchdog, takes_terminal)
+            .map_err(failed)?;
         Ok(Self { leader, ended: None, watchdog, terminal, wants_terminal })
     }
 
     /// Does what this signal asks for. If the lock is lost, what was stopped must not go on with its work.
     pub(super) fn heard(&mut self, signal: i32, is_lost: bool) -> Step {
         match signal {
-            SIGCHLD => return self.look(is_lost),
+            SIGCHLD => {
+                let step = self.look(is_lost);
+                if matches!(step, Step::On) {
+                    self.see_to_watchdog();
+                }
+                return step;
+            }
             SIGCONT if is_lost => {}
             SIGCONT => self.go_on(),
             number => {
@@ -62,15 +73,14 @@ impl Group {
         Step::On
     }
 
-    /// How much of the lease is left: nothing of one that is lost, which is told by ending the group.
-    pub(super) fn is_held_for(&mut self, left: Duration) {
-        if !left.is_zero() {
-            self.watchdog.holds_for(left);
-        }
+    /// This has to be said again before the lease is over.
+    pub(super) fn is_held(&mut self, held: &Held) {
+        self.watchdog.holds_until(end_of_lease(held));
     }
 
-    pub(super) fn ask_to_end(&mut self) {
-        self.watchdog.rests();
+    /// It will be killed after the grace.
+    pub(super) fn ask_to_end(&mut self, grace: Duration) {
+        self.watchdog.kills_at(Moment::now().plus(grace));
         self.send(Signal::SIGTERM);
         // What is stopped hears nothing.
         self.send(Signal::SIGCONT);
@@ -153,12 +163,22 @@ impl Group {
         }
         self.wants_terminal |= reached || has_terminal;
         self.take_terminal_back();
-        self.watchdog.rests();
-        match terminal::stop_this_job() {
+        let before = || {
+            // Those that ignore what stopped the first one would work on without the lock.
+            let _ = killpg(self.leader, Signal::SIGSTOP);
+            self.watchdog.rests();
+        };
+        match terminal::stop_this_job(before) {
             // The signal that continued this process is heard next.
             Stopped::AndContinued => {}
             Stopped::NobodyWouldContinue if reached => {}
             Stopped::NobodyWouldContinue => self.go_on(),
+        }
+    }
+
+    fn see_to_watchdog(&mut self) {
+        if let Err(error) = self.watchdog.start_again_if_ended(self.leader) {
+            output::say(&format!("nothing watches over the command any more: {error}"));
         }
     }
 
@@ -191,6 +211,12 @@ impl Group {
             let _ = killpg(getpgrp(), signal);
         }
     }
+}
+
+/// Not later than it is, whenever this program is interrupted.
+fn end_of_lease(held: &Held) -> Moment {
+    let now = Moment::now();
+    now.plus(held.valid_for())
 }
 
 fn number_of(signal: Signal) -> i32 {

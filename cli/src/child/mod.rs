@@ -10,12 +10,14 @@
 //!   `fg` continues both. Nothing renews the lease meanwhile: if it has ended by then, the command is ended, not continued.
 //! * **Signals.** Those that are sent to this program are passed on to the group.
 //! * **The end.** When the lock is lost the group is asked to end (TERM), and killed after the grace. If this program is
-//!   killed, or stopped for longer than its lease, a watchdog does the same: see `processes.rs`.
+//!   killed, or stopped for longer than its lease, a watchdog does the same: see `watchdog.rs`.
 
 mod group;
+mod moment;
 pub(crate) mod processes;
 mod signals;
 mod terminal;
+mod watchdog;
 
 use crate::commands::holding::Held;
 use crate::duration::show;
@@ -32,7 +34,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// How often one looks whether a group is gone that was told to end.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(20);
 
-/// How often the watchdog is told for how long the lock is held.
+/// How often the watchdog is told until when the lock is held.
 const TOLD_IN_A_LEASE: u32 = 12;
 const LONGEST_SILENCE: Duration = Duration::from_secs(1);
 
@@ -66,12 +68,12 @@ pub(crate) async fn run(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     signals.hear_all()?;
-    let mut group = Group::start(&order, held.valid_for())?;
+    let mut group = Group::start(&order, held)?;
     let tell_after =
         order.lease.checked_div(TOLD_IN_A_LEASE).unwrap_or_default().min(LONGEST_SILENCE);
     let mut is_told = false;
     loop {
-        group.is_held_for(held.valid_for());
+        group.is_held(held);
         tokio::select! {
             signal = signals.next() => {
                 // The others may mean something else to the command, which goes on.
@@ -94,7 +96,7 @@ pub(crate) async fn run(
 
 /// Asks the group to end, and kills what is left of it after the grace. Whether this program was told to end meanwhile.
 async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) -> bool {
-    group.ask_to_end();
+    group.ask_to_end(grace);
     let kill_at = Instant::now().checked_add(grace);
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {

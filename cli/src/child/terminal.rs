@@ -42,13 +42,14 @@ pub(super) fn is_for_one() -> bool {
 }
 
 /// Stops this program and those beside it in a pipeline, as a terminal does it, until a shell continues them. Does
-/// nothing if there is no shell that would.
-pub(crate) fn stop_this_job() -> Stopped {
+/// nothing if there is no shell that would; otherwise does this first.
+pub(crate) fn stop_this_job(before: impl FnOnce()) -> Stopped {
     let session = |process| getsid(Some(process)).ok();
     let ours = session(getpid());
     if ours == Some(getpid()) || ours != session(getppid()) {
         return Stopped::NobodyWouldContinue;
     }
+    before();
     let _ = killpg(getpgrp(), Signal::SIGSTOP);
     Stopped::AndContinued
 }

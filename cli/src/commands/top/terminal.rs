@@ -59,7 +59,7 @@ impl Screen {
     pub(super) fn suspend(&mut self) -> Result<(), Failure> {
         give_back();
         // Where there is no shell that would continue it, it goes on at once.
-        let _ = stop_this_job();
+        let _ = stop_this_job(|| {});
         self.again()
     }
 

@@ -1,0 +1,36 @@
+//! Moments that two processes of one machine take for the same. Those of the standard library mean nothing to another process.
+
+use nix::time::{ClockId, clock_gettime};
+use std::fmt;
+use std::time::Duration;
+
+/// By the clock that the standard library goes by too.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Moment(Duration);
+
+impl Moment {
+    pub(super) fn now() -> Self {
+        // This clock is always there.
+        Self(clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default())
+    }
+
+    pub(super) fn plus(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+
+    /// How long it is until then.
+    pub(super) fn left(self) -> Duration {
+        self.0.saturating_sub(Self::now().0)
+    }
+
+    /// As it is displayed.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        text.parse().ok().map(|micros| Self(Duration::from_micros(micros)))
+    }
+}
+
+impl fmt::Display for Moment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        u64::try_from(self.0.as_micros()).unwrap_or(u64::MAX).fmt(f)
+    }
+}

@@ -1,0 +1,317 @@
+//! The process that ends the command when this program cannot.
+//!
+//! It reads from a pipe that only this program and the beginning of the command write to. When that ends, this program
+//! was killed: then the watchdog ends the group of the command, all of it, which the kernel's own word to the first
+//! process (`PR_SET_PDEATHSIG`) does not. It has no more time for that than the lease has left. It is also told until
+//! when the lock is held: when that is over and it has heard nothing since, this program stands still, and cannot end
+//! the command itself.
+//!
+//! This program may be killed or stopped at any moment, also while it starts the command. So the watchdog knows until
+//! when the lock is held before the command begins, and the beginning of the command itself says which group it is:
+//!
+//! ```text
+//! this program             the beginning                the watchdog
+//!      |--- starts ------------------------------------------>|
+//!      |--- held until ------------------------------------->-|
+//!      |--- starts ------------>|                             |
+//!      |                        |--- group ------------------>|
+//!      |                        |--- is it an orphan, or      |
+//!      |                        |    the lease over? no:      |
+//!      |                        |    becomes the command      |
+//!      |--- held until, again and again -------------------->-|
+//! ```
+//!
+//! What it is told are moments, not durations: a busy machine may let it wait before it reads.
+
+use super::BETWEEN_LOOKS;
+use super::moment::Moment;
+use super::processes::{WATCH, this_program};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::signal::{SigSet, Signal, killpg};
+use nix::unistd::{Pid, close, dup, getpid};
+use std::ffi::OsStr;
+use std::fs::OpenOptions;
+use std::io::{self, BufRead, PipeWriter, Write};
+use std::os::fd::{OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread::{self, sleep};
+use std::time::Duration;
+
+/// Where a process finds what it has open. `/dev/fd` may be missing in a container.
+const OPEN_FILES: &str = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
+
+/// How much later than this program the watchdog does what this program should have done.
+const LATER: Duration = Duration::from_millis(200);
+
+const GROUP: &str = "group";
+const HELD: &str = "held";
+const RESTS: &str = "rests";
+const ENDING: &str = "ending";
+
+/// How long the group may take to end.
+#[derive(Clone, Copy)]
+pub(super) struct Limits {
+    /// If this program stands still, as if it had ended the group itself.
+    pub(super) grace: Duration,
+    /// If this program is killed. It may be less: the lease may be over sooner.
+    pub(super) kill_after: Duration,
+}
+
+pub(super) struct Watchdog {
+    limits: Limits,
+    process: Child,
+    told: PipeWriter,
+    last_word: String,
+}
+
+impl Watchdog {
+    pub(super) fn start(limits: Limits) -> io::Result<Self> {
+        Self::of(None, limits)
+    }
+
+    /// If the group is there already, it knows it from the beginning on.
+    fn of(group: Option<Pid>, limits: Limits) -> io::Result<Self> {
+        let (hears, told) = io::pipe()?;
+        // A watchdog that stands still must not stop this program.
+        fcntl(&told, FcntlArg::F_SETFL(OFlag::O_NONBLOCK))?;
+        let mut watchdog = this_program()?;
+        watchdog.process_group(0).arg(WATCH);
+        let Limits { grace, kill_after } = limits;
+        watchdog.args([grace, kill_after].map(|duration| duration.as_millis().to_string()));
+        watchdog.args(group.map(|group| group.to_string()));
+        watchdog.stdin(hears).stdout(Stdio::null()).stderr(Stdio::null());
+        // It must keep no file system from being unmounted.
+        let process = watchdog.current_dir("/").spawn()?;
+        Ok(Self { limits, process, told, last_word: String::new() })
+    }
+
+    /// For the beginning of the command: what was told through stays open in what is started meanwhile.
+    pub(super) fn for_the_beginning(&self) -> io::Result<OwnedFd> {
+        Ok(dup(&self.told)?)
+    }
+
+    /// This has to be said again before that is over.
+    pub(super) fn holds_until(&mut self, end: Moment) {
+        self.say(format!("{HELD} {end}"));
+    }
+
+    /// This program and the group are stopped together.
+    pub(super) fn rests(&mut self) {
+        self.say(RESTS.to_owned());
+    }
+
+    /// This program has asked the group to end, and kills it then.
+    pub(super) fn kills_at(&mut self, moment: Moment) {
+        self.say(format!("{ENDING} {moment}"));
+    }
+
+    /// Somebody may have killed it.
+    pub(super) fn start_again_if_ended(&mut self, group: Pid) -> io::Result<()> {
+        if self.process.try_wait()?.is_none() {
+            return Ok(());
+        }
+        let last_word = std::mem::take(&mut self.last_word);
+        *self = Self::of(Some(group), self.limits)?;
+        self.say(last_word);
+        Ok(())
+    }
+
+    /// The group has ended, or may go on.
+    pub(super) fn dismiss(mut self) {
+        // It need not be told: it may be stopped, and would not hear it.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+
+    fn say(&mut self, word: String) {
+        // If it was killed it is started again as soon as this program hears of that.
+        let _ = tell(&mut self.told, &word);
+        self.last_word = word;
+    }
+}
+
+/// A line is written whole or not at all, whoever else writes to the pipe: it is far shorter than `PIPE_BUF`.
+fn tell(told: &mut impl Write, line: &str) -> io::Result<()> {
+    told.write_all(format!("{line}\n").as_bytes())
+}
+
+/// The beginning of the command says to the watchdog which group it is, through what it has open by this number. It closes
+/// that: whatever the command had open of the pipe would keep the watchdog from hearing of the death of this program.
+pub(super) fn tell_own_group(number: &OsStr) -> io::Result<()> {
+    let number: Option<RawFd> = number.to_str().and_then(|number| number.parse().ok());
+    let number = number.ok_or(io::ErrorKind::InvalidInput)?;
+    let mut told = OpenOptions::new().write(true).open(format!("{OPEN_FILES}/{number}"))?;
+    close(number)?;
+    tell(&mut told, &format!("{GROUP} {}", getpid()))
+}
+
+/// What the watchdog was told.
+#[derive(Default)]
+struct Watched {
+    group: Option<Pid>,
+    /// When the lock may be lost, or the group is killed that was asked to end.
+    ends_at: Option<Moment>,
+    stage: Stage,
+}
+
+#[derive(Default, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Held,
+    Resting,
+    Ending,
+}
+
+impl Watched {
+    fn hear(&mut self, line: &str) {
+        let (word, number) = line.split_once(' ').unwrap_or((line, ""));
+        match word {
+            GROUP => self.group = number.parse().ok().map(Pid::from_raw),
+            HELD => (self.ends_at, self.stage) = (Moment::parse(number), Stage::Held),
+            RESTS => self.stage = Stage::Resting,
+            ENDING => (self.ends_at, self.stage) = (Moment::parse(number), Stage::Ending),
+            _ => {}
+        }
+    }
+
+    /// When this program stands still, if nothing is heard until then. As long as no group is known, the command has not
+    /// begun, and there is nothing to end.
+    fn overdue_at(&self) -> Option<Moment> {
+        let is_watched = self.group.is_some() && self.stage != Stage::Resting;
+        self.ends_at.filter(|_| is_watched).map(|at| at.plus(LATER))
+    }
+
+    /// Hears what there is to hear until the group is to be ended. Returns how long that may take.
+    fn listen(&mut self, lines: &Receiver<String>, limits: Limits) -> Duration {
+        loop {
+            let heard = match self.overdue_at() {
+                Some(at) => lines.recv_timeout(at.left()),
+                None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+            };
+            match heard {
+                Ok(line) => self.hear(&line),
+                Err(RecvTimeoutError::Timeout) if self.stage == Stage::Ending => {
+                    return Duration::ZERO;
+                }
+                Err(RecvTimeoutError::Timeout) => return limits.grace,
+                Err(RecvTimeoutError::Disconnected) => {
+                    let left = self.ends_at.map(Moment::left);
+                    return limits.kill_after.min(left.unwrap_or(limits.kill_after));
+                }
+            }
+        }
+    }
+}
+
+/// What the process does.
+pub(super) fn watch(limits: Limits, group: Option<Pid>) {
+    // What is meant for the others must not end the one that looks after them.
+    let _ = SigSet::all().thread_block();
+    // Whoever kills or stops all processes of this program by its name does not mean this one.
+    #[cfg(target_os = "linux")]
+    let _ = nix::sys::prctl::set_name(c"lock-watchdog");
+    let (tell, lines) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            if tell.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    let mut watched = Watched { group, ..Watched::default() };
+    let within = watched.listen(&lines, limits);
+    if let Some(group) = watched.group {
+        end(group, within);
+    }
+}
+
+fn end(group: Pid, within: Duration) {
+    let kill_at = Moment::now().plus(within);
+    // What is stopped must not go on for a moment when there is no time.
+    if !within.is_zero() {
+        let _ = killpg(group, Signal::SIGTERM);
+        let _ = killpg(group, Signal::SIGCONT);
+    }
+    while killpg(group, None) != Err(Errno::ESRCH) {
+        let left = kill_at.left();
+        if left.is_zero() {
+            let _ = killpg(group, Signal::SIGKILL);
+            return;
+        }
+        sleep(BETWEEN_LOOKS.min(left));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::Sender;
+
+    const LIMITS: Limits =
+        Limits { grace: Duration::from_secs(9), kill_after: Duration::from_secs(3) };
+
+    fn told(words: &[&str]) -> (Watched, Sender<String>, Receiver<String>) {
+        let (tell, lines) = channel();
+        words.iter().for_each(|word| tell.send((*word).to_owned()).unwrap());
+        (Watched::default(), tell, lines)
+    }
+
+    fn held_for(time: Duration) -> String {
+        format!("{HELD} {}", Moment::now().plus(time))
+    }
+
+    #[test]
+    fn a_moment_is_read_as_it_is_written() {
+        let moment = Moment::parse("1234567").unwrap();
+        assert_eq!(moment.to_string(), "1234567");
+        assert_eq!(Moment::parse(""), None);
+    }
+
+    #[test]
+    fn the_group_of_who_stands_still_has_the_grace() {
+        let (mut watched, _tell, lines) = told(&["group 4711", &held_for(Duration::ZERO)]);
+        assert_eq!(watched.listen(&lines, LIMITS), LIMITS.grace);
+        assert_eq!(watched.group, Some(Pid::from_raw(4711)));
+    }
+
+    #[test]
+    fn a_group_that_was_asked_to_end_is_killed_at_once() {
+        let ending = format!("{ENDING} {}", Moment::now());
+        let hour = held_for(Duration::from_secs(3_600));
+        let (mut watched, _tell, lines) = told(&["group 4711", &hour, &ending]);
+        assert_eq!(watched.listen(&lines, LIMITS), Duration::ZERO);
+    }
+
+    #[test]
+    fn the_group_of_who_was_killed_has_what_is_left_of_the_lease() {
+        let second = Duration::from_secs(1);
+        for (held, rests, expected) in [
+            (Duration::ZERO, "", Duration::ZERO),
+            (second, "", second),
+            (second, RESTS, second),
+            (Duration::from_secs(3_600), "", LIMITS.kill_after),
+        ] {
+            let (mut watched, tell, lines) = told(&["group 4711", &held_for(held), rests]);
+            drop(tell);
+            let within = watched.listen(&lines, LIMITS);
+            let range = expected.saturating_sub(second / 2)..=expected;
+            assert!(range.contains(&within), "{within:?} of {expected:?}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_overdue_before_there_is_a_group_or_while_it_rests() {
+        let mut watched = Watched::default();
+        watched.hear(&held_for(Duration::ZERO));
+        assert_eq!(watched.overdue_at(), None);
+        watched.hear("group 4711");
+        assert!(watched.overdue_at().is_some());
+        watched.hear(RESTS);
+        assert_eq!(watched.overdue_at(), None);
+        watched.hear(&held_for(Duration::ZERO));
+        assert!(watched.overdue_at().is_some());
+    }
+}

@@ -1,0 +1,146 @@
+//! The watchdog: leasehold may be killed or stopped at any moment, and so may the watchdog itself.
+
+use crate::ending::{STUBBORN, TREE, both, tree};
+use crate::program::Program;
+use crate::scene::{eventually_free, eventually_gone, ignoring, leasehold, server, start, url};
+use std::time::{Duration, Instant};
+use testkit::{Server, eventually, signal};
+
+/// The watchdog, and the command as soon as it is started.
+fn children(program: &Program) -> Vec<u32> {
+    let file = format!("/proc/{0}/task/{0}/children", program.id());
+    let children = std::fs::read_to_string(file).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+/// The one that is not the command.
+fn watchdog(program: &Program, command: u32) -> Option<u32> {
+    children(program).into_iter().find(|pid| *pid != command)
+}
+
+/// Returns at the very moment at which it has started so many processes. It does not hear of that before these run
+/// programs of their own, and so a signal comes first.
+fn when_it_has_started(count: usize, program: &Program) {
+    let since = Instant::now();
+    while children(program).len() < count {
+        assert!(since.elapsed() < Duration::from_secs(60), "it has not started so many");
+        std::thread::yield_now();
+    }
+}
+
+/// Leasehold is stopped while it starts the command, which begins.
+fn stopped_while_starting(server: &Server, script: &str) -> (Program, Vec<u32>) {
+    // Enough for the command to begin on a busy machine.
+    let words = ["run", "--ttl", "5s", "--grace", "100ms", "x", "--", "sh", "-c", script];
+    let program = start(server, &words);
+    when_it_has_started(2, &program);
+    program.signal("STOP");
+    let pids = both(&program);
+    (program, pids)
+}
+
+#[test]
+fn when_leasehold_is_stopped_while_it_starts_the_command_that_ends_with_its_lease() {
+    for script in [TREE, STUBBORN] {
+        let server = server();
+        let (program, pids) = stopped_while_starting(&server, script);
+        pids.into_iter().for_each(eventually_gone);
+        program.signal("CONT");
+        assert_eq!(program.ends().code, 79);
+    }
+}
+
+#[test]
+fn when_leasehold_is_killed_while_it_starts_the_command_that_ends() {
+    for script in [TREE, STUBBORN] {
+        let server = server();
+        let (program, pids) = stopped_while_starting(&server, script);
+        program.signal("KILL");
+        pids.into_iter().for_each(eventually_gone);
+        assert_eq!(program.ends().code, 128 + 9);
+    }
+}
+
+#[test]
+fn when_leasehold_is_killed_before_the_command_begins_nothing_is_left() {
+    for script in [TREE, STUBBORN] {
+        let server = server();
+        let program = start(&server, &["run", "--grace", "100ms", "x", "--", "sh", "-c", script]);
+        when_it_has_started(2, &program);
+        program.signal("KILL");
+        // Also nobody who has its output open.
+        assert_eq!(program.ends().code, 128 + 9);
+    }
+}
+
+#[test]
+fn a_command_whose_lease_is_over_before_it_begins_is_not_run() {
+    let server = server();
+    let stopped = || {
+        let words = ["run", "--ttl", "500ms", "x", "--", "echo", "begun"];
+        // Otherwise the command may be ended before it begins.
+        let command = ignoring("TERM", leasehold(&url(server.port()), &words));
+        let program = Program::start(command);
+        when_it_has_started(1, &program);
+        program.signal("STOP");
+        eventually_free(&server, "x");
+        // It was stopped too late.
+        if children(&program).len() > 1 { Err(()) } else { Ok(program) }
+    };
+    let program = eventually("it is stopped between the grant and the start", stopped);
+    program.signal("CONT");
+    let ended = program.ends();
+    assert_eq!((ended.code, ended.printed.as_str()), (79, ""), "{}", ended.said);
+}
+
+#[test]
+fn a_command_that_was_asked_to_end_is_killed_though_leasehold_is_stopped() {
+    let server = server();
+    let (program, pids) = tree(&server, &["--ttl", "900ms", "--grace", "1s"], STUBBORN);
+    server.cmd("DEL x");
+    program.says("lost x");
+    program.signal("STOP");
+    pids.into_iter().for_each(eventually_gone);
+    program.signal("CONT");
+    assert_eq!(program.ends().code, 79);
+}
+
+#[test]
+fn a_watchdog_that_is_killed_is_replaced() {
+    let server = server();
+    let options = ["--ttl", "60s", "--grace", "100ms"];
+    let (program, pids) = tree(&server, &options, STUBBORN);
+    let first = watchdog(&program, pids[0]).unwrap();
+    signal(first, "KILL").unwrap();
+    eventually("there is another watchdog", || match watchdog(&program, pids[0]) {
+        Some(pid) if pid != first => Ok(()),
+        other => Err(other),
+    });
+    program.signal("KILL");
+    pids.into_iter().for_each(eventually_gone);
+}
+
+#[test]
+fn a_watchdog_that_is_stopped_keeps_nobody_waiting() {
+    let server = server();
+    let script = "echo $$ begun; read line; exit 7";
+    let mut program = start(&server, &["run", "--ttl", "60s", "x", "--", "sh", "-c", script]);
+    let printed = program.prints(" begun\n");
+    let command = printed.trim_end_matches(" begun\n").parse().unwrap();
+    signal(watchdog(&program, command).unwrap(), "STOP").unwrap();
+    program.types("end\n");
+    assert_eq!(program.ends().code, 7);
+    eventually_free(&server, "x");
+}
+
+/// The kernel's own word to the command: for whoever kills the watchdog, too.
+#[test]
+fn when_leasehold_is_killed_with_all_its_processes_the_command_ends() {
+    let server = server();
+    let (program, pids) = tree(&server, &[], "echo $$ $$ .; while :; do sleep 0.1; done");
+    // Otherwise it would start another one.
+    program.signal("STOP");
+    signal(watchdog(&program, pids[0]).unwrap(), "KILL").unwrap();
+    program.signal("KILL");
+    eventually_gone(pids[0]);
+}
