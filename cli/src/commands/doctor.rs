@@ -170,14 +170,14 @@ impl Facts {
         self.setting(name) == Some(value)
     }
 
-    fn margin(&self) -> Duration {
+    fn margin(&self) -> Option<Duration> {
         let told = self.setting("leasehold.fence-margin").and_then(|margin| margin.parse().ok());
-        told.map_or(USUAL_MARGIN, Duration::from_millis)
+        told.map(Duration::from_millis)
     }
 
     /// Redis tells of modules' settings since 7.0.
-    fn hides_its_quarantine(&self) -> bool {
-        self.module.is_some() && self.setting("leasehold.quarantine-ms").is_none()
+    fn hides(&self, setting: &str) -> bool {
+        self.module.is_some() && self.setting(setting).is_none()
     }
 
     fn finding(&self, what: impl Into<String>, remedy: &'static str) -> Finding {
@@ -199,9 +199,20 @@ fn findings(all: &[Facts]) -> Vec<Finding> {
     let last = all.iter().max_by_key(|facts| facts.clock);
     if let (Some(first), Some(last)) = (first, last) {
         let apart = Duration::from_millis(last.clock.abs_diff(first.clock));
-        let margin = all.iter().map(Facts::margin).min().unwrap_or(USUAL_MARGIN);
+        let is_unknown = all.iter().any(|facts| facts.hides("leasehold.fence-margin"));
+        let known = all.iter().filter_map(Facts::margin).min();
+        let margin = known.unwrap_or(if is_unknown { Duration::MAX } else { USUAL_MARGIN });
         let what = || format!("its clock is {} behind that of {}", show(apart), last.address);
-        if apart >= margin {
+        if apart > CLOCKS_AGREE_WITHIN && apart < margin && is_unknown {
+            found.push(first.finding(
+                format!(
+                    "{}, and not all servers tell their fence-margin: if it is not larger, \
+                     fences may go back after a failover",
+                    what()
+                ),
+                "Set the clock by NTP; until then see that loadmodule gives a larger fence-margin: docs/safety.md, fences.",
+            ));
+        } else if apart >= margin {
             found.push(first.finding(
                 format!("{}, and leasehold.fence-margin is {}: fences may go back after a failover", what(), show(margin)),
                 "Set the clock by NTP; until then raise leasehold.fence-margin: docs/safety.md, fences.",
@@ -230,7 +241,7 @@ fn of_one(facts: &Facts) -> Vec<Finding> {
             "it keeps no append-only file: after a restart locks that are still held may be granted again",
             "CONFIG SET appendonly yes; or set leasehold.quarantine-ms to the longest ttl in use.",
         ));
-    } else if facts.is("appendonly", "no") && facts.hides_its_quarantine() {
+    } else if facts.is("appendonly", "no") && facts.hides("leasehold.quarantine-ms") {
         found.push(facts.finding(
             "it keeps no append-only file, and does not tell its quarantine-ms: if that is 0, \
              after a restart locks that are still held may be granted again",
@@ -268,7 +279,9 @@ fn text(all: &[Facts], found: &[Finding]) -> String {
         let module =
             facts.module.as_ref().map_or("no module".to_owned(), |v| format!("leasehold {v}"));
         let margin = match facts.module {
-            Some(_) => format!("margin {}", show(facts.margin())),
+            Some(_) => {
+                format!("margin {}", facts.margin().map_or_else(|| "unknown".to_owned(), show))
+            }
             None => "no margin".to_owned(),
         };
         let lines = [
@@ -352,6 +365,31 @@ mod tests {
         );
         let [ref much] = of(-20_000)[..] else { panic!() };
         assert!(much.address == "b" && much.what.contains("fences may go back"), "{much:?}");
+    }
+
+    #[test]
+    fn a_margin_that_is_not_told_is_not_taken_for_the_usual_one() {
+        let with_margin = |margin: Option<&str>, mut facts: Facts| {
+            let setting = |margin: &str| ("leasehold.fence-margin".to_owned(), margin.to_owned());
+            facts.module = Some("0.2.0".to_owned());
+            facts.settings.extend(margin.map(setting));
+            facts
+        };
+        let of = |margins: [Option<&str>; 2], clock| {
+            let [first, second] = margins;
+            findings(&[with_margin(first, at("a", 0)), with_margin(second, at("b", clock))])
+        };
+        let [ref known] = of([Some("15000"), Some("6000")], 5_000)[..] else { panic!() };
+        assert_eq!(known.what, "its clock is 5s behind that of b");
+        for clock in [5_000, 20_000] {
+            let [ref hidden] = of([None, None], clock)[..] else { panic!() };
+            let what =
+                "not all servers tell their fence-margin: if it is not larger, fences may go back";
+            assert!(hidden.what.contains(what), "{hidden:?}");
+        }
+        let [ref smaller] = of([Some("4000"), None], 5_000)[..] else { panic!() };
+        assert!(smaller.what.contains("leasehold.fence-margin is 4s"), "{smaller:?}");
+        assert!(text(&[with_margin(None, at("a", 0))], &[]).contains("margin unknown"));
     }
 
     #[test]
