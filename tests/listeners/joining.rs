@@ -111,6 +111,8 @@ fn replicas_that_join_while_data_is_written_for_others_miss_no_change() {
     ];
     for begin in first_steps {
         let [primary, first, second] = [(); 3].map(|()| primary().start());
+        // Enough that one sees the child.
+        primary.cmd(["EVAL", "for i = 1, 3000 do redis.call('SET', 'more:'..i, i) end", "0"]);
         let load = Load::on(&primary);
         wait_until_nobody_listens(&primary);
         set(&primary, &["rdb-key-save-delay 20"]);
