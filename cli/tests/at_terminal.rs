@@ -1,7 +1,7 @@
 //! At a terminal: the line while one waits, and the keyboard, which is the command's.
 
 use crate::scene::{
-    eventually_free, eventually_held, held, is_stopped, leasehold, server, url, with_module,
+    eventually_free, eventually_held, eventually_stopped, held, leasehold, server, url, with_module,
 };
 use std::process::Command;
 use testkit::{Server, Terminal};
@@ -109,7 +109,7 @@ fn control_z_stops_what_ignores_it_too() {
     let pid: u32 = pid.trim_end_matches(" .\r\n").parse().unwrap();
     terminal.types(CONTROL_Z);
     terminal.shows("ready> ");
-    assert!(is_stopped(pid));
+    eventually_stopped(pid);
     terminal.types("fg\n");
     terminal.types("that\n");
     terminal.shows("ready> ");

@@ -108,8 +108,11 @@ pub(crate) fn is_running(pid: u32) -> bool {
     !matches!(state(pid), None | Some('Z'))
 }
 
-pub(crate) fn is_stopped(pid: u32) -> bool {
-    state(pid) == Some('T')
+pub(crate) fn eventually_stopped(pid: u32) {
+    eventually("the process is stopped", || match state(pid) {
+        Some('T') => Ok(()),
+        other => Err(other),
+    });
 }
 
 /// None if there is no such process.
