@@ -17,6 +17,7 @@ mod moment;
 pub(crate) mod processes;
 mod signals;
 mod terminal;
+mod this_program;
 mod watchdog;
 
 use crate::commands::holding::Held;

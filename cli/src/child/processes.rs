@@ -9,7 +9,8 @@
 //! **The end by an interrupt.** It needs this program without its handler.
 
 use super::moment::Moment;
-use super::watchdog::{self, Limits, Watchdog};
+use super::this_program::this_program;
+use super::watchdog::{self, Limits, WATCH, Watchdog};
 use crate::exit_code::Code;
 use nix::libc::SIGINT;
 use nix::sys::signal::{Signal, raise};
@@ -22,7 +23,6 @@ use std::process::{Command, ExitCode};
 use std::time::Duration;
 
 const BEGIN: &str = "__begin";
-pub(super) const WATCH: &str = "__watch";
 const END: &str = "__end";
 const WITH_TERMINAL: &str = "terminal";
 const WITHOUT_TERMINAL: &str = "-";
@@ -65,17 +65,6 @@ pub(crate) fn end_by_interrupt() -> ExitCode {
     Code::of_signal(SIGINT).into()
 }
 
-pub(super) fn this_program() -> io::Result<Command> {
-    let mut file = std::env::current_exe()?;
-    // It was replaced while this program waited: the kernel still has the one that runs.
-    if cfg!(target_os = "linux") && !file.exists() {
-        file = "/proc/self/exe".into();
-    }
-    let mut command = Command::new(file);
-    command.arg0("leasehold");
-    Ok(command)
-}
-
 /// Starts the command in a process group of its own, unless the lease is over before it begins.
 pub(super) fn start(
     command: &[OsString],
@@ -116,7 +105,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         terminal.give_to(getpid());
     }
     if lease_ends.left().is_zero() {
-        crate::output::say("the lease was over before the command began: it is not run");
+        crate::output::say("the command did not begin within its lease: it is not run");
         return Some(ExitCode::from(NOT_RUN));
     }
     // The signals that are blocked here are not for the command: the standard library sees to that.

@@ -25,7 +25,7 @@
 
 use super::BETWEEN_LOOKS;
 use super::moment::Moment;
-use super::processes::{WATCH, this_program};
+use super::this_program::this_program;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -45,6 +45,9 @@ const OPEN_FILES: &str = if cfg!(target_os = "linux") { "/proc/self/fd" } else {
 
 /// How much later than this program the watchdog does what this program should have done.
 const LATER: Duration = Duration::from_millis(200);
+
+/// The word by which this program becomes a watchdog.
+pub(super) const WATCH: &str = "__watch";
 
 const GROUP: &str = "group";
 const HELD: &str = "held";
