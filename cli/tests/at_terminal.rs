@@ -101,8 +101,7 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
 fn control_z_stops_what_ignores_it_too() {
     let server = server();
     let mut terminal = shell(&server);
-    let deaf =
-        r#"(trap "" TSTP; while :; do sleep 0.01; done) & echo de""af $! .; read line; kill -9 $!"#;
+    let deaf = r#"(trap "" TSTP; exec sleep 1000) & echo de""af $! .; read line; kill -9 $!"#;
     terminal.types(&format!("$LEASEHOLD run x -- sh -c '{deaf}'\n"));
     terminal.shows("deaf ");
     let pid = terminal.shows(" .\r\n");

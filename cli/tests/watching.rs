@@ -2,7 +2,9 @@
 
 use crate::ending::{STUBBORN, TREE, both, tree};
 use crate::program::Program;
-use crate::scene::{eventually_free, eventually_gone, ignoring, leasehold, server, start, url};
+use crate::scene::{
+    eventually_free, eventually_gone, ignoring, is_running, leasehold, server, start, url,
+};
 use std::time::{Duration, Instant};
 use testkit::{Server, eventually, signal};
 
@@ -96,13 +98,17 @@ fn a_command_whose_lease_is_over_before_it_begins_is_not_run() {
 #[test]
 fn a_command_that_was_asked_to_end_is_killed_though_leasehold_is_stopped() {
     let server = server();
-    let (program, pids) = tree(&server, &["--ttl", "900ms", "--grace", "1s"], STUBBORN);
+    let script = "trap 'echo asked' TERM; sleep 1000 & echo $$ $! .; while :; do wait; done";
+    let (program, pids) = tree(&server, &["--ttl", "900ms", "--grace", "1s"], script);
     server.cmd("DEL x");
-    program.says("lost x");
+    // The watchdog was told before.
+    program.prints("asked\n");
     program.signal("STOP");
     pids.into_iter().for_each(eventually_gone);
     program.signal("CONT");
-    assert_eq!(program.ends().code, 79);
+    let ended = program.ends();
+    assert_eq!(ended.code, 79);
+    assert_eq!(ended.printed.matches("asked").count(), 1, "the watchdog has only killed it");
 }
 
 #[test]
@@ -118,6 +124,23 @@ fn a_watchdog_that_is_killed_is_replaced() {
     });
     program.signal("KILL");
     pids.into_iter().for_each(eventually_gone);
+}
+
+#[test]
+fn a_watchdog_that_stood_still_longer_than_the_lease_ends_nothing() {
+    let server = server();
+    let (program, pids) = tree(&server, &["--ttl", "900ms"], TREE);
+    let watchdog = watchdog(&program, pids[0]).unwrap();
+    signal(watchdog, "STOP").unwrap();
+    let wait = |what, time| {
+        let end = Instant::now() + time;
+        eventually(what, || if Instant::now() < end { Err(()) } else { Ok(()) });
+    };
+    wait("it was stopped for longer than the lease", Duration::from_secs(3));
+    signal(watchdog, "CONT").unwrap();
+    wait("it has heard all that it was told", Duration::from_secs(2));
+    assert!(pids.iter().all(|pid| is_running(*pid)));
+    assert_eq!(program.ends_by("TERM").code, 128 + 15);
 }
 
 #[test]

@@ -55,13 +55,7 @@ impl Group {
     /// Does what this signal asks for. If the lock is lost, what was stopped must not go on with its work.
     pub(super) fn heard(&mut self, signal: i32, is_lost: bool) -> Step {
         match signal {
-            SIGCHLD => {
-                let step = self.look(is_lost);
-                if matches!(step, Step::On) {
-                    self.see_to_watchdog();
-                }
-                return step;
-            }
+            SIGCHLD => return self.look(is_lost),
             SIGCONT if is_lost => {}
             SIGCONT => self.go_on(),
             number => {
@@ -75,6 +69,7 @@ impl Group {
 
     /// This has to be said again before the lease is over.
     pub(super) fn is_held(&mut self, held: &Held) {
+        self.see_to_watchdog();
         self.watchdog.holds_until(end_of_lease(held));
     }
 
@@ -176,8 +171,9 @@ impl Group {
         }
     }
 
-    fn see_to_watchdog(&mut self) {
-        if let Err(error) = self.watchdog.start_again_if_ended(self.leader) {
+    /// This has to be called now and then.
+    pub(super) fn see_to_watchdog(&mut self) {
+        if let Err(error) = self.watchdog.start_again_if_killed(self.leader) {
             output::say(&format!("nothing watches over the command any more: {error}"));
         }
     }
@@ -213,7 +209,7 @@ impl Group {
     }
 }
 
-/// Not later than it is, whenever this program is interrupted.
+/// Not later than it is, even if this program is interrupted meanwhile.
 fn end_of_lease(held: &Held) -> Moment {
     let now = Moment::now();
     now.plus(held.valid_for())

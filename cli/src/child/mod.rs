@@ -69,6 +69,10 @@ pub(crate) async fn run(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     signals.hear_all()?;
+    if held.valid_for().is_zero() {
+        output::say("the lock was lost before the command began: it is not run");
+        return Ok(Ended::WithTheLock);
+    }
     let mut group = Group::start(&order, held)?;
     let tell_after =
         order.lease.checked_div(TOLD_IN_A_LEASE).unwrap_or_default().min(LONGEST_SILENCE);
@@ -101,6 +105,7 @@ async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) -> bool 
     let kill_at = Instant::now().checked_add(grace);
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {
+        group.see_to_watchdog();
         if !group.runs() && killed.is_some_and(|at: Instant| at.elapsed() > SEEN_WHEN_KILLED) {
             break;
         }

@@ -4,14 +4,19 @@ use nix::time::{ClockId, clock_gettime};
 use std::fmt;
 use std::time::Duration;
 
-/// By the clock that the standard library goes by too.
+/// Where a machine that sleeps has a clock that goes on, it is that one: a lease goes on too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment(Duration);
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::CLOCK_BOOTTIME;
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::CLOCK_MONOTONIC;
 
 impl Moment {
     pub(super) fn now() -> Self {
         // This clock is always there.
-        Self(clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default())
+        Self(clock_gettime(CLOCK).map(Duration::from).unwrap_or_default())
     }
 
     pub(super) fn plus(self, time: Duration) -> Self {

@@ -89,7 +89,10 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         return None;
     };
     let lease_ends = Moment::parse(lease_ends.to_str()?)?;
-    if let Err(error) = watchdog::tell_own_group(watchdog) {
+    // Another watchdog takes the place of one that was killed, and knows the group.
+    if let Err(error) = watchdog::tell_own_group(watchdog)
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
         crate::output::say(&format!("nothing would watch over the command: {error}"));
         return Some(ExitCode::from(NOT_RUN));
     }

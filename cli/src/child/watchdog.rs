@@ -23,9 +23,9 @@
 //!
 //! What it is told are moments, not durations: a busy machine may let it wait before it reads.
 
-use super::BETWEEN_LOOKS;
 use super::moment::Moment;
 use super::this_program::this_program;
+use super::{BETWEEN_LOOKS, LONGEST_SILENCE};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -34,7 +34,7 @@ use std::ffi::OsStr;
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, PipeWriter, Write};
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, sleep};
@@ -43,8 +43,11 @@ use std::time::Duration;
 /// Where a process finds what it has open. `/dev/fd` may be missing in a container.
 const OPEN_FILES: &str = if cfg!(target_os = "linux") { "/proc/self/fd" } else { "/dev/fd" };
 
-/// How much later than this program the watchdog does what this program should have done.
-const LATER: Duration = Duration::from_millis(200);
+/// Twice so much later than this program the watchdog does what this program should have done.
+const LATER: Duration = Duration::from_millis(100);
+
+/// One that is killed each time is not started more often.
+const BETWEEN_STARTS: Duration = Duration::from_secs(1);
 
 /// The word by which this program becomes a watchdog.
 pub(super) const WATCH: &str = "__watch";
@@ -66,6 +69,7 @@ pub(super) struct Limits {
 pub(super) struct Watchdog {
     limits: Limits,
     process: Child,
+    started: Moment,
     told: PipeWriter,
     last_word: String,
 }
@@ -88,7 +92,7 @@ impl Watchdog {
         watchdog.stdin(hears).stdout(Stdio::null()).stderr(Stdio::null());
         // It must keep no file system from being unmounted.
         let process = watchdog.current_dir("/").spawn()?;
-        Ok(Self { limits, process, told, last_word: String::new() })
+        Ok(Self { limits, process, started: Moment::now(), told, last_word: String::new() })
     }
 
     /// For the beginning of the command: what was told through stays open in what is started meanwhile.
@@ -111,14 +115,15 @@ impl Watchdog {
         self.say(format!("{ENDING} {moment}"));
     }
 
-    /// Somebody may have killed it.
-    pub(super) fn start_again_if_ended(&mut self, group: Pid) -> io::Result<()> {
-        if self.process.try_wait()?.is_none() {
-            return Ok(());
+    /// Somebody may have killed it. One that has ended by itself has done its work.
+    pub(super) fn start_again_if_killed(&mut self, group: Pid) -> io::Result<()> {
+        let is_killed = self.process.try_wait()?.is_some_and(|ended| ended.signal().is_some());
+        if is_killed && self.started.plus(BETWEEN_STARTS).left().is_zero() {
+            self.started = Moment::now();
+            let last_word = self.last_word.clone();
+            *self = Self::of(Some(group), self.limits)?;
+            self.say(last_word);
         }
-        let last_word = std::mem::take(&mut self.last_word);
-        *self = Self::of(Some(group), self.limits)?;
-        self.say(last_word);
         Ok(())
     }
 
@@ -187,14 +192,27 @@ impl Watched {
         self.ends_at.filter(|_| is_watched).map(|at| at.plus(LATER))
     }
 
+    /// What it is told next. An error if this program was killed, or is overdue.
+    fn next(&self, lines: &Receiver<String>) -> Result<String, RecvTimeoutError> {
+        let Some(at) = self.overdue_at() else {
+            return lines.recv().map_err(|_| RecvTimeoutError::Disconnected);
+        };
+        match lines.recv_timeout(at.left()) {
+            Err(RecvTimeoutError::Timeout) => {
+                // The watchdog may have stood still itself. Then old words come first, and for the last there may have
+                // been no room: it is told again.
+                let stood_still = at.plus(LATER).left().is_zero();
+                let again = if stood_still { LONGEST_SILENCE } else { Duration::ZERO };
+                lines.recv_timeout(again.saturating_add(LATER))
+            }
+            heard => heard,
+        }
+    }
+
     /// Hears what there is to hear until the group is to be ended. Returns how long that may take.
     fn listen(&mut self, lines: &Receiver<String>, limits: Limits) -> Duration {
         loop {
-            let heard = match self.overdue_at() {
-                Some(at) => lines.recv_timeout(at.left()),
-                None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
-            };
-            match heard {
+            match self.next(lines) {
                 Ok(line) => self.hear(&line),
                 Err(RecvTimeoutError::Timeout) if self.stage == Stage::Ending => {
                     return Duration::ZERO;
@@ -290,19 +308,34 @@ mod tests {
 
     #[test]
     fn the_group_of_who_was_killed_has_what_is_left_of_the_lease() {
-        let second = Duration::from_secs(1);
+        let minute = Duration::from_secs(60);
+        let limits = Limits { kill_after: 10 * minute, ..LIMITS };
         for (held, rests, expected) in [
             (Duration::ZERO, "", Duration::ZERO),
-            (second, "", second),
-            (second, RESTS, second),
-            (Duration::from_secs(3_600), "", LIMITS.kill_after),
+            (minute, "", minute),
+            (minute, RESTS, minute),
+            (60 * minute, "", limits.kill_after),
         ] {
             let (mut watched, tell, lines) = told(&["group 4711", &held_for(held), rests]);
             drop(tell);
-            let within = watched.listen(&lines, LIMITS);
-            let range = expected.saturating_sub(second / 2)..=expected;
+            let within = watched.listen(&lines, limits);
+            let range = expected.saturating_sub(minute / 2)..=expected;
             assert!(range.contains(&within), "{within:?} of {expected:?}");
         }
+    }
+
+    #[test]
+    fn old_words_are_no_reason_to_end_the_group() {
+        let (mut watched, tell, lines) = told(&["group 4711", "held 1"]);
+        let teller = thread::spawn(move || {
+            for word in ["held 2", "held 3", &held_for(Duration::from_secs(3_600))] {
+                sleep(BETWEEN_LOOKS);
+                tell.send(word.to_owned()).unwrap();
+            }
+        });
+        // The end of the words is that of this program.
+        assert_eq!(watched.listen(&lines, LIMITS), LIMITS.kill_after);
+        teller.join().unwrap();
     }
 
     #[test]
