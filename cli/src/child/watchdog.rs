@@ -201,7 +201,7 @@ impl Watched {
             Err(RecvTimeoutError::Timeout) => {
                 // The watchdog may have stood still itself. Then old words come first, and for the last there may have
                 // been no room: it is told again.
-                let stood_still = at.plus(LATER).left().is_zero();
+                let stood_still = at.plus(LONGEST_SILENCE).left().is_zero();
                 let again = if stood_still { LONGEST_SILENCE } else { Duration::ZERO };
                 lines.recv_timeout(again.saturating_add(LATER))
             }
