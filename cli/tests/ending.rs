@@ -3,9 +3,9 @@
 use crate::program::Program;
 use crate::scene::{
     both_kinds, eventually_free, eventually_gone, eventually_held, held, is_running, leasehold,
-    server, start, url,
+    let_pass, server, start, url,
 };
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use testkit::{Clock, Server, eventually, signal};
 
 /// Says the numbers of its own process and of one that it has started.
@@ -115,19 +115,10 @@ fn when_leasehold_is_stopped_for_less_than_its_lease_the_command_goes_on() {
     let server = server();
     let (program, pids) = tree(&server, &["--ttl", "1500ms"], TREE);
     program.signal("STOP");
-    let end = Instant::now() + Duration::from_millis(700);
-    eventually(
-        "it was stopped for so long",
-        || {
-            if Instant::now() < end { Err(()) } else { Ok(()) }
-        },
-    );
+    let_pass(Duration::from_millis(700), "it was stopped for so long");
     program.signal("CONT");
     // Long enough for what the watchdog was told last to be over.
-    let end = Instant::now() + Duration::from_millis(2_000);
-    eventually("it has been continued for so long", || {
-        if Instant::now() < end { Err(()) } else { Ok(()) }
-    });
+    let_pass(Duration::from_millis(2_000), "it has been continued for so long");
     assert!(pids.iter().all(|pid| is_running(*pid)));
     assert_eq!(program.ends_by("TERM").code, 128 + 15);
 }

@@ -4,7 +4,7 @@ use crate::dispositions::begin_as_usual;
 use crate::program::Program;
 use redis::Value;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use testkit::{Server, Setup, eventually};
 
 /// Longer than any test: the lease of whoever is not to lose it.
@@ -101,6 +101,12 @@ pub(crate) fn eventually_waiting(server: &Server, key: &str, count: i64) {
         let seen = server.client().info(key).map_or(0, |info| info.waiters);
         if seen == count { Ok(()) } else { Err(seen) }
     });
+}
+
+/// Waits for what nobody can be asked about.
+pub(crate) fn let_pass(time: Duration, what: &str) {
+    let end = Instant::now() + time;
+    eventually(what, || if Instant::now() < end { Err(()) } else { Ok(()) });
 }
 
 /// Whether there is such a process that has not ended.

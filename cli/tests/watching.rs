@@ -3,7 +3,7 @@
 use crate::ending::{STUBBORN, TREE, both, tree};
 use crate::program::Program;
 use crate::scene::{
-    eventually_free, eventually_gone, ignoring, is_running, leasehold, server, start, url,
+    eventually_free, eventually_gone, ignoring, is_running, leasehold, let_pass, server, start, url,
 };
 use std::time::{Duration, Instant};
 use testkit::{Server, eventually, signal};
@@ -132,13 +132,9 @@ fn a_watchdog_that_stood_still_longer_than_the_lease_ends_nothing() {
     let (program, pids) = tree(&server, &["--ttl", "900ms"], TREE);
     let watchdog = watchdog(&program, pids[0]).unwrap();
     signal(watchdog, "STOP").unwrap();
-    let wait = |what, time| {
-        let end = Instant::now() + time;
-        eventually(what, || if Instant::now() < end { Err(()) } else { Ok(()) });
-    };
-    wait("it was stopped for longer than the lease", Duration::from_secs(3));
+    let_pass(Duration::from_secs(3), "it was stopped for longer than the lease");
     signal(watchdog, "CONT").unwrap();
-    wait("it has heard all that it was told", Duration::from_secs(2));
+    let_pass(Duration::from_secs(2), "it has heard all that it was told");
     assert!(pids.iter().all(|pid| is_running(*pid)));
     assert_eq!(program.ends_by("TERM").code, 128 + 15);
 }

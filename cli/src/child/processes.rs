@@ -10,7 +10,7 @@
 
 use super::moment::Moment;
 use super::this_program::this_program;
-use super::watchdog::{self, Limits, WATCH, Watchdog};
+use super::watchdog::{self, WATCH, Watchdog};
 use crate::exit_code::Code;
 use nix::libc::SIGINT;
 use nix::sys::signal::{Signal, raise};
@@ -20,7 +20,6 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode};
-use std::time::Duration;
 
 const BEGIN: &str = "__begin";
 const END: &str = "__end";
@@ -31,28 +30,20 @@ const WITHOUT_TERMINAL: &str = "-";
 const NOT_FOUND: u8 = 127;
 const NOT_RUN: u8 = 126;
 
-/// What this process ends with, if it was started to be one of the two.
+/// What this process ends with, if it was started to be one of these.
 pub(crate) fn run_if_asked() -> Option<ExitCode> {
     let mut words = std::env::args_os().skip(1);
     let what = words.next()?;
-    if what == OsStr::new(BEGIN) {
-        let words: Vec<OsString> = words.collect();
-        return begin(&words);
+    match what.to_str()? {
+        BEGIN => begin(&words.collect::<Vec<_>>()),
+        WATCH => watchdog::run(words),
+        END => {
+            let _ = raise(Signal::SIGINT);
+            // It is ignored here.
+            Some(Code::of_signal(SIGINT).into())
+        }
+        _ => None,
     }
-    if what == OsStr::new(WATCH) {
-        let words: Vec<OsString> = words.collect();
-        let mut words = words.iter().map(|word| word.to_str());
-        let mut duration = || words.next()??.parse().ok().map(Duration::from_millis);
-        let limits = Limits { grace: duration()?, kill_after: duration()? };
-        let group = words.next().and_then(|group| group?.parse().ok()).map(Pid::from_raw);
-        watchdog::watch(limits, group);
-        return Some(ExitCode::SUCCESS);
-    }
-    (what == OsStr::new(END)).then(|| {
-        let _ = raise(Signal::SIGINT);
-        // It is ignored here.
-        Code::of_signal(SIGINT).into()
-    })
 }
 
 /// Ends this process by the signal, and not by a code that says so: bash goes on with a script whose command has heard of Ctrl-C

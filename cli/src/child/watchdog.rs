@@ -30,12 +30,12 @@ use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, killpg};
 use nix::unistd::{Pid, close, dup, getpid};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, PipeWriter, Write};
 use std::os::fd::{OwnedFd, RawFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Stdio};
+use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -135,7 +135,7 @@ impl Watchdog {
     }
 
     fn say(&mut self, word: String) {
-        // If it was killed it is started again as soon as this program hears of that.
+        // One that was killed is started again.
         let _ = tell(&mut self.told, &word);
         self.last_word = word;
     }
@@ -227,8 +227,17 @@ impl Watched {
     }
 }
 
-/// What the process does.
-pub(super) fn watch(limits: Limits, group: Option<Pid>) {
+/// What the process does. None if these are not the words of `Watchdog::of`.
+pub(super) fn run(words: impl Iterator<Item = OsString>) -> Option<ExitCode> {
+    let mut numbers = words.map(|word| word.to_str()?.parse().ok());
+    let mut duration = || numbers.next()?.map(Duration::from_millis);
+    let limits = Limits { grace: duration()?, kill_after: duration()? };
+    let group = numbers.next().flatten().and_then(|group| i32::try_from(group).ok());
+    watch(limits, group.map(Pid::from_raw));
+    Some(ExitCode::SUCCESS)
+}
+
+fn watch(limits: Limits, group: Option<Pid>) {
     // What is meant for the others must not end the one that looks after them.
     let _ = SigSet::all().thread_block();
     // Whoever kills or stops all processes of this program by its name does not mean this one.

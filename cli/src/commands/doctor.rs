@@ -203,7 +203,12 @@ fn findings(all: &[Facts]) -> Vec<Finding> {
         let known = all.iter().filter_map(Facts::margin).min();
         let margin = known.unwrap_or(if is_unknown { Duration::MAX } else { USUAL_MARGIN });
         let what = || format!("its clock is {} behind that of {}", show(apart), last.address);
-        if apart > CLOCKS_AGREE_WITHIN && apart < margin && is_unknown {
+        if apart >= margin {
+            found.push(first.finding(
+                format!("{}, and leasehold.fence-margin is {}: fences may go back after a failover", what(), show(margin)),
+                "Set the clock by NTP; until then raise leasehold.fence-margin: docs/safety.md, fences.",
+            ));
+        } else if apart > CLOCKS_AGREE_WITHIN && is_unknown {
             found.push(first.finding(
                 format!(
                     "{}, and not all servers tell their fence-margin: if it is not larger, \
@@ -211,11 +216,6 @@ fn findings(all: &[Facts]) -> Vec<Finding> {
                     what()
                 ),
                 "Set the clock by NTP; until then see that loadmodule gives a larger fence-margin: docs/safety.md, fences.",
-            ));
-        } else if apart >= margin {
-            found.push(first.finding(
-                format!("{}, and leasehold.fence-margin is {}: fences may go back after a failover", what(), show(margin)),
-                "Set the clock by NTP; until then raise leasehold.fence-margin: docs/safety.md, fences.",
             ));
         } else if apart > CLOCKS_AGREE_WITHIN {
             found.push(first.finding(
