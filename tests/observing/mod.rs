@@ -15,6 +15,7 @@ mod waits;
 
 pub(crate) use events::Listener;
 
+use crate::waiting::short_of_memory;
 use redis::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -102,13 +103,7 @@ fn let_run_out(client: &mut Client, key: &str) {
 
 /// Takes the memory away until the server has evicted a lock, and gives it back. How often one was put back.
 fn evict(client: &mut Client, figures: &mut Figures) -> i64 {
-    client.cmd("CONFIG SET maxmemory 1");
-    eventually("a lock is evicted", || {
-        // A command that may need memory makes the server look for some.
-        client.cmd("SET filler x");
-        if figures.get("evictions_restored") > 0 { Ok(()) } else { Err(()) }
-    });
-    client.cmd("CONFIG SET maxmemory 0");
+    short_of_memory::evict(client);
     // One that was evicted last is put back a moment later. Nothing else has an end, and may be evicted.
     eventually("each is put back", || {
         let evicted = client.info_number("stats", "evicted_keys");
