@@ -4,7 +4,7 @@ use crate::scene::{
     eventually_free, eventually_held, eventually_stopped, held, leasehold, server, url, with_module,
 };
 use std::process::Command;
-use testkit::{Server, Terminal};
+use testkit::{Server, Terminal, signal};
 
 const CONTROL_C: &str = "\x03";
 const CONTROL_Z: &str = "\x1a";
@@ -94,6 +94,38 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
     terminal.shows("lost x: ");
     let between = terminal.shows("ended 79");
     assert!(!between.contains("written"), "{between}");
+}
+
+/// Nobody but a shell continues both.
+#[test]
+fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_again() {
+    let server = server();
+    let mut terminal = shell(&server);
+    let script = "echo be''gun $$ .; while :; do sleep 0.02; done";
+    terminal
+        .types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c \"{}\"\n", script.replace('$', "\\$")));
+    terminal.shows("begun ");
+    let pid = terminal.shows(" .\r\n");
+    let pid: u32 = pid.trim_end_matches(" .\r\n").parse().unwrap();
+    terminal.types(CONTROL_Z);
+    terminal.shows("ready> ");
+    eventually_free(&server, "x");
+    for _ in 0..2 {
+        eventually_stopped(pid);
+        signal(pid, "CONT").unwrap();
+    }
+    eventually_stopped(pid);
+    terminal.types("fg; echo en''ded $?\n");
+    terminal.shows("ended 79");
+}
+
+/// It blocks a signal for its own sake.
+#[test]
+fn a_command_at_a_terminal_blocks_no_signal() {
+    let server = server();
+    let mut terminal = shell(&server);
+    terminal.types("$LEASEHOLD run x -- grep SigBlk /proc/self/status\n");
+    terminal.shows("SigBlk:\t0000000000000000\r\n");
 }
 
 /// What ignores the stop would work on while nobody renews the lease.

@@ -3,8 +3,13 @@
 use crate::ending::{STUBBORN, TREE, both, tree};
 use crate::program::Program;
 use crate::scene::{
-    eventually_free, eventually_gone, ignoring, is_running, leasehold, let_pass, server, start, url,
+    eventually_free, eventually_gone, ignoring, is_running, leasehold, left, let_pass, server,
+    start, url,
 };
+use nix::fcntl::OFlag;
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
 use std::time::{Duration, Instant};
 use testkit::{Server, eventually, signal};
 
@@ -18,6 +23,13 @@ fn children(program: &Program) -> Vec<u32> {
 /// The one that is not the command.
 fn watchdog(program: &Program, command: u32) -> Option<u32> {
     children(program).into_iter().find(|pid| *pid != command)
+}
+
+fn eventually_replaced(program: &Program, first: u32, command: u32) {
+    eventually("there is another watchdog", || match watchdog(program, command) {
+        Some(pid) if pid != first => Ok(()),
+        other => Err(other),
+    });
 }
 
 /// Returns at the very moment at which it has started so many processes. It does not hear of that before these run
@@ -118,10 +130,7 @@ fn a_watchdog_that_is_killed_is_replaced() {
     let (program, pids) = tree(&server, &options, STUBBORN);
     let first = watchdog(&program, pids[0]).unwrap();
     signal(first, "KILL").unwrap();
-    eventually("there is another watchdog", || match watchdog(&program, pids[0]) {
-        Some(pid) if pid != first => Ok(()),
-        other => Err(other),
-    });
+    eventually_replaced(&program, first, pids[0]);
     program.signal("KILL");
     pids.into_iter().for_each(eventually_gone);
 }
@@ -137,6 +146,57 @@ fn a_watchdog_that_stood_still_longer_than_the_lease_ends_nothing() {
     let_pass(Duration::from_secs(2), "it has heard all that it was told");
     assert!(pids.iter().all(|pid| is_running(*pid)));
     assert_eq!(program.ends_by("TERM").code, 128 + 15);
+}
+
+/// The pipe by which it is told is full, and what it would hear first is old.
+#[test]
+fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
+    let server = server();
+    let options = ["--ttl", "60s", "--grace", "100ms"];
+    let (program, pids) = tree(&server, &options, STUBBORN);
+    let first = watchdog(&program, pids[0]).unwrap();
+    signal(first, "STOP").unwrap();
+    let mut pipe = File::options();
+    pipe.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+    let mut pipe = pipe.open(format!("/proc/{first}/fd/0")).unwrap();
+    while pipe.write(b"\n").is_ok() {}
+    drop(pipe);
+    eventually_replaced(&program, first, pids[0]);
+    program.signal("KILL");
+    pids.into_iter().for_each(eventually_gone);
+}
+
+#[test]
+fn what_leasehold_has_started_ends_with_it_whatever_grace_it_has() {
+    let server = server();
+    // The longest one that is accepted.
+    let options = ["--ttl", "1500ms", "--grace", "18446744073709551615"];
+    let (program, pids) = tree(&server, &options, TREE);
+    program.signal("KILL");
+    pids.into_iter().for_each(eventually_gone);
+}
+
+#[test]
+fn a_command_goes_on_whose_lease_is_renewed_just_before_its_end() {
+    let mut server = server();
+    let mut renewed = || {
+        let (program, pids) = tree(&server, &["--ttl", "9s"], TREE);
+        let end = Instant::now() + left(&server, "x");
+        server.freeze();
+        let until = |before| end.saturating_duration_since(Instant::now() + before);
+        let_pass(until(Duration::from_millis(350)), "the lease is nearly over");
+        // The watchdog is told for the last time before the end.
+        program.signal("WINCH");
+        let_pass(until(Duration::from_millis(250)), "the lease is nearly over");
+        server.thaw();
+        let_pass(until(Duration::ZERO) + Duration::from_secs(1), "the first lease is over");
+        let is_lost = program.has_said("lost x");
+        assert!(is_lost || pids.iter().all(|pid| is_running(*pid)));
+        program.ends_by("TERM");
+        // The machine was too busy.
+        if is_lost { Err(()) } else { Ok(()) }
+    };
+    eventually("the lease is renewed just before its end", &mut renewed);
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl Group {
 
     /// This has to be called now and then.
     pub(super) fn see_to_watchdog(&mut self) {
-        if let Err(error) = self.watchdog.start_again_if_killed(self.leader) {
+        if let Err(error) = self.watchdog.start_again_if_failed(self.leader) {
             output::say(&format!("nothing watches over the command any more: {error}"));
         }
     }

@@ -89,19 +89,21 @@ pub(crate) async fn run(
                 }
             }
             loss = held.lost() => {
+                group.ask_to_end(order.grace);
                 output::say(&held.lost_text(loss, &order.grace));
                 is_told |= end(&mut group, order.grace, signals).await;
                 group.done();
                 return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
-            () = sleep(tell_after.max(BETWEEN_LOOKS)) => {}
+            // It may be extended at the very end.
+            () = sleep(tell_after.min(held.valid_for()).max(BETWEEN_LOOKS)) => {}
         }
     }
 }
 
-/// Asks the group to end, and kills what is left of it after the grace. Whether this program was told to end meanwhile.
+/// Waits for the end of the group, which was asked to end, and kills what is left of it after the grace. Whether this
+/// program was told to end meanwhile.
 async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) -> bool {
-    group.ask_to_end(grace);
     let kill_at = Instant::now().checked_add(grace);
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {

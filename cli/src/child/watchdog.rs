@@ -22,10 +22,14 @@
 //! ```
 //!
 //! What it is told are moments, not durations: a busy machine may let it wait before it reads.
+//!
+//! While the job is stopped (Ctrl-Z), this program cannot say more. Somebody may continue the command alone, and so the
+//! watchdog stops it again, over and over, from the end of the lease on.
 
 use super::moment::Moment;
 use super::this_program::this_program;
 use super::{BETWEEN_LOOKS, LONGEST_SILENCE};
+use crate::duration::in_millis;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::signal::{SigSet, Signal, killpg};
@@ -34,7 +38,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, BufRead, PipeWriter, Write};
 use std::os::fd::{OwnedFd, RawFd};
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ExitCode, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread::{self, sleep};
@@ -87,7 +91,7 @@ impl Watchdog {
         let mut watchdog = this_program()?;
         watchdog.process_group(0).arg(WATCH);
         let Limits { grace, kill_after } = limits;
-        watchdog.args([grace, kill_after].map(|duration| duration.as_millis().to_string()));
+        watchdog.args([grace, kill_after].map(|duration| in_millis(duration).to_string()));
         watchdog.args(group.map(|group| group.to_string()));
         watchdog.stdin(hears).stdout(Stdio::null()).stderr(Stdio::null());
         // It must keep no file system from being unmounted.
@@ -105,7 +109,7 @@ impl Watchdog {
         self.say(format!("{HELD} {end}"));
     }
 
-    /// This program and the group are stopped together.
+    /// This program and the group are stopped together, and renew nothing.
     pub(super) fn rests(&mut self) {
         self.say(RESTS.to_owned());
     }
@@ -115,10 +119,10 @@ impl Watchdog {
         self.say(format!("{ENDING} {moment}"));
     }
 
-    /// Somebody may have killed it. One that has ended by itself has done its work.
-    pub(super) fn start_again_if_killed(&mut self, group: Pid) -> io::Result<()> {
-        let is_killed = self.process.try_wait()?.is_some_and(|ended| ended.signal().is_some());
-        if is_killed && self.started.plus(BETWEEN_STARTS).left().is_zero() {
+    /// It may have been killed, or have failed. One that has ended by itself has done its work.
+    pub(super) fn start_again_if_failed(&mut self, group: Pid) -> io::Result<()> {
+        let has_failed = self.process.try_wait()?.is_some_and(|ended| !ended.success());
+        if has_failed && self.started.plus(BETWEEN_STARTS).left().is_zero() {
             self.started = Moment::now();
             let last_word = self.last_word.clone();
             *self = Self::of(Some(group), self.limits)?;
@@ -135,9 +139,13 @@ impl Watchdog {
     }
 
     fn say(&mut self, word: String) {
-        // One that was killed is started again.
-        let _ = tell(&mut self.told, &word);
+        let told = tell(&mut self.told, &word);
         self.last_word = word;
+        if told.is_err_and(|error| error.kind() == io::ErrorKind::WouldBlock) {
+            // It has stood still for so long that there is no room for more, and would go by old words. Another takes
+            // its place, as that of one that was killed by others.
+            let _ = self.process.kill();
+        }
     }
 }
 
@@ -188,8 +196,7 @@ impl Watched {
     /// When this program stands still, if nothing is heard until then. As long as no group is known, the command has not
     /// begun, and there is nothing to end.
     fn overdue_at(&self) -> Option<Moment> {
-        let is_watched = self.group.is_some() && self.stage != Stage::Resting;
-        self.ends_at.filter(|_| is_watched).map(|at| at.plus(LATER))
+        self.ends_at.filter(|_| self.group.is_some()).map(|at| at.plus(LATER))
     }
 
     /// What it is told next. An error if this program was killed, or is overdue.
@@ -197,15 +204,24 @@ impl Watched {
         let Some(at) = self.overdue_at() else {
             return lines.recv().map_err(|_| RecvTimeoutError::Disconnected);
         };
-        match lines.recv_timeout(at.left()) {
-            Err(RecvTimeoutError::Timeout) => {
-                // The watchdog may have stood still itself. Then old words come first, and for the last there may have
-                // been no room: it is told again.
-                let stood_still = at.plus(LONGEST_SILENCE).left().is_zero();
-                let again = if stood_still { LONGEST_SILENCE } else { Duration::ZERO };
-                lines.recv_timeout(again.saturating_add(LATER))
+        loop {
+            let left = at.left();
+            // By a clock that may stand still while the machine sleeps.
+            match lines.recv_timeout(left.min(LONGEST_SILENCE)) {
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => break,
+                Err(RecvTimeoutError::Timeout) => {}
+                heard => return heard,
             }
-            heard => heard,
+        }
+        // The watchdog may have stood still itself. Then old words come first, and the newest within this time.
+        let stood_still = at.plus(LONGEST_SILENCE).left().is_zero();
+        let again = if stood_still { LONGEST_SILENCE } else { Duration::ZERO };
+        lines.recv_timeout(again.saturating_add(LATER))
+    }
+
+    fn stop(&self) {
+        if let Some(group) = self.group {
+            let _ = killpg(group, Signal::SIGSTOP);
         }
     }
 
@@ -214,10 +230,11 @@ impl Watched {
         loop {
             match self.next(lines) {
                 Ok(line) => self.hear(&line),
-                Err(RecvTimeoutError::Timeout) if self.stage == Stage::Ending => {
-                    return Duration::ZERO;
-                }
-                Err(RecvTimeoutError::Timeout) => return limits.grace,
+                Err(RecvTimeoutError::Timeout) => match self.stage {
+                    Stage::Held => return limits.grace,
+                    Stage::Resting => self.stop(),
+                    Stage::Ending => return Duration::ZERO,
+                },
                 Err(RecvTimeoutError::Disconnected) => {
                     let left = self.ends_at.map(Moment::left);
                     return limits.kill_after.min(left.unwrap_or(limits.kill_after));
@@ -348,15 +365,11 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_overdue_before_there_is_a_group_or_while_it_rests() {
+    fn nothing_is_overdue_before_there_is_a_group() {
         let mut watched = Watched::default();
         watched.hear(&held_for(Duration::ZERO));
         assert_eq!(watched.overdue_at(), None);
         watched.hear("group 4711");
-        assert!(watched.overdue_at().is_some());
-        watched.hear(RESTS);
-        assert_eq!(watched.overdue_at(), None);
-        watched.hear(&held_for(Duration::ZERO));
         assert!(watched.overdue_at().is_some());
     }
 }
