@@ -9,6 +9,7 @@
 //! **The end by an interrupt.** It needs this program without its handler.
 
 use super::moment::Moment;
+use super::terminal::{self, Terminal};
 use super::this_program::this_program;
 use super::watchdog::{self, WATCH, Watchdog};
 use crate::exit_code::Code;
@@ -94,7 +95,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         return Some(ExitCode::from(NOT_RUN));
     }
     if terminal == OsStr::new(WITH_TERMINAL)
-        && let Some(terminal) = super::terminal::Terminal::open()
+        && let Some(terminal) = Terminal::open()
     {
         terminal.give_to(getpid());
     }
@@ -102,7 +103,8 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         crate::output::say("the command did not begin within its lease: it is not run");
         return Some(ExitCode::from(NOT_RUN));
     }
-    // The signals that are blocked here are not for the command: the standard library sees to that.
+    // What a process blocks stays blocked for what it becomes.
+    terminal::unblock_output();
     let error = Command::new(program).args(arguments).exec();
     let (code, why) = match error.kind() {
         io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),

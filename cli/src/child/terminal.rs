@@ -12,9 +12,7 @@ impl Terminal {
     pub(super) fn open() -> Option<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
         // Whoever is not in the foreground is stopped when it changes that, unless it blocks this.
-        let mut blocked = SigSet::empty();
-        blocked.add(Signal::SIGTTOU);
-        blocked.thread_block().ok()?;
+        of_output().thread_block().ok()?;
         Some(Self(terminal))
     }
 
@@ -34,6 +32,18 @@ impl Terminal {
         // A group that has ended needs none.
         let _ = tcsetpgrp(&self.0, group);
     }
+}
+
+/// The signal that stops who shows something from the background, where that is set so, or changes the terminal.
+fn of_output() -> SigSet {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTTOU);
+    signals
+}
+
+/// Before this process becomes a command, which is stopped by it like others.
+pub(super) fn unblock_output() {
+    let _ = of_output().thread_unblock();
 }
 
 /// Whether a command reads and shows at the terminal, and nobody beside it in a pipeline does.
