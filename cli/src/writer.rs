@@ -1,6 +1,7 @@
 //! Writing to standard error, by a thread. Nobody may read there for a while, as behind a pager, and a lease is to be
 //! renewed all the same.
 
+use nix::sys::signal::{SigSet, Signal};
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, channel, sync_channel};
@@ -45,6 +46,8 @@ impl Writer {
         let (tell, written) = channel();
         // If there can be no thread, this one writes.
         let _ = thread::Builder::new().spawn(move || {
+            // A text must not stop a program that has leases to renew.
+            let _ = what_stops_writers().thread_block();
             for text in to_write {
                 write_now(&text);
                 if tell.send(()).is_err() {
@@ -67,6 +70,13 @@ impl Writer {
             self.unwritten = self.unwritten.saturating_sub(1);
         }
     }
+}
+
+/// Whoever shows something at a terminal from the background is stopped by it, where that is set so.
+pub(crate) fn what_stops_writers() -> SigSet {
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGTTOU);
+    signals
 }
 
 fn write_now(text: &str) {

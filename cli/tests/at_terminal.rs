@@ -3,6 +3,7 @@
 use crate::scene::{
     eventually_free, eventually_held, eventually_stopped, held, leasehold, server, url, with_module,
 };
+use nix::libc::SIGTTOU;
 use std::process::Command;
 use testkit::{Server, Terminal, signal};
 
@@ -84,15 +85,15 @@ fn control_z_stops_the_job_and_fg_continues_it() {
 fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued() {
     let server = server();
     let mut terminal = shell(&server);
-    let script = "echo begun; read line; echo written";
+    // The shell shows the words of the job.
+    let script = "echo begun; read line; echo writ\"\"ten";
     terminal.types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c '{script}'; echo co''de $?\n"));
     terminal.shows("begun\r\n");
     terminal.types(CONTROL_Z);
     terminal.shows("ready> ");
     eventually_free(&server, "x");
     terminal.types("fg; echo en''ded $?\n");
-    terminal.shows("lost x: ");
-    let between = terminal.shows("ended 79");
+    let between = terminal.shows("lost x: ") + &terminal.shows("ended 79");
     assert!(!between.contains("written"), "{between}");
 }
 
@@ -101,7 +102,7 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
 fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_again() {
     let server = server();
     let mut terminal = shell(&server);
-    let script = "echo be''gun $$ .; while :; do sleep 0.02; done";
+    let script = "echo be''gun $$ .; exec sleep 1000";
     terminal
         .types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c \"{}\"\n", script.replace('$', "\\$")));
     terminal.shows("begun ");
@@ -121,11 +122,24 @@ fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_agai
 
 /// It blocks a signal for its own sake.
 #[test]
-fn a_command_at_a_terminal_blocks_no_signal() {
+fn a_command_at_a_terminal_is_stopped_by_what_others_are_stopped_by() {
     let server = server();
     let mut terminal = shell(&server);
     terminal.types("$LEASEHOLD run x -- grep SigBlk /proc/self/status\n");
-    terminal.shows("SigBlk:\t0000000000000000\r\n");
+    terminal.shows("SigBlk:\t");
+    let mask = terminal.shows("\r\n");
+    let mask = u64::from_str_radix(mask.trim(), 16).unwrap();
+    assert_eq!(mask >> (SIGTTOU - 1) & 1, 0, "{mask:x}");
+}
+
+#[test]
+fn what_leasehold_says_stops_nobody_where_that_stops_a_job_in_the_background() {
+    let server = server();
+    let mut terminal = shell(&server);
+    // It tells of each renewal, and the command has the foreground.
+    let program = "$LEASEHOLD run --verbose --ttl 600ms x -- sh -c 'sleep 2; exit 5'";
+    terminal.types(&format!("stty tostop; {program}; echo co''de $?\n"));
+    terminal.shows("code 5\r\n");
 }
 
 /// What ignores the stop would work on while nobody renews the lease.

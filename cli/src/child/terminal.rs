@@ -1,6 +1,7 @@
 //! The terminal, and which process group is in its foreground.
 
-use nix::sys::signal::{SigSet, Signal, killpg};
+use crate::writer::what_stops_writers;
+use nix::sys::signal::{Signal, killpg};
 use nix::unistd::{Pid, getpgrp, getpid, getppid, getsid, tcgetpgrp, tcsetpgrp};
 use std::fs::{File, OpenOptions};
 use std::io::{IsTerminal, stdin, stdout};
@@ -11,8 +12,8 @@ impl Terminal {
     /// None where this process has none, as in cron.
     pub(super) fn open() -> Option<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        // Whoever is not in the foreground is stopped when it changes that, unless it blocks this.
-        of_output().thread_block().ok()?;
+        // So is whoever is not in the foreground and changes that.
+        what_stops_writers().thread_block().ok()?;
         Some(Self(terminal))
     }
 
@@ -34,16 +35,9 @@ impl Terminal {
     }
 }
 
-/// The signal that stops who shows something from the background, where that is set so, or changes the terminal.
-fn of_output() -> SigSet {
-    let mut signals = SigSet::empty();
-    signals.add(Signal::SIGTTOU);
-    signals
-}
-
-/// Before this process becomes a command, which is stopped by it like others.
-pub(super) fn unblock_output() {
-    let _ = of_output().thread_unblock();
+/// Before this process becomes a command, which is to be stopped like others.
+pub(super) fn stop_writers_again() {
+    let _ = what_stops_writers().thread_unblock();
 }
 
 /// Whether a command reads and shows at the terminal, and nobody beside it in a pipeline does.
