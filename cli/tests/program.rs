@@ -52,11 +52,6 @@ impl Program {
         until(&self.said, &self.readers[1], text)
     }
 
-    /// Whether it has said this on standard error so far.
-    pub(crate) fn has_said(&self, text: &str) -> bool {
-        self.said.lock().unwrap().contains(text)
-    }
-
     /// Sends it a signal.
     pub(crate) fn signal(&self, name: &str) {
         signal(self.id(), name).unwrap();

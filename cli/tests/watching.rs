@@ -3,8 +3,8 @@
 use crate::ending::{STUBBORN, TREE, both, tree};
 use crate::program::Program;
 use crate::scene::{
-    eventually_free, eventually_gone, ignoring, is_running, leasehold, left, let_pass, server,
-    start, url,
+    eventually_free, eventually_gone, eventually_stopped, ignoring, is_running, leasehold, left,
+    let_pass, server, start, url,
 };
 use nix::fcntl::OFlag;
 use std::fs::File;
@@ -156,6 +156,7 @@ fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
     let (program, pids) = tree(&server, &options, STUBBORN);
     let first = watchdog(&program, pids[0]).unwrap();
     signal(first, "STOP").unwrap();
+    eventually_stopped(first);
     let mut pipe = File::options();
     pipe.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
     let mut pipe = pipe.open(format!("/proc/{first}/fd/0")).unwrap();
@@ -169,7 +170,7 @@ fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
 #[test]
 fn what_leasehold_has_started_ends_with_it_whatever_grace_it_has() {
     let server = server();
-    // The longest one that is accepted.
+    // In milliseconds it is no number of 64 bits.
     let options = ["--ttl", "1500ms", "--grace", "18446744073709551615"];
     let (program, pids) = tree(&server, &options, TREE);
     program.signal("KILL");
@@ -190,11 +191,10 @@ fn a_command_goes_on_whose_lease_is_renewed_just_before_its_end() {
         let_pass(until(Duration::from_millis(250)), "the lease is nearly over");
         server.thaw();
         let_pass(until(Duration::ZERO) + Duration::from_secs(1), "the first lease is over");
-        let is_lost = program.has_said("lost x");
-        assert!(is_lost || pids.iter().all(|pid| is_running(*pid)));
-        program.ends_by("TERM");
-        // The machine was too busy.
-        if is_lost { Err(()) } else { Ok(()) }
+        let goes_on = pids.iter().all(|pid| is_running(*pid));
+        let ended = program.ends_by("TERM");
+        // A busy machine may be late once, for the renewal or for the watchdog.
+        if goes_on { Ok(()) } else { Err((ended.code, ended.said)) }
     };
     eventually("the lease is renewed just before its end", &mut renewed);
 }

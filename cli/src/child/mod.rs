@@ -83,15 +83,18 @@ pub(crate) async fn run(
             signal = signals.next() => {
                 // The others may mean something else to the command, which goes on.
                 is_told |= signal == SIGTERM;
+                // It may stop this program, and what was told last is older than the last renewal.
+                group.is_held(held);
                 if let Step::Ended(code) = group.heard(signal, held.loss().is_some()) {
                     group.done();
                     return Ok(Ended::ByItself(code));
                 }
             }
             loss = held.lost() => {
+                let kill_at = Instant::now().checked_add(order.grace);
                 group.ask_to_end(order.grace);
                 output::say(&held.lost_text(loss, &order.grace));
-                is_told |= end(&mut group, order.grace, signals).await;
+                is_told |= end(&mut group, kill_at, order.grace, signals).await;
                 group.done();
                 return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
@@ -103,8 +106,12 @@ pub(crate) async fn run(
 
 /// Waits for the end of the group, which was asked to end, and kills what is left of it after the grace. Whether this
 /// program was told to end meanwhile.
-async fn end(group: &mut Group, grace: Duration, signals: &mut Signals) -> bool {
-    let kill_at = Instant::now().checked_add(grace);
+async fn end(
+    group: &mut Group,
+    kill_at: Option<Instant>,
+    grace: Duration,
+    signals: &mut Signals,
+) -> bool {
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {
         group.see_to_watchdog();
