@@ -46,7 +46,7 @@ impl Writer {
         let (tell, written) = channel();
         // If there can be no thread, this one writes.
         let _ = thread::Builder::new().spawn(move || {
-            // A text must not stop a program that has leases to renew.
+            // A message must not stop a program that has leases to renew.
             let _ = what_stops_writers().thread_block();
             for text in to_write {
                 write_now(&text);
@@ -72,7 +72,7 @@ impl Writer {
     }
 }
 
-/// Whoever shows something at a terminal from the background is stopped by it, where that is set so.
+/// The signal that stops a process which writes to its terminal from the background, after `stty tostop`.
 pub(crate) fn what_stops_writers() -> SigSet {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGTTOU);

@@ -21,6 +21,12 @@ fn shell(server: &Server) -> Terminal {
     terminal
 }
 
+/// That of a process, which is shown between this text and a point.
+fn number_behind(text: &str, terminal: &mut Terminal) -> u32 {
+    terminal.shows(text);
+    terminal.shows(" .\r\n").parse().unwrap()
+}
+
 #[test]
 fn one_line_tells_who_holds_it_and_goes_away() {
     // Fences that are the time at once.
@@ -102,12 +108,9 @@ fn a_job_that_was_stopped_for_longer_than_its_lease_is_ended_and_not_continued()
 fn a_command_that_is_continued_without_leasehold_after_its_lease_is_stopped_again() {
     let server = server();
     let mut terminal = shell(&server);
-    let script = "echo be''gun $$ .; exec sleep 1000";
-    terminal
-        .types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c \"{}\"\n", script.replace('$', "\\$")));
-    terminal.shows("begun ");
-    let pid = terminal.shows(" .\r\n");
-    let pid: u32 = pid.trim_end_matches(" .\r\n").parse().unwrap();
+    let script = r#"echo be""gun $$ .; exec sleep 1000"#;
+    terminal.types(&format!("$LEASEHOLD run --ttl 1s x -- sh -c '{script}'\n"));
+    let pid = number_behind("begun ", &mut terminal);
     terminal.types(CONTROL_Z);
     terminal.shows("ready> ");
     eventually_free(&server, "x");
@@ -149,9 +152,7 @@ fn control_z_stops_what_ignores_it_too() {
     let mut terminal = shell(&server);
     let deaf = r#"(trap "" TSTP; exec sleep 1000) & echo de""af $! .; read line; kill -9 $!"#;
     terminal.types(&format!("$LEASEHOLD run x -- sh -c '{deaf}'\n"));
-    terminal.shows("deaf ");
-    let pid = terminal.shows(" .\r\n");
-    let pid: u32 = pid.trim_end_matches(" .\r\n").parse().unwrap();
+    let pid = number_behind("deaf ", &mut terminal);
     terminal.types(CONTROL_Z);
     terminal.shows("ready> ");
     eventually_stopped(pid);

@@ -1,6 +1,7 @@
 //! What befalls the program where it is used: its file is replaced while it waits, the variables choose the lease, it is the
 //! first process of a container, a disk is full.
 
+use crate::ending::{STUBBORN, both};
 use crate::program::Program;
 use crate::scene::{
     LONG, both_kinds, eventually_free, eventually_held, eventually_waiting, held, hold, is_running,
@@ -15,17 +16,13 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use testkit::eventually;
 
-/// Ends only when it is killed, and so does what it has started.
-const STUBBORN: &str = "trap '' TERM; sleep 1000 & echo $$ $! .; while :; do wait; done";
-
 #[test]
 fn the_lease_of_the_variable_bounds_the_time_to_end_when_leasehold_is_killed() {
     let server = server();
     let mut command = leasehold(&url(server.port()), &["run", "x", "--", "sh", "-c", STUBBORN]);
     command.env("LEASEHOLD_TTL_MS", "6000");
     let program = Program::start(command);
-    let printed = program.prints(" .\n");
-    let pids: Vec<u32> = printed.split(' ').filter_map(|word| word.parse().ok()).collect();
+    let pids = both(&program);
     program.signal("KILL");
     eventually("the command or the lock is gone", || {
         let is_held = held(&server, "x").is_some();

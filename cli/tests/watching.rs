@@ -25,11 +25,19 @@ fn watchdog(program: &Program, command: u32) -> Option<u32> {
     children(program).into_iter().find(|pid| *pid != command)
 }
 
-fn eventually_replaced(program: &Program, first: u32, command: u32) {
-    eventually("there is another watchdog", || match watchdog(program, command) {
+/// After what is done to a watchdog there is another one, which ends the command when leasehold is killed.
+fn assert_replaced_after(harm: impl FnOnce(u32)) {
+    let server = server();
+    let options = ["--ttl", "60s", "--grace", "100ms"];
+    let (program, pids) = tree(&server, &options, STUBBORN);
+    let first = watchdog(&program, pids[0]).unwrap();
+    harm(first);
+    eventually("there is another watchdog", || match watchdog(&program, pids[0]) {
         Some(pid) if pid != first => Ok(()),
         other => Err(other),
     });
+    program.signal("KILL");
+    pids.into_iter().for_each(eventually_gone);
 }
 
 /// Returns at the very moment at which it has started so many processes. It does not hear of that before these run
@@ -125,14 +133,7 @@ fn a_command_that_was_asked_to_end_is_killed_though_leasehold_is_stopped() {
 
 #[test]
 fn a_watchdog_that_is_killed_is_replaced() {
-    let server = server();
-    let options = ["--ttl", "60s", "--grace", "100ms"];
-    let (program, pids) = tree(&server, &options, STUBBORN);
-    let first = watchdog(&program, pids[0]).unwrap();
-    signal(first, "KILL").unwrap();
-    eventually_replaced(&program, first, pids[0]);
-    program.signal("KILL");
-    pids.into_iter().for_each(eventually_gone);
+    assert_replaced_after(|watchdog| signal(watchdog, "KILL").unwrap());
 }
 
 #[test]
@@ -151,20 +152,14 @@ fn a_watchdog_that_stood_still_longer_than_the_lease_ends_nothing() {
 /// The pipe by which it is told is full, and what it would hear first is old.
 #[test]
 fn a_watchdog_that_cannot_be_told_any_more_is_replaced() {
-    let server = server();
-    let options = ["--ttl", "60s", "--grace", "100ms"];
-    let (program, pids) = tree(&server, &options, STUBBORN);
-    let first = watchdog(&program, pids[0]).unwrap();
-    signal(first, "STOP").unwrap();
-    eventually_stopped(first);
-    let mut pipe = File::options();
-    pipe.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
-    let mut pipe = pipe.open(format!("/proc/{first}/fd/0")).unwrap();
-    while pipe.write(b"\n").is_ok() {}
-    drop(pipe);
-    eventually_replaced(&program, first, pids[0]);
-    program.signal("KILL");
-    pids.into_iter().for_each(eventually_gone);
+    assert_replaced_after(|watchdog| {
+        signal(watchdog, "STOP").unwrap();
+        eventually_stopped(watchdog);
+        let mut pipe = File::options();
+        pipe.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
+        let mut pipe = pipe.open(format!("/proc/{watchdog}/fd/0")).unwrap();
+        while pipe.write(b"\n").is_ok() {}
+    });
 }
 
 #[test]
@@ -180,7 +175,7 @@ fn what_leasehold_has_started_ends_with_it_whatever_grace_it_has() {
 #[test]
 fn a_command_goes_on_whose_lease_is_renewed_just_before_its_end() {
     let mut server = server();
-    let mut renewed = || {
+    let renewed = || {
         let (program, pids) = tree(&server, &["--ttl", "9s"], TREE);
         let end = Instant::now() + left(&server, "x");
         server.freeze();
@@ -196,7 +191,7 @@ fn a_command_goes_on_whose_lease_is_renewed_just_before_its_end() {
         // A busy machine may be late once, for the renewal or for the watchdog.
         if goes_on { Ok(()) } else { Err((ended.code, ended.said)) }
     };
-    eventually("the lease is renewed just before its end", &mut renewed);
+    eventually("the lease is renewed just before its end", renewed);
 }
 
 #[test]

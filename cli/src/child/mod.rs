@@ -91,10 +91,8 @@ pub(crate) async fn run(
                 }
             }
             loss = held.lost() => {
-                let kill_at = Instant::now().checked_add(order.grace);
-                group.ask_to_end(order.grace);
-                output::say(&held.lost_text(loss, &order.grace));
-                is_told |= end(&mut group, kill_at, order.grace, signals).await;
+                let why = held.lost_text(loss, &order.grace);
+                is_told |= end(&mut group, order.grace, &why, signals).await;
                 group.done();
                 return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
@@ -104,14 +102,13 @@ pub(crate) async fn run(
     }
 }
 
-/// Waits for the end of the group, which was asked to end, and kills what is left of it after the grace. Whether this
-/// program was told to end meanwhile.
-async fn end(
-    group: &mut Group,
-    kill_at: Option<Instant>,
-    grace: Duration,
-    signals: &mut Signals,
-) -> bool {
+/// Asks the group to end, says why, and kills what is left of it after the grace. Whether this program was told to end
+/// meanwhile.
+async fn end(group: &mut Group, grace: Duration, why: &str, signals: &mut Signals) -> bool {
+    group.ask_to_end(grace);
+    let kill_at = Instant::now().checked_add(grace);
+    // Afterwards, as it may take its time where nobody reads.
+    output::say(why);
     let (mut killed, mut is_told) = (None, false);
     while group.is_there() {
         group.see_to_watchdog();

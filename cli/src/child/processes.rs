@@ -104,7 +104,7 @@ fn begin(words: &[OsString]) -> Option<ExitCode> {
         return Some(ExitCode::from(NOT_RUN));
     }
     // What a process blocks stays blocked for what it becomes.
-    terminal::stop_writers_again();
+    terminal::unblock();
     let error = Command::new(program).args(arguments).exec();
     let (code, why) = match error.kind() {
         io::ErrorKind::NotFound => (NOT_FOUND, "there is no such command".to_owned()),

@@ -12,7 +12,7 @@ impl Terminal {
     /// None where this process has none, as in cron.
     pub(super) fn open() -> Option<Self> {
         let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
-        // So is whoever is not in the foreground and changes that.
+        // The same signal stops a process that is not in the foreground and changes which one is.
         what_stops_writers().thread_block().ok()?;
         Some(Self(terminal))
     }
@@ -35,8 +35,8 @@ impl Terminal {
     }
 }
 
-/// Before this process becomes a command, which is to be stopped like others.
-pub(super) fn stop_writers_again() {
+/// Undoes what `Terminal::open` has blocked, for the command that this process becomes.
+pub(super) fn unblock() {
     let _ = what_stops_writers().thread_unblock();
 }
 
