@@ -122,7 +122,7 @@ fn replicas_that_join_while_data_is_written_for_others_miss_no_change() {
             if field.as_deref() == Some("1") { Ok(()) } else { Err(field) }
         });
         follow(&second, &primary);
-        // The next child need not: meanwhile the load would fill the buffers of the replicas.
+        // The next child must be quick, or the load overruns the buffers of the replicas while it writes.
         set(&primary, &["rdb-key-save-delay 0"]);
         wait_until_linked(&second);
         load.paused(|| assert_same(&primary, &second, "the second"));

@@ -13,7 +13,7 @@ fn a_server_with_4_threads() {
     // Later servers read in threads as a matter of course, and take this as said.
     let mut setup = Server::builder().config("io-threads-do-reads", "yes");
     if is_valkey_since((9, 1)) {
-        // It would count how busy it is, and may find that one thread is enough for this.
+        // It uses its threads only while it finds itself busy, and this test may not make it so.
         setup = setup.config("io-threads-always-active", "yes");
     }
     let server = start_with(setup, "io-threads", "4");
