@@ -26,6 +26,13 @@ impl QueueNames {
     }
 
     pub(super) fn insert(&mut self, db: i32, key: Rc<[u8]>, id: QueueId) {
+        let names = self.count().saturating_add(1);
+        if self.sieve.is_too_small_for(names) {
+            self.sieve = Sieve::for_names(names);
+            for name in self.dbs.iter().flat_map(|(_, keys)| keys.keys()) {
+                self.sieve.add(name);
+            }
+        }
         self.sieve.add(&key);
         match self.dbs.iter_mut().find(|(known, _)| *known == db) {
             Some((_, keys)) => drop(keys.insert(key, id)),
@@ -53,9 +60,7 @@ impl QueueNames {
         dbs.iter().filter_map(move |(_, keys)| keys.get(key).copied())
     }
 
-    #[cfg(test)]
     pub(super) fn count(&self) -> usize {
-        assert!(self.dbs.iter().all(|(_, keys)| !keys.is_empty()), "no database is left empty");
         self.dbs.iter().map(|(_, keys)| keys.len()).sum()
     }
 }
@@ -64,36 +69,51 @@ impl QueueNames {
 /// counts in one of many holes, and a word that falls into an empty hole is none.
 #[derive(Debug, Default)]
 struct Sieve {
-    holes: Vec<u32>,
+    /// A power of two. What has come to [`Sieve::FULL`] is not counted any more, and stays.
+    holes: Vec<u8>,
     /// No name was longer since the sieve was last empty.
     longest: usize,
 }
 
 impl Sieve {
-    /// A power of two.
-    const HOLES: usize = 4_096;
+    const FEWEST: usize = 4_096;
+    /// For each name, so that no more than one word in so many is looked up in vain.
+    const HOLES_FOR_EACH: usize = 8;
+    const FULL: u8 = u8::MAX;
+
+    /// Whether there are too few holes for so many names.
+    fn is_too_small_for(&self, names: usize) -> bool {
+        self.holes.len() < names.saturating_mul(Self::HOLES_FOR_EACH).max(Self::FEWEST)
+    }
+
+    /// An empty one for so many names, and as many again.
+    fn for_names(names: usize) -> Self {
+        let holes = names.saturating_mul(2 * Self::HOLES_FOR_EACH).max(Self::FEWEST);
+        Self { holes: vec![0; holes.next_power_of_two()], longest: 0 }
+    }
 
     fn add(&mut self, name: &[u8]) {
-        self.holes.resize(Self::HOLES, 0);
         self.longest = self.longest.max(name.len());
-        if let Some(names) = self.holes.get_mut(Self::hole(name)) {
+        let at = self.hole(name);
+        if let Some(names) = self.holes.get_mut(at) {
             *names = names.saturating_add(1);
         }
     }
 
     fn take(&mut self, name: &[u8]) {
-        if let Some(names) = self.holes.get_mut(Self::hole(name)) {
+        let at = self.hole(name);
+        if let Some(names) = self.holes.get_mut(at).filter(|names| **names != Self::FULL) {
             *names = names.saturating_sub(1);
         }
     }
 
     fn may_have(&self, word: &[u8]) -> bool {
         word.len() <= self.longest
-            && self.holes.get(Self::hole(word)).is_some_and(|&names| names > 0)
+            && self.holes.get(self.hole(word)).is_some_and(|&names| names > 0)
     }
 
     /// By the length and both ends, where the names of locks differ.
-    fn hole(word: &[u8]) -> usize {
+    fn hole(&self, word: &[u8]) -> usize {
         let head =
             word.first_chunk().map_or_else(|| packed(word), |head| u64::from_le_bytes(*head));
         let tail = word.last_chunk().map_or(0, |tail| u64::from_le_bytes(*tail));
@@ -101,7 +121,9 @@ impl Sieve {
         // Fibonacci hashing: the product spreads what differs anywhere to the upper bits.
         let mixed = (head ^ tail.rotate_left(29) ^ length.rotate_left(56))
             .wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        usize::try_from(mixed >> 52).unwrap_or(0) % Self::HOLES
+        let bits = self.holes.len().trailing_zeros();
+        let hole = mixed.checked_shr(u64::BITS.saturating_sub(bits)).unwrap_or(0);
+        usize::try_from(hole).unwrap_or(0)
     }
 }
 
@@ -151,8 +173,9 @@ mod tests {
             |number| "x".repeat(8 + number % 256),
         ];
         for (family, most) in families.into_iter().zip([500, 500, 500, 256]) {
+            let sieve = Sieve::for_names(1);
             let holes: HashSet<_> =
-                (0..most).map(|number| Sieve::hole(family(number).as_bytes())).collect();
+                (0..most).map(|number| sieve.hole(family(number).as_bytes())).collect();
             // By chance alone one in seventeen would share one.
             assert!(holes.len() * 10 > most * 8, "{}: {} of {most}", family(7), holes.len());
         }
@@ -176,12 +199,27 @@ mod tests {
     }
 
     #[test]
-    fn the_sieve_turns_nearly_every_other_word_away() {
+    fn the_sieve_turns_most_other_words_away_however_many_names_there_are() {
+        for count in [1, 500, 30_000] {
+            let mut names = QueueNames::default();
+            (0..count).for_each(|id| insert(&mut names, 0, &format!("orders:{id}"), id));
+            assert!((0..count).all(|id| names.sieve.may_have(format!("orders:{id}").as_bytes())));
+            let words = (100_000..110_000).map(|number| format!("orders:{number}"));
+            let through = words.filter(|word| names.sieve.may_have(word.as_bytes())).count();
+            assert!(through < 10_000 / 6, "{count}: {through}");
+            assert!(!names.sieve.may_have(&[b'x'; 1_000]), "it is longer than any name");
+        }
+    }
+
+    #[test]
+    fn a_hole_that_is_full_lets_every_name_through() {
         let mut names = QueueNames::default();
-        insert(&mut names, 0, "orders:42", 1);
-        let words = (0..10_000).map(|number| format!("orders:{number}"));
-        let through = words.filter(|word| names.sieve.may_have(word.as_bytes())).count();
-        assert!((1..100).contains(&through), "{through}");
-        assert!(!names.sieve.may_have(&[b'x'; 1_000]), "it is longer than any name");
+        // They differ in the middle only, where nobody looks.
+        let key = |number: usize| format!("orders:1{number:04}1:orders");
+        (0..300).for_each(|id| insert(&mut names, 0, &key(id), id));
+        for id in 0..299 {
+            names.remove(Name::new(0, key(id).as_bytes()));
+        }
+        assert_eq!(names.in_any_db(key(299).as_bytes()).count(), 1);
     }
 }
