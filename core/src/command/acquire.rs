@@ -118,7 +118,7 @@ impl<'a> Request<'a> {
         limits: &Limits,
         mint: impl FnOnce() -> MintedOwner,
     ) -> Result<Self, Error> {
-        let &[_, _, owner, ttl, ref options @ ..] = words else { return Err(Error::WrongArity) };
+        let &[_, key, owner, ttl, ref options @ ..] = words else { return Err(Error::WrongArity) };
         let owner =
             if owner == MINT { Asked::Minted(mint()) } else { Asked::Named(args::owner(owner)?) };
         let ttl = args::ttl(ttl, limits)?;
@@ -137,6 +137,12 @@ impl<'a> Request<'a> {
         };
         let options = Options::parse(words, 4)?;
         let (share, wait, grace) = (options.share()?, options.wait(limits)?, options.grace()?);
+        let also = options.also.iter().flat_map(|also| also.keys.iter().copied());
+        if wait.is_some()
+            && std::iter::once(key).chain(also).any(|key| key.len() > args::LONGEST_KEY_TO_WAIT_FOR)
+        {
+            return Err(Error::KeyTooLongToWait);
+        }
         Ok(Self { owner, ttl, share, max_holders, wait, grace, also: options.also.map(Box::new) })
     }
 

@@ -6,6 +6,10 @@ use crate::lock::{Fence, Grace, Limits, Owner, Patience, Proof, Share, Ttl};
 /// Each ticket keeps the name of its channel.
 pub(super) const LONGEST_CHANNEL: usize = 255;
 
+/// Each queue keeps the name of its lock, for as long as anybody waits in it, and each look at the lock reads the whole name.
+/// With such a name a look takes about twice as long as with a short one.
+pub(super) const LONGEST_KEY_TO_WAIT_FOR: usize = 4_096;
+
 pub(super) fn owner(bytes: &[u8]) -> Result<Owner<'_>, Error> {
     Owner::new(bytes).ok_or(Error::OwnerLength)
 }

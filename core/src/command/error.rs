@@ -18,6 +18,8 @@ pub enum Error {
     ShareOutOfRange,
     BlockWithTicket,
     NotifyWithoutTicket,
+    /// Nobody waits for a lock of this name.
+    KeyTooLongToWait,
     PatienceOutOfRange,
     TicketOutOfRange {
         limit: Ttl,
@@ -109,6 +111,11 @@ impl fmt::Display for Error {
             ),
             Self::BlockWithTicket => write!(f, "ERR BLOCK and TICKET cannot be combined"),
             Self::NotifyWithoutTicket => write!(f, "ERR NOTIFY needs TICKET"),
+            Self::KeyTooLongToWait => write!(
+                f,
+                "ERR key must be at most {} bytes long with BLOCK or TICKET",
+                super::args::LONGEST_KEY_TO_WAIT_FOR
+            ),
             Self::TicketOutOfRange { limit } => write!(
                 f,
                 "ERR TICKET must be an integer from 1 to {} (milliseconds, config leasehold.max-ttl)",

@@ -64,6 +64,27 @@ fn mistakes_are_found_in_the_order_of_the_page() {
 }
 
 #[test]
+fn nobody_waits_for_a_lock_whose_key_is_very_long() {
+    let longest = "k".repeat(args::LONGEST_KEY_TO_WAIT_FOR);
+    for (options, may) in
+        [("", true), (" SHARE 0", true), (" BLOCK 1", false), (" TICKET 1", false)]
+    {
+        let keys = |key: &str, other: &str| {
+            let line = format!("LOCK.ACQUIRE {key} a 1000{options}");
+            [line.clone(), format!("{line} ALSO 1 {other}")]
+        };
+        let longer = format!("{longest}k");
+        for line in keys(&longest, "l") {
+            assert!(parse(&line).is_ok(), "{options}");
+        }
+        for line in [keys(&longer, "l"), keys("l", &longer)].into_iter().flatten() {
+            let is_named = line.contains(&longer);
+            assert_eq!(parse(&line).is_ok(), may || !is_named, "{options}");
+        }
+    }
+}
+
+#[test]
 fn a_grant_is_published_only_for_a_ticket_that_names_a_channel() {
     let channel = |line| parse(line).map(|request| request.channel());
     assert_eq!(channel("lock.acquire k a 5 TICKET 9 NOTIFY turn"), Ok(Some(&b"turn"[..])));
