@@ -34,8 +34,8 @@ unsafe extern "C" fn section(ctx: *mut RedisModuleInfoCtx, for_crash_report: c_i
             let waited = |since| monotonic.micros_since(since);
             let gauges = ServerGauges {
                 version: version::NUMBER.unsigned_abs().into(),
-                waiters: number(queues.waiting(WaitKind::Blocked)),
-                tickets: number(queues.waiting(WaitKind::Ticket)),
+                waiters: number(queues.blocked()),
+                tickets: number(queues.places(WaitKind::Ticket)),
                 effective_max_waiters: room::most_waiters().0,
                 longest_wait_us: queues.longest_since().map_or(0, waited),
                 bindings: number(LOCKS.bindings()),

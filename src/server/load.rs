@@ -108,7 +108,7 @@ fn obstacle_to_unloading(ctx: *mut RedisModuleCtx) -> Option<String> {
     if lifecycle::is_ending() || is_taken_back(ctx) {
         return None;
     }
-    let tickets = LOCKS.with_queues(|queues| queues.waiting(WaitKind::Ticket));
+    let tickets = LOCKS.with_queues(|queues| queues.places(WaitKind::Ticket));
     if tickets > 0 {
         return Some(format!("so many tickets keep places in the queues of locks: {tickets}"));
     }

@@ -5,6 +5,7 @@ use foldhash::fast::RandomState;
 use slab::Slab;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::hash::BuildHasher;
+use std::ops::Bound;
 
 /// A hold, and the connection with which it is to end.
 #[derive(Debug)]
@@ -15,16 +16,36 @@ pub(super) struct Binding {
     pub(super) ephemeral: Ephemeral,
     /// When it was bound.
     pub(super) since: Moment,
+    pub(super) demand: Demand,
     /// When to see whether the hold is still there: it may run out, be deleted or be overwritten.
-    look: Moment,
+    pub(super) look: Moment,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct BindingId(usize);
 
+/// Whether anybody has waited for the lock while the hold was bound. Those come first when the connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Demand {
+    Some,
+    None,
+}
+
 /// Identifies a hold by its fence, and by what its lock and its owner hash to. The fence alone would not do: two holds may
 /// have been raised to the same one.
 type Grant = (u64, u64);
+
+/// By database, by what the name of the lock hashes to, and by binding.
+type Place = (i32, u64, BindingId);
+
+/// Holds of a database may be gone, and are looked at one after the other.
+#[derive(Debug, Default)]
+struct Doubt {
+    /// The last that was looked at.
+    last: Option<Place>,
+    /// Doubted anew since the first was looked at.
+    again: bool,
+}
 
 impl Binding {
     /// Whether it is of this owner's hold of this lock.
@@ -42,12 +63,14 @@ const KEPT: usize = 100;
 pub(super) struct Bindings {
     all: Slab<Binding>,
     grants: HashMap<Grant, BindingId, RandomState>,
-    names: BTreeSet<(u64, BindingId)>,
+    names: BTreeSet<Place>,
     /// What names hash to depends on it. Without a secret, clients could choose names that fall together, and whoever names
     /// one of these would look at all.
     secret: RandomState,
-    connections: BTreeSet<(u64, BindingId)>,
+    connections: BTreeSet<(u64, Demand, BindingId)>,
     looks: BTreeSet<(Moment, BindingId)>,
+    /// Databases whose holds are looked at now, whenever they were to be: see [`Bindings::doubt`].
+    doubts: BTreeMap<i32, Doubt>,
     /// Connections that have ended while holds were bound to them, and when.
     ended: BTreeMap<u64, Monotonic>,
     /// The same, in the order in which their holds are looked at: one hold of each in turn, so that a
@@ -67,22 +90,28 @@ impl Bindings {
     }
 
     /// Binds a hold, in place of its former binding if it has one.
-    pub(super) fn bind(
-        &mut self,
-        name: KeptName,
-        owner: KeptOwner,
-        fence_number: u64,
-        ephemeral: Ephemeral,
-        since: Moment,
-        look: Moment,
-    ) {
+    pub(super) fn bind(&mut self, binding: Binding) {
+        let Binding { ref name, ref owner, fence_number, .. } = binding;
         self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(Binding { name, owner, fence_number, ephemeral, since, look });
+        self.add(binding);
+    }
+
+    /// Somebody waits for this lock.
+    pub(super) fn demand(&mut self, name: Name<'_>) {
+        let alike: Vec<_> = self.alike(name).collect();
+        for id in alike {
+            let Some(binding) = self.all.get_mut(id.0) else { continue };
+            let former = std::mem::replace(&mut binding.demand, Demand::Some);
+            let connection = binding.ephemeral.connection;
+            if former == Demand::None && self.connections.remove(&(connection, former, id)) {
+                self.connections.insert((connection, Demand::Some, id));
+            }
+        }
     }
 
     fn add(&mut self, binding: Binding) {
-        let Binding { ephemeral: Ephemeral { connection, .. }, look, .. } = binding;
-        let (grant, hash) = (self.grant_of(&binding), self.hash(binding.name.as_name()));
+        let Binding { ephemeral: Ephemeral { connection, .. }, demand, look, .. } = binding;
+        let (grant, name) = (self.grant_of(&binding), self.place_of(binding.name.as_name()));
         let id = BindingId(self.all.insert(binding));
         // Another hold with this fence and owner, which only clients that chose both can bring about, is not bound any more.
         // Its lease ends it.
@@ -90,8 +119,8 @@ impl Bindings {
             self.take(other);
         }
         self.grants.insert(grant, id);
-        self.names.insert((hash, id));
-        self.connections.insert((connection, id));
+        self.names.insert((name.0, name.1, id));
+        self.connections.insert((connection, demand, id));
         self.looks.insert((look, id));
     }
 
@@ -131,8 +160,9 @@ impl Bindings {
     fn take(&mut self, id: BindingId) -> Option<Binding> {
         let binding = self.all.try_remove(id.0)?;
         self.grants.remove(&self.grant_of(&binding));
-        self.names.remove(&(self.hash(binding.name.as_name()), id));
-        self.connections.remove(&(binding.ephemeral.connection, id));
+        let (db, hash) = self.place_of(binding.name.as_name());
+        self.names.remove(&(db, hash, id));
+        self.connections.remove(&(binding.ephemeral.connection, binding.demand, id));
         self.looks.remove(&(binding.look, id));
         Some(binding)
     }
@@ -147,8 +177,9 @@ impl Bindings {
     }
 
     fn first_of(&self, connection: u64) -> Option<BindingId> {
-        let all = (connection, BindingId(0))..=(connection, BindingId(usize::MAX));
-        self.connections.range(all).next().map(|&(_, id)| id)
+        let first = (connection, Demand::Some, BindingId(0));
+        let &(of, _, id) = self.connections.range(first..).next()?;
+        (of == connection).then_some(id)
     }
 
     /// Whether a connection has ended, and its holds have not all been looked at.
@@ -230,13 +261,13 @@ impl Bindings {
 
     /// Those of this lock, and of others that hash to the same, as next to none do.
     fn alike(&self, name: Name<'_>) -> impl Iterator<Item = BindingId> {
-        let hash = self.hash(name);
-        let all = (hash, BindingId(0))..=(hash, BindingId(usize::MAX));
-        self.names.range(all).map(|&(_, id)| id)
+        let (db, hash) = self.place_of(name);
+        let all = (db, hash, BindingId(0))..=(db, hash, BindingId(usize::MAX));
+        self.names.range(all).map(|&(_, _, id)| id)
     }
 
-    fn hash(&self, Name { db, key }: Name<'_>) -> u64 {
-        self.secret.hash_one((db, key))
+    fn place_of(&self, Name { db, key }: Name<'_>) -> (i32, u64) {
+        (db, self.secret.hash_one(key))
     }
 
     fn grant(&self, Name { db, key }: Name<'_>, owner: Owner<'_>, fence_number: u64) -> Grant {
@@ -263,12 +294,32 @@ impl Bindings {
 
     /// Whether it is time to see whether a hold is still there.
     fn has_look(&self, now: Moment) -> bool {
-        self.looks.first().is_some_and(|&(look, _)| look <= now)
+        !self.doubts.is_empty() || self.looks.first().is_some_and(|&(look, _)| look <= now)
     }
 
     pub(super) fn take_look(&mut self, now: Moment) -> Option<Binding> {
-        let &(_, id) = self.looks.first().filter(|&&(look, _)| look <= now)?;
+        let is_due = |&&(look, _): &&(Moment, BindingId)| look <= now;
+        let id = self.next_in_doubt().or_else(|| Some(self.looks.first().filter(is_due)?.1))?;
         self.take(id)
+    }
+
+    fn next_in_doubt(&mut self) -> Option<BindingId> {
+        while let Some(mut doubt) = self.doubts.first_entry() {
+            let db = *doubt.key();
+            let first = Bound::Included((db, 0, BindingId(0)));
+            let from = doubt.get().last.map_or(first, Bound::Excluded);
+            let next = self.names.range((from, Bound::Unbounded)).next();
+            if let Some(&place @ (_, _, id)) = next.filter(|place| place.0 == db) {
+                doubt.get_mut().last = Some(place);
+                return Some(id);
+            }
+            if doubt.get().again {
+                *doubt.get_mut() = Doubt::default();
+            } else {
+                doubt.remove();
+            }
+        }
+        None
     }
 
     /// The hold is still there. It was bound when [`Bindings::take_look`] took it, and its connection may have ended.
@@ -276,13 +327,19 @@ impl Bindings {
         self.add(Binding { look, ..binding });
     }
 
-    /// Holds may be gone, of whatever lock.
-    pub(super) fn doubt(&mut self) {
-        let now = Moment::from_micros(0);
-        for (_, binding) in &mut self.all {
-            binding.look = now;
+    /// Holds of this database (`None`: of all) may be gone. It takes a step for each database that has any.
+    pub(super) fn doubt(&mut self, db: Option<i32>) {
+        let mut from = db.unwrap_or(i32::MIN);
+        while let Some(&(found, _, _)) = self.names.range((from, 0, BindingId(0))..).next()
+            && db.is_none_or(|db| db == found)
+        {
+            self.doubts
+                .entry(found)
+                .and_modify(|doubt| doubt.again = doubt.last.is_some())
+                .or_default();
+            let Some(next) = found.checked_add(1) else { return };
+            from = next;
         }
-        self.looks = self.all.iter().map(|(index, _)| (now, BindingId(index))).collect();
     }
 
     /// The locks of two databases have changed places.

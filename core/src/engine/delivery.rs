@@ -1,7 +1,7 @@
 //! Whether a waiter hears of its grant, and what becomes of a grant that nobody has heard of.
 
 use super::change::with_evicted;
-use super::handoff::Effort;
+use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
@@ -140,8 +140,8 @@ impl<C> Engine<C> {
     /// Takes back the undelivered grants that are due, as many as one turn can.
     pub(super) fn take_back_due<H: Host<Client = C>>(&self, host: &H) {
         let now = host.monotonic();
-        let mut effort = Effort::default();
-        while !effort.fills(host.batch()) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
             let due = self.pending_releases.borrow_mut().take_due(now);
             let Some(pending) = due else { return };
             if let Some(lock) = host.lock(pending.name.as_name()) {

@@ -7,14 +7,14 @@
 //! A binding never keeps a hold alive, and frees no other: it is of one grant, and before anything is written the key is asked
 //! whether that is still in force.
 
-use super::bindings::{Binding, Bindings};
+use super::bindings::{Binding, Bindings, Demand};
 use super::delivery::proof_of;
-use super::handoff::Effort;
+use super::effort::{Budget, Effort};
 use super::{Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS};
 use crate::command::{Decide, Error};
 use crate::lock::{
-    self, Acquired, Changed, Deadline, Ephemeral, KeptName, KeptOwner, Moment, Monotonic, Name,
-    Outcome, Owner, Raised, Released, Ttl,
+    self, Acquired, Changed, Deadline, Ephemeral, KeptOwner, Moment, Monotonic, Name, Outcome,
+    Owner, Raised, Released, Ttl,
 };
 
 /// When to look at a hold for the first time.
@@ -92,9 +92,16 @@ impl<C> Engine<C> {
             _ => return,
         };
         let was_empty = !self.has_bindings();
-        let (kept, owner) = (KeptName::from(name), KeptOwner::from(owner));
-        let look = next_look(end, now, now);
-        self.bindings.borrow_mut().bind(kept, owner, fence_number, ephemeral, now, look);
+        let demand = if self.is_contended(name) { Demand::Some } else { Demand::None };
+        self.bindings.borrow_mut().bind(Binding {
+            name: name.into(),
+            owner: owner.into(),
+            fence_number,
+            ephemeral,
+            since: now,
+            demand,
+            look: next_look(end, now, now),
+        });
         if was_empty {
             host.hear_of_connections();
         }
@@ -191,8 +198,8 @@ impl<C> Engine<C> {
     }
 
     fn part_due<H: Host<Client = C>>(&self, host: &H) {
-        let mut effort = Effort::default();
-        while !effort.fills(host.batch()) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
             let ended = self.bindings.borrow_mut().take_ended();
             let Some((binding, since)) = ended else { return };
             let name = binding.name.clone();
@@ -233,9 +240,9 @@ impl<C> Engine<C> {
             return;
         }
         let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
-        let mut effort = Effort::default();
+        let (budget, mut effort) = (Budget::of(host, most), Effort::default());
         for (binding, since) in pending {
-            if effort.fills(most) {
+            if budget.is_used_up(host, effort) {
                 self.changes_due();
                 self.bindings.borrow_mut().put_off(binding, since);
                 continue;
@@ -355,8 +362,8 @@ impl<C> Engine<C> {
     }
 
     fn drop_stale_bindings<H: Host<Client = C>>(&self, host: &H) {
-        let mut effort = Effort::default();
-        while !effort.fills(host.batch()) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        while !budget.is_used_up(host, effort) {
             let binding = self.bindings.borrow_mut().take_look(host.now());
             let Some(binding) = binding else { return };
             let name = binding.name.clone();

@@ -26,7 +26,7 @@ impl<C> Engine<C> {
     /// This database was emptied (`None`: all of them).
     pub fn flushed(&self, db: Option<i32>) {
         self.evicted.borrow_mut().forget(db);
-        self.bindings.borrow_mut().doubt();
+        self.bindings.borrow_mut().doubt(db);
         self.mark_all(db);
     }
 
@@ -62,7 +62,7 @@ impl<C> Engine<C> {
 
     /// Slots may have come, and others gone. A hold that comes back may have been bound elsewhere meanwhile.
     pub fn slots_moved(&self) {
-        self.bindings.borrow_mut().doubt();
+        self.bindings.borrow_mut().doubt(None);
         self.with_observer(Observer::doubt_grants);
         self.with_queues(|queues| queues.doubt_all_slots());
         self.changes_due();

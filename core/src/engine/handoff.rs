@@ -1,67 +1,27 @@
 //! The hand-off: a lock passes to the oldest waiter in one step.
 
+use super::effort::{Budget, Effort};
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
 };
 use crate::command::Error;
 use crate::lock::{
-    Cause, Departed, KeptNames, Look, Lost, Marked, Moment, Next, Ownership, Settled, Stored, Write,
+    Cause, Departed, KeptNames, Look, Lost, Marked, Moment, Next, Now, Ownership, Queues, Settled,
+    Write,
 };
 use crate::observe::Given;
-use std::ops::ControlFlow;
 
-/// How long a value may be before a round of its hand-off counts as two. Each round reads the whole
-/// value.
-const BYTES_IN_A_ROUND: usize = 8_192;
+/// How long locks may be looked at to which nothing is known to have happened, in each tick.
+const ROUTINE_MICROS: u64 = 300;
 
-/// How many subscribers hear of a grant in the time that a round takes.
-const HEARERS_IN_A_ROUND: usize = 20;
-
-/// What has been done in a turn, in rounds of the hand-off of an exclusive lock. When it comes to
-/// [`Host::slice`], other locks have their turn, and at [`Host::batch`] other clients.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Effort(usize);
-
-impl Effort {
-    pub(super) const ROUND: Self = Self(1);
-
-    pub(super) fn add(&mut self, other: Self) {
-        self.0 = self.0.saturating_add(other.0);
-    }
-
-    pub(super) fn fills(self, batch: usize) -> bool {
-        self.0 >= batch
-    }
-
-    /// The effort of a look at a lock that is held as before.
-    fn of_look(stored: Stored<'_>) -> Self {
-        match stored {
-            Stored::Text { value, .. } => Self(value.len().div_euclid(BYTES_IN_A_ROUND)),
-            _ => Self::default(),
-        }
-    }
-
-    /// The effort of a grant that is published, and heard of by so many.
-    pub(super) fn of_telling(hearers: usize) -> Self {
-        Self(hearers.div_euclid(HEARERS_IN_A_ROUND))
-    }
-
-    /// The effort of a round for a key that holds this.
-    pub(super) fn of_round(stored: Stored<'_>) -> Self {
-        let mut effort = Self::of_look(stored);
-        effort.add(Self::ROUND);
-        effort
-    }
-}
+/// How many are told that their patience has ended before anybody asks what time it is.
+const TOLD_AT_ONCE: usize = 20;
 
 impl<C> Engine<C> {
     /// Does what is due, in a call that no client has made.
     pub fn work<H: Host<Client = C>>(&self, host: &H) {
         let now = host.clocks();
-        let out_of_patience = self.with_queues(|queues| queues.wake(now, host.batch()));
-        for Departed { name, waiter } in out_of_patience {
-            self.answer(host, name.as_name(), waiter, Answer::GaveUp);
-        }
+        self.end_patience(host, now);
         self.take_back_due(host);
         self.serve_bindings(host);
         self.put_back_due(host);
@@ -69,19 +29,43 @@ impl<C> Engine<C> {
         self.serve(host, Cause::Due);
         self.serve(host, Cause::Suspected);
         self.serve(host, Cause::Doubted);
+        self.serve(host, Cause::Routine);
+    }
+
+    /// Tells those whose patience has ended, and notes which locks are to be looked at by now.
+    fn end_patience<H: Host<Client = C>>(&self, host: &H, now: Now) {
+        let (budget, mut effort) = (Budget::of(host, host.batch()), Effort::default());
+        loop {
+            let at_most = host.batch().min(TOLD_AT_ONCE);
+            let ended = self.with_queues(|queues| queues.wake(now, at_most));
+            let is_done = ended.is_empty();
+            for Departed { name, waiter } in ended {
+                effort.add(self.answer(host, name.as_name(), waiter, Answer::GaveUp));
+                effort.add(Effort::ROUND);
+            }
+            if is_done || budget.is_used_up(host, effort) {
+                return;
+            }
+        }
     }
 
     /// Looks at the locks that are marked for this cause, and settles those that need it.
     fn serve<H: Host<Client = C>>(&self, host: &H, cause: Cause) {
+        let micros = if cause == Cause::Routine { ROUTINE_MICROS } else { Budget::MICROS };
+        let budget = Budget::new(host, host.batch(), micros);
         let mut effort = Effort::default();
         for _ in 0..cause.looks_in_a_turn() {
-            if effort.fills(host.batch()) {
-                return;
-            }
             let Some(marked) = self.with_queues(|queues| queues.take_marked(cause)) else { return };
             let Marked { name, ownership } = marked;
-            let Some(lock) = host.lock(name.as_name()) else { continue };
-            effort.add(self.settle(host, &lock, Initiator::Module, ownership));
+            if let Some(lock) = host.lock(name.as_name()) {
+                effort.add(self.settle(host, &lock, Initiator::Module, ownership));
+            }
+            if budget.is_used_up(host, effort) {
+                break;
+            }
+        }
+        if cause == Cause::Routine {
+            self.with_queues(Queues::rest);
         }
     }
 
@@ -153,10 +137,10 @@ impl<C> Engine<C> {
     /// Carries out what the queue decides. Each round but the last takes one waiter out of the queue.
     fn hand_on<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>) -> Effort {
         let name = lock.name();
-        let mut effort = Effort::default();
+        let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
         lock.prepare();
         self.open_and_put_back(host, lock);
-        while !effort.fills(host.slice()) {
+        loop {
             let mut key = lock.open(Mode::Write);
             let now = host.clocks();
             let stored = key.stored();
@@ -177,21 +161,18 @@ impl<C> Engine<C> {
                 self.report_lost(lock, &lost, now.wall);
                 let (done, flow) = self.hand_on_all(host, lock, waiter);
                 effort.add(done);
-                match flow {
-                    ControlFlow::Continue(()) => continue,
-                    ControlFlow::Break(()) => return effort,
+                if flow.is_break() || budget.is_used_up(host, effort) {
+                    return effort;
                 }
+                continue;
             }
             let held_until = holders.own().and_then(|own| own.deadline);
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
-            if effort.fills(host.slice()) || next.is_published() {
-                // This may be the last round of the turn: nobody knows how many hear of a grant before it is published.
-                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next
-                // turn, it is put back as it is now.
-                self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
-            }
+            // This may be the last round of the turn: nobody knows how long it takes to tell. Some servers tell of an eviction
+            // when the value is gone. If this lock is evicted before its next turn, it is put back as it is now.
+            self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
             drop(key);
             self.report_lost(lock, &lost, now.wall);
             if let (Some(outcome), Ok(())) = (outcome, written) {
@@ -226,8 +207,10 @@ impl<C> Engine<C> {
                 }
             };
             effort.add(self.answer(host, name, waiter, answer));
+            if budget.is_used_up(host, effort) {
+                return effort;
+            }
         }
-        effort
     }
 
     pub(super) fn postpone<H: Host<Client = C>>(&self, host: &H, lock: &H::Lock<'_>, millis: u64) {

@@ -34,6 +34,7 @@ mod bindings;
 mod change;
 mod delivery;
 mod disconnecting;
+mod effort;
 mod events;
 mod evicting;
 mod handoff;

@@ -4,7 +4,7 @@
 //! all is written.
 
 use super::disconnecting::Parted;
-use super::handoff::Effort;
+use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::{
     Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, REFUSAL_MILLIS,
@@ -135,12 +135,12 @@ impl<C> Engine<C> {
                 self.with_queues(|queues| queues.forget_seen(lock.name()));
             }
         }
-        let mut effort = Effort::default();
+        let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
         for Written { lock, changed, .. } in &written {
             if *changed == Changed::Nothing || self.waiters_for(lock.name()) == 0 {
                 continue;
             }
-            if effort.fills(host.slice()) {
+            if budget.is_used_up(host, effort) {
                 self.with_queues(|queues| queues.mark(lock.name()));
                 self.changes_due();
             } else {
@@ -163,7 +163,7 @@ impl<C> Engine<C> {
         owner: Owner<'_>,
     ) {
         let share = host.batch().checked_div(locks.len()).unwrap_or(0).max(1);
-        let mut effort = Effort::default();
+        let (budget, mut effort) = (Budget::of(host, host.slice()), Effort::default());
         for lock in locks {
             self.take_back_pending(host, lock);
             self.part_pending(host, lock, Some(owner), share);
@@ -171,7 +171,7 @@ impl<C> Engine<C> {
                 let queues = self.queues.borrow();
                 queues.is_empty() || queues.waiters_if_settled(lock.name()).is_some()
             };
-            if !is_settled && !effort.fills(host.slice()) {
+            if !is_settled && !budget.is_used_up(host, effort) {
                 effort.add(self.settle(host, lock, Initiator::Client, Ownership::Ours));
                 if self.part_own(host, lock, Some(owner)) == Parted::Own {
                     self.changes_due();

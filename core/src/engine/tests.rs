@@ -1,7 +1,8 @@
 //! What a host asks the engine beside its work. The work itself is compared with a model: see
 //! [`simulation`](crate::simulation).
 
-use super::handoff::Effort;
+use super::bindings::{Binding, Demand};
+use super::effort::Effort;
 use super::{Answer, Engine, MILLIS_BETWEEN_COMPLAINTS};
 use crate::lock::{
     Deadline, Ephemeral, Fence, Grace, KeptName, KeptNames, KeptOwner, Moment, Monotonic, Name,
@@ -16,7 +17,9 @@ fn bind(engine: &Engine<()>, key: &str, fence_number: u64) {
     let name = KeptName::from(Name::new(0, key.as_bytes()));
     let owner = KeptOwner::from(Owner::new(b"a").unwrap());
     let ephemeral = Ephemeral { connection: 7, grace: Grace::from_millis(0).unwrap() };
-    engine.bindings.borrow_mut().bind(name, owner, fence_number, ephemeral, NOW, NOW);
+    let mut bindings = engine.bindings.borrow_mut();
+    let (since, look, demand) = (NOW, NOW, Demand::None);
+    bindings.bind(Binding { name, owner, fence_number, ephemeral, since, demand, look });
 }
 
 #[test]

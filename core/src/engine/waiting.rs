@@ -56,9 +56,14 @@ impl<C> Engine<C> {
         waiter: Waiter<C>,
     ) -> WaiterId {
         self.changes_due();
+        if self.has_bindings() {
+            for name in names.iter().filter(|name| !self.is_contended(*name)) {
+                self.bindings.borrow_mut().demand(name);
+            }
+        }
         let (name, owner, since) = (names.first, waiter.owner.clone(), waiter.since);
-        let (joined, waiters) = self
-            .with_queues(|queues| (queues.join(names, waiter), queues.waiting(WaitKind::Blocked)));
+        let (joined, waiters) =
+            self.with_queues(|queues| (queues.join(names, waiter), queues.blocked()));
         let id = match joined {
             Joined::Queued(id) => id,
             Joined::Anew(id, given_up) => {

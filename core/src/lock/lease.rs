@@ -52,7 +52,7 @@ impl Moment {
 }
 
 /// A point on a clock that only moves forward, at the speed of time. Its start means nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Monotonic {
     micros: u64,
 }
@@ -62,8 +62,12 @@ impl Monotonic {
         Self { micros }
     }
 
+    pub const fn plus_micros(self, micros: u64) -> Self {
+        Self { micros: self.micros.saturating_add(micros) }
+    }
+
     pub const fn plus_millis(self, millis: u64) -> Self {
-        Self { micros: self.micros.saturating_add(millis.saturating_mul(MICROS_PER_MILLI)) }
+        self.plus_micros(millis.saturating_mul(MICROS_PER_MILLI))
     }
 
     /// 0 if `earlier` is later.

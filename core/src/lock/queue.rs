@@ -1,7 +1,7 @@
 //! Who waits for what: a queue for every contended lock.
 //!
 //! ```text
-//!   names     (db 0, "orders:42") ─► queue 3      looks     12:00:02.001  queue 3: the lease may be over
+//!   names     (db 0, "orders:42") ─► queue 3      ends      12:00:02.001  queue 3: the lease may be over
 //!                                      │            patience  in 1.5 s      waiter 7
 //!   places    ┌──────┐  behind  ┌──────┴┐
 //!             │      │◄─────────│ head  │           marks     queue 3, queue 8, …   to be looked at now:
@@ -40,6 +40,7 @@ mod names;
 mod outcome;
 mod owners;
 mod places;
+mod rechecks;
 mod room;
 mod turn;
 
@@ -58,6 +59,7 @@ use looks::Looks;
 use marking::Marks;
 use names::QueueNames;
 use places::Places;
+use rechecks::Rechecks;
 use slab::Slab;
 use std::collections::BTreeSet;
 use turn::Turn;
@@ -122,25 +124,32 @@ pub struct Queues<C> {
     /// Who has waited longest, and shortest.
     oldest: Option<WaiterId>,
     newest: Option<WaiterId>,
-    /// How many wait on a connection.
+    /// How many wait on a connection, and how many places they have.
     blocked: usize,
+    blocked_places: usize,
     /// How many places there are of those who wait by a ticket.
     tickets: usize,
     /// Whose patience may end when.
     patience: BTreeSet<(Monotonic, WaiterId)>,
-    looks: Looks,
+    /// When a lock may change by itself, such as at the end of a lease.
+    ends: Looks,
+    /// When to look again at a lock that was named, or is new: the command that changes it may be executed later.
+    follow_ups: Looks,
+    rechecks: Rechecks,
     marks: Marks,
     /// Where the next round goes on, see [`Queues::doubt_next_slots`].
     next: usize,
     /// The latest time from which a look was counted since time last passed.
     latest: Moment,
+    /// The latest time that the queues were told.
+    told: Monotonic,
 }
 
-/// The longest until a contended lock is looked at again: no lost event can cost more than this (L5).
+/// A contended lock is looked at again after so long, unless very many are contended: see [`rechecks`].
 const RECHECK_MILLIS: u64 = 1_000;
 
 /// How many new queues may be looked at again in each millisecond: many may begin at once.
-const NEW_IN_A_MILLI: usize = 500;
+const NEW_IN_A_MILLI: usize = 50;
 
 impl<C> Queues<C> {
     pub fn new() -> Self {
@@ -152,12 +161,16 @@ impl<C> Queues<C> {
             oldest: None,
             newest: None,
             blocked: 0,
+            blocked_places: 0,
             tickets: 0,
             patience: BTreeSet::new(),
-            looks: Looks::default(),
+            ends: Looks::default(),
+            follow_ups: Looks::default(),
+            rechecks: Rechecks::default(),
             marks: Marks::default(),
             next: 0,
             latest: Moment::from_micros(0),
+            told: Monotonic::default(),
         }
     }
 
@@ -212,7 +225,7 @@ impl<C> Queues<C> {
     /// The lock was found to be held until then at least, when it was looked at for the sake of another.
     pub fn look_no_later(&mut self, name: Name<'_>, moment: Moment) {
         let Some(id) = self.id_of(name) else { return };
-        if self.queues.get(id.0).is_some_and(|queue| queue.look.is_none_or(|look| moment < look)) {
+        if self.queues.get(id.0).is_some_and(|queue| queue.end.is_none_or(|end| moment < end)) {
             self.look_at(id, Some(moment));
         }
     }
@@ -222,17 +235,21 @@ impl<C> Queues<C> {
         self.queue_named(name)?.1.seen.as_ref()
     }
 
-    /// How many wait for the lock. `None` if it is to be settled before anybody looks at it. That is so when it is marked, and
-    /// while a command that touched it may still be queued in the transaction that is being executed.
+    /// How many wait for the lock. `None` if it is to be settled before anybody looks at it. That is so when it is marked or in
+    /// doubt, and while a command that touched it may still be queued in the transaction that is being executed.
     pub fn waiters_if_settled(&self, name: Name<'_>) -> Option<usize> {
         let Some((_, queue)) = self.queue_named(name) else { return Some(0) };
-        (queue.mark.is_none() && queue.touched.is_none()).then_some(queue.length)
+        let is_settled =
+            queue.mark.is_none() && queue.touched.is_none() && !self.rechecks.is_in_doubt(queue);
+        is_settled.then_some(queue.length)
     }
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
     pub fn next_due(&self, now: Now) -> Option<Moment> {
-        let patience = self.patience.first().map(|&(end, _)| now.wall_at(end));
-        [self.looks.first(), patience].into_iter().flatten().min()
+        let patience = self.patience.first().map(|&(end, _)| end);
+        let by_routine = self.rechecks.next_due(&self.queues);
+        let unset = [patience, by_routine].into_iter().flatten().min().map(|due| now.wall_at(due));
+        [self.ends.first(), self.follow_ups.first(), unset].into_iter().flatten().min()
     }
 
     /// Lets time pass: marks the locks that are due for a look, and takes out those whose patience has ended.
@@ -243,11 +260,16 @@ impl<C> Queues<C> {
             // The clock was set back, and a look that was a second away may now be an hour away.
             self.mark_all(None);
         }
-        self.latest = now.wall;
+        (self.latest, self.told) = (now.wall, now.monotonic);
         for _ in 0..Cause::Due.looks_in_a_turn() {
-            let Some(id) = self.looks.take_due(now.wall) else { break };
-            self.with_queue(id, |queue| queue.look = None);
+            let Some(id) = self.ends.take_due(now.wall) else { break };
+            self.with_queue(id, |queue| queue.end = None);
             self.mark_queue(id, Cause::Due);
+        }
+        for _ in 0..Cause::Suspected.looks_in_a_turn() {
+            let Some(id) = self.follow_ups.take_due(now.wall) else { break };
+            self.with_queue(id, |queue| queue.follow_up = None);
+            self.mark_queue(id, Cause::Suspected);
         }
         let mut ended = Vec::new();
         for _ in 0..at_most {
@@ -272,6 +294,7 @@ impl<C> Queues<C> {
             self.unmark(id);
             self.count_from(now);
             self.look_at(id, Some(now.plus_millis(millis)));
+            self.follow_up_at(id, None);
             self.with_queue(id, |queue| queue.touch_again(now));
         }
     }
@@ -287,6 +310,7 @@ impl<C> Queues<C> {
         fences: &mut FenceClock,
     ) -> Look {
         let Some(id) = self.id_of(name) else { return Look::Held { lost: Vec::new() } };
+        self.told = self.told.max(now.monotonic);
         let turn = self.turn(id, stored, now.wall, limits, fences);
         let is_to_settle = match turn {
             Turn::Of { .. } => true,
@@ -316,6 +340,7 @@ impl<C> Queues<C> {
             return Settled { lost: Vec::new(), holders: Holders::NOBODY, next: Next::Nobody };
         };
         self.mark_queue(id, Cause::Due); // until it is found to be held, whatever goes wrong on the way
+        self.told = self.told.max(now.monotonic);
         let turn = self.turn(id, stored, now.wall, limits, fences);
         let lost = self.lost(id, stored, now.wall);
         let (waiter, holders) = match turn {
@@ -359,7 +384,8 @@ impl<C> Queues<C> {
         self.unmark(id);
         self.count_from(now);
         self.with_queue(id, |queue| queue.touch_again(now));
-        self.look_at(id, Some(end.min(now.plus_millis(RECHECK_MILLIS))));
+        self.look_at(id, Some(end));
+        self.follow_up_at(id, None);
     }
 
     fn keep_waiting(
@@ -369,15 +395,17 @@ impl<C> Queues<C> {
         may_change: Option<Moment>,
         now: Moment,
     ) {
-        let recheck = now.plus_millis(RECHECK_MILLIS);
         self.unmark(id);
         self.count_from(now);
+        let routine = Rechecks::millis_between(self.queues.len());
         let crowd = self.queues.len().div_euclid(NEW_IN_A_MILLI);
         let least = Suspicion::Freed.gap_millis().saturating_add(u64::try_from(crowd).unwrap_or(0));
         if let Some(queue) = self.queues.get_mut(id.0) {
-            let (touched, new) = (queue.next_after_touch(now), queue.next_while_new(now, least));
-            let look = [may_change, touched, new].into_iter().flatten().fold(recheck, Moment::min);
-            self.looks.set(id, &mut queue.look, Some(look));
+            let touched = queue.next_after_touch(now, routine);
+            let new = queue.next_while_new(now, least);
+            let follow_up = [touched, new].into_iter().flatten().min();
+            self.ends.set(id, &mut queue.end, may_change);
+            self.follow_ups.set(id, &mut queue.follow_up, follow_up);
             if queue.touched.is_some() {
                 queue.looked = Some(now);
             }
@@ -387,7 +415,9 @@ impl<C> Queues<C> {
 
     fn close(&mut self, id: QueueId) {
         self.look_at(id, None);
+        self.follow_up_at(id, None);
         self.unmark(id);
+        self.rechecks.remove(&mut self.queues, id);
         let Some(queue) = self.queues.try_remove(id.0) else { return };
         self.names.remove(queue.name.as_name());
         if self.queues.is_empty() {
@@ -405,14 +435,22 @@ impl<C> Queues<C> {
 
     fn look_at(&mut self, id: QueueId, moment: Option<Moment>) {
         if let Some(queue) = self.queues.get_mut(id.0) {
-            self.looks.set(id, &mut queue.look, moment);
+            self.ends.set(id, &mut queue.end, moment);
         }
     }
 
+    fn follow_up_at(&mut self, id: QueueId, moment: Option<Moment>) {
+        if let Some(queue) = self.queues.get_mut(id.0) {
+            self.follow_ups.set(id, &mut queue.follow_up, moment);
+        }
+    }
+
+    /// Somebody looks at the lock, or has just done so.
     fn unmark(&mut self, id: QueueId) {
         if let Some(queue) = self.queues.get_mut(id.0) {
             self.marks.remove(id, queue.mark.take());
         }
+        self.rechecks.looked(&mut self.queues, id, self.told);
     }
 
     /// The first whose patience may have ended by now.

@@ -11,12 +11,23 @@ fn at(millis: u64) -> Now {
     Now { wall: NOW.plus_millis(millis), monotonic: START.plus_millis(millis) }
 }
 
+fn binding(
+    name: Name<'_>,
+    owner: KeptOwner,
+    fence_number: u64,
+    ephemeral: Ephemeral,
+    look: Moment,
+) -> Binding {
+    let (name, demand) = (name.into(), Demand::None);
+    Binding { name, owner, fence_number, ephemeral, since: NOW, demand, look }
+}
+
 /// Binds a hold of this owner, to be looked at in 9 ms.
 fn bind(bindings: &mut Bindings, name: Name<'_>, owner: &str, fence_number: u64, grace: u64) {
     let owner = KeptOwner::from(Owner::new(owner.as_bytes()).unwrap());
     let grace = Grace::from_millis(grace).unwrap();
     let ephemeral = Ephemeral { connection: CONNECTION, grace };
-    bindings.bind(KeptName::from(name), owner, fence_number, ephemeral, NOW, at(9).wall);
+    bindings.bind(binding(name, owner, fence_number, ephemeral, at(9).wall));
 }
 
 /// The fences of what was taken.
@@ -35,7 +46,7 @@ fn a_hold_is_looked_at_when_it_is_time_or_when_all_are_in_doubt() {
     assert_eq!(bindings.len(), 0);
     bindings.keep(binding, at(20).wall);
     assert_eq!((bindings.len(), bindings.next_due(at(19))), (1, None));
-    bindings.doubt();
+    bindings.doubt(None);
     assert_eq!(bindings.next_due(at(19)), Some(at(19).wall));
     assert!(bindings.take_look(at(10).wall).is_some());
     assert!(bindings.take_look(at(99).wall).is_none(), "it was taken");
@@ -104,7 +115,7 @@ fn the_holds_of_connections_that_have_ended_are_taken_in_turn() {
     for (connection, fence) in [(1, 10), (1, 11), (1, 12), (2, 20), (3, 30)] {
         let (name, owner) = (Name::new(0, b"k"), Owner::new(b"a").unwrap());
         let ephemeral = Ephemeral { connection, grace };
-        bindings.bind(KeptName::from(name), KeptOwner::from(owner), fence, ephemeral, NOW, NOW);
+        bindings.bind(binding(name, owner.into(), fence, ephemeral, NOW));
     }
     for connection in [1, 2] {
         assert!(bindings.connection_ended(connection, START));
@@ -179,8 +190,52 @@ fn nobody_can_choose_names_that_fall_together() {
     let keys: Vec<_> = keys_that_fall_together(1_000).collect();
     for (number, key) in (1..).zip(&keys) {
         let name = KeptName::from(Name::new(0, key));
-        bindings.bind(name, KeptOwner::from(owner), number, ephemeral, NOW, NOW);
+        bindings.bind(binding(name.as_name(), owner.into(), number, ephemeral, NOW));
     }
     let most = keys.iter().map(|key| bindings.alike(Name::new(0, key)).count()).max();
     assert!(most <= Some(2), "{most:?} of {} are alike", keys.len());
+}
+
+#[test]
+fn a_flush_makes_the_holds_of_its_database_be_looked_at_and_of_no_other() {
+    let mut bindings = Bindings::default();
+    for (db, fence) in [(0, 1), (1, 2), (1, 3), (2, 4)] {
+        bind(&mut bindings, Name::new(db, &[b'0' + u8::try_from(fence).unwrap()]), "a", fence, 0);
+    }
+    bindings.doubt(Some(7));
+    assert_eq!(bindings.next_due(at(0)), None, "nothing is bound there");
+    bindings.doubt(Some(1));
+    let look = |bindings: &mut Bindings| {
+        let binding = bindings.take_look(at(0).wall)?;
+        let fence = binding.fence_number;
+        bindings.keep(binding, at(9).wall);
+        Some(fence)
+    };
+    let mut looked: Vec<_> = std::iter::from_fn(|| look(&mut bindings)).collect();
+    looked.sort_unstable();
+    assert_eq!(looked, [2, 3]);
+    assert_eq!(bindings.next_due(at(0)), None);
+    // In doubt again while they are looked at: each is looked at since.
+    bindings.doubt(None);
+    let first = look(&mut bindings);
+    bindings.doubt(Some(0));
+    let looks = std::iter::from_fn(|| look(&mut bindings)).count();
+    assert_eq!((first, looks), (Some(1), 4));
+}
+
+#[test]
+fn holds_that_somebody_waits_for_come_first_when_their_connection_has_ended() {
+    let mut bindings = Bindings::default();
+    for (key, fence) in [(b"a", 1), (b"b", 2), (b"c", 3)] {
+        bind(&mut bindings, Name::new(0, key), "a", fence, 0);
+    }
+    bindings.demand(Name::new(0, b"c"));
+    bindings.demand(Name::new(0, b"c"));
+    bindings.raise(Name::new(0, b"c"), Owner::new(b"a").unwrap(), 3, 9);
+    assert!(bindings.connection_ended(CONNECTION, START));
+    bindings.demand(Name::new(0, b"b"));
+    let ended = std::iter::from_fn(|| bindings.take_ended());
+    let ended: Vec<_> = ended.map(|(binding, _)| binding.fence_number).collect();
+    assert_eq!(ended, [2, 9, 1]);
+    assert!(bindings.connections.is_empty());
 }

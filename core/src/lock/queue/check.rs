@@ -13,14 +13,16 @@ impl<C> Queues<C> {
     }
 
     pub(crate) fn is_marked(&self, name: Name<'_>) -> bool {
-        self.queue_named(name).is_some_and(|(_, queue)| queue.mark.is_some())
+        let is_marked = |queue| self.rechecks.is_in_doubt(queue) || queue.mark.is_some();
+        self.queue_named(name).is_some_and(|(_, queue)| is_marked(queue))
     }
 
     /// Whether everything points at what it should.
     #[track_caller]
     pub(crate) fn check(&self) {
         let mut waiters = 0;
-        let (mut looks, mut marks, mut patience, mut tickets) = (0, 0, 0, 0);
+        let (mut ends, mut follow_ups, mut marks) = (0, 0, 0);
+        let (mut patience, mut tickets) = (0, 0);
         for (index, waiting) in &self.waiters {
             let places = waiting.places.all();
             assert!(!places.is_empty(), "whoever waits has a place");
@@ -43,13 +45,17 @@ impl<C> Queues<C> {
         let is_blocked = |waiting: &Waiting<C>| waiting.waiter.told.kind() == WaitKind::Blocked;
         let blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting)).count();
         assert_eq!(self.blocked, blocked, "those who are blocked are counted");
+        let of_blocked = self.waiters.iter().filter(|(_, waiting)| is_blocked(waiting));
+        let blocked_places: usize = of_blocked.map(|(_, waiting)| waiting.places.count()).sum();
+        assert_eq!(self.blocked_places, blocked_places, "and so are their places");
         let mut places = 0;
         for (index, queue) in &self.queues {
             let id = QueueId(index);
             assert_eq!(self.id_of(queue.name.as_name()), Some(id), "found by its name");
-            assert!(queue.look.is_some() || queue.mark.is_some(), "never forgotten: {queue:?}");
-            looks += queue.look.into_iter().count();
-            assert!(queue.look.is_none_or(|look| self.looks.contains(id, look)));
+            ends += queue.end.into_iter().count();
+            assert!(queue.end.is_none_or(|end| self.ends.contains(id, end)));
+            follow_ups += queue.follow_up.into_iter().count();
+            assert!(queue.follow_up.is_none_or(|look| self.follow_ups.contains(id, look)));
             marks += queue.mark.into_iter().count();
             assert!(queue.mark.is_none_or(|mark| self.marks.contains(id, mark)));
             let mut before = None;
@@ -80,7 +86,9 @@ impl<C> Queues<C> {
         assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
-        assert_eq!(self.looks.len(), looks, "every look is at a queue that there is");
+        assert_eq!(self.ends.len(), ends, "every look is at a queue that there is");
+        assert_eq!(self.follow_ups.len(), follow_ups, "every look is at a queue that there is");
+        assert_eq!(self.rechecks.len(&self.queues), self.queues.len(), "no queue is forgotten");
         assert_eq!(self.marks.len(), marks, "every mark is of a queue that there is");
         assert_eq!(self.names.count(), self.queues.len());
     }

@@ -2,6 +2,7 @@
 
 use super::marking::{Mark, Suspicion};
 use super::owners::Index;
+use super::rechecks::Recheck;
 use super::{Lost, LostBy, Ownership, PlaceId, RECHECK_MILLIS, Seen};
 use crate::lock::hold::{Hold, Stored};
 use crate::lock::holders::Holds;
@@ -19,8 +20,11 @@ pub(super) struct Queue {
     pub(super) owners: Option<Box<Index>>,
     /// How many of them wait by a ticket.
     pub(super) tickets: usize,
-    /// When to look at the key again; also in `looks`.
-    pub(super) look: Option<Moment>,
+    /// When the lock may change by itself; also in `ends`.
+    pub(super) end: Option<Moment>,
+    /// When to look at the key again for what was named or came before; also in `follow_ups`.
+    pub(super) follow_up: Option<Moment>,
+    pub(super) recheck: Recheck,
     /// When the key was last looked at because of a touch, and the lock found to be held.
     pub(super) looked: Option<Moment>,
     /// Whether the lock is to be looked at now; also in `marks`.
@@ -56,7 +60,9 @@ impl Queue {
             length: 0,
             owners: None,
             tickets: 0,
-            look: None,
+            end: None,
+            follow_up: None,
+            recheck: Recheck::default(),
             looked: None,
             mark: None,
             ownership: Ownership::Ours,
@@ -133,12 +139,12 @@ impl Queue {
         self.touched = self.touched.map(|(suspicion, _)| (suspicion, now));
     }
 
-    /// When to look again because of a touch, if that was less than [`RECHECK_MILLIS`] ago.
-    pub(super) fn next_after_touch(&mut self, now: Moment) -> Option<Moment> {
+    /// When to look again because of a touch, if that was not so long ago that the routine comes as soon.
+    pub(super) fn next_after_touch(&mut self, now: Moment, routine_millis: u64) -> Option<Moment> {
         let passed = |&(_, touched): &(_, Moment)| now.millis_since(touched);
         // If the clock was set back since, it counts from now on.
         let touch = self.touched.map(|(suspicion, touched)| (suspicion, touched.min(now)));
-        self.touched = touch.filter(|touch| passed(touch) < RECHECK_MILLIS);
+        self.touched = touch.filter(|touch| passed(touch) < routine_millis);
         let is_repeated = self.repeats == Repeats::Wait { any: true };
         self.repeats = Repeats::Matter;
         if is_repeated && !matches!(self.touched, Some((Suspicion::Freed, _))) {
@@ -157,7 +163,8 @@ impl Queue {
         let begun = self.begun.map_or(now, |begun| begun.min(now));
         self.begun = Some(begun);
         let passed = now.millis_since(begun);
-        (passed < RECHECK_MILLIS).then(|| now.plus_millis(passed.max(least)))
+        let next = passed.max(least);
+        (passed < RECHECK_MILLIS && least < RECHECK_MILLIS).then(|| now.plus_millis(next))
     }
 
     /// Keeps the value only if it is another one: a queue is settled far more often than its lock
@@ -227,9 +234,9 @@ mod tests {
         let mut queue = queue();
         let _soonest = queue.touch(Suspicion::Freed, NOW);
         let _soonest = queue.touch(Suspicion::Rewritten, later(50));
-        assert_eq!(queue.next_after_touch(later(60)), Some(later(120)));
+        assert_eq!(queue.next_after_touch(later(60), RECHECK_MILLIS), Some(later(120)));
         let _soonest = queue.touch(Suspicion::Freed, later(100));
-        assert_eq!(queue.next_after_touch(later(110)), Some(later(120)));
+        assert_eq!(queue.next_after_touch(later(110), RECHECK_MILLIS), Some(later(120)));
     }
 
     #[test]
@@ -237,7 +244,11 @@ mod tests {
         for back in [0, 1, HOUR_MILLIS] {
             let mut queue = queue();
             let _soonest = queue.touch(Suspicion::Freed, NOW.plus_millis(back));
-            assert_eq!(looks(|now| queue.next_after_touch(now), NOW).len(), 10, "by {back} ms");
+            assert_eq!(
+                looks(|now| queue.next_after_touch(now, RECHECK_MILLIS), NOW).len(),
+                10,
+                "by {back} ms"
+            );
         }
     }
 }

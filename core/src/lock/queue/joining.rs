@@ -94,7 +94,7 @@ impl<C> Queues<C> {
     }
 
     fn append(&mut self, names: Names<'_>, waiter: Waiter<C>) -> WaiterId {
-        let kind = waiter.told.kind();
+        let (kind, since) = (waiter.told.kind(), waiter.since);
         let first = Places::One(PlaceId(self.places.vacant_key()));
         let earlier = self.newest;
         let waiting = Waiting { waiter, places: first, asked_at: None, earlier, later: None };
@@ -104,6 +104,7 @@ impl<C> Queues<C> {
             None => self.oldest = Some(id),
         }
         self.newest = Some(id);
+        self.told = self.told.max(since);
         let place = self.take_place(names.first, id);
         if !names.also.is_empty() {
             let also = names.iter().skip(1).map(|name| self.take_place(name, id));
@@ -138,6 +139,7 @@ impl<C> Queues<C> {
         let (db, key) = (name.db, Rc::clone(&name.key));
         let id = QueueId(self.queues.insert(Queue::new(name)));
         self.names.insert(db, key, id);
+        self.rechecks.add(&mut self.queues, id, self.told);
         self.mark_queue(id, Cause::Due);
         id
     }
@@ -145,7 +147,11 @@ impl<C> Queues<C> {
     /// Counts one more, or one fewer, who waits in this way.
     fn count(&mut self, id: WaiterId, kind: WaitKind, change: impl Fn(usize, usize) -> usize) {
         match kind {
-            WaitKind::Blocked => self.blocked = change(self.blocked, 1),
+            WaitKind::Blocked => {
+                let places = self.waiters.get(id.0).map_or(0, |waiting| waiting.places.count());
+                self.blocked = change(self.blocked, 1);
+                self.blocked_places = change(self.blocked_places, places);
+            }
             WaitKind::Ticket => {
                 for queue in self.queues_of(id) {
                     self.tickets = change(self.tickets, 1);

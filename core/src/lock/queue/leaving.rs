@@ -24,6 +24,7 @@ impl<C> Queues<C> {
         let kind = waiter.told.kind();
         if kind == WaitKind::Blocked {
             self.blocked = self.blocked.saturating_sub(1);
+            self.blocked_places = self.blocked_places.saturating_sub(places.count());
         }
         for &place in places.all() {
             self.give_up_place(place, &waiter.owner, kind);
@@ -71,7 +72,8 @@ impl<C> Queues<C> {
 
     /// Takes everybody out.
     pub fn leave_all(&mut self) -> Vec<Departed<C>> {
-        let all = std::mem::replace(self, Self { latest: self.latest, ..Self::new() });
+        let all =
+            std::mem::replace(self, Self { latest: self.latest, told: self.told, ..Self::new() });
         let name_at = |id: PlaceId| {
             let place = all.places.get(id.0)?;
             Some(all.queues.get(place.queue.0)?.name.clone())

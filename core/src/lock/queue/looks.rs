@@ -1,4 +1,4 @@
-//! When to look at the key of which lock again.
+//! At which moments to look at the keys of which locks.
 
 use super::super::lease::Moment;
 use super::QueueId;

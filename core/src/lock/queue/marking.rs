@@ -7,7 +7,11 @@
 //!   Suspected   commands of others that name the lock            in what is left of the turn
 //!   Doubted     flushes, swaps, slots that move: all locks       a few in each turn
 //!               at once, and most are held as before
+//!   Routine     nothing: the lock was last looked at a           a few in each tick
+//!               second ago
 //! ```
+//!
+//! Doubts and the routine are for all locks at once, and have an order of their own: see [`rechecks`](super::rechecks).
 //!
 //! Within a cause, locks are served in the order in which they were marked, and a mark that is there
 //! already keeps its place. So a lock waits for one round of the others at most, however often they
@@ -18,7 +22,8 @@
 
 use super::super::lease::Moment;
 use super::super::name::{KeptName, Name};
-use super::{QueueId, Queues, RECHECK_MILLIS};
+use super::rechecks::IN_A_TICK;
+use super::{QueueId, Queues};
 use std::collections::BTreeSet;
 
 /// What a command may do that names a lock.
@@ -46,6 +51,7 @@ pub enum Cause {
     Due,
     Suspected,
     Doubted,
+    Routine,
 }
 
 impl Cause {
@@ -55,6 +61,7 @@ impl Cause {
         match self {
             Self::Due | Self::Suspected => 5_000,
             Self::Doubted => 500,
+            Self::Routine => IN_A_TICK,
         }
     }
 }
@@ -158,8 +165,8 @@ impl<C> Queues<C> {
                     None if queue.mark.is_none_or(|mark| mark.cause == Cause::Doubted) => {
                         queue.mark = Some(self.marks.add(id, queue.mark, Cause::Suspected));
                     }
-                    Some(next) if queue.look.is_none_or(|look| next < look) => {
-                        self.looks.set(id, &mut queue.look, Some(next));
+                    Some(next) if queue.follow_up.is_none_or(|look| next < look) => {
+                        self.follow_ups.set(id, &mut queue.follow_up, Some(next));
                     }
                     None | Some(_) => continue,
                 }
@@ -185,19 +192,12 @@ impl<C> Queues<C> {
 
     /// Any lock of these databases (`None`: of all) may have become free.
     pub fn mark_all(&mut self, db: Option<i32>) {
-        for (index, queue) in &mut self.queues {
-            if db.is_none_or(|db| db == queue.name.db) {
-                queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Doubted));
-            }
-        }
+        self.rechecks.doubt(db);
     }
 
     /// All slots of a cluster may have gone.
     pub fn doubt_all_slots(&mut self) {
-        for (index, queue) in &mut self.queues {
-            queue.ownership = Ownership::InDoubt;
-            queue.mark = Some(self.marks.add(QueueId(index), queue.mark, Cause::Doubted));
-        }
+        self.rechecks.doubt_slots();
     }
 
     /// The slots of so many locks may have gone, and the next time those of so many others: each has its turn. Where a crowd
@@ -218,21 +218,28 @@ impl<C> Queues<C> {
         }
     }
 
-    /// The lock that has waited longest to be looked at for this cause. Its mark is taken off.
+    /// The lock that has waited longest to be looked at for this cause, which is taken to be done now.
     pub fn take_marked(&mut self, cause: Cause) -> Option<Marked> {
-        let id = self.marks.first(cause)?;
+        let id = self.marks.first(cause).or_else(|| match cause {
+            Cause::Due | Cause::Suspected => None,
+            Cause::Doubted => self.rechecks.next_in_doubt(&self.queues),
+            Cause::Routine => self.rechecks.next_by_routine(&self.queues, self.told),
+        })?;
         let queue = self.queues.get_mut(id.0)?;
-        self.marks.remove(id, queue.mark.take());
-        if queue.look.is_none() {
-            // Should nobody come to look at it now, it is not forgotten.
-            let recheck = self.latest.plus_millis(RECHECK_MILLIS);
-            self.looks.set(id, &mut queue.look, Some(recheck));
-        }
-        let ownership = std::mem::replace(&mut queue.ownership, Ownership::Ours);
-        Some(Marked { name: queue.name.clone(), ownership })
+        let ownership = self.rechecks.ownership(queue);
+        queue.ownership = Ownership::Ours;
+        let name = queue.name.clone();
+        self.unmark(id);
+        Some(Marked { name, ownership })
     }
 
+    /// The looks of this turn took longer than those that nothing calls for may take: no more of them for a while.
+    pub fn rest(&mut self) {
+        self.rechecks.rest();
+    }
+
+    /// Whether any lock is to be looked at for what has happened.
     pub fn has_marks(&self) -> bool {
-        !self.marks.is_empty()
+        !self.marks.is_empty() || self.rechecks.has_doubts(&self.queues)
     }
 }

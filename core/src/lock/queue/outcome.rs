@@ -113,13 +113,6 @@ pub enum Next<C> {
 }
 
 impl<C> Next<C> {
-    /// Whether it is published that the one whose turn it is has the lock.
-    pub fn is_published(&self) -> bool {
-        self.waiter().is_some_and(
-            |waiter| matches!(&waiter.told, Told::Ticket(ticket) if ticket.channel.is_some()),
-        )
-    }
-
     /// Who has the lock from now on.
     pub fn waiter(&self) -> Option<&Waiter<C>> {
         match self {

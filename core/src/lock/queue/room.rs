@@ -13,11 +13,17 @@ pub struct Room {
 }
 
 impl<C> Queues<C> {
-    /// How many wait in this way, for whatever lock. One who waits by a ticket counts once for each lock that it waits for.
-    pub fn waiting(&self, kind: WaitKind) -> usize {
+    /// How many clients wait on a connection, for whatever locks.
+    pub const fn blocked(&self) -> usize {
+        self.blocked
+    }
+
+    /// How many places those have who wait in this way: one for each lock that each waits for. Each takes memory, and makes a
+    /// lock contended.
+    pub const fn places(&self, kind: WaitKind) -> usize {
         match kind {
             WaitKind::Ticket => self.tickets,
-            WaitKind::Blocked => self.blocked,
+            WaitKind::Blocked => self.blocked_places,
         }
     }
 
@@ -44,9 +50,8 @@ impl<C> Queues<C> {
             self.waiter(former).is_some_and(|waiter| waiter.told.kind() == kind)
                 && self.is_for(former, names)
         };
-        let counts = if kind == WaitKind::Ticket { names.count() } else { 1 };
         former.is_some_and(has_places)
-            || self.waiting(kind).saturating_add(counts) <= room.for_all
+            || self.places(kind).saturating_add(names.count()) <= room.for_all
                 && names.iter().all(|name| self.waiting_for(name, kind) < room.per_lock)
     }
 }

@@ -50,7 +50,7 @@ fn touch(queues: &mut Queues<Connection>, key: &[u8], suspicion: Suspicion, now:
 
 /// Any lock that is to be looked at.
 fn take_marked(queues: &mut Queues<Connection>) -> Option<KeptName> {
-    let due = [Cause::Due, Cause::Suspected, Cause::Doubted];
+    let due = [Cause::Due, Cause::Suspected, Cause::Doubted, Cause::Routine];
     let due = due.into_iter().find_map(|cause| queues.take_marked(cause))?;
     Some(due.name)
 }

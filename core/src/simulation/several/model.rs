@@ -279,12 +279,9 @@ impl Model {
             former.kind == kind && is_same_set(&former.asked.keys, &asked.keys)
         });
         let same_kind = |waiting: &&Waiting| waiting.kind == kind;
-        let count = |waiting: &Waiting| match kind {
-            WaitKind::Blocked => 1,
-            WaitKind::Ticket => waiting.asked.keys.len(),
-        };
+        let count = |waiting: &Waiting| waiting.asked.keys.len();
         let waiting: usize = self.waiters.iter().filter(same_kind).map(count).sum();
-        let more = if kind == WaitKind::Ticket { asked.keys.len() } else { 1 };
+        let more = asked.keys.len();
         let has_lock_room = |key: &Key| self.waiters_for(key).filter(same_kind).count() < per_lock;
         is_kept || (waiting + more <= for_all && asked.keys.iter().all(has_lock_room))
     }

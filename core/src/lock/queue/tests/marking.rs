@@ -1,5 +1,6 @@
 //! Which lock is looked at when: in turn, what is due first, and never too often.
 
+use super::super::rechecks::IN_A_TICK;
 use super::*;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -256,6 +257,7 @@ fn patience_goes_by_the_clock_that_nobody_sets() {
         join(&mut queues, with_patience(2_000, waiter("bob", 1)));
         let now = |millis| Now { wall: wall.plus_millis(millis), monotonic: after_ms(millis) };
         assert!(queues.wake(now(1_999), 9).is_empty(), "too early");
+        assert!(take_marked(&mut queues).is_some());
         assert_eq!(queues.next_due(now(1_999)), Some(wall.plus_millis(2_000)));
         assert_eq!(queues.wake(now(2_000), 9).len(), 1, "too late");
     }
@@ -308,24 +310,102 @@ fn a_clock_set_back_before_any_look_was_due_makes_the_lock_be_looked_at() {
     queues.check();
 }
 
+/// So many, none of which is to be looked at.
+fn crowd(count: usize) -> Queues<Connection> {
+    let mut queues = Queues::new();
+    for number in 0..count {
+        let key = number.to_string();
+        let joined = queues.join(Name::new(0, key.as_bytes()), waiter("a", 1));
+        assert!(matches!(joined, Joined::Queued(_)));
+    }
+    while take_marked(&mut queues).is_some() {}
+    queues
+}
+
 /// The others are due in the next turn: they wait longer for their look, and everybody else waits no longer for the server.
 #[test]
 fn no_more_locks_are_marked_in_one_turn_than_are_looked_at_in_it() {
-    let mut queues = Queues::new();
     let most = Cause::Due.looks_in_a_turn();
+    let mut queues = crowd(most + 1);
     for number in 0..=most {
-        let key = number.to_string();
-        assert!(matches!(
-            queues.join(Name::new(0, key.as_bytes()), waiter("a", 1)),
-            Joined::Queued(_)
-        ));
+        queues.look_no_later(Name::new(0, number.to_string().as_bytes()), NOW);
     }
-    // Nobody looks at them now, so each is to be looked at again.
-    while take_marked(&mut queues).is_some() {}
     for (expected, is_more_due) in [(most, true), (1, false)] {
         assert!(queues.wake(at(NOW), 9).is_empty());
         assert_eq!(queues.next_due(at(NOW)).is_some_and(|due| due <= NOW), is_more_due);
         assert_eq!(std::iter::from_fn(|| take_marked(&mut queues)).count(), expected);
     }
+    queues.check();
+}
+
+/// How many locks are looked at by routine until then, if a turn comes whenever one is due.
+fn by_routine(queues: &mut Queues<Connection>, from: u64, until: u64) -> usize {
+    let mut looks = 0_usize;
+    let mut now = in_ms(from);
+    while let Some(due) = queues.next_due(at(now)).filter(|due| *due < in_ms(until)) {
+        now = now.max(due);
+        assert!(queues.wake(at(now), 9).is_empty());
+        looks = looks.saturating_add(marked(queues, Cause::Routine).len());
+        assert!(!queues.has_marks());
+    }
+    queues.check();
+    looks
+}
+
+#[test]
+fn each_lock_is_looked_at_every_second_unless_they_are_very_many() {
+    for count in [1, IN_A_TICK, 5_000] {
+        let mut queues = crowd(count);
+        assert_eq!(by_routine(&mut queues, 0, 1_000), 0, "{count}");
+        assert_eq!(by_routine(&mut queues, 1_000, 1_980), count);
+    }
+    let mut queues = crowd(30_000);
+    for second in 1..6 {
+        let looks = by_routine(&mut queues, second * 1_000, (second + 1) * 1_000);
+        assert_eq!(looks, 10_000, "in second {second}");
+    }
+}
+
+#[test]
+fn a_lock_that_was_looked_at_for_another_cause_is_not_looked_at_by_routine_before_a_second() {
+    let mut queues = crowd(2);
+    touch(&mut queues, b"0", Suspicion::Freed, in_ms(500));
+    assert!(queues.wake(at(in_ms(500)), 9).is_empty());
+    assert_eq!(marked(&mut queues, Cause::Suspected), *b"0");
+    assert_eq!(by_routine(&mut queues, 500, 1_500), 1);
+    assert_eq!(by_routine(&mut queues, 1_500, 1_979), 1);
+}
+
+#[test]
+fn the_routine_rests_when_its_looks_take_too_long() {
+    let mut queues = crowd(10);
+    let _ = queues.wake(at(in_ms(1_000)), 9);
+    assert!(queues.take_marked(Cause::Routine).is_some());
+    queues.rest();
+    assert!(queues.take_marked(Cause::Routine).is_none());
+    let due = queues.next_due(at(in_ms(1_000))).unwrap();
+    assert!(due > in_ms(1_000) && due <= in_ms(1_010), "{due:?}");
+    let _ = queues.wake(at(due), 9);
+    assert_eq!(marked(&mut queues, Cause::Routine).len(), 9);
+}
+
+/// However many locks another database has.
+#[test]
+fn each_database_in_doubt_has_its_turn() {
+    let mut queues = crowd(1_000);
+    let _ = queues.join(Name::new(7, b"x"), waiter("b", 2));
+    while take_marked(&mut queues).is_some() {}
+    queues.mark_all(Some(3));
+    assert!(!queues.has_marks(), "nobody waits in that one");
+    queues.mark_all(None);
+    assert!(queues.waiters_if_settled(Name::new(7, b"x")).is_none(), "it is settled before");
+    let first = [(); 2].map(|()| queues.take_marked(Cause::Doubted).unwrap().name.db);
+    assert!(first.contains(&7), "{first:?}");
+    // Those that were looked at since are not looked at again, unless they are in doubt again.
+    assert_eq!(marked(&mut queues, Cause::Doubted).len(), 999);
+    queues.mark_all(Some(0));
+    let _ = queues.take_marked(Cause::Doubted);
+    queues.mark_all(Some(0));
+    assert_eq!(marked(&mut queues, Cause::Doubted).len(), 1_000);
     queues.check();
 }

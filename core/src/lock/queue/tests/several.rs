@@ -170,12 +170,12 @@ fn the_lock_that_was_not_to_be_had_is_looked_at_first() {
 }
 
 #[test]
-fn a_ticket_counts_once_for_each_of_its_locks_and_a_connection_once() {
+fn whoever_waits_counts_once_for_each_of_its_locks() {
     let mut queues = Queues::new();
     join_all(&mut queues, &[A, B, C], ticket("x", 1, 0));
     join_all(&mut queues, &[A, B], waiter("y", 2));
-    assert_eq!(queues.waiting(WaitKind::Ticket), 3);
-    assert_eq!(queues.waiting(WaitKind::Blocked), 1);
+    assert_eq!(queues.places(WaitKind::Ticket), 3);
+    assert_eq!((queues.blocked(), queues.places(WaitKind::Blocked)), (1, 2));
     let room = |for_all, per_lock| Room { for_all, per_lock };
     let owner = |name: &'static str| Owner::new(name.as_bytes()).unwrap();
     let has_room = |queues: &Queues<_>, keys: &[&[u8]], name, kind, room| {
@@ -184,16 +184,17 @@ fn a_ticket_counts_once_for_each_of_its_locks_and_a_connection_once() {
     assert!(has_room(&queues, &[B, C], "z", WaitKind::Ticket, room(5, 2)));
     assert!(!has_room(&queues, &[B, C], "z", WaitKind::Ticket, room(4, 2)));
     assert!(!has_room(&queues, &[b"d", C], "z", WaitKind::Ticket, room(5, 1)));
-    assert!(has_room(&queues, &[b"d", C], "z", WaitKind::Blocked, room(2, 1)));
-    assert!(!has_room(&queues, &[C, A], "z", WaitKind::Blocked, room(2, 1)));
+    assert!(has_room(&queues, &[b"d", C], "z", WaitKind::Blocked, room(4, 1)));
+    assert!(!has_room(&queues, &[b"d", C], "z", WaitKind::Blocked, room(3, 1)));
+    assert!(!has_room(&queues, &[C, A], "z", WaitKind::Blocked, room(4, 1)));
     assert!(has_room(&queues, &[C, B, A], "x", WaitKind::Ticket, room(0, 0)), "in its own places");
     assert!(!has_room(&queues, &[A, B], "x", WaitKind::Ticket, room(0, 0)), "those are others");
     assert!(!has_room(&queues, &[A, B, C], "x", WaitKind::Blocked, room(0, 0)), "another way");
     let again = queues.join(names(&[A, B, C]), waiter("x", 3));
     assert!(matches!(again, Joined::InPlaceOf(..)));
     queues.check();
-    assert_eq!(queues.waiting(WaitKind::Ticket), 0);
-    assert_eq!(queues.waiting(WaitKind::Blocked), 2);
+    assert_eq!(queues.places(WaitKind::Ticket), 0);
+    assert_eq!((queues.blocked(), queues.places(WaitKind::Blocked)), (2, 5));
 }
 
 #[test]

@@ -34,7 +34,7 @@ fn a_place_is_kept_by_asking_again_and_given_up_by_not_asking() {
     assert_queue(&queues, &[4, 3]);
     assert_eq!(given_up(&mut queues, 35), [4]);
     assert_queue(&queues, &[3]);
-    assert_eq!(queues.waiting(WaitKind::Ticket), 0);
+    assert_eq!(queues.places(WaitKind::Ticket), 0);
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn an_owner_changes_from_one_way_of_waiting_to_the_other_in_its_place() {
     let blocked = queues.join(Name::new(0, KEY), waiter("b", 4));
     assert!(matches!(blocked, Joined::InPlaceOf(_, Told::Ticket(_))));
     assert_queue(&queues, &[3, 4]);
-    assert_eq!((queues.waiting(WaitKind::Ticket), queues.waiting(WaitKind::Blocked)), (1, 1));
+    assert_eq!((queues.places(WaitKind::Ticket), queues.blocked()), (1, 1));
     assert_eq!(given_up(&mut queues, 1_000), [3], "the one who is blocked now has no end");
 }
 
@@ -87,24 +87,6 @@ fn only_the_owner_of_a_ticket_gives_it_up() {
     assert!(leaves(b"b"));
     assert!(!leaves(b"b"));
     assert_queue(&queues, &[1]);
-}
-
-#[test]
-fn a_grant_to_a_ticket_with_a_channel_is_published() {
-    let with_channel = |channel: Option<&[u8]>| {
-        let lasts = Ttl::from_millis(LASTS).unwrap();
-        let channel = channel.map(Box::from);
-        Told::Ticket(KeptTicket { lasts, channel, client: 1 })
-    };
-    for (told, is_published) in [
-        (with_channel(Some(b"turn")), true),
-        (with_channel(None), false),
-        (Told::Blocked(1), false),
-    ] {
-        let mut queues = Queues::new();
-        join(&mut queues, Waiter { told, ..waiter("a", 1) });
-        assert_eq!(settle(&mut queues, Stored::Nothing).is_published(), is_published);
-    }
 }
 
 #[test]

@@ -1,0 +1,220 @@
+//! Looks at locks to which nothing is known to have happened: the one comes first that was looked at the longest ago.
+//!
+//! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. All locks of a database are in doubt
+//!   that were last looked at before. Noting that takes one step, however many they are.
+//! - **The routine**: a lock is looked at again a second after the last time, if there is time for that: no more than
+//!   [`IN_A_TICK`] locks in each [`TICK_MILLIS`], so that a million of them take some percent of the server's time. It
+//!   notices what no filter and no event tells:
+//!   1. a command that was queued in a transaction, or held back by a pause, for longer than touches and new queues are
+//!      followed (see [`Queue::next_after_touch`] and [`Queue::next_while_new`]);
+//!   2. another module that writes a key, and calls no command that names it;
+//!   3. an event that was lost by a mistake of ours or of the server's.
+//!
+//! ```text
+//!   db 0   queue 4 ◄──► queue 1 ◄──► queue 9 ◄──► queue 2        a look, for whatever cause,
+//!          oldest look          │                 newest look    moves the queue to this end
+//!                     looked at before the doubt ┘
+//! ```
+
+use super::contended::Queue;
+use super::{Ownership, QueueId, RECHECK_MILLIS};
+use crate::lock::lease::Monotonic;
+use slab::Slab;
+
+/// How many locks are looked at by routine in each [`TICK_MILLIS`].
+pub(super) const IN_A_TICK: usize = 100;
+const TICK_MILLIS: u64 = 10;
+
+/// One whose time comes so soon is looked at along with others, so that the timer rings less often.
+const EARLY_MILLIS: u64 = 20;
+
+/// Where a queue stands among those of its database, by when its lock was last looked at.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recheck {
+    earlier: Option<QueueId>,
+    later: Option<QueueId>,
+    /// At which step of [`Rechecks::steps`].
+    looked: u64,
+    looked_at: Monotonic,
+}
+
+#[derive(Debug)]
+struct Database {
+    number: i32,
+    /// The queue whose lock was looked at the longest ago, and the one whose lock was looked at last.
+    oldest: Option<QueueId>,
+    newest: Option<QueueId>,
+    /// What was last looked at before this step is in doubt.
+    doubted: u64,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Rechecks {
+    /// Few, as a rule one. None is without a queue.
+    dbs: Vec<Database>,
+    /// Where the search for the next database begins, so that each has its turn.
+    next: usize,
+    /// Counts looks and doubts.
+    steps: u64,
+    /// The slots of locks that were last looked at before this step are in doubt.
+    slots_doubted: u64,
+    /// How many more locks may be looked at by routine until the tick ends.
+    left: usize,
+    tick_ends: Monotonic,
+}
+
+impl Rechecks {
+    /// The latest that a lock is looked at again by routine, if there are so many queues.
+    pub(super) fn millis_between(queues: usize) -> u64 {
+        let ticks = u64::try_from(queues.div_euclid(IN_A_TICK)).unwrap_or(u64::MAX);
+        ticks.saturating_mul(TICK_MILLIS).max(RECHECK_MILLIS)
+    }
+
+    pub(super) fn add(&mut self, queues: &mut Slab<Queue>, id: QueueId, now: Monotonic) {
+        let Some(queue) = queues.get_mut(id.0) else { return };
+        let number = queue.name.db;
+        let at = self.dbs.iter().position(|db| db.number == number);
+        let at = at.unwrap_or_else(|| {
+            self.dbs.push(Database { number, oldest: None, newest: None, doubted: 0 });
+            self.dbs.len().saturating_sub(1)
+        });
+        let Some(db) = self.dbs.get_mut(at) else { return };
+        self.steps = self.steps.saturating_add(1);
+        let earlier = db.newest.replace(id);
+        queue.recheck = Recheck { earlier, later: None, looked: self.steps, looked_at: now };
+        match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
+            Some(earlier) => earlier.recheck.later = Some(id),
+            None => db.oldest = Some(id),
+        }
+    }
+
+    /// The queue is about to be closed.
+    pub(super) fn remove(&mut self, queues: &mut Slab<Queue>, id: QueueId) {
+        let Some(number) = self.unlink(queues, id) else { return };
+        self.dbs.retain(|db| db.number != number || db.oldest.is_some());
+    }
+
+    fn unlink(&mut self, queues: &mut Slab<Queue>, id: QueueId) -> Option<i32> {
+        let queue = queues.get(id.0)?;
+        let (number, Recheck { earlier, later, .. }) = (queue.name.db, queue.recheck);
+        let db = self.dbs.iter_mut().find(|db| db.number == number)?;
+        match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
+            Some(neighbour) => neighbour.recheck.later = later,
+            None => db.oldest = later,
+        }
+        match later.and_then(|later| queues.get_mut(later.0)) {
+            Some(neighbour) => neighbour.recheck.earlier = earlier,
+            None => db.newest = earlier,
+        }
+        Some(number)
+    }
+
+    /// The lock is looked at, for whatever cause.
+    pub(super) fn looked(&mut self, queues: &mut Slab<Queue>, id: QueueId, now: Monotonic) {
+        if self.unlink(queues, id).is_some() {
+            self.add(queues, id, now);
+        }
+    }
+
+    /// Any lock of this database (`None`: of all) may have become free.
+    pub(super) fn doubt(&mut self, number: Option<i32>) {
+        self.steps = self.steps.saturating_add(1);
+        for db in &mut self.dbs {
+            if number.is_none_or(|number| number == db.number) {
+                db.doubted = self.steps;
+            }
+        }
+    }
+
+    /// Any slot may have gone.
+    pub(super) fn doubt_slots(&mut self) {
+        self.doubt(None);
+        self.slots_doubted = self.steps;
+    }
+
+    pub(super) fn is_in_doubt(&self, queue: &Queue) -> bool {
+        let db = self.dbs.iter().find(|db| db.number == queue.name.db);
+        db.is_some_and(|db| queue.recheck.looked < db.doubted)
+    }
+
+    pub(super) fn ownership(&self, queue: &Queue) -> Ownership {
+        let is_in_doubt = queue.recheck.looked < self.slots_doubted;
+        if is_in_doubt { Ownership::InDoubt } else { queue.ownership }
+    }
+
+    pub(super) fn has_doubts(&self, queues: &Slab<Queue>) -> bool {
+        self.dbs.iter().any(|db| db.first_in_doubt(queues).is_some())
+    }
+
+    /// A lock in doubt.
+    pub(super) fn next_in_doubt(&mut self, queues: &Slab<Queue>) -> Option<QueueId> {
+        self.next_of(|db| db.first_in_doubt(queues))
+    }
+
+    /// A lock to look at by routine.
+    pub(super) fn next_by_routine(
+        &mut self,
+        queues: &Slab<Queue>,
+        now: Monotonic,
+    ) -> Option<QueueId> {
+        if now >= self.tick_ends {
+            self.tick_ends = now.plus_millis(TICK_MILLIS);
+            self.left = IN_A_TICK;
+        }
+        let left = self.left.checked_sub(1)?;
+        let soon = now.plus_millis(EARLY_MILLIS);
+        let is_due = |id: &QueueId| due_at(queues, *id).is_some_and(|due| due <= soon);
+        let id = self.next_of(|db| db.oldest.filter(is_due))?;
+        self.left = left;
+        Some(id)
+    }
+
+    /// What was looked at by routine took longer than it may in a tick.
+    pub(super) fn rest(&mut self) {
+        self.left = 0;
+    }
+
+    /// When a lock is to be looked at by routine.
+    pub(super) fn next_due(&self, queues: &Slab<Queue>) -> Option<Monotonic> {
+        let oldest = self.dbs.iter().filter_map(|db| due_at(queues, db.oldest?));
+        let not_before = if self.left == 0 { self.tick_ends } else { Monotonic::default() };
+        oldest.min().map(|due| due.max(not_before))
+    }
+
+    /// The next of the databases has its turn.
+    fn next_of(&mut self, first: impl Fn(&Database) -> Option<QueueId>) -> Option<QueueId> {
+        let (behind, ahead) = self.dbs.split_at_checked(self.next).unwrap_or((&self.dbs, &[]));
+        let in_turn = ahead.iter().chain(behind);
+        let (steps, id) =
+            in_turn.enumerate().find_map(|(steps, db)| first(db).map(|id| (steps, id)))?;
+        let next = self.next.saturating_add(steps).saturating_add(1);
+        self.next = next.checked_rem(self.dbs.len()).unwrap_or(0);
+        Some(id)
+    }
+
+    /// How many queues stand in line; for tests.
+    #[cfg(test)]
+    pub(super) fn len(&self, queues: &Slab<Queue>) -> usize {
+        let later = |id: &QueueId| queues.get(id.0)?.recheck.later;
+        let line = |db: &Database| {
+            let line: Vec<_> = std::iter::successors(db.oldest, later).collect();
+            assert_eq!(line.last(), db.newest.as_ref());
+            let looked = |id: &QueueId| queues[id.0].recheck.looked;
+            assert!(line.iter().is_sorted_by_key(looked), "in the order of the looks");
+            assert!(!line.is_empty(), "no database is left empty");
+            line.len()
+        };
+        self.dbs.iter().map(line).sum()
+    }
+}
+
+impl Database {
+    fn first_in_doubt(&self, queues: &Slab<Queue>) -> Option<QueueId> {
+        self.oldest
+            .filter(|id| queues.get(id.0).is_some_and(|queue| queue.recheck.looked < self.doubted))
+    }
+}
+
+fn due_at(queues: &Slab<Queue>, id: QueueId) -> Option<Monotonic> {
+    Some(queues.get(id.0)?.recheck.looked_at.plus_millis(RECHECK_MILLIS))
+}
