@@ -105,14 +105,17 @@ pub(super) fn most_waiters() -> (u64, Limit) {
 }
 
 pub(super) fn room() -> Room {
-    let (most, _) = most_waiters();
-    Room { for_all: count(most), per_lock: count(config::max_waiters_per_lock()) }
+    Room {
+        connections: count(most_waiters().0),
+        for_all: count(config::max_waiters()),
+        per_lock: count(config::max_waiters_per_lock()),
+    }
 }
 
 /// A ticket keeps no connection, so as many as there may be at all may be of one lock.
 pub(super) fn room_for_tickets() -> Room {
     let most = count(config::max_tickets());
-    Room { for_all: most, per_lock: most }
+    Room { connections: 0, for_all: most, per_lock: most }
 }
 
 fn count(number: u64) -> usize {

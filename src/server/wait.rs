@@ -60,13 +60,17 @@ pub(super) fn wait(
         return Err(Error::NobodyWaitsOnReplicas);
     }
     room::look_again(ctx);
-    LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room::room()).map_err(
-        |no_room| match (no_room, room::most_waiters()) {
+    let room = room::room();
+    LOCKS.has_room(&server, names, wanted.owner, WaitKind::Blocked, room).map_err(|no_room| {
+        let has_connection = LOCKS.with_queues(|queues| queues.blocked() < room.connections);
+        match (no_room, room::most_waiters()) {
             (NoRoom::ForThisLock, _) => Error::LockQueueFull,
-            (NoRoom::OnTheServer, (_, Limit::MaxWaiters)) => Error::QueueFull,
-            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) => Error::ShareFull,
-        },
-    )?;
+            (NoRoom::OnTheServer, (_, Limit::ShareOfMaxClients)) if !has_connection => {
+                Error::ShareFull
+            }
+            (NoRoom::OnTheServer, _) => Error::QueueFull,
+        }
+    })?;
     let id = client::id(ctx);
     let Some(handle) = Handle::block(ctx, callbacks()) else {
         LOCKS.cannot_wait(name);

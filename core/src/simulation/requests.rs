@@ -215,7 +215,7 @@ impl Server {
         request: &TicketRequest<'_>,
     ) -> Begun {
         let most = self.state.borrow().model.most_tickets;
-        let room = Room { for_all: most, per_lock: most };
+        let room = Room { connections: usize::MAX, for_all: most, per_lock: most };
         // The model has decided already.
         let waiting = self.state.borrow().model.waiter_of(client);
         if let Some(waiting) = waiting {

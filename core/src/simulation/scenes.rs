@@ -279,7 +279,7 @@ fn it_is_told_whether_the_server_or_the_queue_of_the_lock_is_full() {
     server.acquire(ALICE, asks("a"));
     server.acquire(BOB, waits("b"));
     let has_room = |for_all, per_lock| {
-        let room = Room { for_all, per_lock };
+        let room = Room { connections: usize::MAX, for_all, per_lock };
         let names = lock(K).into();
         server.engine.has_room(&server, names, owner("c"), WaitKind::Blocked, room)
     };

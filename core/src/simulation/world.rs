@@ -169,7 +169,7 @@ impl Server {
             returning: None,
             is_open: false,
             role: Role::Primary,
-            room: Room { for_all: usize::MAX, per_lock: usize::MAX },
+            room: Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX },
             gone: None,
             at_once,
             lag_millis: 0,
@@ -286,7 +286,7 @@ impl Server {
 
     pub(super) fn makes_room(&self, for_all: usize, per_lock: usize, tickets: usize) {
         let state = &mut *self.state.borrow_mut();
-        state.room = Room { for_all, per_lock };
+        state.room = Room { connections: usize::MAX, for_all, per_lock };
         state.model.most_waiters = for_all;
         state.model.most_waiters_per_lock = per_lock;
         state.model.most_tickets = tickets;

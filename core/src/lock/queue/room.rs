@@ -8,6 +8,9 @@ use crate::lock::wait::WaitKind;
 /// How many may wait in one way.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
+    /// Of those who wait on one.
+    pub connections: usize,
+    /// Places, for all locks together and for each.
     pub for_all: usize,
     pub per_lock: usize,
 }
@@ -50,8 +53,10 @@ impl<C> Queues<C> {
             self.waiter(former).is_some_and(|waiter| waiter.told.kind() == kind)
                 && self.is_for(former, names)
         };
+        let has_connection = kind == WaitKind::Ticket || self.blocked < room.connections;
         former.is_some_and(has_places)
-            || self.places(kind).saturating_add(names.count()) <= room.for_all
+            || has_connection
+                && self.places(kind).saturating_add(names.count()) <= room.for_all
                 && names.iter().all(|name| self.waiting_for(name, kind) < room.per_lock)
     }
 }

@@ -111,7 +111,7 @@ impl Server {
         quarantine_millis: u64,
         tells_what_it_evicts: bool,
     ) -> Self {
-        let roomy = Room { for_all: usize::MAX, per_lock: usize::MAX };
+        let roomy = Room { connections: usize::MAX, for_all: usize::MAX, per_lock: usize::MAX };
         let state = State {
             keys: Keyspace::default(),
             model: Model::default(),

@@ -176,7 +176,7 @@ fn whoever_waits_counts_once_for_each_of_its_locks() {
     join_all(&mut queues, &[A, B], waiter("y", 2));
     assert_eq!(queues.places(WaitKind::Ticket), 3);
     assert_eq!((queues.blocked(), queues.places(WaitKind::Blocked)), (1, 2));
-    let room = |for_all, per_lock| Room { for_all, per_lock };
+    let room = |for_all, per_lock| Room { connections: usize::MAX, for_all, per_lock };
     let owner = |name: &'static str| Owner::new(name.as_bytes()).unwrap();
     let has_room = |queues: &Queues<_>, keys: &[&[u8]], name, kind, room| {
         queues.has_room(names(keys), owner(name), kind, room)
@@ -187,6 +187,9 @@ fn whoever_waits_counts_once_for_each_of_its_locks() {
     assert!(has_room(&queues, &[b"d", C], "z", WaitKind::Blocked, room(4, 1)));
     assert!(!has_room(&queues, &[b"d", C], "z", WaitKind::Blocked, room(3, 1)));
     assert!(!has_room(&queues, &[C, A], "z", WaitKind::Blocked, room(4, 1)));
+    let one = Room { connections: 1, ..room(9, 9) };
+    assert!(!has_room(&queues, &[C], "z", WaitKind::Blocked, one), "there is one already");
+    assert!(has_room(&queues, &[C], "z", WaitKind::Ticket, one));
     assert!(has_room(&queues, &[C, B, A], "x", WaitKind::Ticket, room(0, 0)), "in its own places");
     assert!(!has_room(&queues, &[A, B], "x", WaitKind::Ticket, room(0, 0)), "those are others");
     assert!(!has_room(&queues, &[A, B, C], "x", WaitKind::Blocked, room(0, 0)), "another way");
