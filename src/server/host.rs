@@ -7,8 +7,8 @@ use super::ffi::{client, log};
 use super::key::OpenKey;
 use super::{authority, channel, clock, config, connections, slots};
 use leasehold_core::command::{Error, acquire};
-use leasehold_core::engine::{Answer, Authority, Host, Initiator, Lock, Mode, Warning};
-use leasehold_core::lock::{KeptOwner, Limits, Moment, Monotonic, Name, Told};
+use leasehold_core::engine::{Announced, Answer, Authority, Host, Initiator, Lock, Mode, Warning};
+use leasehold_core::lock::{KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner};
 use leasehold_core::observe::Event;
 use redis_module::raw::{self, RedisModuleCtx, RedisModuleString};
 
@@ -68,25 +68,24 @@ impl Host for Server {
         LockKey::selected(self.ctx, name)
     }
 
-    fn answer(
+    fn answer(&self, _name: Name<'_>, client: BlockedClient, owner: KeptOwner, answer: Answer) {
+        client.unblock(owner, answer);
+    }
+
+    fn announce(
         &self,
         name: Name<'_>,
-        told: Told<Self::Client>,
-        owner: KeptOwner,
-        answer: Answer,
-    ) -> usize {
-        let ticket = match told {
-            Told::Blocked(client) => {
-                client.unblock(owner, answer);
-                return 0;
+        ticket: &KeptTicket,
+        owner: Owner<'_>,
+        answer: &Answer,
+    ) -> Announced {
+        match (answer.fence_number(), &ticket.channel) {
+            (Some(fence_number), Some(channel)) => {
+                let message = acquire::notice(fence_number, owner, name.key);
+                Announced::To { hearers: channel::publish(self.ctx, channel, &message) }
             }
-            Told::Ticket(ticket) => ticket,
-        };
-        let (Some(fence_number), Some(channel)) = (answer.fence_number(), ticket.channel) else {
-            return 0;
-        };
-        let message = acquire::notice(fence_number, owner.as_owner(), name.key);
-        channel::publish(self.ctx, &channel, &message)
+            _ => Announced::Silently,
+        }
     }
 
     /// In a cluster it is what clients heed by themselves: they ask again, and are sent to the new primary.

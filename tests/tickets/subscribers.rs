@@ -1,8 +1,12 @@
 //! Who hears a message, and what becomes of a grant whose message nobody hears: asking again is the truth.
 
 use super::notifying::notified;
-use super::{CHANNEL, LONG, Subscriber, asked, held, held_on, lacks_notify, notice, until_held_by};
+use super::{
+    CHANNEL, LONG, Subscriber, asked, held, held_on, lacks_notify, left, notice, queue_of,
+    until_held_by,
+};
 use redis::Value;
+use std::time::{Duration, Instant};
 use testkit::{Client, Cluster, Server, eventually, start_pair};
 
 #[test]
@@ -18,6 +22,64 @@ fn without_a_subscriber_the_grant_is_made_and_told_to_who_asks_again() {
     let fence = client.check("k", "bob").unwrap();
     assert_eq!(asked(&mut client, notified("bob", LONG)), Some(fence));
     assert!(subscriber.messages().is_empty());
+}
+
+/// What the server keeps a grant for that nobody heard of, in milliseconds.
+const WINDOW: u64 = 1_000;
+
+#[test]
+fn a_killed_program_costs_a_lock_one_short_window_however_many_places_it_had() {
+    const PLACES: u64 = 10;
+    if lacks_notify() {
+        return;
+    }
+    let (server, mut client) = held();
+    client.grant("other", "alice", LONG);
+    let elsewhere = |owner: &str, key: &str| {
+        format!("LOCK.ACQUIRE {key} {owner} {LONG} TICKET {LONG} NOTIFY nobody")
+    };
+    for number in 0..PLACES {
+        assert_eq!(asked(&mut client, elsewhere(&format!("dead{number}"), "k")), None);
+    }
+    assert_eq!(asked(&mut client, elsewhere("dead", "other")), None);
+    let mut subscriber = Subscriber::on(&server);
+    assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+    assert_eq!(asked(&mut client, "LOCK.ACQUIRE other carol 60000 TICKET 60000"), None);
+    let released = Instant::now();
+    assert!(client.release("k", "alice"));
+    assert!(left(&mut client) <= WINDOW, "the grant to dead0 is kept for long");
+    let fence = until_held_by(&mut client, "bob");
+    assert!(released.elapsed() < Duration::from_millis(PLACES * WINDOW / 2), "one each");
+    assert_eq!(subscriber.message(), notice(fence, b"bob", b"k"));
+    assert!(left(&mut client) > WINDOW, "bob heard of it");
+    assert_eq!(queue_of(&mut client, "other"), ["ticket carol"], "its other places are gone, too");
+}
+
+#[test]
+fn who_claims_in_time_what_nobody_heard_of_keeps_it_and_its_other_places() {
+    if lacks_notify() {
+        return;
+    }
+    for claim in [
+        format!("LOCK.ACQUIRE k bob {LONG}"),
+        format!("LOCK.EXTEND k bob {LONG}"),
+        notified("bob", LONG),
+    ] {
+        let (_server, mut client) = held();
+        client.grant("other", "alice", LONG);
+        assert_eq!(asked(&mut client, notified("bob", LONG)), None);
+        let other = notified("bob", LONG).replace(" k ", " other ");
+        assert_eq!(asked(&mut client, &*other), None);
+        let replies = client.transaction(&["LOCK.RELEASE k alice", &claim]);
+        assert!(!matches!(replies[1], Value::Nil), "{claim}: {replies:?}");
+        let begun = Instant::now();
+        eventually("the window is over", || match begun.elapsed().as_millis() {
+            elapsed if elapsed > u128::from(WINDOW + 500) => Ok(()),
+            elapsed => Err(elapsed),
+        });
+        assert_eq!(client.info("k").unwrap().owner, b"bob", "{claim}");
+        assert_eq!(queue_of(&mut client, "other"), ["ticket bob"], "{claim}");
+    }
 }
 
 #[test]

@@ -4,11 +4,12 @@ use super::change::with_evicted;
 use super::effort::{Budget, Effort};
 use super::pending::PendingRelease;
 use super::{
-    Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS, WaiterGrant,
+    Announced, Answer, Authority, Engine, Host, Initiator, Key, Lock, Mode, PAUSE_MILLIS,
+    WaiterGrant,
 };
 use crate::lock::{
-    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, WaitKind, Waiter,
-    Write,
+    self, Checked, Deadline, Holders, KeptOwner, Moment, Name, Outcome, Proof, Told, WaitKind,
+    Waiter, Write,
 };
 use crate::observe::WaitEnd;
 use std::collections::BTreeSet;
@@ -30,10 +31,25 @@ impl<C> Engine<C> {
             (Answer::Refused(_), _) => WaitEnd::Refused,
         };
         self.wait_ended(host, name, &owner, since, end);
-        if let (Answer::Granted { fence, .. }, WaitKind::Blocked) = (&answer, told.kind()) {
-            self.undelivered.borrow_mut().insert(fence.number());
+        let ticket = match told {
+            Told::Ticket(ticket) => ticket,
+            Told::Blocked(client) => {
+                if let Answer::Granted { fence, .. } = answer {
+                    self.undelivered.borrow_mut().insert(fence.number());
+                }
+                host.answer(name, client, owner, answer);
+                return Effort::default();
+            }
+        };
+        match (host.announce(name, &ticket, owner.as_owner(), &answer), answer) {
+            (Announced::To { hearers: 0 }, Answer::Granted { names, fence, deadline }) => {
+                let channel = ticket.channel.as_deref().unwrap_or_default();
+                self.keep_unheard(host, names, owner, fence, deadline, channel);
+                Effort::default()
+            }
+            (Announced::To { hearers }, _) => Effort::of_telling(hearers),
+            (Announced::Silently, _) => Effort::default(),
         }
-        Effort::of_telling(host.answer(name, told, owner, answer))
     }
 
     /// A client counts on the grant with this fence. From now on the grant is not taken back, even if
@@ -48,6 +64,7 @@ impl<C> Engine<C> {
         if !pending.is_empty() {
             pending.forget(fence_number);
         }
+        self.unheard.borrow_mut().claimed(fence_number);
     }
 
     /// The waiter that this grant was made to will never hear of it. Unless the same owner has heard

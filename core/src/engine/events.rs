@@ -5,6 +5,7 @@
 //! very tables that a hand-off would change.
 
 use super::Engine;
+use super::unheard::UnheardGrants;
 use crate::lock::{Moment, Suspicion};
 use crate::observe::Observer;
 
@@ -50,6 +51,7 @@ impl<C> Engine<C> {
     pub fn role_changed(&self) {
         self.with_observer(Observer::forget_grants);
         self.evicted.borrow_mut().forget(None);
+        *self.unheard.borrow_mut() = UnheardGrants::new();
         self.forget_bindings();
     }
 

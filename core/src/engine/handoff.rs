@@ -22,6 +22,7 @@ impl<C> Engine<C> {
     pub fn work<H: Host<Client = C>>(&self, host: &H) {
         let now = host.clocks();
         self.end_patience(host, now);
+        self.give_up_unheard(host);
         self.take_back_due(host);
         self.serve_bindings(host);
         self.put_back_due(host);

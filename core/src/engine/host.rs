@@ -6,8 +6,8 @@
 
 use crate::command::Error;
 use crate::lock::{
-    Deadline, Fence, KeptNames, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Now, Stored,
-    Told, Write,
+    Deadline, Fence, KeptNames, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name, Now,
+    Owner, Stored, Write,
 };
 use crate::observe::Event;
 
@@ -46,6 +46,11 @@ pub trait Host {
         50
     }
 
+    /// How long a grant is kept for its owner, if it was published and nobody heard of it.
+    fn window_millis(&self) -> u64 {
+        1_000
+    }
+
     /// The connection whose command is being executed. `None` where there is none, as in a script.
     fn connection(&self) -> Option<u64>;
 
@@ -61,17 +66,18 @@ pub trait Host {
     /// Another lock of the database that is selected.
     fn beside<'n>(&'n self, name: Name<'n>) -> Self::Lock<'n>;
 
-    /// Tells an owner what became of its wait for a lock. It does not wait any more. No key is open.
-    ///
-    /// One that waits by a ticket asks again, so it need not be told. Its grant is published if it asked for that, and so many
-    /// subscribers hear of it.
-    fn answer(
+    /// Tells a client that waits on its connection what became of that. It does not wait any more. No key is open.
+    fn answer(&self, name: Name<'_>, client: Self::Client, owner: KeptOwner, answer: Answer);
+
+    /// The same of an owner that waits by a ticket, which asks again. Its grant is published if it asked for that. No key is
+    /// open.
+    fn announce(
         &self,
         name: Name<'_>,
-        told: Told<Self::Client>,
-        owner: KeptOwner,
-        answer: Answer,
-    ) -> usize;
+        ticket: &KeptTicket,
+        owner: Owner<'_>,
+        answer: &Answer,
+    ) -> Announced;
 
     /// Why nobody waits on a server that has become a replica.
     fn demoted(&self) -> Error;
@@ -155,6 +161,16 @@ pub enum Initiator {
     /// A client, whose command the server let in.
     Client,
     Module,
+}
+
+/// Who hears of what became of a ticket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Announced {
+    /// Nobody is told.
+    Silently,
+    /// A grant was published, and so many subscribers of this server hear of it.
+    To { hearers: usize },
 }
 
 /// What became of a wait.

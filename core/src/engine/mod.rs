@@ -43,9 +43,10 @@ mod pending;
 mod several;
 #[cfg(test)]
 mod tests;
+mod unheard;
 mod waiting;
 
-pub use host::{Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
+pub use host::{Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, Warning};
 pub use several::Done;
 pub use waiting::{NoRoom, Taken};
 
@@ -57,6 +58,7 @@ use bindings::Bindings;
 use pending::PendingReleases;
 use std::cell::{Cell, LazyCell, RefCell};
 use std::collections::BTreeSet;
+use unheard::UnheardGrants;
 
 /// How long to wait before asking again whether the module may write, where writes are paused.
 const PAUSE_MILLIS: u64 = 10;
@@ -75,6 +77,7 @@ pub struct Engine<C> {
     /// The fences of grants to waiters that nobody has heard of yet. No two grants have the same.
     undelivered: RefCell<BTreeSet<u64>>,
     pending_releases: RefCell<PendingReleases>,
+    unheard: RefCell<UnheardGrants>,
     bindings: LazyCell<RefCell<Bindings>>,
     observer: RefCell<Observer>,
     /// When the log last named a fence that is not credible.
@@ -91,6 +94,7 @@ impl<C> Engine<C> {
             evicted: RefCell::new(Evicted::new()),
             undelivered: RefCell::new(BTreeSet::new()),
             pending_releases: RefCell::new(PendingReleases::new()),
+            unheard: RefCell::new(UnheardGrants::new()),
             bindings: LazyCell::new(RefCell::default),
             observer: RefCell::new(Observer::new()),
             complained: Cell::new(None),
@@ -105,6 +109,7 @@ impl<C> Engine<C> {
         *self.evicted.borrow_mut() = Evicted::new();
         self.undelivered.borrow_mut().clear();
         *self.pending_releases.borrow_mut() = PendingReleases::new();
+        *self.unheard.borrow_mut() = UnheardGrants::new();
         *self.bindings.borrow_mut() = Bindings::default();
         *self.observer.borrow_mut() = Observer::new();
         self.complained.set(None);
@@ -128,9 +133,11 @@ impl<C> Engine<C> {
             if queues.has_marks() { Some(now.wall) } else { queues.next_due(now) }
         };
         let evicted = self.evicted.borrow().due(now.wall);
-        let pending = self.pending_releases.borrow().next_due().map(|due| now.wall_at(due));
+        let pending = self.pending_releases.borrow().next_due();
+        let unheard = self.unheard.borrow().next_due();
+        let given_up = [pending, unheard].into_iter().flatten().min().map(|due| now.wall_at(due));
         let bound = self.bindings.borrow().next_due(now);
-        [queued, evicted, pending, bound].into_iter().flatten().min()
+        [queued, evicted, given_up, bound].into_iter().flatten().min()
     }
 
     /// A copy of the fence clock, to look at.

@@ -79,7 +79,6 @@ impl<C> Engine<C> {
             }
             Joined::InPlaceOf(id, Told::Blocked(former)) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                let former = Told::Blocked(former);
                 host.answer(name, former, owner.clone(), Answer::Refused(Error::Replaced));
                 id
             }
@@ -94,9 +93,9 @@ impl<C> Engine<C> {
         let Waiter { owner, since, told, .. } = former;
         match told {
             Told::Ticket(_) => self.wait_ended(host, name, &owner, since, WaitEnd::Abandoned),
-            Told::Blocked(_) => {
+            Told::Blocked(client) => {
                 self.wait_ended(host, name, &owner, since, WaitEnd::Refused);
-                host.answer(name, told, owner, Answer::Refused(Error::Replaced));
+                host.answer(name, client, owner, Answer::Refused(Error::Replaced));
             }
         }
     }

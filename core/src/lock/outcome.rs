@@ -74,13 +74,14 @@ impl<'r> Outcome<'r> {
         }
     }
 
-    /// The fence of the grant that the key held before, if the client is told that this grant is its own. It counts on the
-    /// grant from now on. 0 stands for a foreign lock.
+    /// The fence of the grant that the key held before, if the client is told that this grant is its own, or was. It knows of
+    /// the grant from now on. 0 stands for a foreign lock.
     pub fn confirmed(&self) -> Option<u64> {
         match *self {
             Self::Acquire(Acquired::Again { fence_number, .. })
             | Self::Raise(Raised::Already { fence_number }) => Some(fence_number),
             Self::Extend(Extended::Until { fence, .. })
+            | Self::Release(Released::Released { fence })
             | Self::Acquire(Acquired::Granted { former: fence, .. }) => fence.map(Fence::number),
             Self::Raise(Raised::To { former, .. }) => Some(former.number()),
             _ => None,
@@ -123,7 +124,7 @@ mod tests {
             (Outcome::Raise(Raised::To { owner, former, fence }), Some(number)),
             (Outcome::Raise(Raised::Already { fence_number: 8 }), Some(8)),
             (Outcome::Raise(Raised::NotHolder), None),
-            (Outcome::Release(Released::Released { fence: Some(former) }), None),
+            (Outcome::Release(Released::Released { fence: Some(former) }), Some(number)),
         ] {
             assert_eq!(outcome.confirmed(), confirmed, "{outcome:?}");
         }

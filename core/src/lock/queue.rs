@@ -31,6 +31,7 @@
 //! Time is an argument, and the waiting connections are the caller's: `C` is whatever it needs to
 //! find one again.
 
+mod channels;
 mod contended;
 mod joining;
 mod leaving;
@@ -54,6 +55,7 @@ use super::name::Name;
 use super::owner::KeptOwner;
 use super::share::Share;
 use super::wait::Told;
+use channels::Channels;
 use contended::Queue;
 use looks::Looks;
 use marking::Marks;
@@ -137,6 +139,7 @@ pub struct Queues<C> {
     follow_ups: Looks,
     rechecks: Rechecks,
     marks: Marks,
+    channels: Channels,
     /// Where the next round goes on, see [`Queues::doubt_next_slots`].
     next: usize,
     /// The latest time from which a look was counted since time last passed.
@@ -168,6 +171,7 @@ impl<C> Queues<C> {
             follow_ups: Looks::default(),
             rechecks: Rechecks::default(),
             marks: Marks::default(),
+            channels: Channels::default(),
             next: 0,
             latest: Moment::from_micros(0),
             told: Monotonic::default(),

@@ -2,6 +2,7 @@
 
 use super::ephemeral::Ephemeral;
 use super::lease::{Monotonic, Patience, Ttl};
+use std::rc::Rc;
 
 /// How a client that asks is ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,7 +43,7 @@ pub struct TicketRequest<'r> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptTicket {
     pub lasts: Ttl,
-    pub channel: Option<Box<[u8]>>,
+    pub channel: Option<Rc<[u8]>>,
     /// The connection that asked last.
     pub client: u64,
 }
@@ -50,7 +51,7 @@ pub struct KeptTicket {
 impl KeptTicket {
     pub fn new(ticket: Ticket<'_>, client: u64) -> Self {
         let Ticket { lasts, channel } = ticket;
-        Self { lasts, channel: channel.map(Box::from), client }
+        Self { lasts, channel: channel.map(Rc::from), client }
     }
 
     /// It was asked for again.
@@ -58,7 +59,7 @@ impl KeptTicket {
         let Ticket { lasts, channel } = ticket;
         (self.lasts, self.client) = (lasts, client);
         if self.channel.as_deref() != channel {
-            self.channel = channel.map(Box::from);
+            self.channel = channel.map(Rc::from);
         }
     }
 }

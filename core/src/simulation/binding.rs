@@ -48,7 +48,14 @@ impl Model {
     }
 
     /// This hold ends then.
-    fn give_end(&mut self, name: LockName, holder: &str, fence: u64, end: u64, now: u64) {
+    pub(super) fn give_end(
+        &mut self,
+        name: LockName,
+        holder: &str,
+        fence: u64,
+        end: u64,
+        now: u64,
+    ) {
         if let State::Holds(live) = self.look(name, now)
             && let Some(own) = own(&live, holder).filter(|own| own.fence == fence)
         {

@@ -9,12 +9,15 @@ use super::history::Granted;
 use super::keyspace::Kept;
 use super::model::{Client, LockName, Reply};
 use super::requests::Requested;
+use super::tickets::channel_named;
 use super::world::{KEYS, Server, State, lock};
 use crate::command::Error;
-use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
+use crate::engine::{
+    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning,
+};
 use crate::lock::{
-    Deadline, Edit, Fence, Holds, KeptOwner, Limits, Lost, Moment, Monotonic, Name, Owner, Share,
-    Stored, Told, Ttl, Value, Write,
+    Deadline, Edit, Fence, Holds, KeptOwner, KeptTicket, Limits, Lost, Moment, Monotonic, Name,
+    Owner, Share, Stored, Ttl, Value, WaitKind, Write,
 };
 use crate::observe::Event;
 
@@ -48,6 +51,10 @@ impl Host for Server {
         self.batch()
     }
 
+    fn window_millis(&self) -> u64 {
+        self.state.borrow().model.window_millis
+    }
+
     fn connection(&self) -> Option<u64> {
         let connection = self.state.borrow().connection;
         assert!(connection.is_some(), "asked for the connection of a command that needs none");
@@ -68,16 +75,27 @@ impl Host for Server {
         self.at(lock_name(name))
     }
 
-    fn answer(
+    fn answer(&self, _name: Name<'_>, client: Client, owner: KeptOwner, answer: Answer) {
+        self.state.borrow_mut().tally.answered(WaitKind::Blocked, &answer);
+        self.tell(client, owner, answer);
+    }
+
+    fn announce(
         &self,
         name: Name<'_>,
-        told: Told<Client>,
-        owner: KeptOwner,
-        answer: Answer,
-    ) -> usize {
-        self.state.borrow_mut().tally.answered(told.kind(), &answer);
-        self.tell(name, told, owner, answer);
-        0
+        ticket: &KeptTicket,
+        _owner: Owner<'_>,
+        answer: &Answer,
+    ) -> Announced {
+        self.state.borrow_mut().tally.answered(WaitKind::Ticket, answer);
+        self.ticket_is_over(lock_name(name), ticket, answer);
+        match (&ticket.channel, answer.fence_number()) {
+            (Some(channel), Some(_)) => {
+                let is_deaf = self.state.borrow().model.deaf.contains(channel_named(channel));
+                Announced::To { hearers: usize::from(!is_deaf) }
+            }
+            _ => Announced::Silently,
+        }
     }
 
     fn demoted(&self) -> Error {
@@ -105,11 +123,7 @@ impl Server {
 }
 
 impl Server {
-    fn tell(&self, name: Name<'_>, told: Told<Client>, owner: KeptOwner, answer: Answer) {
-        let client = match told {
-            Told::Blocked(client) => client,
-            Told::Ticket(ticket) => return self.ticket_is_over(lock_name(name), &ticket, &answer),
-        };
+    fn tell(&self, client: Client, owner: KeptOwner, answer: Answer) {
         let mut borrowed = self.state.borrow_mut();
         let state = &mut *borrowed;
         state.parked.remove(&client);

@@ -58,8 +58,9 @@ fn the_queues_do_what_the_model_says_and_l1_to_l5_hold() {
 /// Takes every step of a schedule, and looks at everything after each.
 fn run(seed: u64, mut trace: Trace<'_>) {
     let mut schedule = Schedule::new(seed);
-    let Schedule { start, at_once, quarantine_millis, .. } = schedule;
+    let Schedule { start, at_once, quarantine_millis, window_millis, .. } = schedule;
     let server = Server::new(start, at_once, quarantine_millis, !seed.is_multiple_of(4));
+    server.state.borrow_mut().model.window_millis = window_millis;
     let mut say = |line: std::fmt::Arguments<'_>| {
         if let Some(trace) = &mut trace {
             trace(line.to_string());
@@ -171,6 +172,7 @@ fn happen(server: &Server, client: Client, op: Op) {
         Op::Become(role) => server.becomes(role),
         Op::SendAway(name) => server.slot_goes(name),
         Op::Room(for_all, per_lock, tickets) => server.makes_room(for_all, per_lock, tickets),
+        Op::Hear(channel, hears) => server.hears_on(channel, hears),
     }
 }
 

@@ -11,8 +11,9 @@
 use super::alike::MICROS_PER_MILLI;
 use super::binding::{Bound, Wanted};
 use super::content::{Content, Held, LATEST, Lock, admit, has_run_out, others, own, tolerated};
+use super::tickets::Unheard;
 use crate::lock::WaitKind;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The number of a connection.
 pub(super) type Client = u32;
@@ -51,6 +52,9 @@ pub(super) struct Waiting {
     pub(super) since: u64,
     pub(super) gives_up: Option<u64>,
     pub(super) bind: Option<Wanted>,
+    /// When it asked last.
+    pub(super) asked: u64,
+    pub(super) channel: Option<&'static str>,
 }
 
 /// How a request is ready to wait.
@@ -58,8 +62,8 @@ pub(super) struct Waiting {
 pub(super) enum Waits {
     /// On its connection, so many milliseconds; 0 stands for ever.
     Block(u64),
-    /// By a ticket that lasts so long.
-    Ticket(u64),
+    /// By a ticket that lasts so long, whose grant is published there.
+    Ticket(u64, Option<&'static str>),
 }
 
 /// The holds in force at some moment, or none because the key holds something else.
@@ -94,7 +98,7 @@ pub(super) struct Model {
     pub(super) elapsed: u64,
     /// Until so much time has passed nothing is granted.
     pub(super) quarantine_ends: u64,
-    last_fence: u64,
+    pub(super) last_fence: u64,
     /// Locks that somebody waits for, as they were when last settled and found held.
     pub(super) seen: BTreeMap<LockName, Content>,
     /// Locks that the server evicted while they were held, until they are put back.
@@ -105,6 +109,11 @@ pub(super) struct Model {
     pub(super) may_be_forgotten: Vec<Bound>,
     /// The connections that have ended, and when.
     pub(super) ended: BTreeMap<u64, u64>,
+    /// On which channels nobody hears, and since when that is known.
+    pub(super) deaf: BTreeSet<&'static str>,
+    pub(super) found_deaf: BTreeMap<&'static str, u64>,
+    pub(super) unheard: Vec<Unheard>,
+    pub(super) window_millis: u64,
 }
 
 impl Model {
@@ -125,6 +134,10 @@ impl Model {
             bound: Vec::new(),
             may_be_forgotten: Vec::new(),
             ended: BTreeMap::new(),
+            deaf: BTreeSet::new(),
+            found_deaf: BTreeMap::new(),
+            unheard: Vec::new(),
+            window_millis: 1_000,
         }
     }
 
@@ -149,16 +162,33 @@ impl Model {
             return self.serve(client, name, asked, now);
         }
         let since = self.elapsed;
+        let channel = match waits {
+            Some(Waits::Ticket(_, channel)) => channel,
+            Some(Waits::Block(_)) | None => None,
+        };
         let (kind, ttl, gives_up) = match waits {
             None => return self.answer(client, Reply::Nil),
             Some(Waits::Block(0)) => (WaitKind::Blocked, ttl, None),
             Some(Waits::Block(millis)) => (WaitKind::Blocked, ttl, Some(in_millis(since, millis))),
             // Nobody may come for the lock, and then it is not held longer than the place was kept.
-            Some(Waits::Ticket(lasts)) => {
+            Some(Waits::Ticket(lasts, _)) => {
                 (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
             }
         };
-        self.wait(Waiting { client, name, owner, ttl, share, kind, since, gives_up, bind });
+        let asked = since;
+        self.wait(Waiting {
+            client,
+            name,
+            owner,
+            ttl,
+            share,
+            kind,
+            since,
+            gives_up,
+            bind,
+            asked,
+            channel,
+        });
     }
 
     /// Its turn has come, or it holds the lock already.
@@ -167,6 +197,7 @@ impl Model {
         let Asked { owner, share, .. } = asked;
         match own(&live, owner) {
             Some(own) if tolerated(own.share) <= tolerated(share) || own.fence == 0 => {
+                self.claim(own.fence);
                 self.renew(name, own, asked, now);
                 self.bind(name, owner, own.fence, asked.bind);
                 self.answer(client, Reply::Fence(own.fence));
@@ -174,7 +205,10 @@ impl Model {
             Some(_) if !admit(&others(&live, owner), share) || self.is_quarantined() => {
                 self.answer(client, Reply::Nil);
             }
-            _ => self.grant(client, name, asked, now),
+            former => {
+                former.iter().for_each(|former| self.claim(former.fence));
+                self.grant(client, name, asked, now);
+            }
         }
     }
 
@@ -193,6 +227,7 @@ impl Model {
         match own {
             Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
             Ok(own) => {
+                self.claim(own.fence);
                 self.end(name, own, now);
                 self.answer(client, Reply::Done);
             }
@@ -284,6 +319,7 @@ impl Model {
         match self.own_hold(name, owner, proof, now) {
             Err(reply) => self.answer(client, reply.unwrap_or(Reply::NotHolder)),
             Ok(own) => {
+                self.claim(own.fence);
                 self.lease(name, own, Some(now / MICROS_PER_MILLI + ttl), own.share, now);
                 self.answer(client, Reply::Done);
             }
@@ -303,6 +339,7 @@ impl Model {
             _ if asked > now + HORIZON_MICROS => self.answer(client, Reply::TooFarAhead),
             Err(None) => self.answer(client, Reply::Nil),
             Ok(own) => {
+                self.claim(own.fence);
                 // A foreign lock stays one.
                 let fence = if own.fence == 0 { 0 } else { own.fence.max(asked) };
                 self.observe(fence, now);
@@ -336,7 +373,10 @@ impl Model {
             return self.answer(client, Reply::WrongType);
         };
         match own(&live, owner).filter(|own| fits(proof, own.fence) && !is_undone) {
-            Some(own) => self.answer(client, Reply::Fence(own.fence)),
+            Some(own) => {
+                self.claim(own.fence);
+                self.answer(client, Reply::Fence(own.fence));
+            }
             None => self.answer(client, Reply::Nil),
         }
     }

@@ -101,7 +101,7 @@ impl Server {
         let (option, millis) = match waits {
             None => (&b""[..], 0),
             Some(Waits::Block(millis)) => (&b"BLOCK"[..], millis),
-            Some(Waits::Ticket(lasts)) => (&b"TICKET"[..], lasts),
+            Some(Waits::Ticket(lasts, _)) => (&b"TICKET"[..], lasts),
         };
         let millis = millis.to_string();
         let mut words = vec![b"", name.1.as_bytes(), asker.as_bytes(), ttl_word.as_bytes()];
@@ -110,6 +110,9 @@ impl Server {
         }
         if waits.is_some() {
             words.extend([option, millis.as_bytes()]);
+        }
+        if let Some(Waits::Ticket(_, Some(channel))) = waits {
+            words.extend([b"NOTIFY", channel.as_bytes()]);
         }
         let grace_word = ephemeral.map(|(_, grace)| grace.to_string());
         words.extend(grace_word.iter().flat_map(|grace| [&b"EPHEMERAL"[..], grace.as_bytes()]));

@@ -9,6 +9,7 @@ use super::chance::{clock_step, pick, weighted, weights};
 use super::content::Content;
 use super::model::{Client, LockName, Waits};
 use super::requests::{Claim, Request};
+use super::tickets::CHANNELS;
 use super::world::{KEYS, Server, State};
 use crate::lock::{Fence, Suspicion, WaitKind};
 use rand::rngs::SmallRng;
@@ -63,6 +64,8 @@ pub(super) enum Op {
     Become(Role),
     SendAway(LockName),
     Room(usize, usize, usize),
+    /// Those who hear what is published on this channel are gone, or come back.
+    Hear(&'static str, bool),
 }
 
 #[derive(Clone, Debug)]
@@ -109,10 +112,11 @@ enum Kind {
     Role,
     SendAway,
     Room,
+    Hear,
 }
 
 /// How often each happens, if at all; what a lock is for is never left out.
-const USUAL: [(Kind, u32, bool); 28] = [
+const USUAL: [(Kind, u32, bool); 29] = [
     (Kind::Pass, 200, true),
     (Kind::Leap, 6, false),
     (Kind::Step, 4, false),
@@ -141,6 +145,7 @@ const USUAL: [(Kind, u32, bool); 28] = [
     (Kind::Role, 16, false),
     (Kind::SendAway, 3, false),
     (Kind::Room, 4, false),
+    (Kind::Hear, 20, false),
 ];
 
 /// The name of one of them, from `owner` and its number.
@@ -167,6 +172,8 @@ pub(super) struct Schedule {
     unheard: u32,
     pub(super) at_once: usize,
     pub(super) quarantine_millis: u64,
+    /// For which a grant is kept that nobody heard of.
+    pub(super) window_millis: u64,
     pub(super) start: u64,
 }
 
@@ -193,6 +200,7 @@ impl Schedule {
             unheard: *pick(&mut rng, &[0, 0, 0, 200]),
             at_once: *pick(&mut rng, &[EVERYTHING, EVERYTHING, 2, 1]),
             quarantine_millis: *pick(&mut rng, &[0, 0, 20, 200]),
+            window_millis: *pick(&mut rng, &[1, 5, 50]),
             start: if rng.random_ratio(1, 50) { LATE_START } else { USUAL_START },
             rng,
         }
@@ -231,6 +239,7 @@ impl Schedule {
             Kind::Role => Op::Become(self.role(server.role)),
             Kind::SendAway => Op::SendAway(self.name()),
             Kind::Room => Op::Room(self.limit(), self.limit(), self.limit()),
+            Kind::Hear => Op::Hear(*pick(&mut self.rng, &CHANNELS), self.rng.random_bool(0.5)),
             // A replica does what its primary tells it.
             Kind::Put if server.role == Role::Replica => {
                 let holder = self.owner();
@@ -299,7 +308,9 @@ impl Schedule {
             let waiting = server.model.waiters[at];
             (request.name, request.owner) = (waiting.name, waiting.owner);
         }
-        Request { waits: Some(Waits::Ticket(self.millis(self.longest_patience))), ..request }
+        let lasts = self.millis(self.longest_patience);
+        let channel = self.rng.random_bool(0.7).then(|| *pick(&mut self.rng, &CHANNELS));
+        Request { waits: Some(Waits::Ticket(lasts, channel)), ..request }
     }
 
     fn ephemeral(&mut self) -> Option<(usize, u64)> {

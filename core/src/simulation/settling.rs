@@ -90,7 +90,7 @@ impl Model {
             self.seen.remove(&name);
             self.leave(next.client);
             let Waiting { client, owner, ttl, share, kind, gives_up, bind, .. } = next;
-            let answered = self.answers.len();
+            let (answered, last_fence) = (self.answers.len(), self.last_fence);
             if gives_up.is_some_and(|end| end <= self.elapsed) && own(&live, owner).is_none() {
                 self.answer(client, Reply::Nil);
             } else {
@@ -104,6 +104,12 @@ impl Model {
                 {
                     // Its grace counts from the grant.
                     self.ended.insert(connection, self.elapsed);
+                }
+                if let Some(&(_, Reply::Fence(fence))) = self.answers.get(answered)
+                    && fence == self.last_fence
+                    && fence > last_fence
+                {
+                    self.announce(&next, fence, now);
                 }
                 let told = self.answers.split_off(answered);
                 self.answers.extend(told.into_iter().filter_map(by_ticket));

@@ -1,9 +1,82 @@
-//! Tickets that come to their end, of which nobody is told but of a grant.
+//! Tickets that come to their end, of which nobody is told but of a grant; and channels on which nobody hears of that.
 
-use super::model::{Client, LockName, Reply};
+use super::alike::MICROS_PER_MILLI;
+use super::model::{Client, LockName, Model, Reply, Waiting};
 use super::world::Server;
 use crate::engine::Answer;
 use crate::lock::KeptTicket;
+
+/// Where grants may be published.
+pub(super) const CHANNELS: [&str; 2] = ["one", "two"];
+
+pub(super) fn channel_named(name: &[u8]) -> &'static str {
+    let channel = CHANNELS.into_iter().find(|channel| channel.as_bytes() == name);
+    channel.expect("a channel that there is")
+}
+
+/// A grant that was published where nobody hears.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Unheard {
+    pub(super) name: LockName,
+    pub(super) fence: u64,
+    channel: &'static str,
+    due: u64,
+}
+
+impl Model {
+    /// This one was granted the lock. If nobody hears of it, the lease is short.
+    pub(super) fn announce(&mut self, waiting: &Waiting, fence: u64, now: u64) {
+        let Some(channel) = waiting.channel.filter(|channel| self.deaf.contains(channel)) else {
+            return;
+        };
+        let Waiting { name, owner, ttl, .. } = *waiting;
+        let left = ttl.min(self.window_millis);
+        if left < ttl {
+            self.give_end(name, owner, fence, now / MICROS_PER_MILLI + left, now);
+        }
+        let due = self.elapsed + left * MICROS_PER_MILLI;
+        self.unheard.push(Unheard { name, fence, channel, due });
+    }
+
+    pub(super) fn claim(&mut self, fence: u64) {
+        self.unheard.retain(|unheard| unheard.fence != fence);
+    }
+
+    /// Nobody has claimed these in time. The other grants that were published on the same channel are taken back, and
+    /// who waits for one there is to leave.
+    pub(super) fn give_up_unheard(&mut self) -> Vec<Unheard> {
+        let mut others = Vec::new();
+        let first_due = |model: &Self| {
+            let due = model.unheard.iter().filter(|unheard| unheard.due <= model.elapsed);
+            due.min_by_key(|unheard| (unheard.due, unheard.fence)).copied()
+        };
+        while let Some(Unheard { fence, channel, .. }) = first_due(self) {
+            self.claim(fence);
+            self.found_deaf.insert(channel, self.elapsed);
+            let is_other = |unheard: &Unheard| unheard.channel == channel;
+            others.extend(self.unheard.iter().copied().filter(is_other));
+            self.unheard.retain(|unheard| !is_other(unheard));
+        }
+        others
+    }
+
+    /// Whether nobody hears where the grant of this one was to be published.
+    fn is_deaf(&self, client: Client) -> bool {
+        let channel = self.waiter_of(client).and_then(|waiting| waiting.channel);
+        channel.is_some_and(|channel| self.found_deaf.contains_key(channel))
+    }
+
+    /// All who were to leave are gone, if the engine has done all there was to do.
+    pub(super) fn assert_deaf_are_gone(&mut self) {
+        for (&channel, &since) in &self.found_deaf {
+            let is_left =
+                |waiting: &&Waiting| waiting.channel == Some(channel) && waiting.asked < since;
+            let left = self.waiters.iter().find(is_left);
+            assert!(left.is_none(), "nobody hears on {channel}: {left:?}");
+        }
+        self.found_deaf.clear();
+    }
+}
 
 impl Server {
     /// A ticket has come to its end.
@@ -21,8 +94,9 @@ impl Server {
             Answer::GaveUp => {
                 state.history.left(client);
                 if state.model.is_waiting(client) {
-                    let is_first = state.model.is_first_to_give_up(client);
-                    assert!(is_first, "{client} lost its place in {name:?} before its time");
+                    let may_leave =
+                        state.model.is_first_to_give_up(client) || state.model.is_deaf(client);
+                    assert!(may_leave, "{client} lost its place in {name:?} before its time");
                     state.model.leave(client);
                 }
             }

@@ -210,8 +210,14 @@ impl Server {
     pub(super) fn work(&self) {
         let mut state = self.state.borrow_mut();
         state.told_at = state.wall;
+        for other in state.model.give_up_unheard() {
+            state.history.left_unheard(other.name, other.fence);
+        }
         drop(state);
         self.engine.work(self);
+        if self.is_at_rest() {
+            self.state.borrow_mut().model.assert_deaf_are_gone();
+        }
         let mut state = self.state.borrow_mut();
         if state.role == Role::Replica {
             state.history.may_stay_unheard(|_| true);
@@ -244,6 +250,8 @@ impl Server {
             self.engine.role_changed();
             state.model.forget_evictions(|_| true);
             state.model.bound.clear();
+            state.model.unheard.clear();
+            state.model.found_deaf.clear();
             state.history.evictions_forgotten(|_| true);
         }
         match role {
@@ -281,6 +289,15 @@ impl Server {
             // The other node has heard of the deletion.
             state.model.forget_evictions(|evicted| evicted == name);
             state.history.evictions_forgotten(|evicted| evicted == name);
+        }
+    }
+
+    pub(super) fn hears_on(&self, channel: &'static str, hears: bool) {
+        let deaf = &mut self.state.borrow_mut().model.deaf;
+        if hears {
+            deaf.remove(channel);
+        } else {
+            deaf.insert(channel);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use super::{PlaceId, QueueId, Queues, WaiterId, Waiting};
 use crate::lock::name::Name;
-use crate::lock::wait::WaitKind;
+use crate::lock::wait::{KeptTicket, Told, WaitKind};
 
 impl<C> Queues<C> {
     /// How many wait, for whatever lock.
@@ -85,6 +85,11 @@ impl<C> Queues<C> {
         }
         assert_eq!(places, waiters, "every place is in a queue");
         assert_eq!(self.tickets, tickets, "tickets are counted");
+        let has_channel = |waiting: &Waiting<C>| {
+            matches!(&waiting.waiter.told, Told::Ticket(KeptTicket { channel: Some(_), .. }))
+        };
+        let listening = self.waiters.iter().filter(|(_, waiting)| has_channel(waiting)).count();
+        assert_eq!(self.channels.len(), listening, "each is known by its channel");
         assert_eq!(self.patience.len(), patience, "everybody's patience ends once");
         assert_eq!(self.ends.len(), ends, "every look is at a queue that there is");
         assert_eq!(self.follow_ups.len(), follow_ups, "every look is at a queue that there is");

@@ -44,6 +44,8 @@ impl<C> Queues<C> {
         let since = waiting.waiter.since;
         let (kind, share) = (waiter.told.kind(), waiter.share);
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
+        self.channels.remove(former, &left.told);
+        self.channels.add(former, &waiting.waiter.told);
         self.expect_patience(former);
         if kind != left.told.kind() {
             self.count(former, left.told.kind(), usize::saturating_sub);
@@ -80,8 +82,19 @@ impl<C> Queues<C> {
                 waiter.ttl = wanted.ttl;
                 waiter.gives_up = Some(request.ticket.ends(now));
                 waiter.ephemeral = request.ephemeral;
+                let channel = match &waiter.told {
+                    Told::Ticket(kept) => kept.channel.as_deref(),
+                    Told::Blocked(_) => None,
+                };
+                let is_elsewhere = channel != request.ticket.channel;
+                if is_elsewhere {
+                    self.channels.remove(id, &waiter.told);
+                }
                 if let Told::Ticket(kept) = &mut waiter.told {
                     kept.renew(request.ticket, request.client);
+                }
+                if is_elsewhere {
+                    self.channels.add(id, &waiter.told);
                 }
             }
             _ => return Renewed::No,
@@ -104,6 +117,9 @@ impl<C> Queues<C> {
             None => self.oldest = Some(id),
         }
         self.newest = Some(id);
+        if let Some(waiting) = self.waiters.get(id.0) {
+            self.channels.add(id, &waiting.waiter.told);
+        }
         self.told = self.told.max(since);
         let place = self.take_place(names.first, id);
         if !names.also.is_empty() {

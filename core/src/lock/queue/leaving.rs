@@ -20,6 +20,7 @@ impl<C> Queues<C> {
         if let Some(asked_at) = asked_at {
             self.patience.remove(&(asked_at, id));
         }
+        self.channels.remove(id, &waiter.told);
         let name = self.name_at(places.first()?)?.clone();
         let kind = waiter.told.kind();
         if kind == WaitKind::Blocked {

@@ -4,10 +4,12 @@
 use super::model::{Client, Held, Key as KeyName, MOST_HOLDERS, is_same_set};
 use super::server::{Server, State, key_of, lock};
 use crate::command::Error;
-use crate::engine::{Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning};
+use crate::engine::{
+    Announced, Answer, Authority, Host, Initiator, Key, Lock, Mode, WaiterGrant, Warning,
+};
 use crate::lock::{
-    Deadline, KeptNames, KeptOwner, Limits, Moment, Monotonic, Name, Stored, Told, Ttl, Value,
-    Write,
+    Deadline, KeptNames, KeptOwner, KeptTicket, Limits, Moment, Monotonic, Name, Owner, Stored,
+    Ttl, Value, Write,
 };
 use crate::observe::Event;
 use crate::simulation::alike::Role;
@@ -62,58 +64,36 @@ impl Host for Server {
         self.at(key_of(name))
     }
 
-    fn answer(
+    fn answer(&self, name: Name<'_>, client: Client, owner: KeptOwner, answer: Answer) {
+        let mut state = self.state.borrow_mut();
+        state.parked.remove(&client);
+        state.is_answered(name, client, &answer);
+        if let Answer::Granted { names, fence, .. } = answer {
+            let grant = WaiterGrant { names, owner, fence };
+            if !std::mem::take(&mut state.dies_at_once) {
+                return state.in_flight.push((client, grant));
+            }
+            state.model.unheard(fence.number());
+            drop(state);
+            self.engine.mark_undeliverable(self, grant);
+        }
+    }
+
+    fn announce(
         &self,
         name: Name<'_>,
-        told: Told<Client>,
-        owner: KeptOwner,
-        answer: Answer,
-    ) -> usize {
+        ticket: &KeptTicket,
+        _owner: Owner<'_>,
+        answer: &Answer,
+    ) -> Announced {
         let mut state = self.state.borrow_mut();
-        let client = match &told {
-            Told::Blocked(client) => {
-                state.parked.remove(client);
-                *client
-            }
-            Told::Ticket(ticket) => Client::try_from(ticket.client).expect("a small number"),
-        };
-        match answer {
-            Answer::Granted { names, fence, .. } => {
-                state.is_granted(name, client, &names, fence.number());
-                if let Told::Blocked(_) = told {
-                    let grant = WaiterGrant { names, owner, fence };
-                    if !std::mem::take(&mut state.dies_at_once) {
-                        state.in_flight.push((client, grant));
-                        return 0;
-                    }
-                    state.model.unheard(fence.number());
-                    drop(state);
-                    self.engine.mark_undeliverable(self, grant);
-                } else {
-                    // Nobody is there who would not hear of it.
-                    state.model.hear(fence.number());
-                }
-            }
-            Answer::Again { names, fence_number, .. } => {
-                state.has_them_already(client, &names, fence_number);
-            }
-            Answer::GaveUp => state.gave_up(client),
-            Answer::Refused(Error::NotReplicated) => {
-                let plan = state.model.plan.take().expect("its grant was refused");
-                assert!(plan.has_failed, "{plan:?}");
-                assert_eq!(plan.waiter.map(|waiting| waiting.client), Some(client));
-            }
-            Answer::Refused(Error::Replaced) => {
-                let replaced = &mut state.model.replaced;
-                let at = replaced.iter().position(|other| *other == client);
-                replaced.remove(at.expect("another request has taken its place"));
-            }
-            Answer::Refused(Error::Demoted) => {
-                state.model.leave(client).expect("it waits");
-            }
-            Answer::Refused(error) => panic!("{client} was refused: {error}"),
+        let client = Client::try_from(ticket.client).expect("a small number");
+        state.is_answered(name, client, answer);
+        if let Answer::Granted { fence, .. } = answer {
+            // Nobody is there who would not hear of it.
+            state.model.hear(fence.number());
         }
-        0
+        Announced::Silently
     }
 
     fn demoted(&self) -> Error {
@@ -278,6 +258,33 @@ impl Key for Opened<'_> {
 }
 
 impl State {
+    fn is_answered(&mut self, name: Name<'_>, client: Client, answer: &Answer) {
+        let state = self;
+        match *answer {
+            Answer::Granted { ref names, fence, .. } => {
+                state.is_granted(name, client, names, fence.number());
+            }
+            Answer::Again { ref names, fence_number, .. } => {
+                state.has_them_already(client, names, fence_number);
+            }
+            Answer::GaveUp => state.gave_up(client),
+            Answer::Refused(Error::NotReplicated) => {
+                let plan = state.model.plan.take().expect("its grant was refused");
+                assert!(plan.has_failed, "{plan:?}");
+                assert_eq!(plan.waiter.map(|waiting| waiting.client), Some(client));
+            }
+            Answer::Refused(Error::Replaced) => {
+                let replaced = &mut state.model.replaced;
+                let at = replaced.iter().position(|other| *other == client);
+                replaced.remove(at.expect("another request has taken its place"));
+            }
+            Answer::Refused(Error::Demoted) => {
+                state.model.leave(client).expect("it waits");
+            }
+            Answer::Refused(error) => panic!("{client} was refused: {error}"),
+        }
+    }
+
     fn refuses_this(&mut self) -> bool {
         let is_next = self.refuses == Some(0);
         self.refuses = self.refuses.and_then(|more| more.checked_sub(1));

@@ -1,0 +1,42 @@
+//! On which channel the grant of whom is to be published. If nobody hears there, all of them are gone.
+
+use super::{Departed, Queues, WaiterId};
+use crate::lock::wait::{KeptTicket, Told};
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+#[derive(Debug, Default)]
+pub(super) struct Channels(BTreeSet<(Rc<[u8]>, WaiterId)>);
+
+impl Channels {
+    pub(super) fn add<C>(&mut self, id: WaiterId, told: &Told<C>) {
+        self.0.extend(entry(id, told));
+    }
+
+    pub(super) fn remove<C>(&mut self, id: WaiterId, told: &Told<C>) {
+        if let Some(entry) = entry(id, told) {
+            self.0.remove(&entry);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn entry<C>(id: WaiterId, told: &Told<C>) -> Option<(Rc<[u8]>, WaiterId)> {
+    match told {
+        Told::Ticket(KeptTicket { channel: Some(channel), .. }) => Some((Rc::clone(channel), id)),
+        Told::Ticket(_) | Told::Blocked(_) => None,
+    }
+}
+
+impl<C> Queues<C> {
+    /// Takes out one whose grant was to be published there.
+    pub fn leave_by_channel(&mut self, channel: &Rc<[u8]>) -> Option<Departed<C>> {
+        let first = (Rc::clone(channel), WaiterId(0));
+        let &(_, id) = self.channels.0.range(first..).next().filter(|(of, _)| of == channel)?;
+        self.leave(id)
+    }
+}
