@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { after, before, describe, it } from 'node:test';
 import { LIBRARIES, leasehold } from './support/clients.js';
 import { Child } from './support/child.js';
@@ -58,3 +59,15 @@ for (const library of LIBRARIES) {
     });
   });
 }
+
+describe('a program that may not read about the system, as in Deno', () => {
+  it('imports the package, and has a clock', () => {
+    const index = new URL('../src/clock.js', import.meta.url);
+    const program = `
+      const os = require('node:os');
+      os.uptime = () => { throw new Error('Requires sys access to "osUptime"'); };
+      require('node:module').syncBuiltinESMExports();
+      import(${JSON.stringify(index.href)}).then(({ now }) => console.log(typeof now()));`;
+    assert.equal(execFileSync(process.execPath, ['-e', program]).toString(), 'number\n');
+  });
+});

@@ -14,21 +14,71 @@ import { Room } from '../src/waiting/room.js';
 const key = Buffer.from('printer');
 
 describe('the clock', () => {
-  it('goes on while the machine sleeps, and never back', () => {
-    let [fine, coarse] = [100, 50_000];
+  let [fine, wall, coarse] = [100, 7_000_000, 50_000];
+  const make = (read = () => coarse) => {
+    [fine, wall, coarse] = [100, 7_000_000, 50_000];
     const now = makeClock(
       () => fine,
-      () => coarse,
+      () => wall,
+      read,
     );
+    now();
+    return now;
+  };
+  const pass = (ms: number, slept = 0) => {
+    fine += ms;
+    wall += ms + slept;
+    coarse += ms + slept;
+  };
+
+  it('goes on while the machine sleeps, in the first call, and never back', () => {
+    const now = make();
     const first = now();
-    [fine, coarse] = [1_100, 50_900];
+    pass(1_000);
     assert.equal(now() - first, 1_000);
-    // It slept for an hour.
-    [fine, coarse] = [1_200, 50_900 + 3_600_100];
-    assert(now() - first > 3_600_000);
+    pass(1, 3_600_000);
+    assert.equal(now() - first, 3_601_001);
     const woken = now();
-    [fine, coarse] = [1_300, 50_900 + 3_599_900];
-    assert(now() > woken);
+    coarse -= 200;
+    pass(1_100);
+    assert.equal(now() - woken, 1_100);
+  });
+
+  it('does not go with the clock on the wall, which somebody sets', () => {
+    const now = make();
+    const first = now();
+    wall += 3_600_000;
+    assert.equal(now() - first, 0);
+    wall -= 7_200_000;
+    pass(5_000);
+    assert.equal(now() - first, 5_000);
+    // It was set back by as long as the machine slept.
+    pass(0, 60_000);
+    wall -= 60_000;
+    pass(1_001);
+    assert.equal(now() - first, 66_001);
+  });
+
+  it('goes by the clock on the wall where nothing else may be read', () => {
+    const now = make(() => {
+      throw new Error('Requires sys access to "osUptime"');
+    });
+    const first = now();
+    pass(1, 3_600_000);
+    assert.equal(now() - first, 3_600_001);
+  });
+
+  it('reads no file in each call', () => {
+    let reads = 0;
+    const now = make(() => {
+      reads++;
+      return coarse;
+    });
+    for (let count = 0; count < 1_000; count++) {
+      pass(1);
+      now();
+    }
+    assert(reads <= 3, `${reads}`);
   });
 });
 
