@@ -5,7 +5,7 @@ import { TooLateError, UnreachableError } from './errors.js';
 import type { Checked } from './settings.js';
 import { POLL, RETRY, ROOM, rest, sleep, within } from './timers.js';
 import { isFresh, patienceForAnswer, validUntil } from './validity.js';
-import { told, verdict } from './verdict.js';
+import { verdict } from './verdict.js';
 import { waitOnConnection } from './waiting/blocking.js';
 import type { Grants } from './waiting/grants.js';
 import type { Room } from './waiting/room.js';
@@ -102,11 +102,11 @@ export class Acquiring {
     } catch (error) {
       signal.throwIfAborted();
       const means = verdict(error);
-      if (means === 'refused') throw told(error);
+      if (means === 'refused') throw attempt.server.told(error);
       const resting = rest(means === 'again' ? ROOM : RETRY, 0);
       if (now() + resting >= until) {
         await sleep(until - now(), signal);
-        throw told(error);
+        throw attempt.server.told(error);
       }
       await sleep(resting, signal);
       return null;

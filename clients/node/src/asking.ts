@@ -4,11 +4,11 @@
  * Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
  */
 import { type Moment, now } from './clock.js';
-import { SurpriseError, UnreachableError } from './errors.js';
+import { SurpriseError } from './errors.js';
 import type { Question } from './questions.js';
 import type { Server } from './server.js';
 import { RETRY, rest, sleep, Unanswered, within } from './timers.js';
-import { told, verdict } from './verdict.js';
+import { verdict } from './verdict.js';
 
 export interface Limits {
   /** For each try. */
@@ -54,12 +54,12 @@ export async function ask(
     } catch (error) {
       limits.signal?.throwIfAborted();
       const means = verdict(error);
-      if (means === 'refused' || means === 'replaced' || means === 'unknown script') throw told(error);
-      if (server.connection.isClosed()) throw closedClient(error);
+      if (means === 'refused' || means === 'replaced' || means === 'unknown script') throw server.told(error);
+      if (server.connection.isClosed()) throw server.closed(error);
       if (means === 'elsewhere') server.connection.elsewhere();
       repeated ||= means === 'broken';
       const resting = rest(RETRY, tries);
-      if (now() + resting >= limits.until) throw told(error);
+      if (now() + resting >= limits.until) throw server.told(error);
       await sleep(resting, limits.signal);
     }
   }
@@ -90,9 +90,4 @@ export async function askOnce(
 /** The client library has given up, by a limit of the program for its own commands. The connection may be dead. */
 function isTimeout(error: unknown): boolean {
   return error instanceof Error && (error.name === 'TimeoutError' || error.message === 'Command timed out');
-}
-
-/** No try will be answered. */
-export function closedClient(error?: unknown): UnreachableError {
-  return new UnreachableError('the client of Redis was closed, or not connected yet', { cause: error });
 }

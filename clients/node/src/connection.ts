@@ -22,6 +22,9 @@ export interface Connection {
   /** Closes what was opened beside the program's own client. */
   close(): void;
 
+  /** Why it is not connected; undefined if it is, or if that is not known. */
+  trouble(): unknown;
+
   /** The program has closed its client, so nothing will be answered. */
   isClosed(): boolean;
 }

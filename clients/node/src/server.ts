@@ -1,11 +1,12 @@
 /** Asks a question in the commands of the module, or in scripts where the server has no module. */
 import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
+import type { LeaseholdError } from './errors.js';
 import { plainly, type Script } from './plain.js';
 import { type Question, words } from './questions.js';
 import { integer } from './reply.js';
 import { Seconds, type Send } from './seconds.js';
-import { verdict } from './verdict.js';
+import { closedClient, told, verdict } from './verdict.js';
 
 /** A server that had no module is taken to have none for so long. It may have been replaced by one that has it. */
 const PLAIN_FOR = 10_000;
@@ -22,6 +23,16 @@ export class Server {
   /** Whether the server keeps no queue, as far as is known. */
   isPlain(): boolean {
     return now() < this.#plainUntil;
+  }
+
+  /** What the caller is told when no more tries are made. */
+  told(error: unknown): LeaseholdError {
+    return told(error, this.connection.trouble());
+  }
+
+  /** No try will be answered. */
+  closed(error?: unknown): LeaseholdError {
+    return closedClient(this.connection.trouble() ?? error);
   }
 
   /** `late` is told of an answer after which another one had counted. */

@@ -76,22 +76,38 @@ export function verdict(error: unknown): Verdict {
   return 'refused';
 }
 
-/** What the caller is told when no more tries are made. */
-export function told(error: unknown): LeaseholdError {
+/** What the caller is told when no more tries are made. `trouble` is why the client library is not connected, if it is so. */
+export function told(error: unknown, trouble?: unknown): LeaseholdError {
   if (error instanceof LeaseholdError) return error;
   const code = codeOf(error);
-  // The handshake of a connection was refused, and the client library says it in words of its own.
-  const cause = error instanceof Error ? error.cause : undefined;
-  if (code === undefined && codeOf(cause) !== undefined) return told(cause);
   if (code === undefined) {
-    return new UnreachableError(`no server that grants locks: ${messageOf(error) || nameOf(error)}`, { cause: error });
+    // The handshake of a connection was refused, and the client library says it in words of its own.
+    const cause = error instanceof Error ? error.cause : undefined;
+    if (codeOf(cause) !== undefined) return told(cause);
+    if (trouble !== undefined && verdict(trouble) === 'refused') return told(trouble);
+    const because = trouble === undefined ? '' : `: ${describe(trouble)}`;
+    const message = `no server that grants locks: ${describe(error)}${because}`;
+    return new UnreachableError(message, { cause: trouble ?? error });
   }
   const Type = TYPES[code] ?? RefusedError;
   return new Type(code, messageOf(error), { cause: error });
 }
 
-function nameOf(error: unknown): string {
-  return error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.name) : 'unknown';
+export function closedClient(trouble: unknown): LeaseholdError {
+  const because = trouble === undefined ? '' : `: ${describe(trouble)}`;
+  return new UnreachableError(`the client of Redis was closed, or not connected yet${because}`, { cause: trouble });
+}
+
+/** Whether another try would come to the same. */
+export function isRefused(error: LeaseholdError): boolean {
+  return error instanceof RefusedError && verdict(error.cause) === 'refused';
+}
+
+/** An error of several addresses has no text of its own. */
+function describe(error: unknown): string {
+  if (error instanceof AggregateError) return [...new Set(error.errors.map(describe))].join(', ');
+  const code = error instanceof Error ? ((error as NodeJS.ErrnoException).code ?? error.name) : 'unknown';
+  return messageOf(error) || code;
 }
 
 /** What a server says that gives no tickets, or none for so long. */

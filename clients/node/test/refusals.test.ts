@@ -6,12 +6,14 @@ import {
   AuthenticationError,
   Leasehold,
   type LeaseholdError,
+  LostError,
   OutOfMemoryError,
   PermissionError,
   QueueFullError,
   ReadOnlyError,
   RefusedError,
   type Trouble,
+  UnreachableError,
   WrongTypeError,
 } from '../src/index.js';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
@@ -225,5 +227,53 @@ describe('a password that is wrong', () => {
     assert.deepEqual(await locks.close(), []);
     client.destroy();
     await server.stop();
+  });
+});
+
+for (const library of LIBRARIES) {
+  describe(`a server that is not there, with ${library.name}`, () => {
+    it('is told with the cause, for a request, a wait and a look', async () => {
+      const server = await TestServer.start();
+      const setup = await leasehold(library, server, { within: 700, unreachableAfter: 700 });
+      await (await setup.locks.acquire('a')).release();
+      await server.died();
+      const isRefused = (error: Error) =>
+        error instanceof UnreachableError &&
+        /ECONNREFUSED|ENOENT/.test(error.message) &&
+        /ECONNREFUSED|ENOENT/.test(String((error.cause as NodeJS.ErrnoException).code));
+      await assert.rejects(setup.locks.tryAcquire('a'), isRefused);
+      await assert.rejects(setup.locks.acquire('a'), isRefused);
+      await assert.rejects(setup.locks.info('a'), isRefused);
+      await setup.close();
+      await server.stop();
+    });
+
+    it('is told with the cause by the lease that is lost', async () => {
+      const server = await TestServer.start();
+      const setup = await leasehold(library, server);
+      const lease = await setup.locks.acquire('a', { ttl: 1_200 });
+      await server.died();
+      assert.equal(await lease.lost, 'expired');
+      const { reason } = lease.signal;
+      assert(reason instanceof LostError && reason.cause instanceof UnreachableError);
+      assert.match(reason.message, /ECONNREFUSED|ENOENT/);
+      await setup.locks.close(100);
+      await setup.close();
+      await server.stop();
+    });
+  });
+}
+
+describe('an error of ioredis that nobody listens to', () => {
+  it('is printed, as without this package', async () => {
+    const printed: unknown[][] = [];
+    const print = console.error;
+    console.error = (...words) => printed.push(words);
+    const client = new Redis({ path: '/nowhere', retryStrategy: null });
+    const locks = new Leasehold(client, { within: 200 });
+    await assert.rejects(locks.tryAcquire('a'), /ENOENT/);
+    console.error = print;
+    assert.match(printed.join(), /\[ioredis\] Unhandled error event:.*ENOENT/);
+    await locks.close(100);
   });
 });

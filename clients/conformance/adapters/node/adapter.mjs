@@ -194,6 +194,7 @@ const KINDS = {
   LostError: 'lost',
   ClosedError: 'closed',
   SettingError: 'setting',
+  SurpriseError: 'refused',
   PermissionError: 'not permitted',
   AuthenticationError: 'wrong password',
   OutOfMemoryError: 'out of memory',

@@ -1,5 +1,6 @@
 //! The scenarios, by what they are about.
 
+mod causes;
 mod closing;
 mod holding;
 mod losing;
@@ -40,7 +41,7 @@ const fn slow(name: &'static str, what: &'static str, run: fn(&Scene<'_>)) -> Sc
 }
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let parts: [&[Scenario]; 11] = [
+    let parts: [&[Scenario]; 12] = [
         racing::ALL,
         holding::ALL,
         losing::ALL,
@@ -52,6 +53,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         plain::ALL,
         places::ALL,
         refusals::ALL,
+        causes::ALL,
     ];
     parts.concat()
 }

@@ -2,6 +2,7 @@
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
 import { within } from '../timers.js';
 import { whenEnded } from './ending.js';
+import { lastFailure, watchFailuresOfIoredis } from './failing.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
 
@@ -48,6 +49,7 @@ export class IoredisConnection implements Connection {
   constructor(client: Ioredis | IoredisCluster) {
     this.#client = client;
     this.#send = sender(client);
+    watchFailuresOfIoredis(client);
     this.#forget = whenEnded(client, ['end'], () => this.#closeBeside());
   }
 
@@ -113,6 +115,10 @@ export class IoredisConnection implements Connection {
 
   #closeBeside(): void {
     for (const close of this.#beside) close();
+  }
+
+  trouble(): unknown {
+    return !isCluster(this.#client) && this.#client.status === 'ready' ? undefined : lastFailure(this.#client);
   }
 
   isClosed(): boolean {

@@ -2,6 +2,7 @@
 import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Listening, Word } from '../connection.js';
 import { whenEnded } from './ending.js';
+import { lastFailure, watchFailures } from './failing.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { within } from '../timers.js';
 import { verdict } from '../verdict.js';
@@ -116,6 +117,7 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
 
 class NodeRedisConnection implements Connection {
   readonly #beside = new Set<() => void>();
+  readonly #client: Emitter;
   readonly #nodeOf: (key?: Buffer) => Promise<Single>;
   readonly #placeOf: (key: Buffer) => object | undefined;
   readonly #isOpen: () => boolean;
@@ -129,6 +131,8 @@ class NodeRedisConnection implements Connection {
     placeOf: (key: Buffer) => object | undefined,
     isOpen: () => boolean,
   ) {
+    this.#client = client;
+    watchFailures(client);
     this.#send = send;
     this.#nodeOf = nodeOf;
     this.#placeOf = placeOf;
@@ -203,6 +207,10 @@ class NodeRedisConnection implements Connection {
 
   #closeBeside(): void {
     for (const close of this.#beside) close();
+  }
+
+  trouble(): unknown {
+    return (this.#client as Partial<Single>).isReady ? undefined : lastFailure(this.#client);
   }
 
   isClosed(): boolean {

@@ -4,7 +4,8 @@
  */
 
 export interface Emitter {
-  on(event: string, listener: (...values: unknown[]) => void): unknown;
+  on(event: string | symbol, listener: (...values: unknown[]) => void): unknown;
+  listenerCount(event: string): number;
   once(event: string, listener: (...values: unknown[]) => void): unknown;
 }
 

@@ -8,11 +8,10 @@
  * Asking again keeps the place, and is the truth: what the subscription tells may be lost.
  */
 import { whenAborted } from '../aborts.js';
-import { closedClient } from '../asking.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
 import { ROOM, RETRY, rest, sleep } from '../timers.js';
-import { codeOf, refusal, told, verdict } from '../verdict.js';
+import { codeOf, refusal, verdict } from '../verdict.js';
 import type { Grants, Told } from './grants.js';
 
 /** How many times a place is kept for as long as nobody asks for it. */
@@ -52,7 +51,7 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
   for (let tries = 0; ; ) {
     signal.throwIfAborted();
     if (now() >= until) return null;
-    if (attempt.server.connection.isClosed()) throw closedClient();
+    if (attempt.server.connection.isClosed()) throw attempt.server.closed();
     const isHeard = await listens(grants, patience);
     if (isHeard === 'refused') return 'no tickets';
     const kept = Math.min(longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(slice, grants.size)));
@@ -75,17 +74,17 @@ async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: 
         continue;
       }
       const means = verdict(error);
-      if (means === 'refused' || means === 'unknown script') throw told(error);
+      if (means === 'refused' || means === 'unknown script') throw attempt.server.told(error);
       if (means === 'elsewhere') attempt.server.connection.elsewhere();
       silentSince = means === 'broken' ? (silentSince ?? asked) : undefined;
       const isSilent = silentSince !== undefined && now() - silentSince >= unreachableAfter;
       const resting = rest(codeOf(error) === 'QUEUEFULL' ? ROOM : RETRY, tries++);
-      if (isSilent) throw told(error);
+      if (isSilent) throw attempt.server.told(error);
       if (now() + resting >= until) {
         await sleep(until - now(), signal);
         // It was busy when the server had time to answer.
         if (isQueued && means === 'broken' && until - asked < each) return null;
-        throw told(error);
+        throw attempt.server.told(error);
       }
       await sleep(resting, signal);
       continue;
