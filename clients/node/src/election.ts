@@ -1,9 +1,9 @@
 /** One leader among several candidates: a lock that whoever leads holds. */
 import { randomUUID } from 'node:crypto';
 import { SettingError } from './errors.js';
-import type { LockInfo } from './info.js';
+import { type LockInfo, printable } from './info.js';
 import type { Lease } from './lease.js';
-import { type AcquireOptions, checkDuration } from './settings.js';
+import { type AcquireOptions, checkDuration, checkNames, checkSignal } from './settings.js';
 import { sleep } from './timers.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
@@ -22,9 +22,9 @@ export interface Leader {
 
 export interface ObserveOptions {
   /** How often to look, in milliseconds: 1,000. */
-  lookEvery?: number;
+  lookEvery?: number | undefined;
   /** Ends it. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
 }
 
 export interface Voting {
@@ -40,6 +40,7 @@ export class Election {
 
   /** @internal */
   constructor(voting: Voting, candidate: string) {
+    if (typeof candidate !== 'string') throw new SettingError('candidate', 'it must be a string');
     if (Buffer.byteLength(candidate) + SEPARATOR.length + UUID_LENGTH > LONGEST_OWNER) {
       throw new SettingError('candidate', 'it must be at most 218 bytes long');
     }
@@ -56,7 +57,7 @@ export class Election {
   /** Who leads at this moment: null between two terms. */
   async leader(): Promise<Leader | null> {
     const info = await this.#voting.info();
-    return info === null ? null : { candidate: nameOf(info.holder), fence: info.fence };
+    return info === null ? null : printable({ candidate: nameOf(info.holder), fence: info.fence });
   }
 
   /**
@@ -64,8 +65,11 @@ export class Election {
    * than `lookEvery` may be missed. While no server answers it says nothing. It ends with its signal, or when the
    * `Leasehold` is closed.
    */
-  async *observe({ lookEvery = 1_000, signal }: ObserveOptions = {}): AsyncGenerator<Leader | null, void, void> {
+  async *observe(options: ObserveOptions = {}): AsyncGenerator<Leader | null, void, void> {
+    checkNames(options, ['lookEvery', 'signal']);
+    const { lookEvery = 1_000, signal } = options;
     checkDuration('lookEvery', lookEvery, 1);
+    if (signal !== undefined) checkSignal(signal);
     const { closed } = this.#voting;
     const over = AbortSignal.any(signal === undefined ? [closed] : [closed, signal]);
     let last: Leader | null | undefined;

@@ -57,13 +57,17 @@ export class LostError extends LeaseholdError {
   constructor(
     readonly lock: string,
     readonly loss: Loss,
+    /** What the last try to renew it came to. */
+    cause?: Error,
   ) {
-    super(`the lock ${lock} is lost: ${why(loss)}`);
+    const because = cause === undefined ? '' : `: ${cause.message}`;
+    super(`the lock ${lock} is lost: ${why(loss)}${because}`, cause === undefined ? {} : { cause });
   }
 }
 
 /** Nobody knows what the server did: its reply was none of those to the command. In a transaction it is `QUEUED`. */
 export class SurpriseError extends LeaseholdError {
+  override name = 'SurpriseError';
   constructor() {
     super('the server gave a reply of an unexpected type');
   }

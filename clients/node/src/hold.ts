@@ -1,14 +1,17 @@
-/** A lock that is held, from its grant until it is released, kept or lost. */
+/**
+ * A lock that is held, from its grant until it is released, kept or lost. Programs have a `Lease`, which refers to this; it
+ * does not refer to the lease, so that the garbage collector tells when the program has none any more.
+ */
 import { type Answer, ask } from './asking.js';
 import { type Moment, now } from './clock.js';
-import { type LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
+import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
 import type { Server } from './server.js';
 import { checkDuration } from './settings.js';
 import { RETRY, rest, sleep } from './timers.js';
 import type { Tell } from './trouble.js';
 import { patienceForAnswer, renewAt, validUntil } from './validity.js';
-import { told } from './verdict.js';
+import { isRefused } from './verdict.js';
 
 /** What a release came to. */
 export type Released =
@@ -38,63 +41,52 @@ export interface Held {
   readonly holdUntil: Moment;
   readonly tell: Tell;
   /** It is held no more. */
-  readonly ended: (lease: Lease) => void;
+  readonly ended: (hold: Hold) => void;
   /** Nobody counts on it any more, and it is not to stay. */
   readonly over: () => void;
   /** Its release is under way. If that fails, it stays until then. */
   readonly releasing: (release: Promise<unknown>, end: Moment) => void;
 }
 
-export class Lease implements AsyncDisposable {
-  /** Aborted when the lock is lost: at the latest when its lease is over, also when the server is silent. */
-  readonly signal: AbortSignal;
-  /** Resolves when it is held no more. */
-  readonly lost: Promise<Loss>;
+export class Hold {
   readonly #held: Held;
-  readonly #controller = new AbortController();
   readonly #over = new AbortController();
   readonly #extensions = new Extensions();
-  #resolveLost: (loss: Loss) => void = () => {};
+  readonly #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] = [];
   #ttl: number;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
   #loss: Loss | undefined;
+  #reason: LeaseholdError | undefined;
+  /** What the last renewal failed with. */
+  #failure: LeaseholdError | undefined;
   #released: Promise<Released> | undefined;
   #ending: NodeJS.Timeout | undefined;
   #renewing: NodeJS.Timeout | undefined;
 
-  /** @internal */
   constructor(held: Held) {
     this.#held = held;
     this.#ttl = held.ttl;
     this.#agreed = held.ttl;
     this.#validUntil = validUntil(held.asked, held.ttl);
-    this.lost = new Promise((resolve) => {
-      this.#resolveLost = resolve;
-    });
-    this.signal = this.#truthful(this.#controller.signal);
     this.#schedule(held.asked);
   }
 
-  /** The name that it was acquired by. */
-  get name(): string {
-    return this.#held.name;
+  /** The name of the lock, its owner and its fence. */
+  get granted(): Held {
+    return this.#held;
   }
 
-  /** Who holds it, as the server knows it: nobody else has the same. */
-  get owner(): string {
-    return this.#held.owner;
-  }
-
-  /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
-  get fence(): bigint {
-    return this.#held.fence;
+  /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
+  whenOver(tell: (loss: Loss, reason?: LeaseholdError) => void): void {
+    if (this.look()) this.#tells.push(tell);
+    else tell(this.#loss ?? 'expired', this.#reason);
   }
 
   /** For how many milliseconds it is certainly held; 0 if it is lost, or released. */
   validFor(): number {
-    return this.#look() ? this.#validUntil - now() : 0;
+    return this.look() ? this.#validUntil - now() : 0;
   }
 
   /**
@@ -103,7 +95,7 @@ export class Lease implements AsyncDisposable {
    */
   async extend(ttl = this.#ttl): Promise<Extended> {
     checkDuration('ttl', ttl, 1);
-    if (!this.#look()) return 'lost';
+    if (!this.look()) return 'lost';
     this.#ttl = ttl;
     clearTimeout(this.#renewing);
     try {
@@ -128,32 +120,28 @@ export class Lease implements AsyncDisposable {
 
   /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
   keep(): void {
-    if (!this.#look()) return;
+    if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
     this.#end('released');
   }
 
-  /** A release that never rejects: what fails is told as trouble. */
-  async [Symbol.asyncDispose](): Promise<void> {
-    try {
-      await this.release();
-    } catch {
-      // It was told.
-    }
+  close(reason: LeaseholdError): Promise<Released> {
+    if (this.look()) this.#end('closed', reason);
+    return this.release();
   }
 
-  /** @internal */
-  close(reason: LeaseholdError): Promise<Released> {
-    if (this.#look()) {
-      this.#end('closed');
-      this.#controller.abort(reason);
-    }
-    return this.release();
+  /** The program has lost hold of its lease. */
+  forgotten(): void {
+    if (!this.look()) return;
+    const { name, owner, tell } = this.#held;
+    const error = new LeaseholdError(`the lease of the lock ${name} was dropped, and not released before`);
+    tell({ kind: 'forgotten', name, owner, error });
+    this.release().catch(() => {});
   }
 
   async #release(): Promise<Released> {
     const { server, key, owner, fence, holdUntil, within, response, tell, name } = this.#held;
-    const isHeld = this.#look();
+    const isHeld = this.look();
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
     if (isHeld) this.#end('released');
@@ -172,7 +160,7 @@ export class Lease implements AsyncDisposable {
       const answer = await ask(server, key, { ask: 'release', owner, fence }, limits);
       return !wasLost && isInTime(answer, end) ? 'released' : 'late';
     } catch (error) {
-      const failure = told(error);
+      const failure = this.#held.server.told(error);
       tell({ kind: 'release failed', name, owner, error: failure });
       throw failure;
     }
@@ -190,26 +178,34 @@ export class Lease implements AsyncDisposable {
       if (this.#over.signal.aborted) return 'lost';
       throw error;
     }
-    if (!this.#look()) return 'lost';
+    if (!this.look()) return 'lost';
     if (answer.number !== 1n) {
       this.#lose('taken');
       return 'lost';
     }
     this.#agreed = ttl;
+    this.#failure = undefined;
     const counted = this.#extensions.counted(number, answer, ttl);
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
-    if (!this.#look()) return 'lost';
+    if (!this.look()) return 'lost';
     this.#schedule(answer.asked);
     return 'extended';
   }
 
   async #renew(): Promise<void> {
     const ttl = this.#ttl;
-    for (let tries = 0; this.#look() && ttl === this.#ttl; tries++) {
+    for (let tries = 0; this.look() && ttl === this.#ttl; tries++) {
       try {
         await this.#extend(ttl, this.#validUntil);
         return;
-      } catch {
+      } catch (error) {
+        this.#failure = this.#held.server.told(error);
+        // Each further one would come to the same. The program may need what is left of the lease.
+        if (isRefused(this.#failure)) {
+          const { name, owner, tell } = this.#held;
+          tell({ kind: 'renewal refused', name, owner, error: this.#failure });
+          return;
+        }
         await sleep(rest(RETRY, tries), this.#over.signal, { keepsAlive: false }).catch(() => {});
       }
     }
@@ -226,7 +222,7 @@ export class Lease implements AsyncDisposable {
   #watch(): void {
     clearTimeout(this.#ending);
     const look = () => {
-      if (this.#look()) this.#ending = later(look, this.#validUntil);
+      if (this.look()) this.#ending = later(look, this.#validUntil);
     };
     this.#ending = later(look, this.#validUntil);
   }
@@ -243,40 +239,28 @@ export class Lease implements AsyncDisposable {
     if (at < this.#held.renewUntil) this.#renewing = later(renew, at);
   }
 
-  /** Whether it is held. */
-  #look(): boolean {
+  /** Whether it is held: it looks at the clock. */
+  look(): boolean {
     if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
     return this.#loss === undefined;
   }
 
   #lose(loss: Loss): void {
     const { name, owner, tell } = this.#held;
-    this.#end(loss);
+    const error = new LostError(name, loss, loss === 'expired' ? this.#failure : undefined);
+    this.#end(loss, error);
     this.#held.over();
-    const error = new LostError(name, loss);
-    this.#controller.abort(error);
     tell({ kind: 'lost', name, owner, error });
   }
 
-  #end(loss: Loss): void {
+  #end(loss: Loss, reason?: LeaseholdError): void {
     this.#loss = loss;
+    this.#reason = reason;
     clearTimeout(this.#ending);
     clearTimeout(this.#renewing);
     this.#over.abort();
     this.#held.ended(this);
-    this.#resolveLost(loss);
-  }
-
-  /** Whoever reads `aborted` after a pause is told the truth before any timer has been served. */
-  #truthful(signal: AbortSignal): AbortSignal {
-    const isAborted = () => {
-      this.#look();
-      return Reflect.get(AbortSignal.prototype, 'aborted', signal) as boolean;
-    };
-    const throwIfAborted = () => {
-      if (isAborted()) throw signal.reason;
-    };
-    return Object.defineProperties(signal, { aborted: { get: isAborted }, throwIfAborted: { value: throwIfAborted } });
+    for (const tell of this.#tells.splice(0)) tell(loss, reason);
   }
 }
 

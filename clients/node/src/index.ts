@@ -20,12 +20,14 @@ export {
   ReadOnlyError,
   RefusedError,
   SettingError,
+  SurpriseError,
   TooLateError,
   UnreachableError,
   WrongTypeError,
 } from './errors.js';
 export type { LockInfo } from './info.js';
-export type { Extended, Lease, Released } from './lease.js';
+export type { Lease } from './lease.js';
+export type { Extended, Released } from './hold.js';
 export { Leasehold } from './leasehold.js';
 export type { Lock, Work } from './lock.js';
 export type { AcquireOptions, Name, Settings, TryOptions } from './settings.js';

@@ -4,7 +4,10 @@ import { bytes, fields, integer, surprise, text } from './reply.js';
 import type { Server } from './server.js';
 import { verdict } from './verdict.js';
 
-/** What is known of a lock that is held. It may be over when it arrives: whoever wants to hold it asks for it. */
+/**
+ * What is known of a lock that is held. It may be over when it arrives: whoever wants to hold it asks for it. In JSON the
+ * fence is text.
+ */
 export interface LockInfo {
   /** Who holds it: the `owner` of the lease. Bytes that are no text are replaced. */
   readonly holder: string;
@@ -50,26 +53,32 @@ function ofModule(reply: unknown): LockInfo | null {
   const fence = integer(found.get('fence'));
   if (fence === null) throw surprise();
   const ttl = count('ttl', -1);
-  return {
+  return printable({
     holder: text(found.get('owner')),
     fence,
     ttl: ttl < 0 ? null : ttl,
     holders: count('holders', 1),
     share: count('share', 1),
     waiters: count('waiters', 0),
-  };
+  });
 }
 
 function ofKey(value: Buffer, left: number): LockInfo | null {
   if (left === -2) return null;
   const written = text(value);
   const [, fence, owner] = /^(\d{16}):(.*)$/s.exec(written) ?? [];
-  return {
+  return printable({
     holder: owner ?? written,
     fence: BigInt(fence ?? 0),
     ttl: left < 0 ? null : left,
     holders: 1,
     share: 1,
     waiters: null,
-  };
+  });
+}
+
+/** JSON has no whole numbers of 64 bits: there the fence is text. */
+export function printable<T extends { readonly fence: bigint }>(found: T): T {
+  const toJSON = () => ({ ...found, fence: String(found.fence) });
+  return Object.defineProperty(found, 'toJSON', { value: toJSON });
 }

@@ -10,6 +10,7 @@ import { type Moment, now } from './clock.js';
 import { Election } from './election.js';
 import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
 import { type LockInfo, look } from './info.js';
+import { Hold } from './hold.js';
 import { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { EXCLUSIVE, type Share } from './questions.js';
@@ -20,6 +21,8 @@ import {
   type Checked,
   checkCount,
   checkDuration,
+  checkOptions,
+  checkTryOptions,
   checked,
   checkWait,
   LEAST_TTL,
@@ -31,7 +34,6 @@ import {
 import { sleep, within } from './timers.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
-import { told } from './verdict.js';
 import { Grants } from './waiting/grants.js';
 import { Room } from './waiting/room.js';
 
@@ -46,7 +48,7 @@ export class Leasehold implements AsyncDisposable {
   readonly #acquiring: Acquiring;
   readonly #tell: Tell;
   readonly #closed = new AbortController();
-  readonly #leases = new Set<Lease>();
+  readonly #holds = new Set<Hold>();
   readonly #asking = new Set<AbortController>();
   /** What is being released, and what may have been granted to those who gave up, by the names of the locks. */
   readonly #givingBack = new Map<Promise<void>, string>();
@@ -63,7 +65,10 @@ export class Leasehold implements AsyncDisposable {
     this.#grants = new Grants(connection);
     this.#acquiring = new Acquiring(this.#settings, this.#grants, new Room(this.#settings.waitConnections));
     this.#locking = {
-      tryAcquire: (name, share, options) => this.#lease(name, share, { ...options, wait: 0 }),
+      tryAcquire: async (name, share, options) => {
+        checkTryOptions(options);
+        return this.#lease(name, share, { ...options, wait: 0 });
+      },
       acquire: (name, share, options) => this.#acquire(name, share, options),
     };
   }
@@ -119,7 +124,7 @@ export class Leasehold implements AsyncDisposable {
     try {
       return await within(this.#settings.within, look(this.#server, this.#key(name)), this.#closed.signal);
     } catch (error) {
-      throw told(error);
+      throw this.#server.told(error);
     }
   }
 
@@ -128,7 +133,8 @@ export class Leasehold implements AsyncDisposable {
    * program's. Takes no longer than that many milliseconds. Resolves with the names of the locks that stay until their
    * leases end: none, unless the server did not answer.
    */
-  close(limit = 5_000): Promise<string[]> {
+  async close(limit = 5_000): Promise<string[]> {
+    checkDuration('limit', limit, 0);
     this.#closing ??= this.#close(limit);
     return this.#closing;
   }
@@ -141,16 +147,16 @@ export class Leasehold implements AsyncDisposable {
     const reason = new ClosedError();
     this.#closed.abort(reason);
     for (const asking of this.#asking) asking.abort(reason);
-    const left = new Set(this.#leases);
-    const releases = [...left].map(async (lease) => {
-      await lease.close(reason);
-      left.delete(lease);
+    const left = new Set(this.#holds);
+    const releases = [...left].map(async (hold) => {
+      await hold.close(reason);
+      left.delete(hold);
     });
     // Those who wait leave the queue in the next turn.
     await new Promise((resolve) => setImmediate(resolve));
     const all = Promise.allSettled([...releases, ...this.#givingBack.keys()]);
     await within(limit, all).catch(() => {});
-    const names = new Set([...[...left].map(({ name }) => name), ...this.#givingBack.values()]);
+    const names = new Set([...[...left].map(({ granted }) => granted.name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#grants.close();
     this.#server.connection.close();
@@ -165,11 +171,11 @@ export class Leasehold implements AsyncDisposable {
   }
 
   async #lease(name: Name, share: Share, options: AcquireOptions, owner = newOwner()): Promise<Lease | null> {
+    checkOptions(options);
     const { ttl = this.#settings.ttl, wait = this.#settings.wait, signal, renew = true, holdAtLeast = 0 } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
-    if (typeof renew === 'number') checkDuration('renew', renew, 0);
     signal?.throwIfAborted();
     this.#checkOpen();
     const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait };
@@ -204,17 +210,17 @@ export class Leasehold implements AsyncDisposable {
     const { name, key, ttl } = attempt.wanted;
     const renewFor = typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0;
     const { response, within: limit } = this.#settings;
-    const lease = new Lease({
+    const hold = new Hold({
       ...{ server: this.#server, name, key, owner, fence, ttl, asked, response, within: limit },
       renewUntil: asked + renewFor,
       holdUntil: holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast,
       tell: this.#tell,
-      ended: (over) => this.#leases.delete(over),
+      ended: (over) => this.#holds.delete(over),
       over: () => attempt.over(),
       releasing: (release, end) => this.#await(release, name, end),
     });
-    this.#leases.add(lease);
-    return lease;
+    this.#holds.add(hold);
+    return new Lease(hold);
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
@@ -224,7 +230,7 @@ export class Leasehold implements AsyncDisposable {
     const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
     // At once is in order behind what was asked before.
     const giving = (after === 0 ? release() : sleep(after).then(release)).catch((error) => {
-      this.#tell({ kind: 'release failed', name, owner, error: told(error) });
+      this.#tell({ kind: 'release failed', name, owner, error: this.#server.told(error) });
       throw error;
     });
     this.#await(giving, name, now() + ttl);

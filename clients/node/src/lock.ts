@@ -1,7 +1,7 @@
 /** A lock by its name, which many may hold at a time or one. */
 import type { Lease } from './lease.js';
 import type { Share } from './questions.js';
-import type { AcquireOptions, Name, TryOptions } from './settings.js';
+import { type AcquireOptions, checkFunction, type Name, type TryOptions } from './settings.js';
 
 /** How a lock is asked for. */
 export interface Locking {
@@ -41,6 +41,7 @@ export class Lock {
   async with<T>(options: AcquireOptions, work: Work<T>): Promise<T>;
   async with<T>(...given: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
     const [options, work] = given.length === 1 ? [{}, given[0]] : given;
+    checkFunction('work', work);
     const lease = await this.acquire(options);
     try {
       return await work(lease);

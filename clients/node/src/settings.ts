@@ -8,41 +8,48 @@ export type Name = string | Uint8Array;
 /** All durations are milliseconds. */
 export interface Settings {
   /** What the name of every lock begins with on the server: `''`. The `keyPrefix` of the client is of no account. */
-  prefix?: Name;
+  prefix?: Name | undefined;
   /** How long a lease lasts unless it is renewed: 30,000. */
-  ttl?: number;
+  ttl?: number | undefined;
   /** How long `acquire` waits; `Infinity` unless this says something else. */
-  wait?: number;
+  wait?: number | undefined;
   /** How long to wait for each answer of a server: 1,000. For a short ttl it is less: a fifth of that. */
-  response?: number;
+  response?: number | undefined;
   /** How long a request that does not wait goes on trying when servers fail, and a release: 3,000. */
-  within?: number;
+  within?: number | undefined;
   /** How long a request that waits goes on while no server answers: 30,000. */
-  unreachableAfter?: number;
+  unreachableAfter?: number | undefined;
   /** How often a place in the queue is asked for again: 5,000. It is kept for three times as long. */
-  slice?: number;
+  slice?: number | undefined;
   /** How many connections may wait where the server gives no tickets: 16. */
-  waitConnections?: number;
+  waitConnections?: number | undefined;
   /** Told of what nobody awaits. Unless this is set, it is told as a warning of the process. */
-  onTrouble?: (trouble: Trouble) => void;
+  onTrouble?: ((trouble: Trouble) => void) | undefined;
 }
 
 export interface AcquireOptions {
   /** How long the lease lasts unless it is renewed, in milliseconds. */
-  ttl?: number;
+  ttl?: number | undefined;
   /** How long to wait, in milliseconds: a hard deadline. `Infinity` is without limit. */
-  wait?: number;
+  wait?: number | undefined;
   /** Ends the wait. No place in the queue and no grant stays behind. */
-  signal?: AbortSignal;
+  signal?: AbortSignal | undefined;
   /** Whether the lease is renewed until it is released: `true`; or for how long at the most, in milliseconds. */
-  renew?: boolean | number;
+  renew?: boolean | number | undefined;
   /** A release before that many milliseconds leaves the lock held until then. */
-  holdAtLeast?: number;
+  holdAtLeast?: number | undefined;
 }
 
 export type TryOptions = Omit<AcquireOptions, 'wait'>;
 
-export type Checked = Required<Omit<Settings, 'onTrouble' | 'prefix'>> & { prefix: Buffer };
+export type Checked = { readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'prefix'>]-?: number } & {
+  readonly prefix: Buffer;
+};
+
+const SETTINGS = [
+  ...['prefix', 'ttl', 'wait', 'response', 'within', 'unreachableAfter', 'slice', 'waitConnections', 'onTrouble'],
+] as const;
+const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'holdAtLeast'] as const;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
@@ -60,6 +67,7 @@ export function checked(settings: Settings): Checked {
     slice = 5_000,
     waitConnections = 16,
   } = settings;
+  checkNames(settings, SETTINGS);
   checkDuration('ttl', ttl, LEAST_TTL);
   checkDuration('response', response, 1);
   checkDuration('within', within, 0);
@@ -67,7 +75,85 @@ export function checked(settings: Settings): Checked {
   checkDuration('slice', slice, 1);
   checkWait(wait);
   checkCount('waitConnections', waitConnections);
+  if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
   return { prefix: bytesOf(prefix), ttl, wait, response, within, unreachableAfter, slice, waitConnections };
+}
+
+/** What is asked for with a lock, but for the numbers. */
+export function checkOptions(options: AcquireOptions): void {
+  checkNames(options, ACQUIRE_OPTIONS);
+  const { signal, renew } = options;
+  if (signal !== undefined) checkSignal(signal);
+  if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
+}
+
+/** A request that does not wait has no `wait`. */
+export function checkTryOptions(options: TryOptions): void {
+  if ((options as AcquireOptions | null)?.wait !== undefined) {
+    throw new SettingError('wait', 'tryAcquire does not wait: acquire does');
+  }
+}
+
+export function checkSignal(signal: AbortSignal): void {
+  const isOne = typeof signal?.aborted === 'boolean' && typeof signal.addEventListener === 'function';
+  if (!isOne) throw new SettingError('signal', 'it must be an AbortSignal');
+}
+
+export function checkFunction(setting: string, given: unknown): void {
+  if (typeof given !== 'function') throw new SettingError(setting, 'it must be a function');
+}
+
+/** As other libraries call them. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  ...{ timeout: 'wait', waittimeout: 'wait', acquiretimeout: 'wait', blockingtimeout: 'wait', patience: 'wait' },
+  ...{ retrycount: 'wait', retries: 'wait', maxwait: 'wait', blocking: 'wait', waitfor: 'wait' },
+  ...{
+    lease: 'ttl',
+    leasetime: 'ttl',
+    duration: 'ttl',
+    expiry: 'ttl',
+    expire: 'ttl',
+    expires: 'ttl',
+    px: 'ttl',
+    ex: 'ttl',
+  },
+  ...{ locktimeout: 'ttl', keyprefix: 'prefix', namespace: 'prefix', abortsignal: 'signal', onerror: 'onTrouble' },
+  ...{
+    autorenew: 'renew',
+    autoextend: 'renew',
+    extend: 'renew',
+    minhold: 'holdAtLeast',
+    lockatleastfor: 'holdAtLeast',
+  },
+  ...{ commandtimeout: 'response', retrydelay: 'slice', interval: 'lookEvery' },
+};
+
+/** An option with another name would do nothing, and nobody would notice. */
+export function checkNames(given: object, known: readonly string[]): void {
+  if (typeof given !== 'object' || given === null) throw new SettingError('options', 'they must be an object');
+  for (const [name, value] of Object.entries(given)) {
+    if (value === undefined || known.includes(name)) continue;
+    const meant = meantBy(name, known);
+    const hint = meant === undefined ? `there are ${known.join(', ')}` : `did you mean ${meant}?`;
+    throw new SettingError(name, `there is no such option: ${hint}`);
+  }
+}
+
+function meantBy(name: string, known: readonly string[]): string | undefined {
+  const plain = name.replace(/[-_]|ms$|millis$/gi, '').toLowerCase();
+  const elsewhere = ELSEWHERE[plain];
+  if (elsewhere !== undefined && known.includes(elsewhere)) return elsewhere;
+  return known.find((one) => isTypo(plain, one.toLowerCase()));
+}
+
+/** Whether one letter is missing, superfluous or wrong, or two are swapped. */
+function isTypo(typed: string, meant: string): boolean {
+  let [begin, end] = [0, 0];
+  while (begin < meant.length && typed[begin] === meant[begin]) begin++;
+  while (end < meant.length - begin && typed.at(-1 - end) === meant.at(-1 - end)) end++;
+  const [here, there] = [typed.slice(begin, typed.length - end), meant.slice(begin, meant.length - end)];
+  if (here.length <= 1 && there.length <= 1) return true;
+  return here.length === 2 && there.length === 2 && here[0] === there[1] && here[1] === there[0];
 }
 
 export function checkDuration(setting: string, ms: number, least: number): void {

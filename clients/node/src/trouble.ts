@@ -4,6 +4,10 @@ import type { LeaseholdError } from './errors.js';
 export interface Trouble {
   readonly kind: /** A lease was lost before it was released. */
     | 'lost'
+    /** The server refused to renew a lease, which therefore ends. */
+    | 'renewal refused'
+    /** The program dropped a lease without releasing it. The lock is released, as the garbage collector finds out. */
+    | 'forgotten'
     /** A release failed. The lock stays until its lease ends. */
     | 'release failed';
   /** The lock. */
@@ -26,6 +30,7 @@ export function telling(tell: Tell): Tell {
 }
 
 export function warn({ kind, error, owner }: Trouble): void {
-  const what = kind === 'lost' ? error.message : `a release failed: ${error.message}`;
+  const does = kind === 'release failed' || kind === 'renewal refused';
+  const what = does ? `a ${kind}: ${error.message}` : error.message;
   process.emitWarning(what, { type: 'LeaseholdWarning', detail: `owner ${owner}` });
 }

@@ -2,7 +2,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
 import { Redis } from 'ioredis';
-import { Leasehold, SettingError } from '../src/index.js';
+import { Leasehold } from '../src/index.js';
 import { LIBRARIES, leasehold } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
@@ -102,19 +102,6 @@ describe('in the same moment', () => {
     while (performance.now() < end);
     assert.throws(() => lease.signal.throwIfAborted());
     await locks.close();
-    client.disconnect();
-  });
-});
-
-describe('settings that cannot be', () => {
-  it('are told at once', async () => {
-    const client = new Redis({ lazyConnect: true });
-    const locks = new Leasehold(client);
-    await assert.rejects(locks.tryAcquire('a', { ttl: 2 }), SettingError);
-    assert.throws(() => new Leasehold(client, { ttl: 2 }), SettingError);
-    for (const lookEvery of [0, Number.NaN, -1]) {
-      await assert.rejects(locks.election('e', 'me').observe({ lookEvery }).next(), SettingError);
-    }
     client.disconnect();
   });
 });

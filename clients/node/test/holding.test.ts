@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { BusyError, ClosedError, Leasehold, LostError, SettingError } from '../src/index.js';
+import { BusyError, ClosedError, Leasehold, LostError, PermissionError, type Trouble } from '../src/index.js';
+import { collect } from './support/garbage.js';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { TestServer } from './support/server.js';
@@ -209,6 +210,67 @@ for (const library of LIBRARIES) {
       await lease.release();
     });
 
+    it('is printed as JSON, and so is who leads', async () => {
+      const lease = await one.locks.acquire('a');
+      const printed = JSON.parse(JSON.stringify({ info: await other.locks.info('a') }));
+      assert.equal(printed.info.fence, String(lease.fence));
+      assert.equal(printed.info.holder, lease.owner);
+      await lease.release();
+      const election = one.locks.election('e', 'host 1');
+      const leads = await election.campaign();
+      const leader = { candidate: 'host 1', fence: String(leads.fence) };
+      assert.deepEqual(JSON.parse(JSON.stringify(await election.leader())), leader);
+      await leads.resign();
+    });
+
+    it('is given back when the program has dropped its lease, and that is told', async () => {
+      await (async () => void (await one.locks.acquire('dropped', { ttl: 60_000 })))();
+      await eventually(async () => {
+        collect();
+        return (await server.call('EXISTS', 'dropped')) === 0;
+      });
+      const { kind, name } = one.troubles.pop() ?? {};
+      assert.deepEqual([kind, name], ['forgotten', 'dropped']);
+    });
+
+    it('stays held for whoever has its signal, or waits for its loss, and drops the lease', async () => {
+      const signal = await (async () => (await one.locks.acquire('watched', { ttl: 600 })).signal)();
+      const lost = (async () => (await one.locks.acquire('awaited', { ttl: 600 })).lost)();
+      const end = performance.now() + 1_500;
+      await eventually(() => {
+        collect();
+        return performance.now() > end;
+      });
+      assert.equal(signal.aborted, false);
+      assert.equal(await server.call('DEL', 'watched', 'awaited'), 2);
+      assert.equal(await lost, 'taken');
+      await eventually(() => signal.aborted);
+      assert(one.troubles.splice(0).every(({ kind }) => kind === 'lost'));
+    });
+
+    it('is renewed no more when that is refused, and why is told at once and with the loss', async () => {
+      await server.call('ACL', 'SETUSER', 'holder', 'on', '>secret', '+@all', '~*', '&*');
+      const connected = await library.connect(server, { username: 'holder', password: 'secret' });
+      const troubles: Trouble[] = [];
+      const locks = new Leasehold(connected.client, { onTrouble: (trouble) => troubles.push(trouble) });
+      const lease = await locks.acquire('a', { ttl: 1_500 });
+      const begun = performance.now();
+      await server.call('ACL', 'SETUSER', 'holder', '-lock.extend');
+      await server.call('CONFIG', 'RESETSTAT');
+      await eventually(() => troubles.length > 0);
+      assert(performance.now() - begun < 1_000);
+      assert.equal(troubles[0]?.kind, 'renewal refused');
+      assert(troubles[0].error instanceof PermissionError);
+      assert(lease.validFor() > 0);
+      assert.equal(await lease.lost, 'expired');
+      const { reason } = lease.signal;
+      assert(reason instanceof LostError && reason.cause instanceof PermissionError);
+      assert.match(reason.message, /NOPERM/);
+      assert.match(await server.control.info('commandstats'), /lock.extend:calls=0,usec=0,[^\n]*rejected_calls=1/i);
+      await locks.close();
+      connected.close();
+    });
+
     it('has a name of any bytes', async () => {
       for (const name of ['Schloß 🔒 {x', Buffer.from([0, 255, 13, 10, 32]), '', 'a b'] as const) {
         const lease = await one.locks.acquire(name);
@@ -271,12 +333,3 @@ for (const library of LIBRARIES) {
     });
   });
 }
-
-describe('what makes no sense', () => {
-  it('is refused before anything is asked', async () => {
-    assert.throws(() => new Leasehold({} as never), SettingError);
-    assert.throws(() => new Leasehold({} as never, { ttl: 0 }), /ttl/);
-    assert.throws(() => new Leasehold({} as never, { waitConnections: 0 }), /waitConnections/);
-    assert.throws(() => new Leasehold({} as never, { wait: Number.NaN }), /wait/);
-  });
-});

@@ -1,7 +1,7 @@
 /** Each client is taken by its type, without a cast. Compiled, and never run. */
 import { Cluster, Redis } from 'ioredis';
 import { createClient, createCluster, createSentinel } from 'redis';
-import { Leasehold } from '../src/index.js';
+import { type AcquireOptions, Leasehold, type LockInfo, type ObserveOptions, type Settings } from '../src/index.js';
 
 export const takes = (): Leasehold[] => [
   new Leasehold(new Redis()),
@@ -13,3 +13,13 @@ export const takes = (): Leasehold[] => [
 
 // @ts-expect-error
 export const refuses = () => new Leasehold({});
+
+/** What a program may or may not have is handed on as it is. */
+export const optional = (signal: AbortSignal | undefined, count: number | undefined) => {
+  const options: AcquireOptions = { signal, ttl: count, wait: count, renew: count, holdAtLeast: count };
+  const observing: ObserveOptions = { signal, lookEvery: count };
+  const settings: Settings = { prefix: undefined, ttl: count, slice: count, onTrouble: undefined };
+  return { options, observing, settings };
+};
+
+export const printed = (info: LockInfo): string => JSON.stringify(info);

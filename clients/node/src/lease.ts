@@ -1,0 +1,101 @@
+/** A lock that is held, as a program has it. */
+import type { Extended, Hold, Released } from './hold.js';
+import type { Loss } from './errors.js';
+
+/** Nobody releases a lease that nobody has. */
+const dropped = new FinalizationRegistry<Hold>((hold) => hold.forgotten());
+
+export class Lease implements AsyncDisposable {
+  readonly #hold: Hold;
+  #signal: AbortSignal | undefined;
+  #lost: Promise<Loss> | undefined;
+
+  /** @internal */
+  constructor(hold: Hold) {
+    this.#hold = hold;
+    dropped.register(this, hold);
+  }
+
+  /** The name that it was acquired by. */
+  get name(): string {
+    return this.#hold.granted.name;
+  }
+
+  /** Who holds it, as the server knows it: nobody else has the same. */
+  get owner(): string {
+    return this.#hold.granted.owner;
+  }
+
+  /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
+  get fence(): bigint {
+    return this.#hold.granted.fence;
+  }
+
+  /** Aborted when the lock is lost: at the latest when its lease is over, also when the server is silent. */
+  get signal(): AbortSignal {
+    if (this.#signal !== undefined) return this.#signal;
+    const controller = new AbortController();
+    // Whoever has the signal counts on the lock. So this refers to the lease until that is over.
+    this.#hold.whenOver((_, reason) => {
+      if (reason !== undefined) controller.abort(reason);
+      return this;
+    });
+    this.#signal = truthful(controller.signal, this.#hold);
+    return this.#signal;
+  }
+
+  /** Resolves when it is held no more. */
+  get lost(): Promise<Loss> {
+    this.#lost ??= new Promise((resolve) => {
+      this.#hold.whenOver((loss) => {
+        resolve(loss);
+        return this;
+      });
+    });
+    return this.#lost;
+  }
+
+  /** For how many milliseconds it is certainly held; 0 if it is lost, or released. */
+  validFor(): number {
+    return this.#hold.validFor();
+  }
+
+  /**
+   * Has the lease end so many milliseconds from now, and renews it by as much from now on. Rejects if nobody answers:
+   * the lease is as it was then, or extended. It counts for the shorter of the two.
+   */
+  extend(ttl?: number): Promise<Extended> {
+    return this.#hold.extend(ttl);
+  }
+
+  /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
+  release(): Promise<Released> {
+    return this.#hold.release();
+  }
+
+  /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
+  keep(): void {
+    this.#hold.keep();
+  }
+
+  /** A release that never rejects: what fails is told as trouble. */
+  async [Symbol.asyncDispose](): Promise<void> {
+    try {
+      await this.release();
+    } catch {
+      // It was told.
+    }
+  }
+}
+
+/** Whoever reads `aborted` after a pause is told the truth before any timer has been served. */
+function truthful(signal: AbortSignal, hold: Hold): AbortSignal {
+  const isAborted = () => {
+    hold.look();
+    return Reflect.get(AbortSignal.prototype, 'aborted', signal) as boolean;
+  };
+  const throwIfAborted = () => {
+    if (isAborted()) throw signal.reason;
+  };
+  return Object.defineProperties(signal, { aborted: { get: isAborted }, throwIfAborted: { value: throwIfAborted } });
+}
