@@ -8,7 +8,7 @@ import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js'
 import { Extensions } from './extensions.js';
 import type { Server } from './server.js';
 import { checkDuration } from './settings.js';
-import { RETRY, rest, sleep } from './timers.js';
+import { RETRY, rest, sleep, Unanswered } from './timers.js';
 import type { Tell } from './trouble.js';
 import { patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
@@ -59,6 +59,8 @@ export class Hold {
   #validUntil: Moment;
   #loss: Loss | undefined;
   #reason: LeaseholdError | undefined;
+  /** How many extensions are under way. */
+  #asking = 0;
   /** What the last renewal failed with. */
   #failure: LeaseholdError | undefined;
   #released: Promise<Released> | undefined;
@@ -172,11 +174,14 @@ export class Hold {
     const number = this.#extensions.begin(ttl);
     this.#expect(validUntil(now(), ttl));
     let answer: Answer;
+    this.#asking += 1;
     try {
       answer = await ask(server, key, { ask: 'extend', owner, fence, ttl }, limits);
     } catch (error) {
       if (this.#over.signal.aborted) return 'lost';
       throw error;
+    } finally {
+      this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
     if (answer.number !== 1n) {
@@ -247,10 +252,15 @@ export class Hold {
 
   #lose(loss: Loss): void {
     const { name, owner, tell } = this.#held;
-    const error = new LostError(name, loss, loss === 'expired' ? this.#failure : undefined);
+    const error = new LostError(name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
     this.#held.over();
     tell({ kind: 'lost', name, owner, error });
+  }
+
+  /** It may be under way, and nobody has answered. */
+  #whyNotRenewed(): LeaseholdError | undefined {
+    return this.#failure ?? (this.#asking > 0 ? this.#held.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {
