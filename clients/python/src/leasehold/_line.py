@@ -9,17 +9,20 @@ it: whenever the server goes on, nothing stays behind.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
 import socket
 from collections import deque
 from typing import Deque, List, Optional, Sequence, Tuple
 
-from redis.asyncio.connection import AbstractConnection
+from redis.asyncio.connection import AbstractConnection, Connection
 from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import TimeoutError as Silent
 
 from . import _clock, _fork
 from ._limit import within
+from ._names import addresses_of
 from ._reply import Reply, Words
 
 LAST_WORDS = 60.0
@@ -156,7 +159,24 @@ async def open_connection(connection: AbstractConnection, limit: float) -> None:
 
 
 async def _connect(connection: AbstractConnection) -> None:
-    await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+    if not isinstance(connection, Connection):
+        await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+        return
+    last: Optional[Exception] = None
+    for address in await addresses_of(connection.host, connection.port, connection.socket_type):
+        arguments = {**type(connection)._connection_arguments(connection), "host": address}
+        if "ssl" in arguments:
+            arguments["server_hostname"] = connection.host
+        connection._connection_arguments = lambda arguments=arguments: arguments  # type: ignore[method-assign,misc]
+        try:
+            await connection.connect()  # type: ignore[no-untyped-call,unused-ignore]
+        except AuthenticationError:
+            raise
+        except (Disconnected, OSError) as error:
+            last = error
+        else:
+            return
+    raise last or Disconnected(f"{connection.host} has no address")
 
 
 def hang_up(connection: AbstractConnection) -> None:
@@ -164,7 +184,7 @@ def hang_up(connection: AbstractConnection) -> None:
     if writer is not None:
         # A child process may have the same socket open: closing alone would not end the connection.
         shutdown(writer)
-        writer.close()
+        writer.transport.abort()
         connection._writer = connection._reader = None
 
 
@@ -174,16 +194,24 @@ async def read(connection: AbstractConnection) -> Reply:
 
 
 def shutdown(writer: asyncio.StreamWriter) -> None:
-    sock = writer.get_extra_info("socket")
-    try:
-        sock.shutdown(socket.SHUT_RDWR)
-    except (OSError, AttributeError):
-        pass
+    # By a copy of its number: the sockets that transports show cannot be shut down with every loop.
+    number = _number(writer)
+    if number >= 0:
+        with contextlib.suppress(OSError), socket.socket(fileno=os.dup(number)) as its_copy:
+            its_copy.shutdown(socket.SHUT_RDWR)
 
 
 def abandon_socket(writer: asyncio.StreamWriter) -> None:
-    """In a child process: closes its copy of the socket, and leaves the connection to the parent."""
+    """In a child process: closes its copy of the socket, and leaves the connection to the parent. Its number stays
+    taken, for the transport that the child leaves as it is may close it one day."""
+    number = _number(writer)
+    if number >= 0:
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, number, inheritable=False)
+        os.close(nothing)
+
+
+def _number(writer: asyncio.StreamWriter) -> int:
+    """-1 where there is none any more: another file may have it by now."""
     sock = writer.get_extra_info("socket")
-    inner = getattr(sock, "_sock", None)
-    if isinstance(inner, socket.socket) and inner.fileno() >= 0:
-        socket.close(inner.detach())
+    return -1 if sock is None or writer.transport.is_closing() else int(sock.fileno())

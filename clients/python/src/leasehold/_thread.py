@@ -7,7 +7,7 @@ import concurrent.futures
 import threading
 from typing import Callable, Coroutine, Optional, TypeVar
 
-from .errors import Closed, Unreachable
+from .errors import Closed, LeaseholdError, Unreachable
 
 T = TypeVar("T")
 
@@ -24,7 +24,11 @@ class LoopThread:
         self._asking = threading.RLock()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="leasehold", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            self.loop.close()
+            raise LeaseholdError(f"no thread can be started: {error}") from error
 
     def _run(self) -> None:
         asyncio.set_event_loop(self.loop)
