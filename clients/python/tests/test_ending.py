@@ -114,7 +114,7 @@ def test_a_lease_of_a_closed_client_says_so(make: Make, server: Server, name: st
     assert warned == []
 
 
-@pytest.mark.parametrize("wait", [timedelta.max, 1e300])
+@pytest.mark.parametrize("wait", [timedelta.max, 1e300, float("inf")])
 def test_a_limit_may_be_longer_than_the_system_waits(make: Make, server: Server, name: str, wait: object) -> None:
     locks = make(server)
     assert locks.acquire(name, wait=wait).release() is Released.RELEASED
@@ -176,3 +176,69 @@ def test_a_program_that_ends_without_close_leaves_no_lock_and_ends_in_silence(
     assert (said, program.returncode) == (("", ""), 0)
     assert server.waiters(name) == 0
     assert server.holder(name) is None
+
+
+DROPPED = """
+import asyncio, gc, os, sys, threading, time, warnings, redis, redis.asyncio, leasehold, leasehold.asyncio
+url, style = sys.argv[1], sys.argv[3]
+client = redis.Redis.from_url(url)
+
+def now():
+    return client.info("clients")["connected_clients"], threading.active_count(), len(os.listdir("/proc/self/fd"))
+
+def settled(first):
+    end = time.monotonic() + 10
+    while now() != first and time.monotonic() < end:
+        time.sleep(0.01)
+    print(now()[0] - first[0], now()[1] - first[1], now()[2] - first[2], flush=True)
+
+def threads():
+    first = now()
+    for number in range(20):
+        name, locks = f"{sys.argv[2]}-{number}", leasehold.Leasehold(client)
+        locks.acquire(name).release()
+        lease = locks.acquire(name)
+        try:
+            locks.acquire(name, wait=0.02)
+        except leasehold.Busy:
+            pass
+    del locks
+    gc.collect()
+    print(lease.lost, client.exists(name))
+    del lease
+    gc.collect()
+    settled(first)
+
+async def coroutines():
+    first = now()
+    for number in range(20):
+        name, locks = f"{sys.argv[2]}-{number}", leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(url))
+        await (await locks.acquire(name)).release()
+        lease = await locks.acquire(name)
+        try:
+            await locks.acquire(name, wait=0.02)
+        except leasehold.Busy:
+            pass
+    del locks
+    gc.collect()
+    print(lease.lost, client.exists(name))
+    del lease
+    gc.collect()
+    await asyncio.get_running_loop().run_in_executor(None, lambda: None)
+    first = first[0], threading.active_count(), first[2]
+    end = time.monotonic() + 10
+    while now() != first and time.monotonic() < end:
+        await asyncio.sleep(0.01)
+    settled(first)
+
+now(), threads() if style == "threads" else asyncio.run(coroutines())
+"""
+
+
+@pytest.mark.parametrize("style", ["threads", "asyncio"])
+def test_clients_that_nobody_closed_and_nobody_has_leave_no_connection_thread_or_descriptor(
+    own_server: Server, name: str, style: str
+) -> None:
+    words = [sys.executable, "-c", DROPPED, own_server.url, name, style]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout == "False 1\n0 0 0\n", done.stderr

@@ -180,7 +180,11 @@ def test_the_closed_client_leaves_nothing(make: Make, server: Server, name: str)
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"ttl": 0}, {"ttl": 0.002}, {"ttl": -1}, {"ttl": float("nan")}, {"wait": -1}, {"ttl": "5"}, {"hold_at_least": -1}],
+    [
+        *({"ttl": ttl} for ttl in (0, 0.002, -1, float("nan"), float("inf"), 10**400, "5")),
+        *({"hold_at_least": least} for least in (-1, float("inf"))),
+        {"wait": -1},
+    ],
 )
 def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make, server: Server, wrong: dict) -> None:
     locks = make(server)
@@ -188,6 +192,16 @@ def test_arguments_without_sense_are_refused_before_anything_is_asked(make: Make
         locks.lock("x", **wrong)
     with pytest.raises(leasehold.SettingError):
         locks.semaphore("x", 0)
+
+
+def test_text_that_is_not_unicode_is_refused_and_not_only_by_the_codec(make: Make, server: Server, name: str) -> None:
+    locks, wrong = make(server), "half of \ud800"
+    asks = [lambda: locks.lock(wrong), lambda: locks.info(wrong), lambda: locks.election(name, wrong)]
+    lease = locks.acquire(name)
+    for ask in [*asks, lambda: make(server, prefix=wrong), lambda: lease.guard("SET", "page", wrong)]:
+        with pytest.raises(leasehold.SettingError):
+            ask()
+    assert lease.release().in_time
 
 
 def test_a_lease_that_is_dropped_is_released(make: Make, server: Server, name: str) -> None:

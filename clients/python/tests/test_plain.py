@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import socket
 import threading
 import time
 from typing import Any, List
 
 import pytest
 import redis
+import redis.asyncio
 
 import leasehold
 from conftest import Make, told
 from leasehold import Loss, Released
 from servers import Server, eventually, module_path
+from test_waiting import Waiter
 
 
 def test_a_lock_is_taken_extended_and_given_back(make: Make, plain_server: Server) -> None:
@@ -150,3 +154,47 @@ def test_a_user_with_no_more_rights_than_locks_take_can_use_them(make: Make, pla
     with pytest.raises(leasehold.Busy):
         locks.acquire("x", wait=0.3)
     assert lease.release().in_time
+
+
+class Distant:
+    """A server that is some way off: what is said takes its time in both directions. ``deaf`` to subscriptions: it
+    hangs up on them."""
+
+    def __init__(self, server: Server, delay: float, deaf: bool = False) -> None:
+        self._server, self._delay, self._deaf = server, delay, deaf
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(("127.0.0.1", self._server.port))
+                for each in ((near, far), (far, near)):
+                    threading.Thread(target=self._pass_on, args=each, daemon=True).start()
+
+    def _pass_on(self, source: socket.socket, target: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            while data := source.recv(65536):
+                if self._deaf and b"SUBSCRIBE" in data:
+                    break
+                time.sleep(self._delay)
+                target.sendall(data)
+        for each in (source, target):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("with_module", [False, True], ids=["plain", "tickets nobody tells of"])
+def test_a_wait_that_ends_while_its_last_question_is_on_the_way_was_busy(
+    make: Make, server: Server, plain_server: Server, name: str, with_module: bool
+) -> None:
+    asked = server if with_module else plain_server
+    kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+    locks = make(kind(port=Distant(asked, 0.03, deaf=True).port))
+    held = make(asked).acquire(name, ttl=60)
+    locks.info(name)
+    waiters = [Waiter(locks, name, wait=0.6 + number * 0.011) for number in range(25)]
+    assert [type(waiter.end()) for waiter in waiters] == [leasehold.Busy] * 25
+    assert held.release().in_time

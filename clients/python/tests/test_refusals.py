@@ -226,3 +226,19 @@ def test_a_client_that_is_closed_while_the_server_is_silent_names_what_is_left(m
     assert lease.lost
     if make.style == "threads":  # type: ignore[attr-defined]
         eventually(lambda: set(threading.enumerate()) <= before, "its thread has ended", 5)
+
+
+def test_close_names_what_the_server_refused_to_release(make: Make, guarded_server: Server) -> None:
+    with guarded_server.client() as client:
+        client.execute_command("ACL", "SETUSER", "keeper", "on", ">secret", "~*", "&*", "+@all", "-lock.release")
+        client.execute_command("LOCK.ACQUIRE", "waited", "other", 60000)
+    locks = make(client_of(make, guarded_server, username="keeper", password="secret"))
+    released, held, short = (locks.acquire(name, ttl=ttl) for name, ttl in [("released", 60), ("held", 60), ("s", 0.5)])
+    for lease in (released, short):
+        with pytest.raises(leasehold.NotPermitted):
+            lease.release()
+    with pytest.raises(leasehold.Busy):
+        locks.acquire("waited", ttl=60, wait=0.2)
+    eventually(lambda: guarded_server.holder("s") is None, "the lease of the short one ends")
+    assert sorted(locks.close()) == ["held", "released", "waited"]
+    assert held.lost

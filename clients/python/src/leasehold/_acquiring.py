@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import uuid
 from dataclasses import dataclass, field
@@ -20,7 +19,7 @@ from ._tickets import wait_by_ticket
 from ._validity import is_fresh, valid_until
 from ._waited import Granted, Waited
 from ._wire import Answer, Limits
-from .errors import LeaseholdError, NeedsModule, QueueFull, Refused, Unreachable
+from .errors import NeedsModule, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
     from ._hub import Hub
@@ -67,14 +66,22 @@ async def granted(hub: Hub, pending: Pending) -> Optional[Granted]:
     wanted, settings = pending.wanted, hub.limits
     is_try, begun = wanted.wait == 0, _clock.now()
     deadline = begun + (settings.within if is_try else wanted.wait)
-    by_ticket, must_ask, tries = hub.settings.tickets, True, 0
+    by_ticket, must_ask, was_answered, tries = hub.settings.tickets, True, False, 0
     while True:
         if must_ask:
             until = min(deadline, _clock.now() + settings.unreachable_after)
             pending.may_hold = True
             question = Acquire(wanted.owner, wanted.ttl, wanted.share)
             each = hub.wire.limits(wanted.ttl, until)
-            answer = await _ask(hub, pending, question, each)
+            is_last = was_answered and deadline - _clock.now() < each.each
+            try:
+                answer = await _ask(hub, pending, question, each)
+            except Unreachable:
+                if not is_last:
+                    raise
+                # Others held it when the server had time to answer.
+                return _nothing(pending)
+            was_answered = True
             fence = number(answer.reply)
             if fence is not None:
                 if valid_until(answer.asked, wanted.ttl) > _clock.now():
@@ -150,9 +157,7 @@ async def give_up(hub: Hub, pending: Pending) -> None:
         try:
             limits = hub.wire.limits(hub.limits.within, until)
             answer = await hub.wire.ask(wanted.key, lambda _: Release(wanted.owner, None), limits)
-        except Refused:
-            return
-        except LeaseholdError:
+        except Unreachable:
             continue
         if number(answer.reply):
             return
@@ -162,7 +167,3 @@ def parting_words(line: Line, key: bytes, owner: bytes) -> List[Word]:
     if line.has_module:
         return words(key, Release(owner, None))
     return [b"EVAL", RELEASE_ANY.text, 1, key, owner]
-
-
-def patience_of(wait: Optional[float]) -> float:
-    return math.inf if wait is None else wait

@@ -8,7 +8,7 @@ from typing import Generic, Optional, TypeVar
 from ._questions import EXCLUSIVE, UNLIMITED
 from ._target import AnyClient, target_of
 from ._wanted import Asked, permits
-from .settings import Duration, Name, Settings
+from .settings import Duration, Name, Settings, octets
 
 R = TypeVar("R")
 
@@ -89,4 +89,4 @@ class Factory(Generic[R]):
         return self._request(Asked(self._settings, name, ttl, wait, permits(count), renew, None))
 
     def _asked_by(self, name: Name, candidate: str, ttl: Optional[Duration], wait: Optional[Duration]) -> Asked:
-        return Asked(self._settings, name, ttl, wait, EXCLUSIVE, True, None, candidate.encode())
+        return Asked(self._settings, name, ttl, wait, EXCLUSIVE, True, None, octets("candidate", candidate))

@@ -14,7 +14,9 @@ from .settings import Duration, Name, positive
 class Hold:
     """What leases have in common, whether they are used from threads or from coroutines."""
 
-    def __init__(self, hub: Hub, state: LeaseState) -> None:
+    def __init__(self, locks: object, hub: Hub, state: LeaseState) -> None:
+        # As long as anybody has the lease, its client is not dropped.
+        self._locks = locks
         self._hub = hub
         self._state = state
 

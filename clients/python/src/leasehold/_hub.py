@@ -18,13 +18,19 @@ from ._target import Target
 from ._wire import Wire
 from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
 from .outcomes import LockInfo, Loss, Released
-from .settings import Name, Settings, seconds
+from .settings import Name, Settings, octets, seconds
 
 T = TypeVar("T")
 log = logging.getLogger("leasehold")
 
 LONGEST_SLEEP = 1.0
 """The clock of event loops stands still in a suspend: a loss is noticed so long after it."""
+
+_LAST: Set[asyncio.Future[None]] = set()
+"""What closes clients that nobody has any more."""
+
+LONGEST_LIMIT = 1e6
+"""Timers take no infinite one."""
 
 _NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
 
@@ -56,6 +62,8 @@ class Hub:
         self._keepers: Set[asyncio.Future[None]] = set()
         self._giving_back: Dict[asyncio.Future[Any], Name] = {}
         """What is being released, and what may have been granted to those who gave up."""
+        self._not_released: List[Tuple[Name, float]] = []
+        """What a server refused to release, and when its lease ends."""
         self.is_closed = False
         self._closing: Optional[asyncio.Future[List[Name]]] = None
 
@@ -96,11 +104,19 @@ class Hub:
         task.add_done_callback(ended)
         return task
 
-    def _give_back_by(self, name: Name, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
-        """Whoever closes the client is told the name if it takes too long."""
+    def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
         giving = self.spawn(work)
         self._giving_back[giving] = name
-        giving.add_done_callback(self._giving_back.pop)
+
+        def ended(given: asyncio.Future[T]) -> None:
+            del self._giving_back[given]
+            now = _clock.now()
+            self._not_released = [each for each in self._not_released if each[1] > now]
+            if not given.cancelled() and given.exception() is not None:
+                self._not_released.append((name, end))
+
+        giving.add_done_callback(ended)
         return giving
 
     async def acquire(self, wanted: Wanted) -> Optional[LeaseState]:
@@ -111,7 +127,7 @@ class Hub:
             grant = await granted(self, pending)
         finally:
             if grant is None and pending.may_hold:
-                self._give_back_by(wanted.name, give_up(self, pending))
+                self._give_back_by(wanted.name, _clock.now() + wanted.ttl, give_up(self, pending))
         if grant is None:
             return None
         hold_until = _clock.now() + wanted.hold_at_least if wanted.hold_at_least > 0 else None
@@ -189,7 +205,8 @@ class Hub:
         loss = state.loss
         if loss is not None:
             raise LockLost(state.name, loss)
-        question = Guarded(state.owner, state.fence, command)
+        words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
+        question = Guarded(state.owner, state.fence, words)
         limits = self.wire.limits(state.ttl, _clock.now() + self.limits.within)
         try:
             answer = await self.wire.ask(state.key, lambda _: question, limits, may_repeat=False)
@@ -227,7 +244,7 @@ class Hub:
             was_held = state.loss not in _NOT_HELD
             state.lose(loss)
             self.leases.discard(state)
-            state.release = self._give_back_by(state.name, self._released(state, was_held))
+            state.release = self._give_back_by(state.name, state.end, self._released(state, was_held))
         return state.release
 
     async def _released(self, state: LeaseState, was_held: bool) -> Released:
@@ -263,6 +280,27 @@ class Hub:
     def drop_soon(self, state: LeaseState) -> None:
         self._call(lambda: self.drop(state))
 
+    def drop_all(self, ended: Callable[[], None] = lambda: None) -> None:
+        """Nobody has the client any more, and nobody closed it."""
+
+        async def close() -> None:
+            if self._requests or self.leases:
+                log.warning("a client was dropped and not closed, and gives back what it holds")
+            try:
+                await self._close(self.limits.within)
+            finally:
+                ended()
+
+        if self.is_closed:
+            return
+        self.is_closed = True
+        self._call(lambda: self.spawn_last(close()))
+
+    def spawn_last(self, closing: Coroutine[object, object, None]) -> None:
+        """Nobody waits for it: the loop has it alone."""
+        _LAST.add(task := asyncio.ensure_future(closing))
+        task.add_done_callback(_LAST.discard)
+
     async def info(self, key: bytes) -> Optional[LockInfo]:
         limits = self.wire.limits(self.limits.within, _clock.now() + self.limits.within)
         answer = await self.wire.ask(key, lambda _: Look(), limits)
@@ -289,9 +327,10 @@ class Hub:
             left = until - _clock.now()
             if left <= 0:
                 break
-            await asyncio.wait({*self._requests, *self._background}, timeout=left)
+            await asyncio.wait({*self._requests, *self._background}, timeout=min(left, LONGEST_LIMIT))
         left_held = [state.name for state, release in releases if not _is_done(release)]
         left_held += self._giving_back.values()
+        left_held += [name for name, end in self._not_released if end > _clock.now()]
         ending = [*self._background, *self._keepers]
         for task in ending:
             task.cancel()

@@ -79,8 +79,9 @@ class _Queuing:
 
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
-        tries, failing_since = 0, _clock.now()
+        tries, failing_since, each = 0, _clock.now(), self._hub.wire.limits(self._pending.wanted.ttl, 0.0).each
         while _clock.now() < self._deadline:
+            is_last = self._deadline - _clock.now() < each
             try:
                 answer = await self._ask()
             except QueueFull as full:
@@ -91,7 +92,10 @@ class _Queuing:
             except Unreachable as silent:
                 if _clock.now() - failing_since >= self._hub.limits.unreachable_after:
                     raise
-                last, rest = silent, RETRY.rest(tries)
+                if not is_last or tries or last is not None:
+                    last = silent
+                # Otherwise others held it when the server had time to answer.
+                rest = RETRY.rest(tries)
             else:
                 if isinstance(answer, Granted):
                     return answer

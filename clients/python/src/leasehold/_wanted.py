@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
-from ._acquiring import Wanted, new_owner, patience_of
+from ._acquiring import Wanted, new_owner
 from ._questions import EXCLUSIVE
 from ._validity import valid_until
 from .errors import SettingError
-from .settings import Duration, Name, Settings, octets, patience, positive
+from .settings import Duration, Name, Settings, octets, patience, positive, seconds
 
 LONGEST_OWNER = 255
 MOST_HOLDERS = 99_999
@@ -38,6 +38,9 @@ class Asked:
         wait = patience("wait", self.settings.wait if self.wait is None else self.wait)
         if not 0 <= self.share <= MOST_HOLDERS:
             raise SettingError(f"permits: it must be from 1 to {MOST_HOLDERS}")
+        hold_at_least = 0.0 if self.hold_at_least is None else seconds("hold_at_least", self.hold_at_least)
+        if hold_at_least < 0:
+            raise SettingError("hold_at_least: it must not be negative")
         owner = new_owner() if self.candidate is None else self.candidate + b"/" + _unique()
         if len(owner) > LONGEST_OWNER:
             raise SettingError("candidate: it must be at most 218 bytes long")
@@ -45,10 +48,10 @@ class Asked:
             name=self.name,
             key=key_of(self.settings, self.name),
             ttl=ttl,
-            wait=0.0 if is_try else patience_of(wait),
+            wait=0.0 if is_try else wait,
             share=self.share,
             renew=self.renew,
-            hold_at_least=patience("hold_at_least", self.hold_at_least) or 0.0,
+            hold_at_least=hold_at_least,
             owner=owner,
         )
 

@@ -19,11 +19,12 @@ from ._target import AnyClient
 from ._wanted import Asked, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, Settings, positive, seconds
+from .settings import Duration, Name, Settings, patience, positive
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
 T = TypeVar("T")
+L = TypeVar("L", bound="Lease")
 log = logging.getLogger("leasehold")
 
 
@@ -58,8 +59,8 @@ class LossSignal:
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
 
-    def __init__(self, hub: Hub, state: LeaseState) -> None:
-        super().__init__(hub, state)
+    def __init__(self, locks: Leasehold, hub: Hub, state: LeaseState) -> None:
+        super().__init__(locks, hub, state)
         self.signal = LossSignal(state)
 
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
@@ -118,21 +119,21 @@ class LockRequest:
 
     async def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
-        return Lease(*await self._granted())
+        return await self._granted(Lease)
 
-    async def _granted(self) -> tuple[Hub, LeaseState]:
+    async def _granted(self, kind: Type[L]) -> L:
         wanted, begun = self._asked.wanted(False), _clock.now()
         hub = self._locks._hub_here()
         state = await hub.run(hub.acquire(wanted))
         if state is None:
             raise Busy(wanted.name, _clock.now() - begun)
-        return hub, state
+        return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
         hub = self._locks._hub_here()
         state = await hub.run(hub.acquire(self._asked.wanted(True)))
-        return None if state is None else Lease(hub, state)
+        return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
         """Does the work under the lock. Its result is the result, whatever becomes of the release."""
@@ -231,7 +232,7 @@ class Leasehold(Factory[LockRequest]):
         """
         self._is_closed = True
         hub = self._hub
-        return [] if hub is None else await hub.close(seconds("timeout", timeout))
+        return [] if hub is None else await hub.close(patience("timeout", timeout))
 
     async def __aenter__(self) -> Leasehold:
         return self
@@ -262,6 +263,11 @@ class Leasehold(Factory[LockRequest]):
             self._hub = Hub(self._target, self._settings)
         return self._hub
 
+    def __del__(self) -> None:
+        hub = getattr(self, "_hub", None)
+        if hub is not None:
+            hub.drop_all()
+
 
 class Election:
     """One leader among several candidates: a lock that whoever leads holds."""
@@ -273,7 +279,7 @@ class Election:
 
     async def campaign(self) -> Leadership:
         """Waits until this candidate leads. Candidates queue, and lead in the order of their coming."""
-        return Leadership(*await LockRequest(self._locks, self._asked)._granted())
+        return await LockRequest(self._locks, self._asked)._granted(Leadership)
 
     async def leader(self) -> Optional[Leader]:
         """Who leads at this moment: None between two terms."""

@@ -22,7 +22,7 @@ class Settings:
     ttl: Duration = 30.0
     """How long a lease lasts unless it is renewed."""
     wait: Optional[Duration] = None
-    """How long ``acquire`` waits for a lock that others hold; None: without limit."""
+    """How long ``acquire`` waits for a lock that others hold; None or infinity: without limit."""
     response: Duration = 1.0
     """How long to wait for each answer of a server. For a short ttl it is less: a fifth of that."""
     within: Duration = 3.0
@@ -47,9 +47,12 @@ class Settings:
 
 def seconds(what: str, duration: Duration) -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not -math.inf < value < math.inf:
         raise SettingError(f"{what}: it must be a number of seconds, or a timedelta")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError as error:
+        raise SettingError(f"{what}: it must be a number of seconds, or a timedelta") from error
 
 
 def positive(what: str, duration: Duration) -> float:
@@ -59,9 +62,10 @@ def positive(what: str, duration: Duration) -> float:
     return value
 
 
-def patience(what: str, duration: Optional[Duration]) -> Optional[float]:
-    if duration is None:
-        return None
+def patience(what: str, duration: Optional[Duration]) -> float:
+    """None and infinity are no limit."""
+    if duration is None or (isinstance(duration, float) and duration == math.inf):
+        return math.inf
     value = seconds(what, duration)
     if value < 0:
         raise SettingError(f"{what}: it must not be negative")
@@ -73,7 +77,10 @@ def octets(what: str, name: Name) -> bytes:
     if isinstance(name, bytes):
         return name
     if isinstance(name, str):
-        return name.encode()
+        try:
+            return name.encode()
+        except UnicodeEncodeError as error:
+            raise SettingError(f"{what}: UTF-8 has no such text, so give it as bytes: {error}") from error
     raise SettingError(f"{what}: it must be str or bytes")
 
 

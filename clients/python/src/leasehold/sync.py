@@ -23,7 +23,7 @@ from ._thread import LoopThread
 from ._wanted import Asked, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
-from .settings import Duration, Name, Settings, positive, seconds
+from .settings import Duration, Name, Settings, patience, positive
 
 __all__ = ["Election", "Leadership", "Lease", "Leasehold", "LockRequest", "LossSignal"]
 
@@ -46,7 +46,7 @@ class LossSignal:
 
     def wait(self, timeout: Optional[Duration] = None) -> Optional[Loss]:
         """Waits until it is lost, and says why; None if that has not come within ``timeout``."""
-        end = math.inf if timeout is None else _clock.now() + seconds("timeout", timeout)
+        end = _clock.now() + patience("timeout", timeout)
         while self._state.loss is None and _clock.now() < end:
             # Not longer than the lease: its end is seen here, too, if the thread of the client cannot run.
             rest = min(end - _clock.now(), max(0.001, self._state.valid_for()), 1.0)
@@ -57,8 +57,8 @@ class LossSignal:
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
 
-    def __init__(self, thread: LoopThread, hub: Hub, state: LeaseState) -> None:
-        super().__init__(hub, state)
+    def __init__(self, locks: Leasehold, thread: LoopThread, hub: Hub, state: LeaseState) -> None:
+        super().__init__(locks, hub, state)
         self._thread = thread
         self.signal = LossSignal(state)
 
@@ -172,6 +172,11 @@ class Running(NamedTuple):
         finally:
             self.thread.stop(limit)
 
+    def drop(self) -> None:
+        """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
+        OPEN.discard(self.close)
+        self.hub.drop_all(self.thread.loop.stop)
+
 
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
@@ -247,7 +252,7 @@ class Leasehold(Factory[LockRequest]):
 
         Requests that wait end with :class:`Closed`. It says which locks could not be released in time.
         """
-        limit = seconds("timeout", timeout)
+        limit = patience("timeout", timeout)
         with self._starting:
             self._is_closed = True
             running, self._running = self._running, None
@@ -276,6 +281,11 @@ class Leasehold(Factory[LockRequest]):
                 OPEN.add(self._running.close)
             return self._running
 
+    def __del__(self) -> None:
+        running = getattr(self, "_running", None)
+        if running is not None:
+            running.drop()
+
     async def _new_hub(self) -> Hub:
         return Hub(self._target, self._settings)
 
@@ -285,7 +295,7 @@ class Leasehold(Factory[LockRequest]):
         async def granted() -> Optional[L]:
             # A lease from the first moment: if the caller was interrupted, nobody has it, and it is given back.
             state = await hub.run(hub.acquire(wanted))
-            return None if state is None else kind(thread, hub, state)
+            return None if state is None else kind(self, thread, hub, state)
 
         return thread.call(granted, limit)
 
