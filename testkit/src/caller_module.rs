@@ -1,4 +1,5 @@
-//! A module that calls the commands of other modules. It is loaded into a server beside Leasehold.
+//! A module that calls the commands of other modules, and gets in the way of others' calls. It is loaded into a server
+//! beside Leasehold.
 //!
 //! ```text
 //!   CALLER.CALL command [arg …]    calls a command and passes its reply on
@@ -7,9 +8,16 @@
 //!   CALLER.OUTCOME                  how that ended: the number, -1 for nil, -2 for an error; nil
 //!                                   until then
 //!   CALLER.HEARD                    the key events of modules so far, a line for each
+//!   CALLER.BLOCK [arg …]            blocks its client for a moment, asked or not, and replies BLOCKED; no flag tells
 //! ```
 //!
-//! Loaded with an argument, it takes all the room that there is for categories of the ACL (7.4 on).
+//! Loaded with an argument, it does one thing more:
+//!
+//! ```text
+//!   fill              takes all the room that there is for categories of the ACL (7.4 on)
+//!   replace COMMAND   makes that command, whoever sends or calls it, CALLER.BLOCK
+//!   hold              holds back the reply of each command that changes a hash, as a search module does that indexes it
+//! ```
 //!
 //! Modules look up the server's functions by name, through the first word of the context. There is
 //! no other way.
@@ -34,12 +42,23 @@ const PROMISE: c_int = 12;
 /// The class of key events that modules publish.
 const OF_MODULES: c_int = 1 << 13;
 
+const OF_HASHES: c_int = 1 << 6;
+
+const IN_SCRIPT: c_int = 1;
+const IN_TRANSACTION: c_int = 1 << 1;
+const REPLICATED: c_int = 1 << 12;
+const LOADING: c_int = 1 << 13;
+
+/// For how long a client is blocked, in milliseconds.
+const MOMENT: c_longlong = 20;
+
 const NOT_YET: i64 = i64::MIN;
 
 static GET_API: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static PROMISED: AtomicPtr<c_void> = AtomicPtr::new(null_mut());
 static OUTCOME: AtomicI64 = AtomicI64::new(NOT_YET);
 static HEARD: Mutex<Vec<u8>> = Mutex::new(Vec::new());
+static REPLACED: Mutex<Vec<u8>> = Mutex::new(Vec::new());
 
 type GetApi = unsafe extern "C" fn(*const c_char, *mut *mut c_void) -> c_int;
 type SetAttribs = unsafe extern "C" fn(Ctx, *const c_char, c_int, c_int) -> c_int;
@@ -60,6 +79,23 @@ type Done = unsafe extern "C" fn(Ctx, Reply, *mut c_void);
 type Listen = unsafe extern "C" fn(Ctx, c_int, *const c_char, Str) -> c_int;
 type Subscribe = unsafe extern "C" fn(Ctx, c_int, Listen) -> c_int;
 type Buffer = unsafe extern "C" fn(Ctx, *const c_char, usize) -> c_int;
+type RegisterFilter = unsafe extern "C" fn(Ctx, Filter, c_int) -> *mut c_void;
+type Filter = unsafe extern "C" fn(*mut c_void);
+type FilterGet = unsafe extern "C" fn(*mut c_void, c_int) -> Str;
+type FilterReplace = unsafe extern "C" fn(*mut c_void, c_int, Str) -> c_int;
+type CreateString = unsafe extern "C" fn(Ctx, *const c_char, usize) -> Str;
+type FreeData = unsafe extern "C" fn(Ctx, *mut c_void);
+type BlockClient = unsafe extern "C" fn(
+    Ctx,
+    Option<Command>,
+    Option<Command>,
+    Option<FreeData>,
+    c_longlong,
+) -> *mut c_void;
+type Unblock = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+type ClientId = unsafe extern "C" fn(Ctx) -> u64;
+type Ring = unsafe extern "C" fn(Ctx, *mut c_void);
+type CreateTimer = unsafe extern "C" fn(Ctx, c_longlong, Ring, *mut c_void) -> u64;
 type WhenDone = unsafe extern "C" fn(Reply, Done, *mut c_void);
 
 /// Looks up a function of the server.
@@ -81,20 +117,22 @@ unsafe fn find(name: &str) -> *mut c_void {
 
 #[unsafe(no_mangle)]
 #[allow(non_snake_case)]
-pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, argc: c_int) -> c_int {
+pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
     GET_API.store(unsafe { *ctx.cast::<*mut c_void>() }, Ordering::Relaxed);
-    let commands: [(&CStr, Command); 4] = [
+    let commands: [(&CStr, Command); 5] = [
         (c"caller.call", call),
         (c"caller.begin", begin),
         (c"caller.outcome", outcome),
         (c"caller.heard", heard),
+        (c"caller.block", block),
     ];
     unsafe {
         api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
-        if argc > 0 {
-            let add = api!("AddACLCategory" as AddCategory);
-            let name = |number: u32| CString::new(format!("caller{number}")).unwrap();
-            assert!((0..).map(name).take(100).any(|name| add(ctx, name.as_ptr()) == ERR));
+        match arguments(argv, argc)[..] {
+            [b"fill"] => fill(ctx),
+            [b"replace", command] => replace(ctx, command),
+            [b"hold"] => drop(api!("SubscribeToKeyspaceEvents" as Subscribe)(ctx, OF_HASHES, hold)),
+            _ => {}
         }
         api!("SubscribeToKeyspaceEvents" as Subscribe)(ctx, OF_MODULES, hear);
         let create = api!("CreateCommand" as Create);
@@ -103,6 +141,62 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, _argv: *mut Str, argc: c_i
         });
         if created { OK } else { ERR }
     }
+}
+
+unsafe fn fill(ctx: Ctx) {
+    let add = unsafe { api!("AddACLCategory" as AddCategory) };
+    let name = |number: u32| CString::new(format!("caller{number}")).unwrap();
+    assert!((0..).map(name).take(100).any(|name| unsafe { add(ctx, name.as_ptr()) } == ERR));
+}
+
+unsafe fn replace(ctx: Ctx, command: &[u8]) {
+    *REPLACED.lock().unwrap() = command.to_vec();
+    unsafe { api!("RegisterCommandFilter" as RegisterFilter)(ctx, filter, 0) };
+}
+
+unsafe extern "C" fn filter(filtered: *mut c_void) {
+    unsafe {
+        let name = api!("CommandFilterArgGet" as FilterGet)(filtered, 0);
+        if bytes(name).eq_ignore_ascii_case(&REPLACED.lock().unwrap()) {
+            let block = c"caller.block";
+            let string = api!("CreateString" as CreateString)(
+                null_mut(),
+                block.as_ptr(),
+                block.count_bytes(),
+            );
+            api!("CommandFilterArgReplace" as FilterReplace)(filtered, 0, string);
+        }
+    }
+}
+
+unsafe extern "C" fn block(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    unsafe {
+        api!("BlockClient" as BlockClient)(ctx, None, Some(blocked), None, MOMENT);
+    }
+    OK
+}
+
+unsafe extern "C" fn blocked(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
+    unsafe { api!("ReplyWithSimpleString" as Text)(ctx, c"BLOCKED".as_ptr()) }
+}
+
+unsafe extern "C" fn hold(ctx: Ctx, _class: c_int, _event: *const c_char, _key: Str) -> c_int {
+    unsafe {
+        let denies = api!("GetContextFlags" as Kind)(ctx)
+            & (IN_SCRIPT | IN_TRANSACTION | REPLICATED | LOADING)
+            != 0;
+        if !denies && api!("GetClientId" as ClientId)(ctx) != 0 {
+            let client = api!("BlockClient" as BlockClient)(ctx, None, None, None, 0);
+            if !client.is_null() {
+                api!("CreateTimer" as CreateTimer)(ctx, MOMENT, let_go, client);
+            }
+        }
+    }
+    OK
+}
+
+unsafe extern "C" fn let_go(_ctx: Ctx, client: *mut c_void) {
+    unsafe { api!("UnblockClient" as Unblock)(client, null_mut()) };
 }
 
 unsafe extern "C" fn call(ctx: Ctx, argv: *mut Str, argc: c_int) -> c_int {
@@ -147,11 +241,7 @@ unsafe extern "C" fn outcome(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
 }
 
 unsafe extern "C" fn hear(_ctx: Ctx, _class: c_int, event: *const c_char, key: Str) -> c_int {
-    let mut len = 0;
-    let (event, key) = unsafe {
-        let bytes = api!("StringPtrLen" as Bytes)(key, &raw mut len);
-        (CStr::from_ptr(event).to_bytes(), slice::from_raw_parts(bytes.cast(), len))
-    };
+    let (event, key) = unsafe { (CStr::from_ptr(event).to_bytes(), bytes(key)) };
     HEARD.lock().unwrap().extend([event, b" ", key, b"\n"].concat());
     OK
 }
@@ -159,6 +249,18 @@ unsafe extern "C" fn hear(_ctx: Ctx, _class: c_int, event: *const c_char, key: S
 unsafe extern "C" fn heard(ctx: Ctx, _argv: *mut Str, _argc: c_int) -> c_int {
     let heard = HEARD.lock().unwrap();
     unsafe { api!("ReplyWithStringBuffer" as Buffer)(ctx, heard.as_ptr().cast(), heard.len()) }
+}
+
+unsafe fn arguments<'a>(argv: *mut Str, argc: c_int) -> Vec<&'a [u8]> {
+    (0..usize::try_from(argc).unwrap()).map(|at| unsafe { bytes(*argv.add(at)) }).collect()
+}
+
+unsafe fn bytes<'a>(string: Str) -> &'a [u8] {
+    let mut len = 0;
+    unsafe {
+        let start = api!("StringPtrLen" as Bytes)(string, &raw mut len);
+        slice::from_raw_parts(start.cast(), len)
+    }
 }
 
 /// Calls the command in the words behind the first.

@@ -175,9 +175,9 @@ impl Setup {
         self.config("loadmodule", &quoted(caller::library()))
     }
 
-    /// Loads that module first, and lets it take all categories of the ACL.
-    pub fn without_room_for_categories(self) -> Self {
-        self.config("loadmodule", &format!("{} fill", quoted(caller::library())))
+    /// The same with its arguments: see `caller_module.rs`.
+    pub fn with_caller_that(self, arguments: &str) -> Self {
+        self.config("loadmodule", &format!("{} {arguments}", quoted(caller::library())))
     }
 
     /// Panics at this place. The log may then contain panics.

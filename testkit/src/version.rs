@@ -61,6 +61,11 @@ pub fn lacks_notify() -> bool {
     lacks((7, 0), "NOTIFY")
 }
 
+/// Whether the server has no vector sets. If so, prints what goes untested.
+pub fn lacks_vector_sets() -> bool {
+    lacks_either((8, 0), NEVER, "vector sets")
+}
+
 /// The version since which a product has something that it never had.
 pub const NEVER: (u32, u32) = (u32::MAX, 0);
 

@@ -107,7 +107,7 @@ fn where_there_is_no_room_for_the_category_lock_the_others_are_kept() {
     if lacks((7, 4), "categories of a module's own") {
         return;
     }
-    let server = Server::builder().without_room_for_categories().aof().start();
+    let server = Server::builder().with_caller_that("fill").aof().start();
     for name in ALL.map(str::to_lowercase) {
         let line = format!("the server refused the ACL category lock for {name}");
         assert!(server.log().contains(&line), "no {line:?} in:\n{}", server.log());
