@@ -158,6 +158,8 @@ fn guarded(words: &[&[u8]], lock: Lock<'_>) -> Result<(), Error> {
     let described = Described { name, arity: lock.waiters as i64 - 128, flags, categories };
     let guarded = described.guarded()?;
     assert!(!described.flags.contains(&&b"admin"[..]), "{described:?}");
+    let is_ours = name.to_ascii_lowercase().starts_with(b"lock.");
+    assert!(is_ours || !described.flags.contains(&&b"module"[..]), "{described:?}");
     let fits = guarded.check_arity(words.len()).is_ok();
     assert_eq!(
         fits,

@@ -69,7 +69,7 @@ pub enum Error {
     GuardedScript,
     GuardedConnection,
     GuardedAdministration,
-    GuardedMayBlock,
+    GuardedModule,
     /// The user may not run the guarded command, or not on these keys and channels.
     GuardedDenied,
     /// Redis 6.2 does not tell a module what a user may do.
@@ -79,6 +79,8 @@ pub enum Error {
     GuardedOutOfMemory,
     /// The server did not run the guarded command, and did not say why.
     GuardedRefused,
+    /// It was executed.
+    GuardedHeldBack,
     /// The script would be repeated by replicas, each of which would give out fences of its own.
     ScriptRepeated,
     NoFenceLeft,
@@ -235,9 +237,10 @@ impl fmt::Display for Error {
             Self::GuardedAdministration => {
                 write!(f, "ERR LOCK.GUARD does not run commands for administrators")
             }
-            Self::GuardedMayBlock => {
-                write!(f, "ERR LOCK.GUARD does not run commands of other modules that may block")
-            }
+            Self::GuardedModule => write!(
+                f,
+                "ERR LOCK.GUARD does not run commands of other modules, call LOCK.CHECK and the command in a script"
+            ),
             Self::GuardedDenied => write!(
                 f,
                 "NOPERM this user has no permissions to run the command to guard, or to access its keys or channels"
@@ -253,6 +256,10 @@ impl fmt::Display for Error {
             Self::GuardedOutOfMemory => {
                 write!(f, "OOM command not allowed when used memory > 'maxmemory'.")
             }
+            Self::GuardedHeldBack => write!(
+                f,
+                "ERR the command to guard was run, but another module holds back its reply"
+            ),
             Self::GuardedRefused => write!(f, "ERR the server refused the command to guard"),
             Self::ScriptRepeated => write!(
                 f,

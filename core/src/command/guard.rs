@@ -4,7 +4,9 @@
 //! for longer than its lease is refused by the server that has the data.
 //!
 //! Which commands can be guarded is decided here, by what the server says of them. Refused is what acts on a connection, which
-//! a guarded command has none of its own, and what runs other commands.
+//! a guarded command has none of its own, and what runs other commands. Commands of other modules are refused, too: they may
+//! block, whatever their flags say, and the server dies if what a module calls blocks. A call that may block has a promise for
+//! its reply and can be given up, but a module may go on with what was given up, and write when the lock is somebody else's.
 
 use super::{ALL, Access, Arg, Error, Spec, args};
 use crate::lock::Proof;
@@ -71,6 +73,8 @@ pub struct Guarded {
     pub publishes: bool,
     /// Whether scripts may call it, too: then the server may check it as it checks those.
     pub is_for_scripts: bool,
+    /// Whether it blocks its client by itself, where that is allowed.
+    pub may_block: bool,
 }
 
 impl Guarded {
@@ -105,10 +109,10 @@ impl Described<'_> {
         if is_itself(self.name) {
             return Err(Error::GuardedItself);
         }
-        let blocks = has(b"blocking") || is_in(b"@blocking");
-        if self.is_of_another_module() && (blocks || !has(b"module")) {
-            return Err(Error::GuardedMayBlock);
+        if self.is_of_a_module() && ours(self.name).is_none() {
+            return Err(Error::GuardedModule);
         }
+        let blocks = has(b"blocking") || is_in(b"@blocking");
         if is_in(b"@transaction") {
             return Err(Error::GuardedTransaction);
         }
@@ -129,16 +133,13 @@ impl Described<'_> {
             needs_memory: has(b"denyoom"),
             publishes: is_in(b"@pubsub"),
             is_for_scripts,
+            may_block: blocks,
         })
     }
 
     /// Whether the server has it from a module, so that another one of this name may take its place some day.
     pub fn is_of_a_module(&self) -> bool {
         has(&self.flags, b"module") || self.categories.is_empty()
-    }
-
-    fn is_of_another_module(&self) -> bool {
-        self.is_of_a_module() && ours(self.name).is_none()
     }
 }
 
@@ -243,10 +244,11 @@ mod tests {
 
     #[test]
     fn what_blocks_is_run_and_does_not_block() {
-        let blpop = described("blpop", -3, "write noscript blocking @list @blocking").guarded();
-        assert!(!blpop.unwrap().is_for_scripts);
-        let before_7 = described("blpop", -3, "write noscript @list @blocking").guarded();
-        assert!(!before_7.unwrap().is_for_scripts);
+        for said in ["write noscript blocking @list @blocking", "write noscript @list @blocking"] {
+            let blpop = described("blpop", -3, said).guarded().unwrap();
+            assert_eq!((blpop.is_for_scripts, blpop.may_block), (false, true), "{said}");
+        }
+        assert!(!described("lpop", -2, "write @list").guarded().unwrap().may_block);
     }
 
     #[test]
@@ -275,10 +277,12 @@ mod tests {
     }
 
     #[test]
-    fn a_module_may_block_unless_the_server_knows_that_it_does_not() {
-        assert_not_guarded("m.wait", "write module blocking @write @slow", Error::GuardedMayBlock);
-        assert_not_guarded("m.set", "write", Error::GuardedMayBlock);
-        assert!(described("m.set", -1, "write module").guarded().is_ok());
+    fn commands_of_other_modules_are_refused_whatever_the_server_says_of_them() {
+        for said in
+            ["write module blocking @write @slow", "write module", "readonly module fast", "write"]
+        {
+            assert_not_guarded("m.set", said, Error::GuardedModule);
+        }
         for ours in ["lock.acquire", "LOCK.RELEASE"] {
             assert!(described(ours, -3, "write module blocking").guarded().is_ok());
             assert!(described(ours, -3, "write").guarded().is_ok());
