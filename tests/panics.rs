@@ -7,9 +7,9 @@ use redis::Value;
 use std::collections::BTreeSet;
 use testkit::errors::INTERNAL;
 use testkit::{
-    Client, Clock, Cluster, Server, SlotMove, Snapshot, clock::HOUR, error, eventually, field, int,
-    is_older_than, lacks, lacks_moves_at_once, misplaces_clients, module, start_pair,
-    wait_until_in_sync,
+    Client, Clock, Cluster, Server, SlotMove, Snapshot, bulk, clock::HOUR, error, eventually,
+    field, int, is_older_than, is_valkey_since, lacks, lacks_moves_at_once, misplaces_clients,
+    module, start_pair, wait_until_in_sync,
 };
 
 const LONG: u64 = 60_000;
@@ -17,7 +17,7 @@ const LONG: u64 = 60_000;
 /// Makes the server call an entry, and checks that the panic in it was survived.
 type Survival = fn(entry: &str);
 
-const ENTRIES: [(&str, Survival); 39] = [
+const ENTRIES: [(&str, Survival); 41] = [
     ("load", refuses_to_load),
     ("lock.acquire", |entry| answers_with_an_error(entry, "LOCK.ACQUIRE k alice 5")),
     ("lock.release", |entry| answers_with_an_error(entry, "LOCK.RELEASE k alice")),
@@ -26,6 +26,8 @@ const ENTRIES: [(&str, Survival); 39] = [
     ("lock.check", |entry| answers_with_an_error(entry, "LOCK.CHECK k alice")),
     ("lock.guard", |entry| answers_with_an_error(entry, "LOCK.GUARD k foreign 0 SET other v")),
     ("keys-asked", finds_no_keys),
+    ("called", runs_a_guarded_command),
+    ("reply-kept", answers_a_held_back_reply_with_an_error),
     ("lock.info", |entry| answers_with_an_error(entry, "LOCK.INFO k")),
     ("lock.holders", |entry| answers_with_an_error(entry, "LOCK.HOLDERS k")),
     ("lock.waiters", |entry| answers_with_an_error(entry, "LOCK.WAITERS k")),
@@ -355,6 +357,27 @@ fn hands_on_in_spite_of(entry: &str, command: &str) {
     let reply = server.cmd(command);
     assert!(!matches!(reply, Value::ServerError(_)), "{reply:?}");
     assert!(matches!(bob.receive(), Value::Int(_)));
+    assert_caught(&server, entry);
+}
+
+/// What the module calls is executed as it is.
+fn runs_a_guarded_command(entry: &str) {
+    let server = start_told_to_panic_in(entry);
+    let mut client = server.client();
+    client.cmd("SET k foreign");
+    assert_eq!(client.cmd("LOCK.GUARD k foreign 0 SET other v"), Value::Okay);
+    assert_caught(&server, entry);
+}
+
+fn answers_a_held_back_reply_with_an_error(entry: &str) {
+    if !is_valkey_since((9, 0)) {
+        return;
+    }
+    let server = Server::builder().with_caller_that("hold").panic_at(entry).start();
+    let mut client = server.client();
+    client.cmd("SET k foreign");
+    assert_eq!(client.cmd("LOCK.GUARD k foreign 0 HSET h field v"), error(INTERNAL));
+    assert_eq!(client.cmd("HGET h field"), bulk("v"));
     assert_caught(&server, entry);
 }
 

@@ -112,7 +112,8 @@ pub(super) fn has_no_user(ctx: *mut RedisModuleCtx) -> bool {
     // number is this thread's own.
     unsafe {
         *errno() = 0;
-        drop(CallReply::of_call(api!(RedisModule_Call)(ctx, c"".as_ptr(), c"CE".as_ptr())));
+        let call = || api!(RedisModule_Call)(ctx, c"".as_ptr(), c"CE".as_ptr());
+        drop(CallReply::of_call(ctx, c"", call));
     }
     io::Error::last_os_error().raw_os_error() == Some(libc::ENOTSUP)
 }
@@ -141,14 +142,10 @@ fn ask_to_write(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) -> Option
     // SAFETY: the format takes a string and two C strings. The reply goes nowhere else.
     let reply = unsafe {
         *errno() = 0;
-        CallReply::of_call(api!(RedisModule_Call)(
-            ctx,
-            c"SETRANGE".as_ptr(),
-            format.as_ptr(),
-            key,
-            c"0".as_ptr(),
-            c"".as_ptr(),
-        ))
+        let (call, name) = (api!(RedisModule_Call), c"SETRANGE");
+        CallReply::of_call(ctx, name, || {
+            call(ctx, name.as_ptr(), format.as_ptr(), key, c"0".as_ptr(), c"".as_ptr())
+        })
     };
     let refusal = io::Error::last_os_error().raw_os_error();
     match refusal {
@@ -191,8 +188,8 @@ pub(super) fn ask_to_read(
     // SAFETY: the format takes strings and their number; the reply goes nowhere else. The error number is this thread's own.
     let reply = unsafe {
         *errno() = 0;
-        let (name, format) = (c"EXISTS".as_ptr(), format.as_ptr());
-        CallReply::of_call(api!(RedisModule_Call)(ctx, name, format, start, count))
+        let (call, name) = (api!(RedisModule_Call), c"EXISTS");
+        CallReply::of_call(ctx, name, || call(ctx, name.as_ptr(), format.as_ptr(), start, count))
     };
     // To a dry run that succeeds some servers reply and some do not.
     match io::Error::last_os_error().raw_os_error() {

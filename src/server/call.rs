@@ -8,7 +8,7 @@ use super::inner_command::InnerCommand;
 use super::locks::LOCKS;
 use super::respond::respond;
 use super::wait::{self, Block};
-use super::{authority, channel, command_filter, guard, guarded_keys, slots, ticket};
+use super::{authority, channel, command_filter, guard, guarded_keys, held_reply, slots, ticket};
 use leasehold_core::cluster::Slot;
 use leasehold_core::command::{Also, Decide, DecideAll, Error, Reply, check, guard as guard_page};
 use leasehold_core::engine::{Authority, Done, Key, Lock, Mode, Taken};
@@ -128,6 +128,11 @@ impl Call {
         let reply = command.run(self.ctx)?;
         // The server lets no filter of ours hear of what we call ourselves.
         command_filter::hear_of_call(command.name(), || command.arguments());
+        if reply.is_promise() {
+            held_reply::wait(self.ctx, &reply)?;
+            self.answered.set(true);
+            return Ok(());
+        }
         self.answered.set(true);
         if !reply.forward(self.ctx) {
             respond(self.ctx, &Reply::Error(Error::GuardedRefused));

@@ -20,9 +20,9 @@
 
 use super::effect::Readers;
 use super::ffi::api::{api, flag};
-use super::ffi::context;
 use super::ffi::main_thread::MainThread;
 use super::ffi::string::bytes_of;
+use super::ffi::{call_filter, context};
 use super::locks::LOCKS;
 use super::{clock, eviction, guard, slots};
 use leasehold_core::lock::Suspicion;
@@ -44,6 +44,7 @@ static READERS: MainThread<Readers> = MainThread::new(Readers::new());
 pub(super) fn reset() {
     FILTER.set(None);
     READERS.reset();
+    call_filter::enter_by(Some(called));
 }
 
 /// Installs the filter, if it is not installed: somebody waits.
@@ -92,6 +93,12 @@ unsafe extern "C" fn filter(filtered: *mut RedisModuleCommandFilterCtx) {
         // Its name is not that of a lock.
         LOCKS.suspect(Words::starting_at(1, filtered), || suspicion(filtered), clock::now);
     });
+}
+
+/// The server is about to execute what the module calls.
+unsafe extern "C" fn called(filtered: *mut RedisModuleCommandFilterCtx) {
+    // SAFETY: it is what the server has called this with.
+    guard::value("called", (), || unsafe { call_filter::look(filtered) });
 }
 
 /// The module itself has called this command, of which the filter does not hear.

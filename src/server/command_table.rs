@@ -65,14 +65,10 @@ fn look_up(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
 fn ask(ctx: *mut RedisModuleCtx, name: &[u8]) -> Result<Known, Error> {
     // SAFETY: the format takes a C string, and bytes and their number. The reply goes nowhere else.
     let reply = unsafe {
-        CallReply::of_call(api!(RedisModule_Call)(
-            ctx,
-            c"COMMAND".as_ptr(),
-            c"cb".as_ptr(),
-            c"INFO".as_ptr(),
-            name.as_ptr(),
-            name.len(),
-        ))
+        let (call, command, format) = (api!(RedisModule_Call), c"COMMAND", c"cb".as_ptr());
+        CallReply::of_call(ctx, command, || {
+            call(ctx, command.as_ptr(), format, c"INFO".as_ptr(), name.as_ptr(), name.len())
+        })
     };
     let reply = reply.ok_or(Error::CommandRenamed)?;
     let command = reply.whole().at(0).ok_or(Error::GuardedUnknown)?;

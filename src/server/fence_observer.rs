@@ -130,7 +130,8 @@ fn from_restored(ctx: *mut RedisModuleCtx, key: *mut RedisModuleString) {
     drop(opened);
     // SAFETY: the format takes one string; the reply goes nowhere else.
     let reply = unsafe {
-        CallReply::of_call(api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key))
+        let call = || api!(RedisModule_Call)(ctx, c"GET".as_ptr(), c"s".as_ptr(), key);
+        CallReply::of_call(ctx, c"GET", call)
     };
     if let Some(value) = reply.as_ref().and_then(CallReply::text) {
         take_note_of(value);

@@ -6,16 +6,16 @@
 use super::authority;
 use super::command_table::{self, CommandName};
 use super::ffi::api::api;
+use super::ffi::call_filter;
 use super::ffi::call_reply::CallReply;
-use super::ffi::main_thread::MainThread;
 use super::ffi::short_text::ShortText;
 use super::ffi::string::bytes_of;
+use super::held_reply;
 use super::permission::{self, RunAs};
 use leasehold_core::command::Error;
 use leasehold_core::command::guard::Guarded;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
-use std::cell::Cell;
-use std::ffi::{CStr, c_char};
+use std::ffi::c_char;
 
 /// A command that can be guarded, with its words.
 pub(super) struct InnerCommand<'w> {
@@ -65,7 +65,6 @@ impl<'w> InnerCommand<'w> {
         {
             return Err(Error::GuardedOutOfMemory);
         }
-        let _running = Running::begin()?;
         let mut reply = self.call(ctx, run_as)?;
         if let Some(text) = reply.error() {
             if permission::lacks_user(ctx, text) {
@@ -78,46 +77,44 @@ impl<'w> InnerCommand<'w> {
         Ok(reply)
     }
 
-    /// How it is to be called: the flags of the call, and behind them the letter for a list of words.
+    /// How it is to be called.
     ///
     /// What it does is replicated (`!`); for a command that only reads, Redis 6.2 would replicate an empty transaction.
     /// Memory that is out is heeded (`M`), the reply is in the client's protocol (`0`), errors are replies (`E`), the
-    /// user's rights count (`C`), and what is refused to scripts is refused (`S`).
-    fn format(&self, run_as: RunAs) -> &'static CStr {
-        let Guarded { reads_only, is_for_scripts, .. } = self.guarded;
+    /// user's rights count (`C`), what is refused to scripts is refused (`S`), and the reply may be [held back](held_reply)
+    /// (`K`).
+    fn flags(&self, run_as: RunAs) -> Option<Format> {
+        let Guarded { reads_only, is_for_scripts, may_block, .. } = self.guarded;
+        let format = Format::new().with(if reads_only { b"" } else { b"!" })?;
         if !permission::runs_as_user() {
-            return if reads_only { c"v" } else { c"!v" };
+            return Some(format);
         }
-        match (reads_only, run_as, is_for_scripts) {
-            (false, RunAs::User, true) => c"!M0ECSv",
-            (false, RunAs::User, false) => c"!M0ECv",
-            (false, RunAs::Server, true) => c"!M0ESv",
-            (false, RunAs::Server, false) => c"!M0Ev",
-            (true, RunAs::User, true) => c"M0ECSv",
-            (true, RunAs::User, false) => c"M0ECv",
-            (true, RunAs::Server, true) => c"M0ESv",
-            (true, RunAs::Server, false) => c"M0Ev",
-        }
+        format
+            .with(b"M0E")?
+            .with(if run_as == RunAs::User { b"C" } else { b"" })?
+            .with(if is_for_scripts { b"S" } else { b"" })?
+            .with(if held_reply::is_possible() && !may_block { b"K" } else { b"" })
     }
 
     fn call(&self, ctx: *mut RedisModuleCtx, run_as: RunAs) -> Result<CallReply, Error> {
-        let format = self.format(run_as);
-        let reply = match copied(self.arguments) {
-            Some(copied) => self.call_with_copies(ctx, format, &copied),
-            None => self.call_with_strings(ctx, format),
-        };
-        reply.ok_or(Error::GuardedRefused)
+        let flags = self.flags(run_as).ok_or(Error::Internal)?;
+        call_filter::unreplaced(ctx, self.name.as_c_str(), || match copied(self.arguments) {
+            Some(copied) => self.call_with_copies(ctx, flags, &copied),
+            None => self.call_with_strings(ctx, flags),
+        })
+        .ok_or(Error::GuardedModule)?
+        .ok_or(Error::GuardedRefused)
     }
 
-    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, format: &CStr) -> Option<CallReply> {
-        let arguments = self.arguments;
+    fn call_with_strings(&self, ctx: *mut RedisModuleCtx, flags: Format) -> Option<CallReply> {
+        let (format, arguments) = (flags.with(b"v")?, self.arguments);
         // SAFETY: the format takes a list of valid strings and their number; the server takes its own share of each. The reply
         // goes nowhere else.
         unsafe {
-            CallReply::of_call(api!(RedisModule_Call)(
+            CallReply::given(api!(RedisModule_Call)(
                 ctx,
                 self.name.as_c_str().as_ptr(),
-                format.as_ptr(),
+                format.as_c_str().as_ptr(),
                 arguments.as_ptr(),
                 arguments.len(),
             ))
@@ -127,17 +124,16 @@ impl<'w> InnerCommand<'w> {
     fn call_with_copies(
         &self,
         ctx: *mut RedisModuleCtx,
-        format: &CStr,
+        flags: Format,
         copied: &Copied<'_>,
     ) -> Option<CallReply> {
-        let flags = format.to_bytes().strip_suffix(b"v")?;
         let words = [b'b'; MOST_COPIED];
-        let format = Format::new().with(flags)?.with(words.get(..self.arguments.len())?)?;
+        let format = flags.with(words.get(..self.arguments.len())?)?;
         let &[one, two, three, four, five, six, seven, eight] = copied;
         // SAFETY: the format takes the start and the length of so many words, which are no more than there are here;
         // what it does not name is not read. The server copies them. The reply goes nowhere else.
         unsafe {
-            CallReply::of_call(api!(RedisModule_Call)(
+            CallReply::given(api!(RedisModule_Call)(
                 ctx,
                 self.name.as_c_str().as_ptr(),
                 format.as_c_str().as_ptr(),
@@ -159,24 +155,6 @@ impl<'w> InnerCommand<'w> {
                 eight.len(),
             ))
         }
-    }
-}
-
-static IS_RUNNING: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
-
-/// A guarded command is being run. A command of another module may call `LOCK.GUARD` in turn, and each level would take
-/// some of the stack.
-struct Running;
-
-impl Running {
-    fn begin() -> Result<Self, Error> {
-        if IS_RUNNING.replace(true) { Err(Error::GuardedItself) } else { Ok(Self) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        IS_RUNNING.set(false);
     }
 }
 

@@ -8,6 +8,8 @@
 //! | gets a command                       | `entry::*`                | parse, let the engine decide, reply |
 //! | wants to know which keys a `LOCK.GUARD` names | `entry::guard`   | tells those of the command behind it |
 //! | is about to execute anybody's command, while somebody waits, or in a cluster | `command_filter::filter` | suspects contended locks, hears of slots that move |
+//! | is about to execute what the module calls | `command_filter::called`   | looks whether it is what was called |
+//! | has the reply of a guarded command, which another module held back | `held_reply::kept` | passes it on |
 //! | is joined by a replica               | `fence_broadcast::joined` | tells it how far the fence clock is |
 //! | forks, as to rewrite a file          | `fence_broadcast::forked` | tells the file the same             |
 //! | saves its data                       | `listener_watch::saving`  | tells every change from then on     |
@@ -52,6 +54,7 @@ mod fence_observer;
 mod ffi;
 mod guard;
 mod guarded_keys;
+mod held_reply;
 mod host;
 mod info;
 mod inner_command;

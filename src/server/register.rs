@@ -3,7 +3,7 @@
 use super::entry::{self, Entry};
 use super::ffi::api::{api, optional, status};
 use super::ffi::log;
-use super::{guarded_keys, keys};
+use super::{guarded_keys, held_reply, keys};
 use leasehold_core::command::{
     ALSO, Access, Arg, ArgKind, Spec, acquire, check, extend, guard, help, holders, info,
     log as log_page, raise, release, top, waiters,
@@ -32,6 +32,7 @@ static COMMANDS: [(&Spec, Entry); 12] = [
 pub(super) fn commands(ctx: *mut RedisModuleCtx) -> Result<(), String> {
     let own_category = add_own_category(ctx);
     guarded_keys::decide_whether_to_tell(ctx);
+    held_reply::decide_whether_possible(ctx);
     COMMANDS.iter().try_for_each(|&(spec, entry)| {
         create(ctx, spec, entry)
             .then(|| {

@@ -66,19 +66,6 @@ fn another_module_may_call_it_and_needs_no_user() {
 }
 
 #[test]
-fn it_does_not_guard_itself_by_way_of_another_module() {
-    if lacks((7, 0), "calls of other modules in a guarded command") {
-        return;
-    }
-    let (server, mut client, fence) = held_on(Server::builder().with_caller().start());
-    let level = guarded(fence, "caller.call");
-    let request = [&*level].repeat(5_000).join(" ") + " SET k v";
-    assert_eq!(client.cmd(request), error("ERR LOCK.GUARD cannot guard itself"));
-    assert_eq!(client.cmd(guarded(fence, "GET k")), Value::Nil);
-    assert!(server.is_up());
-}
-
-#[test]
 fn a_holder_may_release_its_lock_behind_its_own_fence() {
     let (_server, mut client, fence) = held();
     assert_eq!(client.cmd(guarded(fence, "LOCK.RELEASE the-lock alice")), int(1));

@@ -1,6 +1,6 @@
 //! Requests that nobody would send: the server lives, and the connection is in step.
 
-use super::{guarded, held, held_on, names_of_commands};
+use super::{guarded, held, names_of_commands};
 use redis::Value;
 use testkit::{Client, Seed, Server, bulk, error, int, strings};
 
@@ -133,7 +133,7 @@ fn quotes_within_quotes_are_only_bytes() {
 /// Every command and subcommand that the server has, with as many words as it needs, and more.
 #[test]
 fn no_command_of_the_server_can_hurt_it_from_behind_the_fence() {
-    let server = Server::start();
+    let server = Server::builder().with_caller().start();
     let mut observer = server.client();
     let names = names_of_commands(&mut observer);
     assert!(names.len() > 200, "{}", names.len());
@@ -153,12 +153,4 @@ fn no_command_of_the_server_can_hurt_it_from_behind_the_fence() {
         assert_in_step(&mut client);
     }
     assert!(server.is_up());
-}
-
-#[test]
-fn a_module_that_is_unloaded_takes_its_commands_from_behind_the_fence() {
-    let (server, mut client, fence) = held_on(Server::builder().with_caller().start());
-    client.cmd(guarded(fence, "caller.heard"));
-    assert_eq!(server.cmd("MODULE UNLOAD caller"), Value::Okay);
-    assert_eq!(client.cmd(guarded(fence, "caller.heard")), error(UNKNOWN));
 }

@@ -5,6 +5,7 @@ mod calling;
 mod cluster;
 mod hostile;
 mod keys;
+mod modules;
 mod observing;
 mod refusing;
 mod replying;

@@ -3,7 +3,7 @@
 use super::{LONG, NOT_HOLDER, OUT_OF_MEMORY, guarded, held};
 use redis::Value;
 use testkit::errors::{FENCE_NOT_A_NUMBER, OWNER_LENGTH, WRONG_TYPE, wrong_arity};
-use testkit::{Server, bulk, error, int, is_older_than, lacks, start_pair, unchanged};
+use testkit::{Server, bulk, error, int, lacks, start_pair, unchanged};
 
 const ITSELF: &str = "ERR LOCK.GUARD cannot guard itself";
 const UNKNOWN: &str = "ERR unknown command to guard";
@@ -183,17 +183,4 @@ fn what_would_wait_does_not() {
     run("RPUSH list element");
     assert_eq!(run("BLPOP list 0"), Value::Array(vec![bulk("list"), bulk("element")]));
     assert_eq!(server.client().counter("waiters"), 0);
-}
-
-#[test]
-fn on_a_server_that_does_not_know_who_blocks_no_other_module_is_called() {
-    let (server, mut client, fence) = super::held_on(Server::builder().with_caller().start());
-    let reply = client.cmd(guarded(fence, "caller.call GET k"));
-    let text = "ERR LOCK.GUARD does not run commands of other modules that may block";
-    if is_older_than((7, 0)) {
-        assert_eq!(reply, error(text));
-    } else {
-        assert_ne!(reply, error(text));
-    }
-    assert!(server.is_up());
 }

@@ -3,7 +3,7 @@
 use super::api::api;
 use redis_module::raw::{self, RedisModuleBlockedClient, RedisModuleCtx};
 use std::ffi::c_void;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 /// By which a client is unblocked. There is one for each blocked client, it cannot be copied, and [`Handle::unblock`] takes
 /// it: so nobody is unblocked twice, of which the server dies. It must not be lost, or its client stays blocked.
@@ -42,6 +42,28 @@ impl Handle {
 
     pub(crate) fn address(&self) -> Address {
         Address(self.0.as_ptr())
+    }
+
+    /// For a callback of the server's, which gets it back.
+    pub(crate) fn into_raw(self) -> *mut c_void {
+        self.0.as_ptr().cast()
+    }
+
+    /// # Safety
+    /// It is what [`Handle::into_raw`] returned, come back for the first and only time.
+    pub(crate) unsafe fn from_raw(raw: *mut c_void) -> Option<Self> {
+        NonNull::new(raw.cast()).map(Self)
+    }
+
+    /// Unblocks the client, and lets this reply to it.
+    pub(crate) fn reply(self, reply: impl FnOnce(*mut RedisModuleCtx)) {
+        // SAFETY: the handle came from `block`; the context is freed before the client is unblocked.
+        unsafe {
+            let ctx = api!(RedisModule_GetThreadSafeContext)(self.0.as_ptr());
+            reply(ctx);
+            api!(RedisModule_FreeThreadSafeContext)(ctx);
+        }
+        self.unblock(ptr::null_mut());
     }
 
     /// Unblocks the client. The callbacks that come after it find this data.

@@ -1,24 +1,39 @@
 //! What the server replied to a command that the module had it execute.
 
-use super::api::{api, status};
+use super::api::{api, optional, status};
+use super::call_filter;
 use redis_module::raw::{self, RedisModuleCtx};
-use std::ffi::{CStr, c_int};
+use std::ffi::{CStr, c_int, c_void};
 use std::marker::PhantomData;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::slice;
 
-/// As `REDISMODULE_REPLY_ERROR`, which the crate has as another type than its functions.
+/// As in `REDISMODULE_REPLY_ERROR` and `_PROMISE`, which the crate has as another type than its functions.
 const REPLY_ERROR: c_int = 1;
+const REPLY_PROMISE: c_int = 12;
 
 /// Freed with its last use.
 pub(crate) struct CallReply(NonNull<raw::RedisModuleCallReply>);
 
 impl CallReply {
-    /// `None` if the server did not execute it.
+    /// What a call of the command of this name comes to. `None` if the server does not execute it.
     ///
     /// # Safety
-    /// It is what a call just made came to, and nobody else frees it.
-    pub(crate) unsafe fn of_call(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
+    /// `call` calls that command, and returns what came of it, which nobody else frees.
+    pub(crate) unsafe fn of_call(
+        ctx: *mut RedisModuleCtx,
+        name: &CStr,
+        call: impl FnOnce() -> *mut raw::RedisModuleCallReply,
+    ) -> Option<Self> {
+        // SAFETY: the caller vouches for it.
+        call_filter::unreplaced(ctx, name, || unsafe { Self::given(call()) }).flatten()
+    }
+
+    /// `None` for null.
+    ///
+    /// # Safety
+    /// Nobody else frees it.
+    pub(crate) unsafe fn given(reply: *mut raw::RedisModuleCallReply) -> Option<Self> {
         NonNull::new(reply).map(Self)
     }
 
@@ -29,17 +44,17 @@ impl CallReply {
         command: &CStr,
         arguments: &[&CStr],
     ) -> Option<Self> {
-        let (call, command) = (api!(RedisModule_Call), command.as_ptr());
+        let (call, name) = (api!(RedisModule_Call), command.as_ptr());
         // SAFETY: each format takes so many C strings; the reply goes nowhere else.
         unsafe {
-            Self::of_call(match *arguments {
-                [only] => call(ctx, command, c"c".as_ptr(), only.as_ptr()),
-                [one, two] => call(ctx, command, c"cc".as_ptr(), one.as_ptr(), two.as_ptr()),
+            Self::of_call(ctx, command, || match *arguments {
+                [only] => call(ctx, name, c"c".as_ptr(), only.as_ptr()),
+                [one, two] => call(ctx, name, c"cc".as_ptr(), one.as_ptr(), two.as_ptr()),
                 [one, two, three] => {
                     let format = c"ccc".as_ptr();
-                    call(ctx, command, format, one.as_ptr(), two.as_ptr(), three.as_ptr())
+                    call(ctx, name, format, one.as_ptr(), two.as_ptr(), three.as_ptr())
                 }
-                _ => return None,
+                _ => ptr::null_mut(),
             })
         }
     }
@@ -68,6 +83,22 @@ impl CallReply {
         // SAFETY: the reply lives as long as this does.
         let kind = unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) };
         if kind == REPLY_ERROR { self.text() } else { None }
+    }
+
+    /// Whether it only says that the reply comes later: what was called is blocked.
+    pub(crate) fn is_promise(&self) -> bool {
+        // SAFETY: the reply lives as long as this does.
+        unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) == REPLY_PROMISE }
+    }
+
+    /// Has the server call this with the reply, when that comes. False if it cannot.
+    pub(crate) fn when_kept(&self, call: raw::RedisModuleOnUnblocked, data: *mut c_void) -> bool {
+        let Some(when_unblocked) = optional!(RedisModule_CallReplyPromiseSetUnblockHandler) else {
+            return false;
+        };
+        // SAFETY: it is a promise, which lives until the reply has come; the function has the signature that the server calls.
+        unsafe { when_unblocked(self.0.as_ptr(), call, data) };
+        true
     }
 
     /// Replies with it, as it is. False if the client does not speak its protocol.

@@ -3,6 +3,7 @@
 
 pub(super) mod api;
 pub(super) mod blocked;
+pub(super) mod call_filter;
 pub(super) mod call_reply;
 pub(super) mod client;
 pub(super) mod context;

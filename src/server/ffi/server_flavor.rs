@@ -33,6 +33,12 @@ pub(crate) fn asks_for_keys_in_threads(ctx: *mut RedisModuleCtx, is_in_cluster: 
     }
 }
 
+/// Whether a module may block a client by a key event, which Valkey from 9.0 on lets it do. Valkey 8.1 does not where the
+/// client must not be blocked.
+pub(crate) fn lets_events_block(ctx: *mut RedisModuleCtx) -> bool {
+    valkey_version(ctx).is_some_and(|version| version >= (9, 0))
+}
+
 fn redis_version(ctx: *mut RedisModuleCtx) -> Option<(u32, u32)> {
     numbers(&info_field(ctx, c"server", c"redis_version")?)
 }

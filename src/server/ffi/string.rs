@@ -2,6 +2,7 @@
 
 use super::api::api;
 use redis_module::raw::{RedisModuleCtx, RedisModuleString};
+use std::mem::ManuallyDrop;
 use std::slice;
 
 /// The bytes of a string of the server's.
@@ -39,6 +40,11 @@ impl OwnedString {
 
     pub(crate) fn string(&self) -> *mut RedisModuleString {
         self.string
+    }
+
+    /// Not ours any more.
+    pub(crate) fn given_away(self) -> *mut RedisModuleString {
+        ManuallyDrop::new(self).string
     }
 }
 

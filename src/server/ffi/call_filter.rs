@@ -1,0 +1,84 @@
+//! What the module calls is executed under its own name, or not at all.
+//!
+//! The server lets the command filters of every module change what a module calls, also which command it is. Nobody has
+//! looked at the one that a filter puts in its place: if that one blocks, the server dies. So for each call a filter of our
+//! own is installed behind all others. It takes the name away from a command that has another one by then, and the server
+//! finds no such command.
+
+use super::api::{api, flag};
+use super::main_thread::MainThread;
+use super::string::{OwnedString, bytes_of};
+use redis_module::raw::{self, RedisModuleCommandFilterCtx, RedisModuleCtx};
+use std::cell::Cell;
+use std::ffi::CStr;
+use std::ptr::{self, NonNull};
+
+/// The entry that the server calls, and that calls [`look`].
+static ENTRY: MainThread<Cell<raw::RedisModuleCommandFilterFunc>> =
+    MainThread::new(Cell::new(None));
+
+/// What is being called, until the filter has seen it.
+static CALLED: MainThread<Cell<Option<NonNull<CStr>>>> = MainThread::new(Cell::new(None));
+
+static IS_REPLACED: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
+
+pub(crate) fn enter_by(entry: raw::RedisModuleCommandFilterFunc) {
+    ENTRY.set(entry);
+}
+
+/// Calls the command of this name. `None` if a filter has made it another one: then nothing was executed.
+pub(crate) fn unreplaced<R>(
+    ctx: *mut RedisModuleCtx,
+    name: &CStr,
+    call: impl FnOnce() -> R,
+) -> Option<R> {
+    CALLED.set(Some(NonNull::from(name)));
+    IS_REPLACED.set(false);
+    let filter = Filter::installed(ctx);
+    let outcome = call();
+    drop(filter);
+    CALLED.set(None);
+    if IS_REPLACED.take() { None } else { Some(outcome) }
+}
+
+/// Looks at what has become of the command that is being called. The first command that passes is that one: whatever
+/// else is called meanwhile comes from its execution.
+///
+/// # Safety
+/// It is the context that the server has called the filter with.
+pub(crate) unsafe fn look(filtered: *mut RedisModuleCommandFilterCtx) {
+    let Some(name) = CALLED.take() else { return };
+    // SAFETY: the name outlives the call, which has not returned. The context is valid, and has at least one word. The server
+    // takes over the string, which belongs to no context.
+    unsafe {
+        let word = api!(RedisModule_CommandFilterArgGet)(filtered, 0);
+        if !bytes_of(word).eq_ignore_ascii_case(name.as_ref().to_bytes()) {
+            IS_REPLACED.set(true);
+            let nameless = OwnedString::new(ptr::null_mut(), b"").given_away();
+            api!(RedisModule_CommandFilterArgReplace)(filtered, 0, nameless);
+        }
+    }
+}
+
+struct Filter {
+    ctx: *mut RedisModuleCtx,
+    filter: *mut raw::RedisModuleCommandFilter,
+}
+
+impl Filter {
+    fn installed(ctx: *mut RedisModuleCtx) -> Self {
+        const EVEN_FOR_OURSELVES: u32 = 0;
+        let flags = flag(EVEN_FOR_OURSELVES);
+        // SAFETY: takes a valid context, and a function with the signature that the server calls.
+        let filter = unsafe { api!(RedisModule_RegisterCommandFilter)(ctx, ENTRY.get(), flags) };
+        Self { ctx, filter }
+    }
+}
+
+impl Drop for Filter {
+    fn drop(&mut self) {
+        // SAFETY: installed with this context and removed once. No filter is being called, unless it is one that led to this
+        // call, and the server goes on behind that one.
+        unsafe { api!(RedisModule_UnregisterCommandFilter)(self.ctx, self.filter) };
+    }
+}

@@ -1,0 +1,217 @@
+//! Beside other modules, whose commands are refused, because they may block: no server that a module calls survives that.
+
+use super::{NOT_HOLDER, guarded, held, held_on};
+use redis::Value;
+use testkit::{
+    Server, announce, bulk, error, eventually, int, is_valkey_since, lacks_vector_sets, strings,
+    unchanged,
+};
+
+const OF_A_MODULE: &str = "ERR LOCK.GUARD does not run commands of other modules, call LOCK.CHECK and the command in a script";
+const UNKNOWN: &str = "ERR unknown command to guard";
+const NO_COMMAND: &str =
+    "ERR LOCK.GUARD is not possible, the command COMMAND is renamed or disabled (rename-command)";
+
+/// One lock, one key: `LOCK.CHECK` and a command.
+const SCRIPT: &str =
+    "redis.call('LOCK.CHECK', KEYS[1], ARGV[1], ARGV[2]) return redis.call(unpack(ARGV, 3))";
+
+#[test]
+fn commands_of_vector_sets_are_refused_because_some_block() {
+    if lacks_vector_sets() {
+        return;
+    }
+    let (_server, mut client, fence) = held();
+    assert_eq!(client.cmd("VADD v VALUES 3 1 2 3 e"), int(1));
+    let commands = [
+        "VSIM v ELE e",
+        "vsim v VALUES 3 1 2 3",
+        "VADD v VALUES 3 1 2 4 f CAS",
+        "VADD v VALUES 3 1 2 4 f",
+        "VCARD v",
+        "VADD",
+    ];
+    for command in commands {
+        assert_eq!(client.cmd(guarded(fence, command)), error(OF_A_MODULE), "{command}");
+        let replies = client.transaction(&[&guarded(fence, command)]);
+        assert_eq!(replies, [error(OF_A_MODULE)], "{command}");
+    }
+    assert_eq!(client.cmd("VCARD v"), int(1));
+}
+
+#[test]
+fn a_script_that_begins_with_a_check_may_call_them() {
+    if lacks_vector_sets() {
+        return;
+    }
+    let (_server, mut client, fence) = held();
+    let fence = fence.to_string();
+    let mut run = |command: &str| {
+        let words = ["EVAL", SCRIPT, "2", "the-lock", "v", "alice", &fence];
+        let words = words.into_iter().chain(command.split(' '));
+        client.cmd(words.map(Vec::from).collect::<Vec<Vec<u8>>>())
+    };
+    assert_eq!(run("VADD v VALUES 3 1 2 3 e CAS"), int(1));
+    assert_eq!(run("VSIM v ELE e"), Value::Array(vec![bulk("e")]));
+}
+
+#[test]
+fn a_command_that_blocks_unannounced_is_refused_wherever_it_is_guarded() {
+    let (server, mut client, fence) = held_on(Server::builder().with_caller().aof().start());
+    assert_eq!(client.cmd("caller.block x"), Value::SimpleString("BLOCKED".to_owned()));
+    let request = guarded(fence, "caller.block x");
+    for number in [fence, fence + 1] {
+        let request = guarded(number, "Caller.Block x");
+        let reply = unchanged(&server, || client.cmd(&*request));
+        assert_eq!(reply, error(OF_A_MODULE));
+    }
+    assert_eq!(client.transaction(&[&request]), [error(OF_A_MODULE)]);
+    let script = "return redis.call('LOCK.GUARD', KEYS[1], 'alice', ARGV[1], 'caller.block')";
+    let Value::ServerError(refusal) =
+        client.cmd(["EVAL", script, "1", "the-lock", &fence.to_string()])
+    else {
+        panic!("it was run")
+    };
+    assert!(refusal.to_string().contains("other modules"), "{refusal}");
+    // What another module calls in a guard is a command of another module, too.
+    assert_eq!(client.cmd(guarded(fence, "caller.call GET k")), error(OF_A_MODULE));
+    assert_eq!(client.cmd(format!("caller.call {request}")), client.cmd(request));
+    assert_eq!(client.cmd(guarded(fence, "GET k")), Value::Nil);
+}
+
+#[test]
+fn every_command_that_the_server_has_from_another_module_is_refused() {
+    let (_server, mut client, fence) = held_on(Server::builder().with_caller().start());
+    let Value::Array(commands) = client.cmd("COMMAND") else { panic!("no list") };
+    let mut refused = 0;
+    for command in &commands {
+        let Value::Array(parts) = command else { panic!("no command") };
+        let name = strings(&Value::Array(parts[..1].to_vec())).remove(0);
+        let flags = format!("{:?}", parts[2]);
+        if name.starts_with("caller.") || flags.contains("\"module\"") && !name.starts_with("lock.")
+        {
+            assert_eq!(client.cmd(guarded(fence, &name)), error(OF_A_MODULE), "{name}");
+            refused += 1;
+        }
+    }
+    assert!(refused >= 5, "{refused}");
+}
+
+/// What is known of a command of a module is not kept: another module may register the name.
+#[test]
+fn a_command_is_refused_while_a_module_has_it_and_unknown_otherwise() {
+    let (server, mut client, fence) = held_on(Server::builder().with_caller().start());
+    for _ in 0..2 {
+        assert_eq!(client.cmd(guarded(fence, "caller.block")), error(OF_A_MODULE));
+        assert_eq!(server.cmd("MODULE UNLOAD caller"), Value::Okay);
+        assert_eq!(client.cmd(guarded(fence, "caller.block")), error(UNKNOWN));
+        let path = testkit::caller_library().to_str().unwrap();
+        assert_eq!(client.cmd(["MODULE", "LOAD", path]), Value::Okay);
+    }
+}
+
+#[test]
+fn a_command_that_a_filter_of_another_module_replaces_is_refused() {
+    let server = Server::builder().with_caller_that("replace STRLEN").start();
+    let (_server, mut client, fence) = held_on(server);
+    assert_eq!(client.cmd("STRLEN k"), Value::SimpleString("BLOCKED".to_owned()));
+    assert_eq!(client.cmd(guarded(fence, "STRLEN k")), error(OF_A_MODULE));
+    assert_eq!(client.cmd(guarded(fence + 1, "STRLEN k")), error(NOT_HOLDER));
+    assert_eq!(client.transaction(&[&guarded(fence, "STRLEN k")]), [error(OF_A_MODULE)]);
+    assert_eq!(client.cmd(guarded(fence, "APPEND k value")), int(5));
+    assert_eq!(client.cmd(guarded(fence, "GET k")), bulk("value"));
+}
+
+/// What the module calls for itself is another module's then, and is taken for a command that was renamed.
+#[test]
+fn where_a_filter_replaces_what_this_module_calls_the_server_lives() {
+    for command in ["COMMAND", "SETRANGE", "EXISTS", "GET", "ACL", "CLIENT"] {
+        let setup = Server::builder().with_caller_that(&format!("replace {command}"));
+        let (server, mut client, fence) = held_on(setup.start());
+        let reply = client.cmd(guarded(fence, "STRLEN k"));
+        if command == "COMMAND" {
+            assert_eq!(reply, error(NO_COMMAND));
+        }
+        let dumped = client.cmd("DUMP the-lock");
+        let Value::BulkString(dump) = dumped else { panic!("{dumped:?}") };
+        let restore = [&b"RESTORE"[..], b"the-lock", b"60000", &dump, b"REPLACE"];
+        assert_eq!(client.cmd(restore), Value::Okay, "{command}");
+        // A waiter, who gets the lock without any command.
+        client.grant("short", "alice", 20);
+        let waited = client.cmd("LOCK.ACQUIRE short bob 60000 BLOCK 5000");
+        assert!(matches!(waited, Value::Int(1..)), "{command}: {waited:?}");
+        drop(client.cmd("MODULE UNLOAD leasehold"));
+        assert_eq!(server.cmd("ECHO up"), bulk("up"), "{command}");
+    }
+}
+
+/// Whether a module may block a client by a key event even if another module called the command.
+fn lacks_held_replies() -> bool {
+    let lacks = !is_valkey_since((9, 0));
+    if lacks {
+        announce(
+            "skipped: replies that a module holds back because of a key event (Valkey since 9.0)",
+        );
+    }
+    lacks
+}
+
+const HELD_BACK: &str = "ERR the command to guard was run, but another module holds back its reply";
+
+#[test]
+fn a_reply_that_another_module_holds_back_comes_when_that_lets_it_go() {
+    if lacks_held_replies() {
+        return;
+    }
+    let setup = Server::builder().with_caller_that("hold").aof();
+    let (mut server, mut client, fence) = held_on(setup.start());
+    for number in 1..4 {
+        client.send(guarded(fence, &format!("HINCRBY h field {number}")));
+        client.send("HGET h field");
+    }
+    let replies: Vec<_> = (0..6).map(|_| client.receive()).collect();
+    assert_eq!(replies, [int(1), bulk("1"), int(3), bulk("3"), int(6), bulk("6")]);
+    let mut speaks_resp3 = server.client_resp3();
+    let floats = guarded(fence, "HINCRBYFLOAT h field 0.5");
+    assert_eq!(speaks_resp3.cmd(floats), bulk("6.5"));
+    // Nothing is held back of what fails, of what only reads, and in a transaction or a script.
+    assert_eq!(client.cmd(guarded(fence + 1, "HSET h field x")), error(NOT_HOLDER));
+    assert_eq!(client.cmd(guarded(fence, "HGET h field")), bulk("6.5"));
+    assert_eq!(client.transaction(&[&guarded(fence, "HSET h other 1")]), [int(1)]);
+    let fields = client.cmd("HGETALL h");
+    server.stop();
+    server.start_again();
+    assert_eq!(server.cmd("HGETALL h"), fields);
+}
+
+#[test]
+fn a_client_that_leaves_while_its_reply_is_held_back_leaves_nothing_behind() {
+    if lacks_held_replies() {
+        return;
+    }
+    let (server, mut client, fence) = held_on(Server::builder().with_caller_that("hold").start());
+    for number in 0..20 {
+        let mut leaving = server.client();
+        leaving.send(guarded(fence, &format!("HSET h field{number} v")));
+        drop(leaving);
+    }
+    eventually("all have been run", || match client.cmd("HLEN h") {
+        Value::Int(20) => Ok(()),
+        other => Err(other),
+    });
+    // A module is not unloaded while it has a blocked client.
+    client.release("the-lock", "alice");
+    drop(client);
+    server.unload();
+}
+
+#[test]
+fn where_nobody_can_wait_for_a_reply_that_is_held_back_an_error_says_that_it_was_run() {
+    if lacks_held_replies() {
+        return;
+    }
+    let (_server, mut client, fence) = held_on(Server::builder().with_caller_that("hold").start());
+    let request = guarded(fence, "HSET h field v");
+    assert_eq!(client.cmd(format!("caller.call {request}")), error(HELD_BACK));
+    assert_eq!(client.cmd("HGET h field"), bulk("v"));
+}
