@@ -23,7 +23,7 @@ static IS_POSSIBLE: MainThread<Cell<bool>> = MainThread::new(Cell::new(false));
 
 /// Decides once whether the server lets modules hold back replies.
 pub(super) fn decide_whether_possible(ctx: *mut RedisModuleCtx) {
-    IS_POSSIBLE.set(server_flavor::lets_events_block(ctx));
+    IS_POSSIBLE.set(CallReply::may_be_promised() && server_flavor::lets_events_block(ctx));
 }
 
 pub(super) fn is_possible() -> bool {

@@ -16,6 +16,7 @@
 //! ```text
 //!   fill              takes all the room that there is for categories of the ACL (7.4 on)
 //!   replace COMMAND   makes that command, whoever sends or calls it, CALLER.BLOCK
+//!   ask COMMAND       asks the server for something whenever that command is about to be executed
 //!   hold              holds back the reply of each command that changes a hash, as a search module does that indexes it
 //! ```
 //!
@@ -84,6 +85,8 @@ type Filter = unsafe extern "C" fn(*mut c_void);
 type FilterGet = unsafe extern "C" fn(*mut c_void, c_int) -> Str;
 type FilterReplace = unsafe extern "C" fn(*mut c_void, c_int, Str) -> c_int;
 type CreateString = unsafe extern "C" fn(Ctx, *const c_char, usize) -> Str;
+type GetContext = unsafe extern "C" fn(*mut c_void) -> Ctx;
+type FreeContext = unsafe extern "C" fn(Ctx);
 type FreeData = unsafe extern "C" fn(Ctx, *mut c_void);
 type BlockClient = unsafe extern "C" fn(
     Ctx,
@@ -130,7 +133,8 @@ pub unsafe extern "C" fn RedisModule_OnLoad(ctx: Ctx, argv: *mut Str, argc: c_in
         api!("SetModuleAttribs" as SetAttribs)(ctx, c"caller".as_ptr(), 1, 1);
         match arguments(argv, argc)[..] {
             [b"fill"] => fill(ctx),
-            [b"replace", command] => replace(ctx, command),
+            [b"replace", command] => replace(ctx, command, filter),
+            [b"ask", command] => replace(ctx, command, ask),
             [b"hold"] => drop(api!("SubscribeToKeyspaceEvents" as Subscribe)(ctx, OF_HASHES, hold)),
             _ => {}
         }
@@ -149,7 +153,7 @@ unsafe fn fill(ctx: Ctx) {
     assert!((0..).map(name).take(100).any(|name| unsafe { add(ctx, name.as_ptr()) } == ERR));
 }
 
-unsafe fn replace(ctx: Ctx, command: &[u8]) {
+unsafe fn replace(ctx: Ctx, command: &[u8], filter: Filter) {
     *REPLACED.lock().unwrap() = command.to_vec();
     unsafe { api!("RegisterCommandFilter" as RegisterFilter)(ctx, filter, 0) };
 }
@@ -165,6 +169,20 @@ unsafe extern "C" fn filter(filtered: *mut c_void) {
                 block.count_bytes(),
             );
             api!("CommandFilterArgReplace" as FilterReplace)(filtered, 0, string);
+        }
+    }
+}
+
+unsafe extern "C" fn ask(filtered: *mut c_void) {
+    unsafe {
+        let name = api!("CommandFilterArgGet" as FilterGet)(filtered, 0);
+        if bytes(name).eq_ignore_ascii_case(&REPLACED.lock().unwrap()) {
+            let ctx = api!("GetThreadSafeContext" as GetContext)(null_mut());
+            let reply = api!("Call" as Call)(ctx, c"ECHO".as_ptr(), c"c".as_ptr(), c"hello".as_ptr());
+            if !reply.is_null() {
+                api!("FreeCallReply" as Free)(reply);
+            }
+            api!("FreeThreadSafeContext" as FreeContext)(ctx);
         }
     }
 }

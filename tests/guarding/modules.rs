@@ -122,6 +122,14 @@ fn a_command_that_a_filter_of_another_module_replaces_is_refused() {
     assert_eq!(client.cmd(guarded(fence, "GET k")), bulk("value"));
 }
 
+#[test]
+fn a_filter_of_another_module_that_calls_commands_itself_replaces_none() {
+    let (_server, mut client, fence) =
+        held_on(Server::builder().with_caller_that("ask STRLEN").start());
+    assert_eq!(client.cmd(guarded(fence, "STRLEN k")), int(0));
+    assert_eq!(client.transaction(&[&guarded(fence, "STRLEN k")]), [int(0)]);
+}
+
 /// What the module calls for itself is another module's then, and is taken for a command that was renamed.
 #[test]
 fn where_a_filter_replaces_what_this_module_calls_the_server_lives() {

@@ -32,28 +32,31 @@ pub(crate) fn unreplaced<R>(
     name: &CStr,
     call: impl FnOnce() -> R,
 ) -> Option<R> {
-    CALLED.set(Some(NonNull::from(name)));
-    IS_REPLACED.set(false);
+    // This may be a call within another one.
+    let former = (CALLED.replace(Some(NonNull::from(name))), IS_REPLACED.replace(false));
     let filter = Filter::installed(ctx);
     let outcome = call();
     drop(filter);
-    CALLED.set(None);
-    if IS_REPLACED.take() { None } else { Some(outcome) }
+    CALLED.set(former.0);
+    if IS_REPLACED.replace(former.1) { None } else { Some(outcome) }
 }
 
-/// Looks at what has become of the command that is being called. The first command that passes is that one: whatever
-/// else is called meanwhile comes from its execution.
+/// Looks at what has become of the command that is being called. What passes behind it comes from its execution. What passes
+/// before it is called by a filter: it cannot be told from one that has replaced the command, and is not executed either.
 ///
 /// # Safety
 /// It is the context that the server has called the filter with.
 pub(crate) unsafe fn look(filtered: *mut RedisModuleCommandFilterCtx) {
-    let Some(name) = CALLED.take() else { return };
+    let Some(name) = CALLED.get() else { return };
     // SAFETY: the name outlives the call, which has not returned. The context is valid, and has at least one word. The server
     // takes over the string, which belongs to no context.
     unsafe {
         let word = api!(RedisModule_CommandFilterArgGet)(filtered, 0);
-        if !bytes_of(word).eq_ignore_ascii_case(name.as_ref().to_bytes()) {
-            IS_REPLACED.set(true);
+        let is_it = bytes_of(word).eq_ignore_ascii_case(name.as_ref().to_bytes());
+        IS_REPLACED.set(!is_it);
+        if is_it {
+            CALLED.set(None);
+        } else {
             let nameless = OwnedString::new(ptr::null_mut(), b"").given_away();
             api!(RedisModule_CommandFilterArgReplace)(filtered, 0, nameless);
         }

@@ -91,14 +91,18 @@ impl CallReply {
         unsafe { api!(RedisModule_CallReplyType)(self.0.as_ptr()) == REPLY_PROMISE }
     }
 
-    /// Has the server call this with the reply, when that comes. False if it cannot.
-    pub(crate) fn when_kept(&self, call: raw::RedisModuleOnUnblocked, data: *mut c_void) -> bool {
-        let Some(when_unblocked) = optional!(RedisModule_CallReplyPromiseSetUnblockHandler) else {
-            return false;
-        };
-        // SAFETY: it is a promise, which lives until the reply has come; the function has the signature that the server calls.
-        unsafe { when_unblocked(self.0.as_ptr(), call, data) };
-        true
+    /// Whether the server knows promises.
+    pub(crate) fn may_be_promised() -> bool {
+        optional!(RedisModule_CallReplyPromiseSetUnblockHandler).is_some()
+    }
+
+    /// Has the server call this with the reply, when that comes.
+    pub(crate) fn when_kept(&self, call: raw::RedisModuleOnUnblocked, data: *mut c_void) {
+        if let Some(when_unblocked) = optional!(RedisModule_CallReplyPromiseSetUnblockHandler) {
+            // SAFETY: it is a promise, which lives until the reply has come; the function has the signature that the server
+            // calls.
+            unsafe { when_unblocked(self.0.as_ptr(), call, data) };
+        }
     }
 
     /// Replies with it, as it is. False if the client does not speak its protocol.
