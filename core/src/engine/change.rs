@@ -38,8 +38,14 @@ impl<C> Engine<C> {
             Ok::<_, Error>(outcome)
         })?;
         let changed = write.changes();
+        let is_overlooked = waiters > 0 && changed == Changed::Nothing && stored.is_free(now);
         key.write(write)?;
         drop(key);
+        // Somebody waits for a lock that nobody holds, and nothing told so.
+        if is_overlooked && !self.fences.get().is_quarantined() {
+            self.with_queues(|queues| queues.mark(lock.name()));
+            self.changes_due();
+        }
         // Not before the write: if that is refused, the client gets an error, and nothing that it could count on.
         if let Some(fence_number) = outcome.confirmed() {
             self.mark_delivered(fence_number);

@@ -241,8 +241,10 @@ impl<C> Engine<C> {
         }
         let pending = self.bindings.borrow_mut().take_ended_of(lock.name(), asker, most);
         let (budget, mut effort) = (Budget::of(host, most), Effort::default());
+        let mut is_over = false;
         for (binding, since) in pending {
-            if budget.is_used_up(host, effort) {
+            // The first is that of the asker.
+            if is_over {
                 self.changes_due();
                 self.bindings.borrow_mut().put_off(binding, since);
                 continue;
@@ -251,6 +253,7 @@ impl<C> Engine<C> {
                 Parting::Done(done) => effort.add(done),
                 Parting::PutOff(binding, millis) => self.put_off(host, binding, since, millis),
             }
+            is_over = budget.is_used_up(host, effort);
         }
     }
 

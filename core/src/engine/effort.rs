@@ -60,7 +60,7 @@ pub(super) struct Budget {
 
 impl Budget {
     /// How long something may go on, as a rule.
-    pub(super) const MICROS: u64 = 1_000;
+    pub(super) const MICROS: u64 = 2_000;
 
     /// From now on, for so long.
     pub(super) fn new(host: &impl Host, most: usize, micros: u64) -> Self {

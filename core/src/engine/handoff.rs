@@ -39,11 +39,11 @@ impl<C> Engine<C> {
         loop {
             let at_most = host.batch().min(TOLD_AT_ONCE);
             let ended = self.with_queues(|queues| queues.wake(now, at_most));
-            let is_done = ended.is_empty();
             for Departed { name, waiter } in ended {
                 effort.add(self.answer(host, name.as_name(), waiter, Answer::GaveUp));
                 effort.add(Effort::ROUND);
             }
+            let is_done = self.with_queues(|queues| !queues.is_patience_due(now.monotonic));
             if is_done || budget.is_used_up(host, effort) {
                 return;
             }

@@ -125,6 +125,15 @@ impl<'v> Stored<'v> {
         }
     }
 
+    /// Whether nobody holds the lock, as far as can be told at a glance.
+    pub fn is_free(self, now: Moment) -> bool {
+        match self {
+            Self::Nothing => true,
+            Self::OtherType => false,
+            Self::Text { deadline, .. } => deadline.is_some_and(|end| end.has_passed(now)),
+        }
+    }
+
     /// Whether the lock may be had, as far as can be told at a glance: nobody holds it, or those who do may tolerate others.
     pub fn may_be_granted(self, now: Moment) -> bool {
         match self {

@@ -54,7 +54,7 @@ use super::limits::Limits;
 use super::name::Name;
 use super::owner::KeptOwner;
 use super::share::Share;
-use super::wait::Told;
+use super::wait::{Told, WaitKind};
 use channels::Channels;
 use contended::Queue;
 use looks::Looks;
@@ -132,7 +132,7 @@ pub struct Queues<C> {
     /// How many places there are of those who wait by a ticket.
     tickets: usize,
     /// Whose patience may end when.
-    patience: BTreeSet<(Monotonic, WaiterId)>,
+    patience: BTreeSet<(WaitKind, Monotonic, WaiterId)>,
     /// When a lock may change by itself, such as at the end of a lease.
     ends: Looks,
     /// When to look again at a lock that was named, or is new: the command that changes it may be executed later.
@@ -250,9 +250,14 @@ impl<C> Queues<C> {
 
     /// When [`Queues::wake`] next has something to do, as the wall clock will tell it.
     pub fn next_due(&self, now: Now) -> Option<Moment> {
-        let patience = self.patience.first().map(|&(end, _)| end);
+        let of_blocked = self.first_patience(WaitKind::Blocked).map(|(_, end, _)| end);
+        let of_tickets = self.first_patience(WaitKind::Ticket).map(|(_, end, _)| end);
         let by_routine = self.rechecks.next_due(&self.queues);
-        let unset = [patience, by_routine].into_iter().flatten().min().map(|due| now.wall_at(due));
+        let unset = [of_blocked, of_tickets, by_routine]
+            .into_iter()
+            .flatten()
+            .min()
+            .map(|due| now.wall_at(due));
         [self.ends.first(), self.follow_ups.first(), unset].into_iter().flatten().min()
     }
 
@@ -402,7 +407,7 @@ impl<C> Queues<C> {
         self.unmark(id);
         self.count_from(now);
         let routine = Rechecks::millis_between(self.queues.len());
-        let crowd = self.queues.len().div_euclid(NEW_IN_A_MILLI);
+        let crowd = self.follow_ups.len().div_euclid(NEW_IN_A_MILLI);
         let least = Suspicion::Freed.gap_millis().saturating_add(u64::try_from(crowd).unwrap_or(0));
         if let Some(queue) = self.queues.get_mut(id.0) {
             let touched = queue.next_after_touch(now, routine);
@@ -457,25 +462,42 @@ impl<C> Queues<C> {
         self.rechecks.looked(&mut self.queues, id, self.told);
     }
 
+    /// The one of those who wait in this way whose patience may end first.
+    fn first_patience(&self, kind: WaitKind) -> Option<(WaitKind, Monotonic, WaiterId)> {
+        let first = (kind, Monotonic::default(), WaiterId(0));
+        self.patience.range(first..).next().filter(|(of, ..)| *of == kind).copied()
+    }
+
+    fn first_impatient(&self, now: Monotonic) -> Option<(WaitKind, Monotonic, WaiterId)> {
+        let mut kinds = [WaitKind::Blocked, WaitKind::Ticket].into_iter();
+        kinds.find_map(|kind| self.first_patience(kind).filter(|(_, end, _)| *end <= now))
+    }
+
+    /// Whether anybody is to be asked whether its patience has ended.
+    pub fn is_patience_due(&self, now: Monotonic) -> bool {
+        self.first_impatient(now).is_some()
+    }
+
     /// The first whose patience may have ended by now.
     fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
-        self.patience.first().filter(|(end, _)| *end <= now)?;
-        self.patience.pop_first()
+        let first = self.first_impatient(now)?;
+        self.patience.remove(&first);
+        Some((first.1, first.2))
     }
 
     /// Sees to it that somebody asks whether the patience of this one has ended, no later than it ends.
     fn expect_patience(&mut self, id: WaiterId) {
         let Some(waiting) = self.waiters.get_mut(id.0) else { return };
-        let end = waiting.waiter.gives_up;
+        let (kind, end) = (waiting.waiter.told.kind(), waiting.waiter.gives_up);
         if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
             && asked_at <= end
         {
             return;
         }
         if let Some(former) = std::mem::replace(&mut waiting.asked_at, end) {
-            self.patience.remove(&(former, id));
+            self.patience.remove(&(kind, former, id));
         }
-        self.patience.extend(end.map(|end| (end, id)));
+        self.patience.extend(end.map(|end| (kind, end, id)));
     }
 
     /// Who has this place.

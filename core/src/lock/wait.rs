@@ -73,8 +73,9 @@ pub enum Told<C> {
     Ticket(KeptTicket),
 }
 
-/// Those who wait either way have limits of their own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Those who wait either way have limits of their own. Whoever waits on a connection comes first when patience ends: it is
+/// told so.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WaitKind {
     Blocked,
     Ticket,

@@ -59,12 +59,14 @@ impl Model {
         self.waiters_for(gone.name).any(|waiting| waiting.since < gone.since)
     }
 
-    /// Whether this one may give up now: its patience has ended, and nobody's ended before.
+    /// Whether this one may give up now: its patience has ended, and nobody's ended before who waits in the same way. Those
+    /// who wait on connections come first.
     pub(super) fn is_first_to_give_up(&self, client: Client) -> bool {
-        let ends = |waiting: &Waiting| waiting.gives_up.unwrap_or(u64::MAX);
-        let first = self.waiters.iter().map(ends).min();
-        let own = self.waiters.iter().find(|waiting| waiting.client == client).map(ends);
-        own.is_some_and(|own| own <= self.elapsed) && own == first
+        let ends = |waiting: &Waiting| Some((waiting.kind, waiting.gives_up?));
+        let is_due = |&(_, end): &(_, u64)| end <= self.elapsed;
+        let first = self.waiters.iter().filter_map(ends).filter(is_due).min();
+        let own = self.waiters.iter().find(|waiting| waiting.client == client).and_then(ends);
+        own.is_some() && own == first
     }
 
     pub(super) fn waiters_for(&self, name: LockName) -> impl Iterator<Item = &Waiting> {

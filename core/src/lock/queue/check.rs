@@ -31,7 +31,11 @@ impl<C> Queues<C> {
             waiters += places.len();
             let (gives_up, asked_at) = (waiting.waiter.gives_up, waiting.asked_at);
             patience += asked_at.into_iter().count();
-            assert!(asked_at.is_none_or(|end| self.patience.contains(&(end, WaiterId(index)))));
+            assert!(asked_at.is_none_or(|end| self.patience.contains(&(
+                waiting.waiter.told.kind(),
+                end,
+                WaiterId(index)
+            ))));
             let is_asked = |end| asked_at.is_some_and(|asked_at| asked_at <= end);
             assert!(gives_up.is_none_or(is_asked), "somebody asks in time");
         }

@@ -43,6 +43,9 @@ impl<C> Queues<C> {
         let Some(waiting) = self.waiters.get_mut(former.0) else { return Joined::Queued(former) };
         let since = waiting.waiter.since;
         let (kind, share) = (waiter.told.kind(), waiter.share);
+        if let Some(asked_at) = waiting.asked_at.take_if(|_| waiting.waiter.told.kind() != kind) {
+            self.patience.remove(&(waiting.waiter.told.kind(), asked_at, former));
+        }
         let left = mem::replace(&mut waiting.waiter, Waiter { since, ..waiter });
         self.channels.remove(former, &left.told);
         self.channels.add(former, &waiting.waiter.told);
@@ -50,6 +53,9 @@ impl<C> Queues<C> {
         if kind != left.told.kind() {
             self.count(former, left.told.kind(), usize::saturating_sub);
             self.count(former, kind, usize::saturating_add);
+            if kind == WaitKind::Blocked {
+                self.see_connections(former);
+            }
         }
         if share != left.share {
             // It may be admitted with the share that it asks for now.
@@ -131,7 +137,22 @@ impl<C> Queues<C> {
         }
         self.count(id, kind, usize::saturating_add);
         self.expect_patience(id);
+        if kind == WaitKind::Blocked {
+            self.see_connections(id);
+        }
         id
+    }
+
+    /// Locks for which connections wait are looked at before others by routine, from the next look on.
+    fn see_connections(&mut self, id: WaiterId) {
+        for queue in self.queues_of(id) {
+            let is_first = |queue: &Queue| {
+                queue.tickets > 0 && queue.length == queue.tickets.saturating_add(1)
+            };
+            if self.queues.get(queue.0).is_some_and(is_first) {
+                self.mark_queue(queue, Cause::Due);
+            }
+        }
     }
 
     /// The last place in the queue of this lock.

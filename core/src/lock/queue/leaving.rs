@@ -18,7 +18,7 @@ impl<C> Queues<C> {
             None => self.newest = earlier,
         }
         if let Some(asked_at) = asked_at {
-            self.patience.remove(&(asked_at, id));
+            self.patience.remove(&(waiter.told.kind(), asked_at, id));
         }
         self.channels.remove(id, &waiter.told);
         let name = self.name_at(places.first()?)?.clone();

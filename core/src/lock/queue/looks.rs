@@ -34,7 +34,6 @@ impl Looks {
         self.schedule.pop_first().map(|(_, id)| id)
     }
 
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.schedule.len()
     }

@@ -3,17 +3,19 @@
 //! - **A doubt**: a flush, a swap of databases, slots that moved, a clock set back. All locks of a database are in doubt
 //!   that were last looked at before. Noting that takes one step, however many they are.
 //! - **The routine**: a lock is looked at again a second after the last time, if there is time for that: no more than
-//!   [`IN_A_TICK`] locks in each [`TICK_MILLIS`], so that a million of them take some percent of the server's time. It
-//!   notices what no filter and no event tells:
+//!   [`IN_A_TICK`] locks in each [`TICK_MILLIS`], so that a million of them take some percent of the server's time. Those
+//!   come first for which anybody waits on a connection: a crowd of tickets does not keep them waiting. Whoever has a ticket
+//!   asks again, and then the lock is looked at anyway. The routine notices what no filter and no event tells:
 //!   1. a command that was queued in a transaction, or held back by a pause, for longer than touches and new queues are
 //!      followed (see [`Queue::next_after_touch`] and [`Queue::next_while_new`]);
 //!   2. another module that writes a key, and calls no command that names it;
 //!   3. an event that was lost by a mistake of ours or of the server's.
 //!
 //! ```text
-//!   db 0   queue 4 ◄──► queue 1 ◄──► queue 9 ◄──► queue 2        a look, for whatever cause,
-//!          oldest look          │                 newest look    moves the queue to this end
-//!                     looked at before the doubt ┘
+//!   db 0   connections    queue 4 ◄──► queue 1 ◄──► queue 9        a look, for whatever cause,
+//!                         oldest look     │         newest look    moves the queue to this end
+//!                         looked at before the doubt
+//!          tickets only   queue 2 ◄──► queue 7
 //! ```
 
 use super::contended::Queue;
@@ -31,6 +33,7 @@ const EARLY_MILLIS: u64 = 20;
 /// Where a queue stands among those of its database, by when its lock was last looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recheck {
+    crowd: Crowd,
     earlier: Option<QueueId>,
     later: Option<QueueId>,
     /// At which step of [`Rechecks::steps`].
@@ -38,12 +41,26 @@ pub(super) struct Recheck {
     looked_at: Monotonic,
 }
 
+/// Who waits in a queue, as far as was known when its lock was last looked at.
+#[derive(Clone, Copy, Debug, Default)]
+enum Crowd {
+    #[default]
+    Connections,
+    TicketsOnly,
+}
+
+/// From the queue whose lock was looked at the longest ago to the one whose lock was looked at last.
+#[derive(Debug, Default)]
+struct Line {
+    oldest: Option<QueueId>,
+    newest: Option<QueueId>,
+}
+
 #[derive(Debug)]
 struct Database {
     number: i32,
-    /// The queue whose lock was looked at the longest ago, and the one whose lock was looked at last.
-    oldest: Option<QueueId>,
-    newest: Option<QueueId>,
+    connections: Line,
+    tickets_only: Line,
     /// What was last looked at before this step is in doubt.
     doubted: u64,
 }
@@ -75,36 +92,40 @@ impl Rechecks {
         let number = queue.name.db;
         let at = self.dbs.iter().position(|db| db.number == number);
         let at = at.unwrap_or_else(|| {
-            self.dbs.push(Database { number, oldest: None, newest: None, doubted: 0 });
+            let (connections, tickets_only) = (Line::default(), Line::default());
+            self.dbs.push(Database { number, connections, tickets_only, doubted: 0 });
             self.dbs.len().saturating_sub(1)
         });
         let Some(db) = self.dbs.get_mut(at) else { return };
         self.steps = self.steps.saturating_add(1);
-        let earlier = db.newest.replace(id);
-        queue.recheck = Recheck { earlier, later: None, looked: self.steps, looked_at: now };
+        let has_connections = queue.length > queue.tickets;
+        let crowd = if has_connections { Crowd::Connections } else { Crowd::TicketsOnly };
+        let line = db.line(crowd);
+        let earlier = line.newest.replace(id);
+        queue.recheck = Recheck { crowd, earlier, later: None, looked: self.steps, looked_at: now };
         match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
             Some(earlier) => earlier.recheck.later = Some(id),
-            None => db.oldest = Some(id),
+            None => line.oldest = Some(id),
         }
     }
 
     /// The queue is about to be closed.
     pub(super) fn remove(&mut self, queues: &mut Slab<Queue>, id: QueueId) {
         let Some(number) = self.unlink(queues, id) else { return };
-        self.dbs.retain(|db| db.number != number || db.oldest.is_some());
+        self.dbs.retain(|db| db.number != number || db.has_any());
     }
 
     fn unlink(&mut self, queues: &mut Slab<Queue>, id: QueueId) -> Option<i32> {
         let queue = queues.get(id.0)?;
-        let (number, Recheck { earlier, later, .. }) = (queue.name.db, queue.recheck);
-        let db = self.dbs.iter_mut().find(|db| db.number == number)?;
+        let (number, Recheck { crowd, earlier, later, .. }) = (queue.name.db, queue.recheck);
+        let line = self.dbs.iter_mut().find(|db| db.number == number)?.line(crowd);
         match earlier.and_then(|earlier| queues.get_mut(earlier.0)) {
             Some(neighbour) => neighbour.recheck.later = later,
-            None => db.oldest = later,
+            None => line.oldest = later,
         }
         match later.and_then(|later| queues.get_mut(later.0)) {
             Some(neighbour) => neighbour.recheck.earlier = earlier,
-            None => db.newest = earlier,
+            None => line.newest = earlier,
         }
         Some(number)
     }
@@ -164,7 +185,9 @@ impl Rechecks {
         let left = self.left.checked_sub(1)?;
         let soon = now.plus_millis(EARLY_MILLIS);
         let is_due = |id: &QueueId| due_at(queues, *id).is_some_and(|due| due <= soon);
-        let id = self.next_of(|db| db.oldest.filter(is_due))?;
+        let id = self
+            .next_of(|db| db.connections.oldest.filter(is_due))
+            .or_else(|| self.next_of(|db| db.tickets_only.oldest.filter(is_due)))?;
         self.left = left;
         Some(id)
     }
@@ -176,7 +199,8 @@ impl Rechecks {
 
     /// When a lock is to be looked at by routine.
     pub(super) fn next_due(&self, queues: &Slab<Queue>) -> Option<Monotonic> {
-        let oldest = self.dbs.iter().filter_map(|db| due_at(queues, db.oldest?));
+        let oldest = self.dbs.iter().flat_map(Database::oldest);
+        let oldest = oldest.filter_map(|id| due_at(queues, id));
         let not_before = if self.left == 0 { self.tick_ends } else { Monotonic::default() };
         oldest.min().map(|due| due.max(not_before))
     }
@@ -196,22 +220,38 @@ impl Rechecks {
     #[cfg(test)]
     pub(super) fn len(&self, queues: &Slab<Queue>) -> usize {
         let later = |id: &QueueId| queues.get(id.0)?.recheck.later;
-        let line = |db: &Database| {
-            let line: Vec<_> = std::iter::successors(db.oldest, later).collect();
-            assert_eq!(line.last(), db.newest.as_ref());
+        let length = |line: &Line| {
+            let all: Vec<_> = std::iter::successors(line.oldest, later).collect();
+            assert_eq!(all.last(), line.newest.as_ref());
             let looked = |id: &QueueId| queues[id.0].recheck.looked;
-            assert!(line.iter().is_sorted_by_key(looked), "in the order of the looks");
-            assert!(!line.is_empty(), "no database is left empty");
-            line.len()
+            assert!(all.iter().is_sorted_by_key(looked), "in the order of the looks");
+            all.len()
         };
-        self.dbs.iter().map(line).sum()
+        assert!(self.dbs.iter().all(Database::has_any), "no database is left empty");
+        self.dbs.iter().flat_map(|db| [&db.connections, &db.tickets_only]).map(length).sum()
     }
 }
 
 impl Database {
+    fn line(&mut self, crowd: Crowd) -> &mut Line {
+        match crowd {
+            Crowd::Connections => &mut self.connections,
+            Crowd::TicketsOnly => &mut self.tickets_only,
+        }
+    }
+
+    /// The first of either line.
+    fn oldest(&self) -> impl Iterator<Item = QueueId> {
+        [self.connections.oldest, self.tickets_only.oldest].into_iter().flatten()
+    }
+
+    fn has_any(&self) -> bool {
+        self.oldest().next().is_some()
+    }
+
     fn first_in_doubt(&self, queues: &Slab<Queue>) -> Option<QueueId> {
-        self.oldest
-            .filter(|id| queues.get(id.0).is_some_and(|queue| queue.recheck.looked < self.doubted))
+        let is_in_doubt = |queue: &Queue| queue.recheck.looked < self.doubted;
+        self.oldest().find(|id| queues.get(id.0).is_some_and(is_in_doubt))
     }
 }
 
