@@ -61,7 +61,10 @@ const KEPT: usize = 100;
 /// ended; by connection; and by when to look.
 #[derive(Debug, Default)]
 pub(super) struct Bindings {
+    /// Their names have the space in place of the database.
     all: Slab<Binding>,
+    /// Which databases have changed places, and whose place each has now: a swap of databases moves no binding.
+    spaces: Vec<(i32, i32)>,
     grants: HashMap<Grant, BindingId, RandomState>,
     names: BTreeSet<Place>,
     /// What names hash to depends on it. Without a secret, clients could choose names that fall together, and whoever names
@@ -93,12 +96,12 @@ impl Bindings {
     pub(super) fn bind(&mut self, binding: Binding) {
         let Binding { ref name, ref owner, fence_number, .. } = binding;
         self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(binding);
+        self.add(self.into_space(binding));
     }
 
     /// Somebody waits for this lock.
     pub(super) fn demand(&mut self, name: Name<'_>) {
-        let alike: Vec<_> = self.alike(name).collect();
+        let alike: Vec<_> = self.alike(self.in_space(name)).collect();
         for id in alike {
             let Some(binding) = self.all.get_mut(id.0) else { continue };
             let former = std::mem::replace(&mut binding.demand, Demand::Some);
@@ -126,7 +129,7 @@ impl Bindings {
 
     /// The hold is over, or another takes its place.
     pub(super) fn remove(&mut self, name: Name<'_>, owner: Owner<'_>, fence_number: u64) {
-        let Some(id) = self.id_of(name, owner, fence_number) else { return };
+        let Some(id) = self.id_of(self.in_space(name), owner, fence_number) else { return };
         self.take(id);
         self.tidy();
     }
@@ -152,7 +155,9 @@ impl Bindings {
         former: u64,
         fence_number: u64,
     ) {
-        if let Some(binding) = self.id_of(name, owner, former).and_then(|id| self.take(id)) {
+        if let Some(binding) =
+            self.id_of(self.in_space(name), owner, former).and_then(|id| self.take(id))
+        {
             self.add(Binding { fence_number, ..binding });
         }
     }
@@ -204,7 +209,7 @@ impl Bindings {
                 } else {
                     self.ended.remove(&connection);
                 }
-                return Some((binding, since));
+                return Some((self.out_of_space(binding), since));
             }
             self.ended.remove(&connection);
         }
@@ -232,7 +237,11 @@ impl Bindings {
         let others = self.ended_of(name).map(|(id, _, since)| (id, since));
         let others = others.filter(|&other| Some(other) != of_asker);
         let ended: Vec<_> = of_asker.into_iter().chain(others).take(at_most).collect();
-        ended.into_iter().filter_map(|(id, since)| Some((self.take(id)?, since))).collect()
+        let taken = ended.into_iter().filter_map(|(id, since)| {
+            let binding = self.take(id)?;
+            Some((self.out_of_space(binding), since))
+        });
+        taken.collect()
     }
 
     /// The holds of this lock that are over with their connections, and are still to be released.
@@ -248,11 +257,14 @@ impl Bindings {
     }
 
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Binding> {
-        self.all.iter().map(|(_, binding)| binding)
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Name<'_>, &Binding)> {
+        self.all.iter().map(|(_, binding)| {
+            (Name::new(self.db_of(binding.name.db), &binding.name.key), binding)
+        })
     }
 
     fn ended_of(&self, name: Name<'_>) -> impl Iterator<Item = (BindingId, &Binding, Monotonic)> {
+        let name = self.in_space(name);
         self.alike(name).filter_map(move |id| {
             let binding = self.all.get(id.0).filter(|binding| binding.name.as_name() == name)?;
             Some((id, binding, *self.ended.get(&binding.ephemeral.connection)?))
@@ -281,7 +293,7 @@ impl Bindings {
     /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
     pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
-        self.add(binding);
+        self.add(self.into_space(binding));
         if self.ended.insert(connection, since).is_none() {
             self.turns.push_back(connection);
         }
@@ -300,7 +312,7 @@ impl Bindings {
     pub(super) fn take_look(&mut self, now: Moment) -> Option<Binding> {
         let is_due = |&&(look, _): &&(Moment, BindingId)| look <= now;
         let id = self.next_in_doubt().or_else(|| Some(self.looks.first().filter(is_due)?.1))?;
-        self.take(id)
+        self.take(id).map(|binding| self.out_of_space(binding))
     }
 
     fn next_in_doubt(&mut self) -> Option<BindingId> {
@@ -324,11 +336,12 @@ impl Bindings {
 
     /// The hold is still there. It was bound when [`Bindings::take_look`] took it, and its connection may have ended.
     pub(super) fn keep(&mut self, binding: Binding, look: Moment) {
-        self.add(Binding { look, ..binding });
+        self.add(Binding { look, ..self.into_space(binding) });
     }
 
     /// Holds of this database (`None`: of all) may be gone. It takes a step for each database that has any.
     pub(super) fn doubt(&mut self, db: Option<i32>) {
+        let db = db.map(|db| self.space(db));
         let mut from = db.unwrap_or(i32::MIN);
         while let Some(&(found, _, _)) = self.names.range((from, 0, BindingId(0))..).next()
             && db.is_none_or(|db| db == found)
@@ -344,15 +357,35 @@ impl Bindings {
 
     /// The locks of two databases have changed places.
     pub(super) fn swap(&mut self, one: i32, other: i32) {
-        let is_moved = |binding: &Binding| [one, other].contains(&binding.name.db);
-        let ids = self.all.iter().filter(|(_, binding)| is_moved(binding));
-        let ids: Vec<_> = ids.map(|(index, _)| BindingId(index)).collect();
-        let moved: Vec<_> = ids.into_iter().filter_map(|id| self.take(id)).collect();
-        for binding in moved {
-            let db = if binding.name.db == one { other } else { one };
-            let name = KeptName { db, ..binding.name };
-            self.add(Binding { name, ..binding });
+        let (of_one, of_other) = (self.space(one), self.space(other));
+        for (db, space) in [(one, of_other), (other, of_one)] {
+            self.spaces.retain(|(known, _)| *known != db);
+            if space != db {
+                self.spaces.push((db, space));
+            }
         }
+    }
+
+    fn space(&self, db: i32) -> i32 {
+        self.spaces.iter().find(|(known, _)| *known == db).map_or(db, |&(_, space)| space)
+    }
+
+    fn in_space<'k>(&self, Name { db, key }: Name<'k>) -> Name<'k> {
+        Name { db: self.space(db), key }
+    }
+
+    fn into_space(&self, mut binding: Binding) -> Binding {
+        binding.name.db = self.space(binding.name.db);
+        binding
+    }
+
+    fn out_of_space(&self, mut binding: Binding) -> Binding {
+        binding.name.db = self.db_of(binding.name.db);
+        binding
+    }
+
+    fn db_of(&self, space: i32) -> i32 {
+        self.spaces.iter().find(|(_, known)| *known == space).map_or(space, |&(db, _)| db)
     }
 }
 

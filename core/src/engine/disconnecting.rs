@@ -147,9 +147,9 @@ impl<C> Engine<C> {
         look: impl FnOnce(&mut dyn Iterator<Item = (Name<'_>, Owner<'_>, u64, Ephemeral)>) -> T,
     ) -> T {
         let bindings = self.bindings.borrow();
-        look(&mut bindings.iter().map(|binding| {
-            let Binding { name, owner, fence_number, ephemeral, .. } = binding;
-            (name.as_name(), owner.as_owner(), *fence_number, *ephemeral)
+        look(&mut bindings.iter().map(|(name, binding)| {
+            let Binding { owner, fence_number, ephemeral, .. } = binding;
+            (name, owner.as_owner(), *fence_number, *ephemeral)
         }))
     }
 
