@@ -173,7 +173,10 @@ impl Node {
             let opened = open.await;
             let is_another = node.connections.with(home, |ours| {
                 let ours = of(ours);
-                ours.opening = None;
+                // The client was closed meanwhile: nobody else is to have it.
+                if ours.opening.take().is_none() {
+                    return false;
+                }
                 ours.open = opened.as_ref().ok().cloned();
                 opened.is_ok() && std::mem::replace(&mut ours.was_open, true)
             });
