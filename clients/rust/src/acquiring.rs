@@ -143,11 +143,13 @@ impl Inner {
                     }
                 }
             }
-            pending.unknown = true;
             let ttl = pending.ttl;
             let waited = match by_ticket {
                 true => self.wait_by_ticket(pending, wanted, until).await?,
-                false => Box::pin(self.wait(pending, wanted, until)).await?,
+                false => {
+                    pending.stray.sending();
+                    Box::pin(self.wait(pending, wanted, until)).await?
+                }
             };
             match waited {
                 Waited::Granted { fence, asked, ended }
@@ -162,13 +164,13 @@ impl Inner {
                 // Asked once more, it tells how much of the lease is left, or that it is over.
                 Waited::Granted { .. } | Waited::NoQueue => {}
                 Waited::Over => {
-                    pending.unknown = false;
+                    pending.stray.known();
                     return Ok(None);
                 }
                 Waited::Unanswered => return Ok(None),
                 Waited::Gone => self.give_up(pending, wanted),
                 Waited::Crowded => {
-                    pending.unknown = false;
+                    pending.stray.known();
                     rest(ROOM).await;
                     tries = tries.saturating_add(1);
                 }
@@ -184,7 +186,6 @@ impl Inner {
         wanted: &Wanted,
         trying: Instant,
     ) -> Result<Option<Granted>, Error> {
-        pending.unknown = true;
         let limits = self.wire.limits(pending.ttl, Some(trying));
         if wanted.replicas.is_none() && wanted.grace.is_some() {
             return self.bind(pending, wanted, limits).await;
@@ -194,7 +195,7 @@ impl Inner {
         let asked = self.wire.ask_noting(key, question, wanted.replicas, limits, stray);
         let answer = asked.await?;
         let Some(fence) = answer.number else {
-            pending.unknown = false;
+            pending.stray.known();
             return Ok(None);
         };
         self.check_heard(name, pending, wanted, answer, limits).await?;
@@ -212,9 +213,10 @@ impl Inner {
         limits: Limits,
     ) -> Result<Option<Granted>, Error> {
         let question = pending.question(wanted.grace);
-        let (answer, connection) = self.wire.bind(&pending.key, question, limits).await?;
+        let (answer, connection) =
+            self.wire.bind(&pending.key, question, limits, Some(&pending.stray)).await?;
         let Some(fence) = answer.number else {
-            pending.unknown = false;
+            pending.stray.known();
             return Ok(None);
         };
         Ok(Some(Granted { fence, asked: answer.asked, connection: Some(connection) }))

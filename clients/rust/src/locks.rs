@@ -342,7 +342,6 @@ impl Inner {
             share: wanted.share,
             ttl: wanted.ttl,
             place,
-            unknown: false,
             parked: None,
             asked_on: Mutex::default(),
             stray: Stray::default(),

@@ -24,12 +24,11 @@ pub(crate) struct Pending {
     pub(crate) ttl: Duration,
     /// If the caller chose the owner: others of the same owner wait for it.
     pub(crate) place: Option<Place>,
-    pub(crate) unknown: bool,
     /// The connection on which it waits.
     pub(crate) parked: Option<Parked>,
     /// The one on which its ticket was asked for.
     pub(crate) asked_on: Mutex<Option<AskedOn>>,
-    /// Those on which requests were not answered.
+    /// Whether it may be granted, and the connections on which it was not answered.
     pub(crate) stray: Stray,
 }
 
@@ -42,14 +41,14 @@ impl Pending {
 
     /// It is known what became of it.
     pub(crate) fn known(mut self) -> Option<Place> {
-        self.unknown = false;
+        self.stray.known();
         self.place.take()
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if self.unknown {
+        if self.stray.may_be_granted() {
             let (key, owner) = (std::mem::take(&mut self.key), std::mem::take(&mut self.owner));
             let (place, parked) = (self.place.take(), self.parked.take().map(Box::new));
             let asked_on = locked(&self.asked_on).take().map(Box::new);

@@ -11,15 +11,31 @@ use crate::link::Link;
 use crate::poison::locked;
 use crate::unanswered::LONGEST_WAY;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use tokio::runtime::Handle;
 
 /// The connections on which requests of one owner were not answered. They stay open.
 #[derive(Default)]
 pub(crate) struct Stray {
     on: Mutex<Vec<Link>>,
+    may_be_granted: AtomicBool,
 }
 
 impl Stray {
+    /// A request is about to be sent. One that never was, because no server could be reached, leaves nothing to release.
+    pub(crate) fn sending(&self) {
+        self.may_be_granted.store(true, Relaxed);
+    }
+
+    /// It is known what became of all that was sent.
+    pub(crate) fn known(&self) {
+        self.may_be_granted.store(false, Relaxed);
+    }
+
+    pub(crate) fn may_be_granted(&self) -> bool {
+        self.may_be_granted.load(Relaxed)
+    }
+
     pub(crate) fn note(&self, link: &Link) {
         let mut on = locked(&self.on);
         if on.iter().all(|known| known.id != link.id) {
@@ -29,7 +45,8 @@ impl Stray {
 
     /// Leaves nothing of them here.
     pub(crate) fn take(&self) -> Self {
-        Self { on: Mutex::new(std::mem::take(&mut *locked(&self.on))) }
+        let on = Mutex::new(std::mem::take(&mut *locked(&self.on)));
+        Self { on, ..Self::default() }
     }
 
     /// Says on each of these connections that the owner wants nothing any more, and leaves it. In the background: that

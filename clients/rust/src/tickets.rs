@@ -343,6 +343,7 @@ impl Tickets<'_> {
     }
 
     fn sending(&self, link: &Link) {
+        self.stray.sending();
         let mut asked_on = locked(self.asked_on);
         let lost = asked_on.as_ref().filter(|before| before.is_open && before.link.id != link.id);
         lost.iter().for_each(|before| self.stray.note(&before.link));

@@ -70,7 +70,6 @@ impl Inner {
             share: wanted.share,
             ttl: wanted.ttl,
             place: None,
-            unknown: false,
             parked: None,
             asked_on: Mutex::default(),
             stray: Stray::default(),
@@ -80,7 +79,7 @@ impl Inner {
             Ok(Some(granted)) => granted,
             Ok(None) => return Ok(Together::Busy),
             Err(error) if is_not_known(&error) => {
-                pending.unknown = false;
+                pending.stray.known();
                 self.alone.note();
                 return Ok(Together::NotSo);
             }
@@ -91,7 +90,7 @@ impl Inner {
             let key = self.key(name);
             guards.push(self.guard(name, key, &mut pending, &granted, wanted, None, asked)?);
         }
-        pending.unknown = false;
+        pending.stray.known();
         Ok(Together::All(guards))
     }
 }

@@ -174,8 +174,10 @@ impl Wire {
         key: &str,
         question: Question<'_>,
         limits: Limits,
+        stray: Option<&Stray>,
     ) -> Result<(Answer, CancellationToken), Error> {
-        self.try_on(limits, |this| self.bind_once(key, question, limits.each, this)).await
+        let each = limits.each;
+        self.try_on(limits, |this| self.bind_once(key, question, each, stray, this)).await
     }
 
     async fn bind_once(
@@ -183,12 +185,14 @@ impl Wire {
         key: &str,
         question: Question<'_>,
         each: Duration,
+        stray: Option<&Stray>,
         this: Try,
     ) -> Result<(Answer, CancellationToken), Failure> {
         let (sent, repeated) = (this.sent(), this.repeated);
         let node = self.node(key, each, this.redirected).await?;
         let link = self.shared(&node, each).await?;
         let asked = Moment::now();
+        stray.inspect(|stray| stray.sending());
         let number = within(each, link.ask(key, question, sent)).await;
         let number = number.map_err(|error| {
             self.failed(lacks_option(question, error), Some((&node, Some(&link))))
@@ -252,6 +256,7 @@ impl Wire {
         };
         let asked = Moment::now();
         let question = question(asked);
+        stray.inspect(|stray| stray.sending());
         let answered = match replicas {
             None => within(each, link.ask(key, question, sent)).await.map(|number| (number, 0)),
             Some(Replicas { count, within: patience }) => {

@@ -1,12 +1,13 @@
 //! Leaving: what is held is given back, and what goes on in the background is waited for.
 
 use crate::scene::{
-    Kind, LONG, both_kinds, eventually, eventually_free, eventually_waiting, held, locks,
+    Kind, LONG, WAYS, both_kinds, by, eventually, eventually_free, eventually_waiting, held, locks,
     locks_with, millis, server, soon, url,
 };
 use leasehold_client::{Error, Locks, Loss, Settings};
 use std::time::{Duration, Instant};
-use testkit::{Proxy, Server};
+use testkit::{Proxy, Server, free_port};
+use tokio::time::timeout;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn settle_waits_for_releases_before_it_and_not_for_those_after() {
@@ -207,4 +208,33 @@ async fn a_release_is_waited_for_no_longer_than_any_other_request_and_goes_on() 
         server.thaw();
         eventually_free(&server, "printer").await;
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_reached_no_server_leaves_nothing_that_closing_waits_for() {
+    // It takes connections, and answers nothing.
+    let mut silent = server();
+    silent.freeze();
+    for port in [free_port(), silent.port()] {
+        for way in WAYS {
+            let settings = by(way).within(millis(300)).unreachable_after(millis(300));
+            let locks = Locks::with_settings(url(port), settings.response(millis(200))).unwrap();
+            let printer = || locks.lock("printer").ttl(LONG);
+            for request in [
+                printer(),
+                printer().wait(millis(300)),
+                printer().owner("alice"),
+                printer().ephemeral(millis(300)),
+            ] {
+                let error = soon(request).await.unwrap_err();
+                assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+            }
+            assert!(soon(locks.lock_all(["a", "b"]).ttl(LONG)).await.is_err());
+            assert!(timeout(millis(20), printer().into_future()).await.is_err(), "it is dropped");
+            let begun = Instant::now();
+            assert_eq!(soon(locks.close(LIMIT)).await, Vec::<String>::new());
+            assert!(begun.elapsed() < millis(1_000), "{:?}", begun.elapsed());
+        }
+    }
+    silent.thaw();
 }

@@ -73,7 +73,7 @@ async fn try_to_bind(wire: &Arc<Wire>, lease: &Lease, bond: &Bond) -> Tried {
     let question = Question::Acquire { owner, share, ttl, grace, also: &[] };
     let limits = Limits { until: Some(Instant::now()), ..wire.limits(ttl, None) };
     // The lease may end meanwhile. The answer is waited for all the same: it may be another grant.
-    let Ok((answer, connection)) = wire.bind(&lease.key, question, limits).await else {
+    let Ok((answer, connection)) = wire.bind(&lease.key, question, limits, None).await else {
         return Tried::InVain;
     };
     let now = Moment::now();
