@@ -1,10 +1,10 @@
 //! Waiting for a lock that somebody else has.
 
 use crate::scene::{
-    LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
+    Kind, LONG, WAYS, by, eventually, eventually_free, eventually_waiting, held, locks, locks_with,
     millis, poll_once, server, soon, url, waiters, without_module,
 };
-use leasehold_client::{Error, Guard, Locks, Released, Settings, Waiting};
+use leasehold_client::{Error, Guard, Locks, Quorum, Released, Settings, Waiting};
 use redis::Value;
 use std::pin::pin;
 use std::time::{Duration, Instant};
@@ -84,6 +84,38 @@ async fn patience_ends_in_an_error_and_leaves_no_one_in_the_queue() {
             assert!(begun.elapsed() < millis(1_400), "{:?}", begun.elapsed());
             assert_eq!(waiters(&server, "printer"), 0);
         }
+    }
+}
+
+/// The last try has as long for its answer as any other, whatever is left of the wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wait_that_ends_is_busy_also_where_the_server_is_far() {
+    const ROUND_TRIP: Duration = millis(6);
+    for kind in Kind::BOTH {
+        let server = kind.setup().start();
+        let near = locks(&server).await;
+        let names: Vec<_> = (0..100_u64).map(|number| format!("printer:{number}")).collect();
+        let mut held = Vec::new();
+        for name in &names {
+            held.push(near.lock(name).ttl(LONG).await.unwrap());
+        }
+        let proxy = Proxy::to(server.port());
+        proxy.slow(ROUND_TRIP / 2);
+        for way in WAYS {
+            let far = Locks::connect_with(url(proxy.port()), by(way)).await.unwrap();
+            let quorum = Quorum::connect([url(proxy.port())]).await.unwrap();
+            let waits = names.iter().zip(1..).map(|(name, patience)| {
+                let (one, most) = (far.lock(name), quorum.lock(name));
+                let (one, most) = (one.wait(millis(patience)), most.wait(millis(patience)));
+                tokio::spawn(async move { [one.await.map(drop), most.await.map(drop)] })
+            });
+            for wait in waits.collect::<Vec<_>>() {
+                for came in soon(wait).await.unwrap() {
+                    assert!(matches!(came, Err(Error::Busy { .. })), "{kind}, {way:?}: {came:?}");
+                }
+            }
+        }
+        drop(held);
     }
 }
 
