@@ -16,6 +16,13 @@ pub(crate) struct Arguments {
     pub(crate) command: Command,
 }
 
+/// What is empty is most often a variable of a script that is not set.
+pub(crate) fn not_empty(text: &str) -> Result<String, &'static str> {
+    if text.is_empty() { Err(EMPTY) } else { Ok(text.to_owned()) }
+}
+
+pub(crate) const EMPTY: &str = "it is empty: is a variable unset?";
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold run backup -- tar czf /backup/home.tgz /home

@@ -1,5 +1,6 @@
 //! How servers are reached, what they are called in messages, and what their errors mean to a person.
 
+use crate::arguments::EMPTY;
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
 use clap::{Args, ValueHint};
@@ -46,7 +47,16 @@ struct Address<'a> {
 }
 
 impl Connection {
+    /// The variable may be set to nothing where no server is asked.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        if self.url.is_empty() {
+            return Err(usage(&format!("--url, or LEASEHOLD_URL: {EMPTY}")));
+        }
+        Ok(())
+    }
+
     pub(crate) fn open(&self) -> Result<Place, Failure> {
+        self.check()?;
         let mut settings = Settings::from_env().map_err(|error| usage(&error.to_string()))?;
         if let Some(tls) = self.tls()? {
             settings = settings.tls(tls);

@@ -47,6 +47,7 @@ impl Server {
 
 /// All servers that have keys: one, or the primaries of a cluster.
 pub(crate) async fn primaries(connection: &Connection) -> Result<Vec<Server>, Failure> {
+    connection.check()?;
     let mut servers = Vec::new();
     for url in urls_of_primaries(connection, &[]).await? {
         servers.push(open(connection, &url).await?);

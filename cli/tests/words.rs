@@ -63,6 +63,46 @@ fn a_mistake_is_named_with_how_it_is_written() {
     }
 }
 
+/// As a variable is that a script has not set.
+#[test]
+fn what_is_empty_is_a_mistake() {
+    for words in [
+        &["run", "", "--", "true"][..],
+        &["run", "--also", "", "x", "--", "true"],
+        &["run", "--owner", "", "x", "--", "true"],
+        &["run", "--wait", "", "x", "--", "true"],
+        &["elect", "", "--", "true"],
+        &["elect", "--candidate", "", "x", "--", "true"],
+        &["ls", ""],
+        &["show", ""],
+        &["wait", ""],
+        &["release", ""],
+        &["release", "--owner", "", "x"],
+        &["top", "--once", ""],
+        &["--cacert", "", "ls"],
+        &["man", "--into", ""],
+    ] {
+        let ended = Program::start(leasehold("redis://127.0.0.1:1", words)).ends();
+        assert_eq!((ended.code, ended.printed.as_str()), (64, ""), "{words:?}: {}", ended.said);
+        assert!(ended.said.starts_with("error: "), "{words:?}: {}", ended.said);
+    }
+    for words in [
+        &["run", "x", "--", "true"][..],
+        &["elect", "x", "--", "true"],
+        &["ls"],
+        &["show", "x"],
+        &["wait", "x"],
+        &["release", "x"],
+        &["top", "--once"],
+        &["doctor"],
+    ] {
+        for ended in [ended(words), ended(&[&["--url", ""], words].concat())] {
+            let said = "leasehold: --url, or LEASEHOLD_URL: it is empty: is a variable unset?\n";
+            assert_eq!((ended.code, ended.said.as_str()), (64, said), "{words:?}");
+        }
+    }
+}
+
 #[test]
 fn what_cannot_be_written_whole_is_an_error_and_a_reader_that_has_had_enough_is_none() {
     for words in [&["completions", "bash"][..], &["man", "run"], &["man"]] {

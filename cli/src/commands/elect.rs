@@ -23,9 +23,10 @@ const STAND_AGAIN_AFTER: Duration = Duration::from_secs(1);
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
     /// What others see of the one who leads; without it, this machine and process
-    #[arg(long)]
+    #[arg(long, value_parser = crate::arguments::not_empty)]
     candidate: Option<String>,
     /// The election
+    #[arg(value_parser = crate::arguments::not_empty)]
     name: String,
     #[command(flatten)]
     running: Running,

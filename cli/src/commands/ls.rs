@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// Only names that match, as by KEYS: * for any text, ? for a character, [abc] for one of these
-    #[arg(default_value = "*")]
+    #[arg(default_value = "*", value_parser = crate::arguments::not_empty)]
     pattern: String,
 }
 

@@ -17,12 +17,13 @@ pub(crate) struct Arguments {
     #[arg(long)]
     fence: Option<u64>,
     /// Release only the hold of this owner
-    #[arg(long)]
+    #[arg(long, value_parser = crate::arguments::not_empty)]
     owner: Option<String>,
     /// As JSON, in one line
     #[arg(long)]
     json: bool,
     /// The lock
+    #[arg(value_parser = crate::arguments::not_empty)]
     name: String,
 }
 

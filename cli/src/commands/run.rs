@@ -38,15 +38,16 @@ pub(crate) struct Arguments {
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
     /// As whom to hold it: 1 to 255 bytes that no other process uses, because all that ask as one owner have it together
-    #[arg(long)]
+    #[arg(long, value_parser = crate::arguments::not_empty)]
     owner: Option<String>,
     /// How many replicas must have heard of the grant
     #[arg(long, value_name = "COUNT")]
     replicas: Option<u64>,
     /// Another lock that is needed at the same time: all are taken, or none. May be repeated
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", value_parser = crate::arguments::not_empty)]
     also: Vec<String>,
     /// The lock
+    #[arg(value_parser = crate::arguments::not_empty)]
     name: String,
     #[command(flatten)]
     running: Running,

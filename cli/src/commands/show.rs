@@ -16,6 +16,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     json: bool,
     /// The lock
+    #[arg(value_parser = crate::arguments::not_empty)]
     name: String,
 }
 

@@ -27,6 +27,7 @@ pub(crate) struct Arguments {
     #[arg(short, long)]
     quiet: bool,
     /// The lock
+    #[arg(value_parser = crate::arguments::not_empty)]
     name: String,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TEXT", default_value = "", hide_default_value = true)]
     filter: String,
     /// Servers, clusters or sentinels to look at, instead of the one of --url; in the same words
-    #[arg(value_name = "URL")]
+    #[arg(value_name = "URL", value_parser = crate::arguments::not_empty)]
     urls: Vec<String>,
 }
 
@@ -96,6 +96,7 @@ fn places(connection: &Connection, urls: &[String]) -> Result<Vec<Connection>, F
         places.push(connection.clone());
     }
     for place in &places {
+        place.check()?;
         if !place.url.contains("://") {
             return Err(usage(&format!(
                 "top: {} is no address, such as redis://host:6379. To see only some locks, use --filter.",
