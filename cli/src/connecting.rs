@@ -95,7 +95,7 @@ impl Connection {
         let url = self.url.split_once("://").filter(|(scheme, _)| !scheme.contains("unix"));
         let Some((scheme, rest)) = url else {
             return Err(usage(
-                "a replica cannot be reached by a socket: name the server by host and port",
+                "the address is a socket, which reaches no other server: name this one by host and port",
             ));
         };
         let (user, rest) =

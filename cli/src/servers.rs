@@ -88,8 +88,8 @@ pub(crate) async fn urls_of_primaries(
     Ok(addresses.iter().map(|(host, port)| urls.server.at(host, *port)).collect())
 }
 
-/// A replica of one of them, as that one tells where it is.
-pub(crate) async fn replica(
+/// Another server, of which one of them tells where it is.
+pub(crate) async fn other(
     connection: &Connection,
     host: &str,
     port: u16,

@@ -2,8 +2,8 @@
 
 use crate::program::Program;
 use crate::scene::{leasehold, server, start, url, with_module};
-use testkit::replica::start_pair;
-use testkit::{Clock, Server, free_port, is_older_than, lacks};
+use testkit::replica::{start_pair, wait_until_in_sync};
+use testkit::{Clock, Server, eventually, free_port, is_older_than, lacks};
 
 fn doctor(server: &Server) -> (String, i32) {
     let ended = start(server, &["doctor"]).ends();
@@ -12,7 +12,7 @@ fn doctor(server: &Server) -> (String, i32) {
 }
 
 /// One of which nothing is to be said.
-fn healthy() -> testkit::Setup {
+pub(crate) fn healthy() -> testkit::Setup {
     with_module().aof().config("appendfsync", "everysec").config("maxmemory-policy", "noeviction")
 }
 
@@ -38,6 +38,7 @@ fn each_danger_is_found_by_itself() {
         ("appendonly no", "it keeps no append-only file"),
         ("appendfsync no", "it leaves it to the system"),
         ("leasehold.max-waiters 0", "0 wait, and at most 0 may"),
+        ("leasehold.max-tickets 0", "0 wait by tickets, and at most 0 may"),
     ];
     for (setting, what) in dangers {
         if setting.starts_with("leasehold") && is_older_than((7, 0)) {
@@ -76,16 +77,66 @@ fn replicas_are_examined_too_and_clocks_compared() {
     assert!(told.contains("it goes on granting when it is cut off"), "{told}");
     let behind = format!("! redis://127.0.0.1:{}: its clock is ", replica.port());
     assert!(told.contains(&behind) && told.contains("fences may go back"), "{told}");
-    assert_eq!((told.matches("\n! ").count(), code), (2, 1), "{told}");
+    assert!(told.contains("once it has taken over, it goes on granting"), "{told}");
+    assert_eq!((told.matches("\n! ").count(), code), (3, 1), "{told}");
     assert!(told.contains(", replica\n"), "{told}");
 }
 
+/// Whichever of them is asked about, all are looked at.
 #[test]
-fn a_server_without_the_module_is_no_danger_by_itself() {
+fn of_a_replica_its_primary_and_the_others_are_examined() {
+    let (mut primary, replica) = start_pair(healthy(), healthy());
+    let second = healthy().replica_of(&replica).start();
+    wait_until_in_sync(&replica, &second);
+    primary.cmd("CONFIG SET appendonly no");
+    for asked in [&primary, &replica, &second] {
+        let (told, code) = doctor(asked);
+        let danger = format!("! {}: it keeps no append-only file", url(primary.port()));
+        assert!(told.contains(&danger), "{told}");
+        for (server, role) in [(&primary, "primary"), (&replica, "replica"), (&second, "replica")] {
+            let line = format!("{}: ", url(server.port()));
+            let lines: Vec<_> = told.lines().filter(|seen| seen.starts_with(&line)).collect();
+            assert!(lines.len() == 1 && lines[0].ends_with(&format!(", {role}")), "{told}");
+        }
+        assert_eq!(code, 1);
+    }
+    primary.kill();
+    let cut_off = format!("! {}: its link to the primary is down", url(replica.port()));
+    let told = eventually("the replica has noticed", || {
+        let (told, code) = doctor(&second);
+        assert_eq!(code, 1, "{told}");
+        if told.contains(&cut_off) { Ok(told) } else { Err(told) }
+    });
+    let gone = format!("! 127.0.0.1:{}: nothing is known of this primary: ", primary.port());
+    assert!(told.contains(&gone), "{told}");
+}
+
+#[test]
+fn a_replica_that_grants_locks_by_itself_is_told_of() {
+    let setup = || healthy().config("min-replicas-to-write", "1");
+    let (primary, replica) = start_pair(setup(), setup());
+    assert_eq!(doctor(&primary).1, 0);
+    replica.cmd("CONFIG SET replica-read-only no");
+    let (told, code) = doctor(&primary);
+    assert!(told.contains(&format!("! {}: it takes writes", url(replica.port()))), "{told}");
+    assert_eq!((told.matches("\n! ").count(), code), (1, 1), "{told}");
+    replica.cmd("CONFIG SET replica-read-only yes");
+    // With this the other setting has no effect.
+    primary.cmd("CONFIG SET min-replicas-max-lag 0");
+    let (told, _) = doctor(&replica);
+    assert!(told.contains("it goes on granting when it is cut off"), "{told}");
+}
+
+#[test]
+fn a_server_without_the_module_is_no_danger_by_itself_and_is_examined_like_others() {
     let server = healthy().without_module().start();
     let (told, code) = doctor(&server);
     assert!(told.contains("no module, primary\n") && told.contains("waiters      poll"), "{told}");
     assert_eq!(code, 0, "{told}");
+    server.cmd("CONFIG SET appendonly no");
+    let (told, code) = doctor(&server);
+    assert!(told.contains("it keeps no append-only file: after a restart"), "{told}");
+    assert_eq!(code, 1, "{told}");
 }
 
 #[test]

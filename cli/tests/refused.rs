@@ -1,7 +1,8 @@
 //! What a server refuses: the message says what, which server, and what to do, whatever was asked for.
 
+use crate::doctor::healthy;
 use crate::program::{Ended, Program};
-use crate::scene::{hold, leasehold, server, url};
+use crate::scene::{hold, leasehold, server, url, with_module};
 use testkit::Server;
 
 /// Each subcommand that asks servers, and what its user needs besides `+@connection` and the lock's key: as `docs/cli.md` says.
@@ -50,7 +51,7 @@ fn a_wrong_password_is_told_of_by_each_subcommand() {
 
 #[test]
 fn a_password_that_is_missing_is_told_of_by_each_subcommand() {
-    let server = crate::scene::with_module().password("secret").start();
+    let server = with_module().password("secret").start();
     for (words, _) in NEEDED {
         let mut command = leasehold(&url(server.port()), words);
         command.env("LEASEHOLD_WITHIN_MS", "500");
@@ -128,12 +129,17 @@ fn the_rights_that_are_needed_are_on_the_page() {
     }
 }
 
-/// Somebody else manages it, and lets nobody look at its settings.
 #[test]
-fn what_doctor_may_not_ask_is_unknown() {
-    let server = server();
+fn what_doctor_may_not_ask_is_a_finding_that_says_what_to_grant() {
+    let server = healthy().start();
     set_user(&server, "+info +time");
     let ended = with_user(&server, "worker:secret", &["doctor"]);
+    let told = &ended.printed;
+    assert_eq!((ended.code, ended.said.as_str()), (1, ""), "{told}");
+    assert!(told.contains("appendonly unknown"), "{told}");
+    assert!(told.contains("it does not tell maxmemory, maxmemory-policy, appendonly"), "{told}");
+    assert!(told.contains("ACL SETUSER user +config|get"), "{told}");
+    set_user(&server, "+info +time +config|get");
+    let ended = with_user(&server, "worker:secret", &["doctor"]);
     assert_eq!((ended.code, ended.said.as_str()), (0, ""), "{}", ended.printed);
-    assert!(ended.printed.contains("appendonly unknown"), "{}", ended.printed);
 }

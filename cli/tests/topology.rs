@@ -118,6 +118,14 @@ fn doctor_examines_every_node_of_a_cluster_and_its_replicas() {
 }
 
 #[test]
+fn doctor_says_that_it_has_looked_at_one_node_of_a_cluster_only() {
+    let cluster = Cluster::of(1, 0);
+    let (code, told) = printed(&url(cluster.node(0).port()), &["doctor"]);
+    assert_eq!(code, 1, "{told}");
+    assert!(told.contains("a node of a cluster, and the others were not looked at"), "{told}");
+}
+
+#[test]
 fn whoever_waits_for_a_lock_waits_on_while_the_server_is_away() {
     let mut server = with_module().aof().start();
     hold(&server, "x", "alice");
