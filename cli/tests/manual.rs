@@ -12,7 +12,8 @@ fn printed(words: &[&str]) -> String {
     ended.printed
 }
 
-fn subcommands() -> Vec<String> {
+/// As the help lists them, but for that of the help itself.
+pub(crate) fn subcommands() -> Vec<String> {
     let help = printed(&["--help"]);
     let section = help.split("Commands:\n").nth(1).unwrap().split("\n\n").next().unwrap();
     let lines = section.lines().filter_map(|line| line.strip_prefix("  "));
