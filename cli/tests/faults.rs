@@ -1,6 +1,9 @@
 //! A server that fails while a command runs.
 
-use crate::scene::{both_kinds, eventually_held, server, start};
+use crate::program::Program;
+use crate::scene::{both_kinds, eventually_held, leasehold, server, start, url};
+use std::time::{Duration, Instant};
+use testkit::free_port;
 
 const HELD: [&str; 4] = ["--", "sh", "-c", "echo held; read line; exit 5"];
 
@@ -77,4 +80,21 @@ fn a_release_that_nobody_hears_of_is_told_of_and_the_exit_code_is_that_of_the_co
     let ended = program.ends();
     assert_eq!(ended.code, 5);
     assert!(ended.said.contains("could not be released"), "{}", ended.said);
+}
+
+#[test]
+fn a_server_that_is_down_is_tried_for_as_long_as_documented_and_no_longer() {
+    let tried = Duration::from_millis(500);
+    for words in [
+        &["run", "--wait", "0", "x", "--", "true"][..],
+        &["run", "--wait", "0", "--also", "y", "x", "--", "true"],
+        &["run", "--wait", "500ms", "x", "--", "true"],
+    ] {
+        let mut command = leasehold(&url(free_port()), words);
+        command.env("LEASEHOLD_WITHIN_MS", tried.as_millis().to_string());
+        let begun = Instant::now();
+        let ended = Program::start(command).ends();
+        assert_eq!((ended.code, ended.printed.as_str()), (69, ""), "{}", ended.said);
+        assert!(begun.elapsed() < tried * 4, "{words:?}: {:?}", begun.elapsed());
+    }
 }
