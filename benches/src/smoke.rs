@@ -126,6 +126,11 @@ fn hand_offs_beside_commands_that_name_other_contended_locks_are_measured() {
 }
 
 #[test]
+fn what_crowds_take_from_others_is_measured() {
+    assert_eq!(rows("crowds").len(), 3 * 4 + 6);
+}
+
+#[test]
 fn what_innocent_traffic_pays_is_measured() {
     assert_eq!(rows("innocent").len(), 7);
 }

@@ -15,7 +15,7 @@ use redis_module::raw::{self, RedisModuleCtx, RedisModuleTimerID};
 use std::cell::Cell;
 use std::ptr;
 
-/// No alarm is set further away: every contended lock is looked at each second.
+/// No alarm is set further away: a look at a contended lock is due a second after the last one.
 const FURTHEST_MILLIS: u64 = 2_000;
 
 /// No alarm rings so late unless the server was busy all the time.

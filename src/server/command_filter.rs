@@ -16,7 +16,8 @@
 //! notice that a lease is over, but that moment is known. A command that is queued in a transaction
 //! passes the filter when it is queued and not when it is executed, which is why
 //! [`Queues::suspect`](leasehold_core::lock::Queues::suspect) goes on looking for a while. What names no
-//! key comes as an event of its own (a flush, a swap, an eviction), or the look each second notices it.
+//! key comes as an event of its own (a flush, a swap, an eviction), or is noticed by the routine, which looks
+//! at each contended lock again.
 
 use super::effect::Readers;
 use super::ffi::api::{api, flag};

@@ -13,6 +13,8 @@ pub const UNKNOWN_OPTION: &str = "ERR unknown option, expected SHARE holders, BL
      NOTIFY channel, EPHEMERAL grace or ALSO numkeys key [key ...], each at most once";
 pub const PATIENCE_OUT_OF_RANGE: &str =
     "ERR BLOCK must be an integer from 0 to 3153600000000 (milliseconds)";
+pub const KEY_TOO_LONG_TO_WAIT: &str =
+    "ERR key must be at most 4096 bytes long with BLOCK or TICKET";
 pub const SCRIPT_REPEATED: &str =
     "ERR no lock changes in a script that replicas repeat (config lua-replicate-commands)";
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";

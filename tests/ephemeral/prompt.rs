@@ -3,7 +3,7 @@
 use super::{LONG, binds, exact};
 use crate::waiting::granted_at;
 use redis::Value;
-use testkit::{Client, Server, Stopwatch, Waiter, int, lacks};
+use testkit::{Client, Server, Stopwatch, Waiter, int, lacks, strings};
 
 /// What is promised on an idle server.
 const PROMPT_MILLIS: i64 = 2;
@@ -86,4 +86,25 @@ fn the_same_with_10_000_other_holds_that_end_with_another_connection() {
     // Turns of the server that are shared, in a build for tests, and not the time that all of them take.
     assert!(late < 500, "{late} ms behind 10,000 others");
     assert!(client.acquire("k", "carol", LONG).is_none());
+}
+
+#[test]
+fn of_all_that_end_with_a_connection_those_come_first_that_somebody_waits_for() {
+    let server = Server::start();
+    let mut alice = server.client();
+    for number in 0..1_000 {
+        binds(&mut alice, &format!("k{number}"), "alice", 0);
+    }
+    let wanted = ["k999", "k500", "k250"];
+    let mut waiters = wanted.map(|key| Waiter::of(&server, key, "bob"));
+    // Bound while somebody waits.
+    binds(&mut alice, "k500", "alice", 0);
+    let mut subscriber = server.client();
+    server.cmd("CONFIG SET notify-keyspace-events KEA");
+    subscriber.cmd("SUBSCRIBE __keyevent@0__:lock.released");
+    drop(alice);
+    waiters.each_mut().map(Waiter::fence);
+    let mut first = wanted.map(|_| strings(&subscriber.receive())[2].clone());
+    first.sort_unstable();
+    assert_eq!(first, ["k250", "k500", "k999"]);
 }

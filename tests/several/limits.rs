@@ -14,6 +14,9 @@ fn bad_requests_are_refused_and_change_nothing() {
     let (release, extend) =
         (errors::wrong_arity("lock.release"), errors::wrong_arity("lock.extend"));
     let many = format!("LOCK.ACQUIRE a o 5 ALSO 129 {}", as_words(&names(129)).join(" "));
+    let long = "k".repeat(4_097);
+    let too_long = ["BLOCK 0", "TICKET 5"]
+        .map(|option| format!("LOCK.ACQUIRE a o 5 {option} ALSO 2 b {long}"));
     assert_each_is_refused(
         &server,
         &[
@@ -34,6 +37,8 @@ fn bad_requests_are_refused_and_change_nothing() {
             ("LOCK.ACQUIRE a o 5 ALSO 1 b c", option),
             ("LOCK.ACQUIRE a o 5 ALSO 1 b ALSO 1 c", option),
             ("LOCK.ACQUIRE a o 5 ALSO 1 b FOO 1", option),
+            (&too_long[0], errors::KEY_TOO_LONG_TO_WAIT),
+            (&too_long[1], errors::KEY_TOO_LONG_TO_WAIT),
             ("LOCK.ACQUIRE a o x ALSO 0", "ERR ttl must be a positive integer (milliseconds)"),
             ("LOCK.RELEASE a o ALSO", number),
             ("lock.release a o ALSO 1 b c", &release),
@@ -93,15 +98,28 @@ fn keys_and_owners_are_bytes() {
 }
 
 #[test]
-fn one_who_waits_for_several_is_one_who_waits() {
-    let server = Server::builder().module_args("max-waiters 2").start();
-    let mut client = server.client();
-    takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
-    let _first = waits(&server, "r0", &["a", "b", "c"]);
-    let _second = waits(&server, "r1", &["a", "b", "c"]);
-    assert_eq!(client.counter("waiters"), 2);
-    let reply = client.cmd(format!("{} BLOCK 0", asks("r2", &["a", "b"])));
-    assert!(matches!(reply, Value::ServerError(told) if told.code() == "QUEUEFULL"));
+fn one_who_waits_for_several_has_a_place_for_each_and_one_connection() {
+    for (limits, keys, full) in [
+        ("max-waiters 7", &["a", "b"][..], Some("max-waiters)")),
+        ("max-waiters 7", &["a"], None),
+        // Two of the 40 connections that there may be.
+        ("max-waiters 7 max-waiters-percent 5", &["a"], Some("max-waiters-percent)")),
+    ] {
+        let server = Server::builder().config("maxclients", "40").module_args(limits).start();
+        let mut client = server.client();
+        takes(&mut client, "alice", &["a", "b", "c"]).unwrap();
+        let _first = waits(&server, "r0", &["a", "b", "c"]);
+        let _second = waits(&server, "r1", &["a", "b", "c"]);
+        assert_eq!(client.counter("waiters"), 2);
+        let Some(full) = full else {
+            waits(&server, "r2", keys).assert_waits(&server);
+            continue;
+        };
+        let reply = client.cmd(format!("{} BLOCK 0", asks("r2", keys)));
+        let Value::ServerError(told) = reply else { panic!("{limits}: {reply:?}") };
+        assert_eq!(told.code(), "QUEUEFULL");
+        assert!(told.details().unwrap().ends_with(full), "{limits}: {told:?}");
+    }
 }
 
 #[test]

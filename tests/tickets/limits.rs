@@ -3,7 +3,8 @@
 use super::{LONG, asked, by_ticket, held, held_on, lacks_notify, queue, queue_up};
 use redis::Value;
 use testkit::errors::{
-    OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION, WRONG_TYPE, wrong_arity,
+    KEY_TOO_LONG_TO_WAIT, OWNER_LENGTH, TTL_ABOVE_LIMIT, TTL_NOT_POSITIVE, UNKNOWN_OPTION,
+    WRONG_TYPE, wrong_arity,
 };
 use testkit::{Client, Server, Waiter, assert_each_is_refused, bulk, error, lacks, strings};
 
@@ -20,6 +21,7 @@ const WAITERS_FULL: &str = "QUEUEFULL too many waiters (config leasehold.max-wai
 fn mistakes_are_found_in_the_order_of_the_page() {
     let server = Server::builder().aof().start();
     server.cmd("RPUSH list x");
+    let too_long = format!("LOCK.ACQUIRE {} a 1 TICKET 1", "k".repeat(4_097));
     // Each has one mistake less than the one before.
     assert_each_is_refused(
         &server,
@@ -34,6 +36,7 @@ fn mistakes_are_found_in_the_order_of_the_page() {
             ("LOCK.ACQUIRE list a 1 BLOCK x NOTIFY \"\"", ALONE),
             ("LOCK.ACQUIRE list a 1 TICKET 0 NOTIFY \"\"", OUT_OF_RANGE),
             ("LOCK.ACQUIRE list a 1 TICKET 1 NOTIFY \"\"", CHANNEL_LENGTH),
+            (&too_long, KEY_TOO_LONG_TO_WAIT),
             ("LOCK.ACQUIRE list a 1 TICKET 1", WRONG_TYPE),
         ],
     );

@@ -4,8 +4,8 @@ use super::{LONG, Row, Waiter, exact, owners, queue, rows, waiters};
 use redis::Value;
 use std::time::{Duration, Instant};
 use testkit::crowd::Crowd;
+use testkit::errors::{KEY_TOO_LONG_TO_WAIT, PATIENCE_OUT_OF_RANGE, UNKNOWN_OPTION};
 use testkit::errors::{OWNER_LENGTH, TTL_NOT_POSITIVE, WRONG_TYPE, wrong_arity};
-use testkit::errors::{PATIENCE_OUT_OF_RANGE, UNKNOWN_OPTION};
 use testkit::{
     Server, assert_each_is_refused, bulk, deadline, error, eventually, field, int, lacks,
 };
@@ -106,6 +106,7 @@ fn mistakes_are_named_from_left_to_right_and_change_nothing() {
     server.cmd("RPUSH list x");
     server.client().grant("k", "alice", LONG);
     let arity = wrong_arity("LOCK.ACQUIRE");
+    let too_long = format!("LOCK.ACQUIRE {} a 5 BLOCK 0", "k".repeat(4_097));
     assert_each_is_refused(
         &server,
         &[
@@ -125,6 +126,7 @@ fn mistakes_are_named_from_left_to_right_and_change_nothing() {
             ("LOCK.ACQUIRE k a 5 BLOCK 3153600000001", PATIENCE_OUT_OF_RANGE),
             ("LOCK.ACQUIRE k a 5 BLOCK 9223372036854775807", PATIENCE_OUT_OF_RANGE),
             ("LOCK.ACQUIRE k a 5 BLOCK 18446744073709551616", PATIENCE_OUT_OF_RANGE),
+            (&too_long, KEY_TOO_LONG_TO_WAIT),
             ("LOCK.ACQUIRE list a 5 BLOCK 0", WRONG_TYPE),
             ("LOCK.ACQUIRE list a 5 BLOCK 5", WRONG_TYPE),
         ],

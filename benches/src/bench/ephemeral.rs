@@ -212,7 +212,7 @@ fn many(effort: Effort, count: usize) -> Many {
 }
 
 /// The locks of one connection.
-fn requests(count: usize, option: &str) -> Vec<String> {
+pub(super) fn requests(count: usize, option: &str) -> Vec<String> {
     let request = |lock: Lock| format!("LOCK.ACQUIRE {} {} {LONG}{option}", lock.key, lock.owner);
     (0..count).map(Lock::numbered).map(request).collect()
 }

@@ -9,7 +9,7 @@ use super::pings::{longest, while_doing};
 use super::report::Report;
 use super::statistics::quantile;
 use super::table::Table;
-use super::tickets::{self, by_ticket};
+use super::tickets::{self, NIL, by_ticket};
 use std::time::{Duration, Instant};
 use testkit::{Client, Server, eventually, int};
 
@@ -131,6 +131,17 @@ fn hold(server: &Server, way: Way, locks: &[Lock], ttl: impl Fn(usize) -> Durati
     }
 }
 
+/// Holds all of them, and asks for a ticket for each. Returns the owners of the tickets.
+pub(super) fn contend(server: &Server, locks: &[Lock]) -> Vec<String> {
+    hold(server, WAYS[0], locks, |_| Duration::from_millis(LONG));
+    let owners = (0..locks.len()).map(|number| Lock::numbered(locks.len() + number).owner);
+    let owners: Vec<String> = owners.collect();
+    let asked: Vec<String> =
+        locks.iter().zip(&owners).map(|(lock, owner)| by_ticket(&lock.key, owner)).collect();
+    tickets::send(&mut server.line_client(), &asked, NIL);
+    owners
+}
+
 fn wait_until(moment: Instant) {
     std::thread::sleep(moment.saturating_duration_since(Instant::now()));
 }
@@ -157,12 +168,7 @@ impl Contended {
         let (mut client, mut line) = (server.client(), server.line_client());
         let locks: Vec<Lock> = (0..count).map(Lock::numbered).collect();
         let before = settled(effort, &mut client);
-        hold(&server, WAYS[0], &locks, |_| Duration::from_millis(LONG));
-        let next: Vec<String> =
-            (0..count).map(|number| Lock::numbered(count + number).owner).collect();
-        let asked: Vec<String> =
-            locks.iter().zip(&next).map(|(lock, next)| by_ticket(&lock.key, next)).collect();
-        tickets::send(&mut line, &asked, Reply::Exactly(b"$-1"));
+        let next = contend(&server, &locks);
         let memory = (settled(effort, &mut client) - before) / count as f64;
         let ((), idle) = while_doing(&server, || wait_until(Instant::now() + SECOND));
         let released: Vec<String> =

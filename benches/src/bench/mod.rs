@@ -14,6 +14,7 @@
 //!   large       a million locks, a million leases that end in one second, 100,000 contended locks
 //!   leaving     many waiters leave at once: how long other clients get no reply
 //!   named       others name contended locks all the time: what that costs either
+//!   crowds      what idle and hostile clients take from everybody else
 //!   innocent    what the module costs clients that use no locks
 //! ```
 //!
@@ -24,6 +25,7 @@
 mod contended;
 mod contenders;
 mod cores;
+mod crowds;
 mod ephemeral;
 pub(crate) mod fairness;
 mod guarded;
@@ -73,7 +75,7 @@ impl Effort {
 
 pub(crate) type Section = (&'static str, fn(Effort, &mut Report));
 
-pub(crate) const SECTIONS: [Section; 14] = [
+pub(crate) const SECTIONS: [Section; 15] = [
     ("same-work", same_work::run),
     ("contended", contended::run),
     ("shared", shared::run),
@@ -87,6 +89,7 @@ pub(crate) const SECTIONS: [Section; 14] = [
     ("large", large::run),
     ("leaving", leaving::run),
     ("named", named::run),
+    ("crowds", crowds::run),
     ("innocent", innocent::run),
 ];
 

@@ -35,6 +35,7 @@ const TRAFFIC: [&str; 4] = [
 
 /// What makes the lock free.
 const CAUSES: [&str; 2] = ["DEL", "the end of the lease"];
+pub(super) const END_OF_LEASE: usize = 1;
 
 /// The number of contended locks, and of held locks that nobody waits for.
 const WAITED_FOR: usize = 1_000;
@@ -131,7 +132,7 @@ fn traffic(
 }
 
 /// Locks that alice holds and bob waits for, one after the other.
-struct Scene {
+pub(super) struct Scene {
     socket: PathBuf,
     holder: LineClient,
     waiter: LineClient,
@@ -140,7 +141,7 @@ struct Scene {
 }
 
 impl Scene {
-    fn on(server: &Server) -> Self {
+    pub(super) fn on(server: &Server) -> Self {
         let socket = server.socket();
         let (holder, mut waiter) = (line(&socket), line(&socket));
         waiter.set_deadline(Some(NEVER));
@@ -150,7 +151,7 @@ impl Scene {
     }
 
     /// The seconds from what frees the lock to the reply to the waiter.
-    fn hand_off(&mut self, cause: usize) -> f64 {
+    pub(super) fn hand_off(&mut self, cause: usize) -> f64 {
         self.locks += 1;
         let key = format!("k{}", self.locks);
         Reply::Number.check(self.holder.ask(&encoded(format!("LOCK.ACQUIRE {key} alice 600000"))));

@@ -15,7 +15,7 @@ const SHAPE: Shape = Shape { connections: 1, depth: 32 };
 /// Longer than any measurement.
 const LASTS: &str = "3600000";
 
-const NIL: Reply = Reply::Exactly(b"$-1");
+pub(super) const NIL: Reply = Reply::Exactly(b"$-1");
 
 pub(crate) fn run(effort: Effort, report: &mut Report) {
     let count = effort.pick(1_000, 100_000, 100_000);
