@@ -96,7 +96,7 @@ impl Bindings {
     pub(super) fn bind(&mut self, binding: Binding) {
         let Binding { ref name, ref owner, fence_number, .. } = binding;
         self.remove(name.as_name(), owner.as_owner(), fence_number);
-        self.add(self.into_space(binding));
+        self.add(self.with_space(binding));
     }
 
     /// Somebody waits for this lock.
@@ -209,7 +209,7 @@ impl Bindings {
                 } else {
                     self.ended.remove(&connection);
                 }
-                return Some((self.out_of_space(binding), since));
+                return Some((self.with_db(binding), since));
             }
             self.ended.remove(&connection);
         }
@@ -239,7 +239,7 @@ impl Bindings {
         let ended: Vec<_> = of_asker.into_iter().chain(others).take(at_most).collect();
         let taken = ended.into_iter().filter_map(|(id, since)| {
             let binding = self.take(id)?;
-            Some((self.out_of_space(binding), since))
+            Some((self.with_db(binding), since))
         });
         taken.collect()
     }
@@ -293,7 +293,7 @@ impl Bindings {
     /// Nothing is done about it now. The hold is bound as before, to a connection that ended then.
     pub(super) fn put_off(&mut self, binding: Binding, since: Monotonic) {
         let connection = binding.ephemeral.connection;
-        self.add(self.into_space(binding));
+        self.add(self.with_space(binding));
         if self.ended.insert(connection, since).is_none() {
             self.turns.push_back(connection);
         }
@@ -312,7 +312,7 @@ impl Bindings {
     pub(super) fn take_look(&mut self, now: Moment) -> Option<Binding> {
         let is_due = |&&(look, _): &&(Moment, BindingId)| look <= now;
         let id = self.next_in_doubt().or_else(|| Some(self.looks.first().filter(is_due)?.1))?;
-        self.take(id).map(|binding| self.out_of_space(binding))
+        self.take(id).map(|binding| self.with_db(binding))
     }
 
     fn next_in_doubt(&mut self) -> Option<BindingId> {
@@ -336,7 +336,7 @@ impl Bindings {
 
     /// The hold is still there. It was bound when [`Bindings::take_look`] took it, and its connection may have ended.
     pub(super) fn keep(&mut self, binding: Binding, look: Moment) {
-        self.add(Binding { look, ..self.into_space(binding) });
+        self.add(Binding { look, ..self.with_space(binding) });
     }
 
     /// Holds of this database (`None`: of all) may be gone. It takes a step for each database that has any.
@@ -374,12 +374,12 @@ impl Bindings {
         Name { db: self.space(db), key }
     }
 
-    fn into_space(&self, mut binding: Binding) -> Binding {
+    fn with_space(&self, mut binding: Binding) -> Binding {
         binding.name.db = self.space(binding.name.db);
         binding
     }
 
-    fn out_of_space(&self, mut binding: Binding) -> Binding {
+    fn with_db(&self, mut binding: Binding) -> Binding {
         binding.name.db = self.db_of(binding.name.db);
         binding
     }
