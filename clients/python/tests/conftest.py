@@ -132,4 +132,4 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
 def told(lease: Any) -> bool:
     """Whether the loss was told, and not merely found by looking at the clock."""
-    return bool(lease.signal._lost.is_set())
+    return lease._state._loss is not None

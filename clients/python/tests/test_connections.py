@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import subprocess
 from pathlib import Path
 from typing import Iterator, Tuple
@@ -15,6 +16,9 @@ import leasehold
 import leasehold.asyncio
 from conftest import Make
 from leasehold import Settings
+from leasehold._lines import Line, open_wire
+from leasehold._resp import pack
+from leasehold._target import target_of
 from servers import Server, free_port
 
 
@@ -92,3 +96,28 @@ def test_a_client_may_be_used_on_one_loop_after_another(server: Server, name: st
     locks = asyncio.run(create())
     for _ in range(2):
         asyncio.run(use(locks))
+
+
+def test_a_connection_that_ends_as_it_is_opened_is_not_taken_for_one() -> None:
+    """Nobody would hear of its end any more, and requests would wait until they are overdue."""
+    number = 0
+
+    async def greet_and_go(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(65536)
+        writer.write(b"+OK\r\n" * 3)
+        await asyncio.sleep(number * 2e-6)  # each time in another moment
+        writer.close()
+
+    async def program() -> None:
+        nonlocal number
+        listening = await asyncio.start_server(greet_and_go, "127.0.0.1", 0)
+        port = listening.sockets[0].getsockname()[1]
+        endpoint = target_of(redis.Redis(port=port, client_name="x")).endpoint
+        for each in range(200):
+            number = each
+            with contextlib.suppress(redis.ConnectionError, ConnectionError):
+                line = await open_wire(endpoint.open(None, 2), 2, lambda writer: Line(writer, 1))
+                await line.ask(pack([b"PING"]), 1)
+        listening.close()
+
+    asyncio.run(asyncio.wait_for(program(), 30))

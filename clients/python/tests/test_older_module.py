@@ -94,7 +94,9 @@ def test_who_waits_at_an_older_module_waits_on_a_connection(
     first = locks.acquire(name, ttl=60)
     with pytest.raises(leasehold.Busy):
         locks.acquire(name, wait=1)
-    assert older.refused == 1
+    # Threads wait on connections before they take tickets.
+    refused = 0 if make.style == "threads" else 1  # type: ignore[attr-defined]
+    assert older.refused == refused
     eventually(lambda: server.waiters(name) == 0, "nobody waits")
     got = []
     waiter = threading.Thread(target=lambda: got.append(locks.acquire(name, wait=60)))
@@ -103,6 +105,6 @@ def test_who_waits_at_an_older_module_waits_on_a_connection(
     first.release()
     waiter.join(30)
     assert got[0].release().in_time
-    assert older.refused == 1
+    assert older.refused == refused
     with pytest.raises(leasehold.NeedsModule):
         locks.read(name).acquire()

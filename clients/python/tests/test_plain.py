@@ -192,9 +192,9 @@ def test_a_wait_that_ends_while_its_last_question_is_on_the_way_was_busy(
 ) -> None:
     asked = server if with_module else plain_server
     kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
-    locks = make(kind(port=Distant(asked, 0.03, deaf=True).port))
+    locks = make(kind(port=Distant(asked, 0.02, deaf=True).port))
     held = make(asked).acquire(name, ttl=60)
     locks.info(name)
-    waiters = [Waiter(locks, name, wait=0.6 + number * 0.011) for number in range(25)]
-    assert [type(waiter.end()) for waiter in waiters] == [leasehold.Busy] * 25
+    waiters = [Waiter(locks, name, wait=0.6 + number * 0.021) for number in range(12)]
+    assert [type(waiter.end()) for waiter in waiters] == [leasehold.Busy] * 12
     assert held.release().in_time

@@ -5,33 +5,38 @@ from __future__ import annotations
 import asyncio
 import pickle
 import random
+import time
+from typing import Optional
 
 import pytest
 import redis
 from redis import exceptions as redis_errors
 
 import leasehold
-from leasehold import Loss, Settings, _clock, _plain, _subscription, _validity
-from leasehold._backoff import Backoff
+from leasehold import Loss, Settings, _lines, _plain, _resp, _time
 from leasehold._lease import LeaseState
-from leasehold._limit import within
+from leasehold._pending import Granted, Pending
 from leasehold._questions import Acquire, Extend, Look, Release, Ticket, Wait, words
-from leasehold._slots import SlotMap
+from leasehold._routes import SlotMap
 from leasehold._target import Alone, Clustered, Watched, target_of
+from leasehold._time import Backoff, within
 from leasehold._verdict import Verdict, public, redirection_in, verdict
-from leasehold._wanted import Asked, candidate_of
+from leasehold._wanted import Asked, Wanted, candidate_of
 
 
 def test_a_lease_is_counted_from_the_asking_less_the_drift() -> None:
-    assert _validity.valid_until(100, 1) == pytest.approx(100.988)
-    assert _validity.valid_until(100, 0.001) == 100
-    assert _validity.renew_at(100, 3) == 101
-    assert _validity.is_fresh(100, 4, 100.9)
-    assert not _validity.is_fresh(100, 4, 101)
+    assert _time.valid_until(100, 1) == pytest.approx(100.988)
+    assert _time.valid_until(100, 0.001) == 100
 
 
-def lease(ttl: float = 10, ago: float = 0) -> LeaseState:
-    return LeaseState("x", b"x", b"me", 7, _clock.now() - ago, ttl, True, None)
+def lease(ttl: float = 10, ago: float = 0, granted: Optional[float] = None) -> LeaseState:
+    pending = Pending(Wanted(Asked(Settings(), "x", ttl=ttl), False))
+    return LeaseState(pending, Granted(7, _time.now() - ago, ttl if granted is None else granted))
+
+
+def test_a_lease_is_renewed_when_a_third_is_gone_or_at_once_if_little_is_left() -> None:
+    for state, rest in [(lease(3), 1), (lease(3, ago=1), 0.66), (lease(30, granted=15), 5), (lease(3, ago=2), 0)]:
+        assert state.next_look - _time.now() == pytest.approx(rest, abs=0.1)
 
 
 def test_a_lease_that_is_over_is_over_for_good() -> None:
@@ -41,7 +46,7 @@ def test_a_lease_that_is_over_is_over_for_good() -> None:
     assert state.valid_for() == 0
     assert state.loss is Loss.EXPIRED
     assert told == [1]
-    assert not state.extended(_clock.now(), 60)
+    assert not state.extended(_time.now(), 60)
     assert state.valid_for() == 0
     assert not state.lose(Loss.TAKEN)
     assert state.loss is Loss.EXPIRED
@@ -49,28 +54,26 @@ def test_a_lease_that_is_over_is_over_for_good() -> None:
 
 def test_an_extension_counts_from_its_asking() -> None:
     state = lease()
-    assert state.extended(_clock.now() - 5, 10)
+    assert state.extended(_time.now() - 5, 10)
     assert 4 < state.valid_for() < 5
 
 
 def test_a_shorter_extension_counts_before_it_is_answered() -> None:
     state = lease(ttl=60)
-    state.about_to_extend(_clock.now(), 1)
+    state.about_to_extend(_time.now(), 1)
     assert state.valid_for() < 1
 
 
 def test_a_longer_extension_counts_for_no_more_than_a_shorter_one_that_may_still_arrive() -> None:
     state = lease(ttl=60)
     state.not_extended(5)
-    assert state.extended(_clock.now(), 60)
+    assert state.extended(_time.now(), 60)
     assert state.valid_for() < 5
 
 
 def test_the_clock_goes_on_in_a_suspend_where_there_is_one_that_does() -> None:
-    import time
-
     if hasattr(time, "CLOCK_BOOTTIME"):
-        assert abs(_clock.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
+        assert abs(_time.now() - time.clock_gettime(time.CLOCK_BOOTTIME)) < 1
 
 
 def test_rests_double_up_to_the_limit() -> None:
@@ -105,11 +108,11 @@ def test_the_fence_of_an_owner_is_in_what_the_key_holds() -> None:
 
 
 def test_a_message_names_the_owner_and_the_lock_whatever_is_in_their_names() -> None:
-    assert _subscription.parse(b"1795 5 alice printer") == (b"alice", b"printer")
-    assert _subscription.parse(b"1795 5 a  li the printer") == (b"a  li", b"the printer")
-    assert _subscription.parse(b"1795 2 \xc3\xa9 \xff\r\n") == (b"\xc3\xa9", b"\xff\r\n")
-    for mistake in (b"", b"1795", b"1795 5", b"1795 9 alice", b"1795 x alice printer"):
-        assert _subscription.parse(mistake) is None
+    assert _lines.parse(b"1795 5 alice printer") == (1795, (b"alice", b"printer"))
+    assert _lines.parse(b"1795 5 a  li the printer") == (1795, (b"a  li", b"the printer"))
+    assert _lines.parse(b"1795 2 \xc3\xa9 \xff\r\n") == (1795, (b"\xc3\xa9", b"\xff\r\n"))
+    for mistake in (b"", b"1795", b"1795 5", b"1795 9 alice", b"1795 x alice printer", b"x 5 alice printer"):
+        assert _lines.parse(mistake) is None
 
 
 @pytest.mark.parametrize(
@@ -205,11 +208,10 @@ def test_where_to_connect_is_read_off_the_client() -> None:
 
 
 def test_a_candidate_is_known_by_its_name() -> None:
-    asked = Asked(Settings(), "x", None, None, 1, True, None, "höst/1".encode())
-    assert candidate_of(asked.wanted(False).owner) == "höst/1"
+    assert candidate_of(Asked(Settings(), "x", candidate="höst/1".encode()).owner()) == "höst/1"
     assert candidate_of(b"uuid") == "uuid"
     with pytest.raises(leasehold.SettingError):
-        Asked(Settings(), "x", None, None, 1, True, None, b"x" * 219)
+        Asked(Settings(), "x", candidate=b"x" * 219)
 
 
 def test_who_waits_no_longer_than_so_long_does_not_wait_for_the_end_of_what_it_cancelled() -> None:
@@ -224,5 +226,69 @@ def test_who_waits_no_longer_than_so_long_does_not_wait_for_the_end_of_what_it_c
 
         with pytest.raises(redis.TimeoutError):
             await within(0.001, stubborn())
+
+    asyncio.run(program())
+
+
+def test_replies_are_read_however_they_are_cut() -> None:
+    said = b"+OK\r\n:-7\r\n$-1\r\n*-1\r\n*0\r\n$0\r\n\r\n$3\r\na\r\n\r\n"
+    said += b"*2\r\n*2\r\n:1\r\n$2\r\nab\r\n*1\r\n-NO such\r\n:8\r\n"
+    expected = [b"OK", -7, None, None, [], b"", b"a\r\n", [[1, b"ab"], ["NO such"]], 8]
+
+    def read(*pieces: bytes) -> list:
+        parser = _resp.Parser()
+        replies = [reply for piece in pieces for reply in parser.feed(piece)]
+        assert not parser.is_amid
+        return [plain(reply) for reply in replies]
+
+    def plain(reply: object) -> object:
+        if isinstance(reply, list):
+            return [plain(each) for each in reply]
+        return str(reply) if isinstance(reply, redis_errors.ResponseError) else reply
+
+    assert read(said) == expected
+    assert read(*(said[at : at + 1] for at in range(len(said)))) == expected
+    for cut in range(len(said)):
+        assert read(said[:cut], said[cut:]) == expected
+    with pytest.raises(redis_errors.ConnectionError):
+        read(b"HTTP/1.1 400 Bad Request\r\n")
+
+
+def test_requests_are_packed_as_the_server_reads_them() -> None:
+    assert _resp.pack([b"SET", "zürich", 7, 1.5, bytearray(b"x")]) == (
+        b"*5\r\n$3\r\nSET\r\n$7\r\nz\xc3\xbcrich\r\n$1\r\n7\r\n$3\r\n1.5\r\n$1\r\nx\r\n"
+    )
+
+
+def test_a_line_looks_only_after_what_is_overdue_and_only_once() -> None:
+    class Sink:
+        def __init__(self) -> None:
+            self.errors = 0
+
+        def done(self) -> bool:
+            return False  # as places do, which are asked for again and again
+
+        def set_result(self, _: object) -> None: ...
+
+        def set_exception(self, _: BaseException) -> None:
+            self.errors += 1
+
+    async def program() -> None:
+        silent = await asyncio.start_server(lambda _reader, _writer: asyncio.sleep(5), "127.0.0.1", 0)
+        _, writer = await asyncio.open_connection(*silent.sockets[0].getsockname())
+        line, first, waits = _lines.Line(writer, 0.1), Sink(), Sink()
+        line.send(b"PING\r\n", [first], 0.1)
+        line.heard(b"PONG")
+        line.send(b"waits\r\n", [waits], 60)
+        time.sleep(0.3)  # the loop is late
+        await asyncio.sleep(0.1)
+        assert line.is_usable
+        line.send(b"PING\r\n", [first], 0.1)
+        await asyncio.sleep(0.4)
+        assert not line.is_usable
+        # Once because it was overdue, and once because the line was retired.
+        assert (first.errors, waits.errors) == (2, 1)
+        line.close()
+        silent.close()
 
     asyncio.run(program())

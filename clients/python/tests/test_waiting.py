@@ -129,9 +129,17 @@ def test_connections_that_are_killed_cost_no_more_than_the_place(
     assert lease.release().in_time
 
 
+def by_tickets(make: Make, server: Server, **settings: Any) -> Any:
+    """A client that has no connections left to wait on, as those of threads do before they take tickets."""
+    locks = make(server, settings=Settings(wait_connections=1, **settings))
+    if make.style == "threads":  # type: ignore[attr-defined]
+        assert locks._run().hub.take_room()
+    return locks
+
+
 def test_a_ticket_keeps_its_place_when_connections_are_killed(make: Make, own_server: Server, name: str) -> None:
-    locks, others = make(own_server), make(own_server)
-    first = locks.acquire(name, ttl=60)
+    locks, others = by_tickets(make, own_server), make(own_server)
+    first = others.acquire(name, ttl=60)
     second = Waiter(locks, name, wait=60)
     eventually(lambda: own_server.waiters(name) == 1, "the second waits")
     third = Waiter(others, name, wait=60)

@@ -89,4 +89,4 @@ class Factory(Generic[R]):
         return self._request(Asked(self._settings, name, ttl, wait, permits(count), renew, None))
 
     def _asked_by(self, name: Name, candidate: str, ttl: Optional[Duration], wait: Optional[Duration]) -> Asked:
-        return Asked(self._settings, name, ttl, wait, EXCLUSIVE, True, None, octets("candidate", candidate))
+        return Asked(self._settings, name, ttl, wait, candidate=octets("candidate", candidate))

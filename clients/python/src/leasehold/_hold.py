@@ -1,14 +1,18 @@
-"""A lease in the hands of a program. If the program loses hold of it without a word, it is released."""
+"""A lease in the hands of a program, and the blocks that are entered by a request for a lock."""
 
 from __future__ import annotations
 
-from typing import Optional, Union
+import asyncio
+import sys
+from typing import Generic, List, Optional, Tuple, Type, TypeVar, Union
 
 from ._hub import Hub
 from ._lease import LeaseState
-from .errors import LockLost
+from .errors import LeaseholdError, LockLost
 from .outcomes import Loss
 from .settings import Duration, Name, positive
+
+E = TypeVar("E")
 
 
 class Hold:
@@ -72,6 +76,86 @@ class Hold:
 
     def __del__(self) -> None:
         state = getattr(self, "_state", None)
-        if state is None or state.release is not None or state.was_kept or state.loss is Loss.FORKED:
+        if state is not None and not (state.is_released or state.was_kept or state.loss is Loss.FORKED):
+            self._hub.call(self._hub.drop, state)
+
+
+class Entered(Generic[E]):
+    """Several threads or tasks may use one request at the same time."""
+
+    __slots__ = ("_blocks",)
+
+    def __init__(self) -> None:
+        self._blocks: List[Tuple[object, E]] = []
+
+    def enter(self, who: object, what: E) -> None:
+        self._blocks.append((who, what))
+
+    def leave(self, who: object) -> E:
+        """The last one that was entered by the same thread or task. A generator may be closed by another one: then it
+        is the only one that there is."""
+        blocks = list(self._blocks)
+        left = [block for block in blocks if block[0] == who][-1:] or blocks
+        if len(left) != 1:
+            raise LeaseholdError(
+                "a block was left by another thread or task than had entered it, and there are several"
+            )
+        self._blocks.remove(left[0])
+        return left[0][1]
+
+
+_STOPS = (Loss.EXPIRED, Loss.TAKEN, Loss.CLOSED)
+
+
+class Scope:
+    """Work under a lock in a task of asyncio: it is cancelled when the lock is lost, and that is not mistaken for a
+    cancellation by somebody else. Create it in the task of the work."""
+
+    def __init__(self, state: LeaseState) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._task = task
+        self._state = state
+        self._loop = asyncio.get_running_loop()
+        self._others = _cancellations(task)
+        self._is_over = False
+        self._has_cancelled = False
+        state.when_lost(self._lost)
+
+    def _lost(self) -> None:
+        if self._is_over:
             return
-        self._hub.drop_soon(state)
+        try:
+            self._loop.call_soon_threadsafe(self._cancel)
+        except RuntimeError:
+            pass  # the loop has ended, and the work with it
+
+    def _cancel(self) -> None:
+        if not self._is_over and self._state.loss in _STOPS:
+            self._has_cancelled = True
+            self._task.cancel()
+
+    async def end(self, raised: Optional[Type[BaseException]]) -> Optional[Loss]:
+        """Why the work was stopped, if it was stopped because of the loss."""
+        self._is_over = True
+        if not self._has_cancelled:
+            return None
+        if sys.version_info >= (3, 11):
+            self._task.uncancel()
+        if raised is not None and issubclass(raised, asyncio.CancelledError):
+            is_ours = _cancellations(self._task) <= self._others
+            return self._state.loss if is_ours else None
+        # The work ended before it was cancelled: the cancellation must not hit what comes after it.
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            if _cancellations(self._task) > self._others:
+                raise
+        return None
+
+
+def _cancellations(task: asyncio.Task[object]) -> int:
+    """How often it was cancelled and not heard of; 0 where tasks do not count."""
+    if sys.version_info >= (3, 11):
+        return task.cancelling()
+    return 0

@@ -7,55 +7,80 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import Callable, List, Optional, Set, Tuple
+from typing import TYPE_CHECKING, Callable, List, Optional, Tuple
 
-from . import _clock, _fork
-from ._line import Line
-from ._validity import renew_at, valid_until
+from ._time import now, valid_until
 from .outcomes import Loss, Released
-from .settings import Name
+
+if TYPE_CHECKING:
+    from ._pending import Granted, Pending
 
 LONGEST_WAY = 60.0
 """How long an extension may be on its way after nobody waits for its answer any more."""
 
 
 class LeaseState:
-    def __init__(
-        self,
-        name: Name,
-        key: bytes,
-        owner: bytes,
-        fence: int,
-        asked: float,
-        ttl: float,
-        renew: bool,
-        hold_until: Optional[float],
-    ) -> None:
-        self.name = name
-        self.key = key
-        self.owner = owner
-        self.fence = fence
-        self.ttl = ttl
-        self.renews = renew
-        self.hold_until = hold_until
+    __slots__ = (
+        "__weakref__",
+        "_alone",
+        "_end",
+        "_loss",
+        "_renew_at",
+        "_told",
+        "_unanswered",
+        "fence",
+        "hold_until",
+        "is_extending",
+        "key",
+        "name",
+        "owner",
+        "release",
+        "released",
+        "releasing",
+        "renews",
+        "ttl",
+        "unanswered",
+        "was_kept",
+    )
+
+    def __init__(self, pending: Pending, grant: Granted) -> None:
+        wanted, here = pending.wanted, now()
+        self.name = wanted.name
+        self.key = wanted.key
+        self.owner = wanted.owner
+        self.fence = grant.fence
+        self.ttl = wanted.ttl
+        self.renews = wanted.renew
+        self.hold_until = here + wanted.hold_at_least if wanted.hold_at_least > 0 else None
         self.was_kept = False
         self.is_extending: Optional[asyncio.Lock] = None
         """Held by whoever extends it."""
         self.release: Optional[asyncio.Future[Released]] = None
-        self.unanswered: Set[Line] = set()
-        """Lines on which it was asked for, and nobody answered."""
+        """Under way, or what came of it, if the loop releases it."""
+        self.released: Optional[Released] = None
+        """What came of it, if one request did."""
+        self.releasing: Optional[threading.Lock] = None
+        """Held by the thread that makes it."""
+        self.unanswered = pending.unanswered
+        """Connections on which it was asked for, and nobody answered."""
         self._alone = threading.RLock()
         self._loss: Optional[Loss] = None
         self._told: List[Callable[[], None]] = []
-        self._end = valid_until(asked, ttl)
-        self._renew_at = renew_at(asked, ttl)
+        self._end = valid_until(grant.asked, grant.ttl)
+        # Two renewals may fail before it is over. One that has waited for its turn is asked for sooner.
+        left = self._end - here
+        self._renew_at = here + left / 3 if left > grant.ttl / 2 else here
         self._unanswered: List[Tuple[float, float]] = []
-        _fork.remember(self)
+
+    @property
+    def is_released(self) -> bool:
+        """Or on the way to it."""
+        return self.release is not None or self.released is not None
 
     def valid_for(self) -> float:
         """Seconds for which the lock is held for certain, by a clock that nobody sets."""
         with self._alone:
-            left = self._end - _clock.now()
+            left = self._end - now()
             if left <= 0:
                 self.lose(Loss.EXPIRED)
             return max(0.0, left) if self._loss is None else 0.0
@@ -108,9 +133,9 @@ class LeaseState:
     def not_extended(self, ttl: float) -> None:
         """Nobody waits for the answer any more, and the request may still arrive."""
         with self._alone:
-            now = _clock.now()
-            self._unanswered = [(its, until) for its, until in self._unanswered if until > now]
-            self._unanswered.append((ttl, now + LONGEST_WAY))
+            here = now()
+            self._unanswered = [(its, until) for its, until in self._unanswered if until > here]
+            self._unanswered.append((ttl, here + LONGEST_WAY))
 
     def retry_renewal_at(self, moment: float) -> None:
         with self._alone:
@@ -121,12 +146,12 @@ class LeaseState:
         with self._alone:
             if self.loss is not None:
                 return False
-            now = _clock.now()
-            may_arrive = [its for its, until in self._unanswered if until > now]
+            here = now()
+            may_arrive = [its for its, until in self._unanswered if until > here]
             counted = min([ttl, *may_arrive])
             self.ttl = ttl
             self._end = valid_until(asked, counted)
-            self._renew_at = renew_at(asked, counted)
+            self._renew_at = asked + counted / 3
             return self.valid_for() > 0
 
     def forget_in_child(self) -> None:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ipaddress
+import queue
 import socket
 import threading
-from typing import List, Union
+from typing import Callable, List, Union
 
 Found = Union[List[str], OSError]
 
@@ -27,12 +28,32 @@ async def addresses_of(host: str, port: int, family: int) -> List[str]:
         with contextlib.suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(_give, found, answer)
 
+    _look_in_thread(look)
+    return _known(await found)
+
+
+def addresses_within(limit: float, host: str, port: int, family: int) -> List[str]:
+    """The same for a thread that waits for it: the look-up itself cannot be interrupted."""
+    if _is_address(host):
+        return [host]
+    found: queue.SimpleQueue[Found] = queue.SimpleQueue()
+    _look_in_thread(lambda: found.put(_look(host, port, family)))
+    try:
+        answer = found.get(timeout=max(0.0, limit))
+    except queue.Empty:
+        raise OSError(f"the name {host} was not found within {limit:.3f} s") from None
+    return _known(answer)
+
+
+def _look_in_thread(look: Callable[[], None]) -> None:
     try:
         threading.Thread(target=look, name="leasehold-names", daemon=True).start()
     except RuntimeError:
         # The interpreter is shutting down, and starts no thread any more.
-        found.set_result(_look(host, port, family))
-    answer = await found
+        look()
+
+
+def _known(answer: Found) -> List[str]:
     if isinstance(answer, OSError):
         raise answer
     return answer

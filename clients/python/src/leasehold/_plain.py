@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import List, Tuple
 
 from ._questions import EXCLUSIVE, Extend, Guarded, Look, Question, Release
-from ._reply import Word
+from ._resp import Word
 from .errors import NeedsModule
 from .settings import millis
 

@@ -5,25 +5,22 @@ The fallback for servers without the module has other words for the same questio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import List, Optional, Tuple, Union
+from typing import List, NamedTuple, Optional, Tuple, Union
 
-from ._reply import Word
+from ._resp import Word
 from .settings import millis
 
 UNLIMITED = 0
 EXCLUSIVE = 1
 
 
-@dataclass(frozen=True)
-class Acquire:
+class Acquire(NamedTuple):
     owner: bytes
     ttl: float
     share: int
 
 
-@dataclass(frozen=True)
-class Wait:
+class Wait(NamedTuple):
     """Waits on its connection for so long; None: without limit."""
 
     owner: bytes
@@ -32,8 +29,7 @@ class Wait:
     patience: Optional[float]
 
 
-@dataclass(frozen=True)
-class Ticket:
+class Ticket(NamedTuple):
     """Keeps a place in the queue for so long, and is told on that channel when it is granted; None: it is not told."""
 
     owner: bytes
@@ -43,28 +39,24 @@ class Ticket:
     channel: Optional[bytes]
 
 
-@dataclass(frozen=True)
-class Extend:
+class Extend(NamedTuple):
     owner: bytes
     ttl: float
     fence: int
 
 
-@dataclass(frozen=True)
-class Release:
+class Release(NamedTuple):
     """Without a fence: whatever this owner holds, and its place in the queue."""
 
     owner: bytes
     fence: Optional[int]
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(NamedTuple):
     """Who holds it?"""
 
 
-@dataclass(frozen=True)
-class Guarded:
+class Guarded(NamedTuple):
     """Runs a command if this owner holds the lock by this fence."""
 
     owner: bytes

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 from typing import Dict, List, Optional, Tuple
 
+from redis.crc import key_slot
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 
-from . import _clock
-from ._reply import Reply
+from ._resp import Reply, pack
 from ._server import Server
-from ._slots import SlotMap
 from ._target import Address, Alone, Clustered, Target, Watched
+from ._time import now
 from ._verdict import Verdict, redirection_in, verdict
 
 LOOK_EVERY = 1.0
@@ -21,8 +21,42 @@ LOOK_EVERY = 1.0
 NEXT_AFTER = 0.1
 """How long a node may take to say who has which slot before another one is asked, too."""
 
-REFRESH_AFTER = 0.2
-"""How often nodes are asked for their slots at most."""
+
+class SlotMap:
+    """Which node of a cluster has which slot, as far as is known."""
+
+    def __init__(self) -> None:
+        self._nodes: Dict[int, Address] = {}
+
+    def node_of(self, key: bytes) -> Optional[Address]:
+        return self._nodes.get(slot_of(key))
+
+    def moved(self, slot: int, to: Address) -> None:
+        self._nodes[slot] = to
+
+    def rename(self, node: Address, to: Address) -> None:
+        self._nodes = {slot: to if its == node else its for slot, its in self._nodes.items()}
+
+    def nodes(self) -> List[Address]:
+        return list(dict.fromkeys(self._nodes.values()))
+
+    def learn(self, reply: Reply, asked: Address) -> None:
+        """The answer to CLUSTER SLOTS. A node that does not know its own name is called by that of who answered."""
+        known: Dict[int, Address] = {}
+        for entry in reply if isinstance(reply, list) else []:
+            if not isinstance(entry, list) or len(entry) < 3 or not isinstance(entry[2], list):
+                continue
+            first, last, primary = entry[0], entry[1], entry[2]
+            host, port = primary[0], primary[1]
+            if isinstance(first, int) and isinstance(last, int) and isinstance(port, int):
+                name = host.decode() if isinstance(host, bytes) and host not in (b"", b"?") else asked[0]
+                known.update((slot, (name, port)) for slot in range(first, last + 1))
+        if known:
+            self._nodes = known
+
+
+def slot_of(key: bytes) -> int:
+    return int(key_slot(key))
 
 
 class Routes:
@@ -35,6 +69,7 @@ class Routes:
         self._primary: Optional[Address] = None
         self._looking: Optional[asyncio.Future[None]] = None
         self._sentinels: List[Server] = []
+        self._alone = self.server_at(None) if isinstance(target, Alone) else None
         if isinstance(target, Watched):
             self._sentinels = [Server(each, None, response) for each in target.sentinels]
 
@@ -44,16 +79,26 @@ class Routes:
             server = self._servers[address] = Server(self._target.endpoint, address, self._response)
         return server
 
-    async def server_of(self, key: bytes) -> Server:
-        if isinstance(self._target, Alone):
-            return self.server_at(None)
+    def known(self, key: bytes) -> Optional[Server]:
+        """If it need not be asked for. Called from any thread."""
+        if self._alone is not None:
+            return self._alone
         if isinstance(self._target, Watched):
-            if self._primary is None or self._is_due(LOOK_EVERY):
-                await self._look_once()
+            address = None if self._is_due(LOOK_EVERY) else self._primary
+        else:
+            address = None if self._looked_at is None else self._slots.node_of(key)
+        return None if address is None else self._servers.get(address)
+
+    async def server_of(self, key: bytes) -> Server:
+        known = self.known(key)
+        if known is not None:
+            return known
+        if isinstance(self._target, Watched):
+            await self._look_once()
             if self._primary is None:
                 raise Disconnected("no sentinel names a primary")
             return self.server_at(self._primary)
-        if self._slots.node_of(key) is None or (self._looked_at is None and self._is_due(REFRESH_AFTER)):
+        if self._slots.node_of(key) is None or self._looked_at is None:
             await self._look_once()
         address = self._slots.node_of(key)
         if address is None:
@@ -77,7 +122,7 @@ class Routes:
             self._looked_at = None
 
     def _is_due(self, every: float) -> bool:
-        return self._looked_at is None or _clock.now() - self._looked_at >= every
+        return self._looked_at is None or now() - self._looked_at >= every
 
     async def _look_once(self) -> None:
         """One looks, for all who want to know."""
@@ -90,7 +135,7 @@ class Routes:
             self._primary = await self._ask_sentinels(self._target.service) or self._primary
         elif isinstance(self._target, Clustered):
             await self._ask_nodes(self._target)
-        self._looked_at = _clock.now()
+        self._looked_at = now()
 
     async def _ask_sentinels(self, service: str) -> Optional[Address]:
         words = [b"SENTINEL", b"GET-MASTER-ADDR-BY-NAME", service.encode()]
@@ -141,9 +186,10 @@ class Routes:
         """None if it does not answer."""
         try:
             line = await server.line(self._response)
-            return await line.ask(words, self._response)
+            reply = await line.ask(pack(words), self._response)
         except (RedisError, OSError):
             return None
+        return None if isinstance(reply, RedisError) else reply
 
     def _mapped(self, address: Address) -> Address:
         remap = self._target.remap if isinstance(self._target, Clustered) else None

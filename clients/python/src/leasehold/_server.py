@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Awaitable, Callable, List, Optional, Set
+from typing import Awaitable, Callable, Generic, List, Optional, Set, TypeVar
 
-from redis.exceptions import ResponseError
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError, ResponseError
 
-from . import _clock
-from ._limit import within
-from ._line import Line, open_connection
+from ._direct import Pool
+from ._lines import Line, Subscription, Wire, open_wire
 from ._plain import Script, needs_module, script_for
 from ._questions import Guarded, Question, words
-from ._reply import Reply, Word
-from ._subscription import Subscription
+from ._resp import Reply, Word, pack
 from ._target import Address, Endpoint
+from ._time import looked_at, now, within
 from ._verdict import Verdict, public, verdict
 
 REFUSAL_LASTS = 60.0
@@ -33,11 +33,11 @@ class TicketOffice:
         self.longest: Optional[float] = None
 
     def refuse(self) -> None:
-        self._refused_at = _clock.now()
+        self._refused_at = now()
 
     @property
     def is_closed(self) -> bool:
-        return self._refused_at is not None and _clock.now() - self._refused_at < REFUSAL_LASTS
+        return self._refused_at is not None and now() - self._refused_at < REFUSAL_LASTS
 
     def heard(self) -> None:
         self._unheard_since = None
@@ -45,43 +45,46 @@ class TicketOffice:
     def not_heard(self) -> None:
         """No connection could be opened for being told of grants."""
         if self._unheard_since is None:
-            self._unheard_since = _clock.now()
-        elif _clock.now() - self._unheard_since >= UNHEARD_FOR:
+            self._unheard_since = now()
+        elif now() - self._unheard_since >= UNHEARD_FOR:
             self._unheard_since = None
             self.refuse()
 
 
-class Shared:
-    """Something that is opened once for all who need it, and anew when it is of no more use."""
+W = TypeVar("W", bound=Wire)
 
-    def __init__(self) -> None:
-        self._opening: Optional[asyncio.Future[object]] = None
 
-    async def get(self, open_it: Callable[[], Awaitable[object]], limit: float) -> object:
-        if self._opening is None or (self._opening.done() and not _is_good(self._opening)):
-            self._opening = asyncio.ensure_future(open_it())
-            # Whoever asked for it may be gone when it fails.
-            self._opening.add_done_callback(_is_good)
+class Shared(Generic[W]):
+    """A connection that is opened once for all who need it, and anew when it is of no more use."""
+
+    def __init__(self, open_it: Callable[[], Awaitable[W]]) -> None:
+        self._open = open_it
+        self._opening: Optional[asyncio.Future[W]] = None
+        self.last: Optional[W] = None
+
+    async def get(self, limit: float) -> W:
         opening = self._opening
+        if opening is None:
+            opening = self._opening = asyncio.ensure_future(self._open())
+            opening.add_done_callback(self._opened)
+        # Whoever gives up leaves it to the others.
         if not opening.done():
-            # Whoever gives up leaves it to the others.
             await within(limit, asyncio.wait([opening]))
+        if opening.cancelled():
+            raise Disconnected("the client was closed")
         return opening.result()
 
-    def now(self) -> Optional[object]:
-        opening = self._opening
-        return opening.result() if opening is not None and opening.done() and _is_good(opening) else None
+    def _opened(self, opening: asyncio.Future[W]) -> None:
+        self._opening = None
+        looked_at(opening)
+        if not opening.cancelled() and opening.exception() is None:
+            self.last = opening.result()
 
     def stop(self) -> None:
-        if self._opening is not None and not self._opening.done():
+        if self._opening is not None:
             self._opening.cancel()
-
-
-def _is_good(opening: asyncio.Future[object]) -> bool:
-    if opening.cancelled() or opening.exception() is not None:
-        return False
-    opened = opening.result()
-    return opened.is_usable if isinstance(opened, Line) else not getattr(opened, "is_closed", False)
+        if self.last is not None:
+            self.last.close()
 
 
 def _end(opening: asyncio.Future[Line]) -> None:
@@ -93,22 +96,32 @@ class Server:
     def __init__(self, endpoint: Endpoint, address: Optional[Address], response: float) -> None:
         self.address = address
         self.tickets = TicketOffice()
+        self.pool = Pool(endpoint, address)
         self._endpoint = endpoint
         self._response = response
-        self._line = Shared()
-        self._subscription = Shared()
-        self._may_have_module = True
+        self._line: Shared[Line] = Shared(self._open_line)
+        self._subscription: Shared[Subscription] = Shared(self._subscribe)
+        self.has_module = True
+        """As far as is known."""
         self._lines: Set[Line] = set()
         self._scripts: Set[str] = set()
 
+    @property
+    def line_now(self) -> Optional[Line]:
+        line = self._line.last
+        return line if line is not None and line.is_usable else None
+
+    @property
+    def subscription_now(self) -> Optional[Subscription]:
+        subscription = self._subscription.last
+        return None if subscription is None or subscription.is_closed else subscription
+
     async def line(self, limit: float) -> Line:
-        line = await self._line.get(self.open_line, limit)
-        assert isinstance(line, Line)
-        return line
+        return self.line_now or await self._line.get(limit)
 
     async def own_line(self, limit: float) -> Line:
         """A line that nobody else asks on."""
-        opening = asyncio.ensure_future(self.open_line())
+        opening = asyncio.ensure_future(self._open_line())
         try:
             return await within(limit, opening)
         except BaseException:
@@ -116,36 +129,30 @@ class Server:
             opening.add_done_callback(_end)
             raise
 
-    async def open_line(self) -> Line:
+    async def subscription(self, limit: float) -> Subscription:
+        return self.subscription_now or await self._subscription.get(limit)
+
+    async def _open_line(self) -> Line:
         connection = self._endpoint.open(self.address, self._response)
-        await open_connection(connection, self._response)
-        connection.socket_timeout = None
-        line = Line(connection, self._response)
-        self._lines = {each for each in self._lines if not each.ended.is_set()} | {line}
+        line = await open_wire(connection, self._response, lambda writer: Line(writer, self._response))
+        self._lines = {each for each in self._lines if not each.is_closed} | {line}
         try:
-            line.has_module = await self._has_module(line)
+            line.has_module = self.has_module = await self._has_module(line)
         except BaseException:
             line.close()
             raise
         return line
 
     async def _has_module(self, line: Line) -> bool:
-        try:
-            known = await line.ask([b"COMMAND", b"INFO", b"LOCK.ACQUIRE"], self._response)
-        except ResponseError:
+        known = await line.ask(pack((b"COMMAND", b"INFO", b"LOCK.ACQUIRE")), self._response)
+        if isinstance(known, RedisError):
             # A user who may not ask finds out by the first request.
-            return self._may_have_module
+            return self.has_module
         return isinstance(known, list) and len(known) == 1 and known[0] is not None
-
-    async def subscription(self, limit: float) -> Subscription:
-        subscription = await self._subscription.get(self._subscribe, limit)
-        assert isinstance(subscription, Subscription)
-        return subscription
 
     async def _subscribe(self) -> Subscription:
         connection = self._endpoint.open(self.address, self._response)
-        await open_connection(connection, self._response)
-        subscription = Subscription(connection)
+        subscription = await open_wire(connection, self._response, Subscription)
         try:
             await within(self._response, subscription.begin())
         except BaseException:
@@ -153,48 +160,65 @@ class Server:
             raise
         return subscription
 
+    def known_words(self, key: bytes, question: Question) -> Optional[bytes]:
+        """In the words that this server knows, if they are known. Called from any thread."""
+        if self.has_module:
+            return pack(words(key, question))
+        if needs_module(question):
+            return None
+        script, rest = script_for(key, question)
+        return pack([b"EVALSHA", script.digest, *rest]) if script.digest in self._scripts else None
+
+    def learn(self, error: RedisError) -> None:
+        """From what it answered to those words."""
+        said = verdict(error)
+        if said is Verdict.UNKNOWN_COMMAND:
+            self.has_module = False
+        elif said is Verdict.HAS_MODULE:
+            self.has_module = True
+        elif said is Verdict.UNKNOWN_SCRIPT:
+            self._scripts.clear()
+
     async def ask(self, line: Line, key: bytes, question: Question, limit: float) -> Reply:
-        """In the words that this server knows."""
         if line.has_module:
-            try:
-                return await line.ask(words(key, question), limit)
-            except ResponseError as error:
-                if verdict(error) is not Verdict.UNKNOWN_COMMAND:
-                    raise
-                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(error):
+            reply = await line.ask(pack(words(key, question)), limit)
+            if not isinstance(reply, RedisError):
+                return reply
+            if verdict(reply) is Verdict.UNKNOWN_COMMAND:
+                if isinstance(question, Guarded) and "LOCK.GUARD" not in str(reply):
                     # It is the guarded command that the server does not know.
-                    raise public(error) from error
-                line.has_module = self._may_have_module = False
-                raise
+                    raise public(reply)
+                line.has_module = self.has_module = False
+            raise reply
         if needs_module(question) and await self._has_module(line):
-            line.has_module = self._may_have_module = True
+            line.has_module = self.has_module = True
             return await self.ask(line, key, question, limit)
         script, rest = script_for(key, question)
         try:
             return await self._run(line, script, rest, limit)
         except ResponseError as error:
             if verdict(error) is Verdict.HAS_MODULE:
-                line.has_module = self._may_have_module = True
+                line.has_module = self.has_module = True
             raise
 
     async def _run(self, line: Line, script: Script, rest: List[Word], limit: float) -> Reply:
         """By its digest once the server has run it: a digest that is not known is an error, which it counts."""
         if script.digest in self._scripts:
-            try:
-                return await line.ask([b"EVALSHA", script.digest, *rest], limit)
-            except ResponseError as error:
-                if verdict(error) is not Verdict.UNKNOWN_SCRIPT:
-                    raise
-                self._scripts.clear()
-        reply = await line.ask([b"EVAL", script.text, *rest], limit)
+            reply = await line.ask(pack([b"EVALSHA", script.digest, *rest]), limit)
+            if not isinstance(reply, RedisError):
+                return reply
+            if verdict(reply) is not Verdict.UNKNOWN_SCRIPT:
+                raise reply
+            self._scripts.clear()
+        reply = await line.ask(pack([b"EVAL", script.text, *rest]), limit)
+        if isinstance(reply, RedisError):
+            raise reply
         self._scripts.add(script.digest)
         return reply
 
     def close(self) -> None:
+        self.pool.close()
         for shared in (self._line, self._subscription):
             shared.stop()
         for line in list(self._lines):
             line.close()
-        subscription = self._subscription.now()
-        if isinstance(subscription, Subscription):
-            subscription.close()

@@ -8,6 +8,7 @@ So this package opens a few connections of its own, with the same addresses, pas
 from __future__ import annotations
 
 import inspect
+import socket
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
@@ -19,7 +20,9 @@ from redis.asyncio import connection as async_connection
 from redis.asyncio import sentinel as async_sentinel
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
+from redis.retry import Retry as BlockingRetry
 
+from ._names import addresses_within
 from .errors import SettingError
 
 Address = Tuple[str, int]
@@ -37,7 +40,23 @@ class Endpoint:
     kind: Type[async_connection.AbstractConnection]
     options: Mapping[str, object] = field(repr=False)
 
-    def open(self, address: Optional[Address], response: float) -> async_connection.AbstractConnection:
+    def open(self, address: Optional[Address], limit: float) -> async_connection.AbstractConnection:
+        """Of event loops. It is not connected yet."""
+        return self.kind(**self._options(address, limit), retry=Retry(NoBackoff(), 0))
+
+    def open_blocking(self, address: Optional[Address], limit: float) -> sync_connection.AbstractConnection:
+        """The same for threads."""
+        kind: Any = NamedConnection
+        if issubclass(self.kind, async_connection.UnixDomainSocketConnection):
+            kind = sync_connection.UnixDomainSocketConnection
+        elif issubclass(self.kind, async_connection.SSLConnection):
+            kind = NamedSSLConnection
+        connection: sync_connection.AbstractConnection = kind(
+            **self._options(address, limit), retry=BlockingRetry(NoBackoff(), 0)
+        )
+        return connection
+
+    def _options(self, address: Optional[Address], limit: float) -> Dict[str, Any]:
         options: Dict[str, Any] = dict(self.options)
         if address is not None:
             options["host"], options["port"] = address
@@ -45,15 +64,33 @@ class Endpoint:
             # The end of a machine that vanished without a word is noticed within some seconds.
             options["socket_keepalive"] = True
             options["socket_keepalive_options"] = keepalive()
-        return self.kind(
-            **options,
-            protocol=2,
-            decode_responses=False,
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=response,
-            socket_connect_timeout=response,
-            health_check_interval=0,
-        )
+        options["socket_timeout"] = options["socket_connect_timeout"] = limit
+        return {**options, "protocol": 2, "decode_responses": False, "health_check_interval": 0}
+
+
+class NamedConnection(sync_connection.Connection):
+    """It gives up the look-up of a name when its time is over."""
+
+    def _connect(self) -> socket.socket:
+        limit = float(self.socket_connect_timeout or 1.0)
+        last: Optional[OSError] = None
+        for address in addresses_within(limit, self.host, self.port, self.socket_type):
+            try:
+                sock = socket.create_connection((address, self.port), limit)
+            except OSError as error:
+                last = error
+                continue
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for option, seconds in keepalive().items():
+                sock.setsockopt(socket.IPPROTO_TCP, option, seconds)
+            sock.settimeout(self.socket_timeout)
+            return sock
+        raise last or OSError(f"{self.host} has no address")
+
+
+class NamedSSLConnection(sync_connection.SSLConnection, NamedConnection):
+    pass
 
 
 @dataclass(frozen=True)
@@ -156,7 +193,5 @@ def _asynchronous(kind: object) -> Type[async_connection.AbstractConnection]:
 
 
 def keepalive() -> Dict[int, int]:
-    import socket
-
     found = ((getattr(socket, name, None), seconds) for name, seconds in _KEEPALIVE)
     return {option: seconds for option, seconds in found if option is not None}

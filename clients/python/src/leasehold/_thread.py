@@ -1,13 +1,22 @@
-"""The thread that renews leases and waits in queues for programs without an event loop."""
+"""The thread that renews leases and watches for programs without an event loop, and the end of such programs.
+
+What a program holds that ends without ``close`` is given back, and its loops end before the interpreter does. Otherwise
+the interpreter would take the loops apart while requests are under way, and say so on the terminal.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import atexit
 import concurrent.futures
+import logging
 import threading
-from typing import Callable, Coroutine, Optional, TypeVar
+from typing import Callable, Coroutine, Optional, Set, TypeVar
 
+from . import _fork
 from .errors import Closed, LeaseholdError, Unreachable
+
+log = logging.getLogger("leasehold")
 
 T = TypeVar("T")
 
@@ -20,7 +29,7 @@ LAST_STEPS = 2.0
 
 class LoopThread:
     def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
+        self.loop = asyncio.SelectorEventLoop()
         self._asking = threading.RLock()
         self._is_stopped = False
         self._thread = threading.Thread(target=self._run, name="leasehold", daemon=True)
@@ -74,3 +83,37 @@ class LoopThread:
 def _at_most(limit: float) -> float:
     """The system takes no longer ones."""
     return min(limit, threading.TIMEOUT_MAX)
+
+
+Close = Callable[[float], object]
+
+LIMIT = 1.0
+"""How long a program that ends may be kept from it by each client, in seconds."""
+
+
+class _Open:
+    def __init__(self) -> None:
+        self._closes: Set[Close] = set()
+        _fork.remember(self)
+
+    def add(self, close: Close) -> None:
+        self._closes.add(close)
+
+    def discard(self, close: Close) -> None:
+        self._closes.discard(close)
+
+    def close_all(self) -> None:
+        while self._closes:
+            try:
+                self._closes.pop()(LIMIT)
+            except Exception as error:
+                log.debug("not closed when the program ended: %s", error)
+
+    def forget_in_child(self) -> None:
+        _fork.OF_PARENTS.append(self._closes)
+        self._closes = set()
+        _fork.remember(self)
+
+
+OPEN = _Open()
+atexit.register(OPEN.close_all)

@@ -1,37 +1,35 @@
-"""Waiting by a ticket: a place in the server's queue without a connection that waits.
+"""Waiting by a ticket: a place in the server's queue for which no connection waits.
 
 ::
 
-    connection for requests   ACQUIRE … TICKET     ACQUIRE … TICKET          ACQUIRE … TICKET
-                              nil                  nil: a slice later        the fence
-    subscription                                                     granted ┘
+    connection for requests   ACQUIRE … TICKET     ACQUIRE … TICKET
+                              nil                  nil: a slice later
+    subscription                                             the message: granted
 
-Asking again keeps the place, and is the truth: what the subscription tells may be lost.
+**The message is the grant**: it came after the last request that was answered nil, so a lease that is counted from
+before that one ends before the server's. A message may be lost: asking again keeps the place, and is the truth.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import re
-from typing import TYPE_CHECKING, Optional, Union
+from typing import TYPE_CHECKING, Dict, Optional, Union
 
 from redis.exceptions import RedisError
 
-from . import _clock
-from ._backoff import RETRY, ROOM
-from ._limit import within
-from ._line import Line
-from ._questions import Ticket
-from ._reply import number
+from ._lines import Line, Subscription
+from ._pending import Granted, Pending, Waited
+from ._questions import Ticket, words
+from ._resp import Reply, number, pack
 from ._server import Server
-from ._subscription import Subscription
+from ._time import RETRY, ROOM, now, valid_until
 from ._verdict import Verdict, verdict
-from ._waited import Granted, Waited
 from .errors import LeaseholdError, QueueFull, Refused, Unreachable
 
 if TYPE_CHECKING:
-    from ._acquiring import Pending
     from ._hub import Hub
 
 KEPT_TIMES = 3
@@ -41,13 +39,16 @@ KEPT_LEAST = 1.0
 ASKED_A_SECOND = 1000
 """The more tickets there are, the less often each is asked for."""
 
+RENEWED_EVERY = 1.0
+"""Places are kept by many requests at once, so often at most."""
+
 UNHEARD = 0.25
 """How often it is asked for while nobody tells of grants, unless there are many."""
 
 _LONGEST = re.compile(r"TICKET must be an integer from 1 to (\d+)")
 
 
-class _Elsewise(Exception):
+class Elsewise(Exception):
     """Another way to wait is to be taken."""
 
     def __init__(self, waited: Waited) -> None:
@@ -55,93 +56,128 @@ class _Elsewise(Exception):
         self.waited = waited
 
 
-async def wait_by_ticket(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Waited]:
-    queuing = _Queuing(hub, pending, deadline)
-    hub.waiting += 1
-    try:
-        return await queuing.wait()
-    except _Elsewise as elsewise:
-        return elsewise.waited
-    finally:
-        hub.waiting -= 1
-        queuing.leave_seat()
+class Queuing:
+    """A place in the queue. It is kept together with those of all who wait at the same server: by :class:`Places`."""
 
+    __slots__ = (
+        "_deadline",
+        "_each",
+        "_first_asked",
+        "_hub",
+        "_is_doubtful",
+        "_line",
+        "_places",
+        "_sent",
+        "_told",
+        "_was_answered",
+        "asked",
+        "counted",
+        "kept",
+        "pending",
+        "server",
+    )
 
-class _Queuing:
-    def __init__(self, hub: Hub, pending: Pending, deadline: float) -> None:
+    def __init__(self, hub: Hub, pending: Pending, deadline: float, each: float, was_answered: bool) -> None:
         self._hub = hub
-        self._pending = pending
+        self.pending = pending
         self._deadline = deadline
-        self._subscription: Optional[Subscription] = None
-        self._told: Optional[asyncio.Event] = None
-        self._server: Optional[Server] = None
-        self._kept = KEPT_LEAST
+        self._each = each
+        self._was_answered = was_answered
+        self._places: Optional[Places] = None
+        self.server: Optional[Server] = None
+        self._told: Optional[asyncio.Future[Reply]] = None
+        self.kept = KEPT_LEAST
+        self.asked: Optional[float] = None
+        """Before the last request was sent that was answered nil."""
+        self.counted = math.inf
+        """For how long the server grants it by that one, unless it is claimed."""
+        self._sent = (0.0, math.inf)
+        """The same of the last one, answered or not."""
+        self._line: Optional[Line] = None
+        """On which it was renewed last."""
+        self._first_asked = now()
+        self._is_doubtful = False
+        """It may have been granted before, and lost again: a message may be of that grant."""
 
     async def wait(self) -> Union[Granted, Waited]:
         last: Optional[LeaseholdError] = None
-        tries, failing_since, each = 0, _clock.now(), self._hub.wire.limits(self._pending.wanted.ttl, 0.0).each
-        while _clock.now() < self._deadline:
-            is_last = self._deadline - _clock.now() < each
+        tries, failing_since, rest = 0, now(), 0.0
+        while now() < self._deadline:
+            is_last = self._deadline - now() < self._each
             try:
                 answer = await self._ask()
+                if answer is not None:
+                    return answer
+                tries, last = 0, None
+                by_message = await self._until_told()
+                if by_message is not None:
+                    return by_message
+                failing_since = now()
+                continue
             except QueueFull as full:
-                last, rest, failing_since = full, ROOM.rest(tries), _clock.now()
+                last, rest, failing_since = full, ROOM.rest(tries), now()
             except Refused as refusal:
                 self._look_at(refusal)
                 last, rest = refusal, 0.0
             except Unreachable as silent:
-                if _clock.now() - failing_since >= self._hub.limits.unreachable_after:
+                if now() - failing_since >= self._hub.limits.unreachable_after:
                     raise
-                if not is_last or tries or last is not None:
+                if not is_last or tries or last is not None or not self._was_answered:
                     last = silent
                 # Otherwise others held it when the server had time to answer.
                 rest = RETRY.rest(tries)
-            else:
-                if isinstance(answer, Granted):
-                    return answer
-                tries, last = 0, None
-                await self._until_told()
-                failing_since = _clock.now()
-                continue
             tries += 1
-            await asyncio.sleep(max(0.0, min(rest, self._deadline - _clock.now())))
+            await self._rest(rest)
         if last is not None:
             raise last
         return Waited.OVER
 
-    async def _ask(self) -> Union[Granted, None]:
-        wanted = self._pending.wanted
-        self._pending.may_hold = True
+    async def _ask(self) -> Optional[Granted]:
+        wanted, asking = self.pending.wanted, self._hub.asking
+        self.pending.may_hold = True
         # One look at the server, so that whoever is sent elsewhere is told of grants there.
-        until = min(self._deadline, _clock.now() + self._hub.limits.response * 2)
-        answer = await self._hub.wire.ask(
-            wanted.key,
-            lambda _: Ticket(wanted.owner, wanted.ttl, wanted.share, self._kept, self._channel),
-            self._hub.wire.limits(wanted.ttl, until),
-            self._pending.unanswered,
-            self._prepare,
+        until = min(self._deadline, now() + self._hub.limits.response * 2)
+        answer = await asking.ask(
+            wanted.key, self._question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
         )
         fence = number(answer.reply)
-        return None if fence is None else Granted(fence, answer.asked)
+        if fence is None:
+            self._not_yet(answer.is_repeated)
+            return None
+        return Granted(fence, answer.asked, wanted.ttl)
+
+    def _question(self, asked: float) -> Ticket:
+        wanted = self.pending.wanted
+        self._sent = asked, min(wanted.ttl, self.kept)
+        channel = None if self._places is None else self._places.subscription.channel
+        return Ticket(wanted.owner, wanted.ttl, wanted.share, self.kept, channel)
+
+    def _not_yet(self, is_repeated: bool) -> None:
+        # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
+        asked, counted = self._sent
+        since = self._first_asked if self.asked is None else self.asked
+        if (self.asked is not None or is_repeated) and now() >= valid_until(since, min(counted, self.counted)):
+            self._is_doubtful = True
+        self.asked, self.counted, self._was_answered = asked, counted, True
 
     async def _prepare(self, server: Server, line: Line, limit: float) -> None:
         if not line.has_module:
-            raise _Elsewise(Waited.NO_QUEUE)
+            raise Elsewise(Waited.NO_QUEUE)
         if server.tickets.is_closed:
-            raise _Elsewise(Waited.NO_TICKETS)
-        subscription = await self._subscription_of(server, limit)
+            raise Elsewise(Waited.NO_TICKETS)
+        subscription = server.subscription_now or await self._subscription_of(server, limit)
         slice_ = max(self._hub.limits.slice, self._hub.waiting / ASKED_A_SECOND)
-        self._kept = max(KEPT_LEAST, slice_ * KEPT_TIMES)
+        self.kept = max(KEPT_LEAST, slice_ * KEPT_TIMES)
         if server.tickets.longest is not None:
-            self._kept = min(self._kept, server.tickets.longest)
-        self._server = server
-        if subscription is not self._subscription:
-            self.leave_seat()
-            self._subscription, self._told = subscription, None
-            if subscription is not None:
-                self._told = subscription.seat((self._pending.wanted.owner, self._pending.wanted.key))
-        elif subscription is not None and self._told is not None and not subscription.is_closed:
-            self._told.clear()
+            self.kept = min(self.kept, server.tickets.longest)
+        self.server = server
+        places = None if subscription is None else self._hub.places_of(server, subscription)
+        if places is not self._places:
+            self.leave()
+            self._places = places
+        if places is not None:
+            self._told = self._hub.loop.create_future()
+            places.enter(self)
 
     async def _subscription_of(self, server: Server, limit: float) -> Optional[Subscription]:
         """None if there is none at the moment, as on a server that takes no more clients: the place is kept without."""
@@ -151,49 +187,141 @@ class _Queuing:
         except (RedisError, OSError) as error:
             if verdict(error) in (Verdict.REFUSED, Verdict.UNKNOWN_COMMAND):
                 server.tickets.refuse()
-                raise _Elsewise(Waited.NO_TICKETS) from error
+                raise Elsewise(Waited.NO_TICKETS) from error
             if verdict(error) is Verdict.BROKEN:
                 server.tickets.not_heard()
             return None
         server.tickets.heard()
         return subscription
 
-    async def _until_told(self) -> None:
-        """Until there is a reason to ask again."""
-        rest = self._kept / KEPT_TIMES * (1 - random.random() / 4)
-        rest = min(rest, self._deadline - _clock.now())
-        told, subscription = self._told, self._subscription
-        if told is None or subscription is None:
-            unheard = max(UNHEARD, self._hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
-            await asyncio.sleep(max(0.0, min(rest, unheard)))
-            return
+    async def _until_told(self) -> Optional[Granted]:
+        """Until there is a reason to ask again, or it is granted."""
+        told, hub = self._told, self._hub
+        if told is None or self._places is None:
+            unheard = max(UNHEARD, hub.waiting / ASKED_A_SECOND) * (1 - random.random() / 4)
+            await self._rest(min(self.kept / KEPT_TIMES, unheard))
+            return None
+        timer = None
+        if not math.isinf(self._deadline):
+            timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
         try:
-            await within(rest, told.wait())
-        except RedisError:
-            subscription.check(self._hub.limits.slice)
-        if subscription.is_closed:
+            hub.asking.open.add(told)
+            fence = number(await told)
+        finally:
+            hub.asking.open.discard(told)
+            if timer is not None:
+                timer.cancel()
+        if self._places.subscription.is_closed:
             # What was told meanwhile is lost: so all ask, and not all at once.
-            spread = random.random() * min(1.0, self._hub.waiting / ASKED_A_SECOND)
-            await asyncio.sleep(max(0.0, min(spread, self._deadline - _clock.now())))
+            await self._rest(random.random() * min(1.0, hub.waiting / ASKED_A_SECOND))
+        if not fence:
+            return None
+        asked, counted = self.asked, min(self.counted, self._sent[1])
+        if asked is None or self._is_doubtful or hub.settings.confirm or not is_fresh_enough(asked, counted):
+            return None
+        return Granted(fence, asked, counted)
+
+    async def _rest(self, rest: float) -> None:
+        await self._hub.asking.pause(max(0.0, min(rest, self._deadline - now())))
+
+    # What it is to those who tell of its grant, and of its renewal.
+
+    def told(self, fence: int) -> None:
+        """0: it is to be asked for again."""
+        if self._told is not None and not self._told.done():
+            self._told.set_result(fence)
+
+    def deaf(self) -> None:
+        self.told(0)
+
+    def done(self) -> bool:
+        return False
+
+    def set_result(self, reply: Reply) -> None:
+        if reply is None:
+            self._not_yet(False)
+        else:
+            # It is granted already, or refused: the next request tells.
+            self.told(0)
+
+    def set_exception(self, _: BaseException) -> None:
+        if self._line is not None:
+            self.pending.unanswered.add(self._line)
+        self.told(0)
+
+    def renewal(self, line: Line) -> bytes:
+        self._line = line
+        return pack(words(self.pending.wanted.key, self._question(now())))
+
+    @property
+    def is_told(self) -> bool:
+        return self._told is None or self._told.done()
 
     def _look_at(self, refusal: Refused) -> None:
         """Whether it is the ticket that is refused, and not the request."""
         longest = _LONGEST.search(refusal.reason)
-        if longest is not None and self._server is not None:
-            self._server.tickets.longest = int(longest[1]) / 1000
+        if longest is not None and self.server is not None:
+            self.server.tickets.longest = int(longest[1]) / 1000
             return
         is_channel = refusal.code == "NOPERM" and "channel" in refusal.reason
         is_old = "unknown option" in refusal.reason or "NOTIFY is not possible" in refusal.reason
         if not (is_channel or is_old):
             raise refusal
-        if self._server is not None:
-            self._server.tickets.refuse()
-        raise _Elsewise(Waited.NO_TICKETS)
+        if self.server is not None:
+            self.server.tickets.refuse()
+        raise Elsewise(Waited.NO_TICKETS)
 
-    @property
-    def _channel(self) -> Optional[bytes]:
-        return None if self._subscription is None else self._subscription.channel
+    def leave(self) -> None:
+        if self._places is not None:
+            self._places.leave(self)
+            self._places = None
 
-    def leave_seat(self) -> None:
-        if self._subscription is not None:
-            self._subscription.leave((self._pending.wanted.owner, self._pending.wanted.key))
+
+def is_fresh_enough(asked: float, counted: float) -> bool:
+    """Whether the work can begin before the lease is asked for once more: a quarter of it is left."""
+    return now() < asked + counted * 3 / 4
+
+
+class Places:
+    """All places of a client in the queues of a server: kept by many requests at once."""
+
+    def __init__(self, hub: Hub, server: Server, subscription: Subscription) -> None:
+        self._hub = hub
+        self._server = server
+        self.subscription = subscription
+        self._due: Dict[Queuing, float] = {}
+        self._timer: Optional[asyncio.TimerHandle] = None
+
+    def enter(self, place: Queuing) -> None:
+        wanted = place.pending.wanted
+        self.subscription.listeners[wanted.owner, wanted.key] = place
+        self._due[place] = now() + place.kept / KEPT_TIMES * (1 - random.random() / 4)
+        if self.subscription.is_closed:
+            place.told(0)
+        if self._timer is None:
+            self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
+
+    def leave(self, place: Queuing) -> None:
+        wanted = place.pending.wanted
+        self.subscription.listeners.pop((wanted.owner, wanted.key), None)
+        self._due.pop(place, None)
+
+    def _renew(self) -> None:
+        self._timer = None
+        if not self._due:
+            return
+        self.subscription.check(self._hub.limits.slice)
+        here = now()
+        due = [place for place, moment in self._due.items() if moment <= here and not place.is_told]
+        line = self._server.line_now
+        slice_ = max(self._hub.limits.slice, len(self._due) / ASKED_A_SECOND)
+        if due and (line is None or not line.has_module):
+            for place in due:
+                place.told(0)
+        elif due and line is not None:
+            for place in due:
+                # As long as the client has so many, each is kept for longer.
+                place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest or math.inf))
+                self._due[place] = here + place.kept / KEPT_TIMES * (1 - random.random() / 4)
+            line.send(b"".join([place.renewal(line) for place in due]), due, self._hub.limits.response)
+        self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)

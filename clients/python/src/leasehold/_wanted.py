@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
 from typing import Optional
 
-from ._acquiring import Wanted, new_owner
 from ._questions import EXCLUSIVE
-from ._validity import valid_until
+from ._time import valid_until
 from .errors import SettingError
 from .settings import Duration, Name, Settings, octets, patience, positive, seconds
 
@@ -15,45 +14,59 @@ LONGEST_OWNER = 255
 MOST_HOLDERS = 99_999
 
 
-@dataclass(frozen=True)
 class Asked:
     """A lock, and how it is asked for."""
 
-    settings: Settings
-    name: Name
-    ttl: Optional[Duration]
-    wait: Optional[Duration]
-    share: int
-    renew: bool
-    hold_at_least: Optional[Duration]
-    candidate: Optional[bytes] = None
+    __slots__ = ("_candidate", "hold_at_least", "key", "name", "renew", "share", "ttl", "wait")
 
-    def __post_init__(self) -> None:
-        self.wanted(False)
-
-    def wanted(self, is_try: bool) -> Wanted:
-        ttl = positive("ttl", self.settings.ttl if self.ttl is None else self.ttl)
-        if valid_until(0.0, ttl) <= 0:
+    def __init__(
+        self,
+        settings: Settings,
+        name: Name,
+        ttl: Optional[Duration] = None,
+        wait: Optional[Duration] = None,
+        share: int = EXCLUSIVE,
+        renew: bool = True,
+        hold_at_least: Optional[Duration] = None,
+        candidate: Optional[bytes] = None,
+    ) -> None:
+        self.name = name
+        self.key = key_of(settings, name)
+        self.ttl = positive("ttl", settings.ttl if ttl is None else ttl)
+        if valid_until(0.0, self.ttl) <= 0:
             raise SettingError("ttl: it must be longer than what clocks may differ by, which is 2 milliseconds")
-        wait = patience("wait", self.settings.wait if self.wait is None else self.wait)
-        if not 0 <= self.share <= MOST_HOLDERS:
+        self.wait = patience("wait", settings.wait if wait is None else wait)
+        if not 0 <= share <= MOST_HOLDERS:
             raise SettingError(f"permits: it must be from 1 to {MOST_HOLDERS}")
-        hold_at_least = 0.0 if self.hold_at_least is None else seconds("hold_at_least", self.hold_at_least)
-        if hold_at_least < 0:
+        self.share = share
+        self.renew = renew
+        self.hold_at_least = 0.0 if hold_at_least is None else seconds("hold_at_least", hold_at_least)
+        if self.hold_at_least < 0:
             raise SettingError("hold_at_least: it must not be negative")
-        owner = new_owner() if self.candidate is None else self.candidate + b"/" + _unique()
-        if len(owner) > LONGEST_OWNER:
+        self._candidate = candidate
+        if candidate is not None and len(candidate) + 37 > LONGEST_OWNER:
             raise SettingError("candidate: it must be at most 218 bytes long")
-        return Wanted(
-            name=self.name,
-            key=key_of(self.settings, self.name),
-            ttl=ttl,
-            wait=0.0 if is_try else wait,
-            share=self.share,
-            renew=self.renew,
-            hold_at_least=hold_at_least,
-            owner=owner,
-        )
+
+    def owner(self) -> bytes:
+        """One try to get a lock, and not a program: whoever asks again with it gets the same grant."""
+        if self._candidate is None:
+            return b"%d:%b" % (os.getpid(), _unique())
+        return self._candidate + b"/" + _unique()
+
+
+class Wanted:
+    __slots__ = ("hold_at_least", "key", "name", "owner", "renew", "share", "ttl", "wait")
+
+    def __init__(self, asked: Asked, is_try: bool) -> None:
+        self.name = asked.name
+        self.key = asked.key
+        self.ttl = asked.ttl
+        self.wait = 0.0 if is_try else asked.wait
+        """How long to wait; infinite: without limit. Zero: to try."""
+        self.share = asked.share
+        self.renew = asked.renew
+        self.hold_at_least = asked.hold_at_least
+        self.owner = asked.owner()
 
 
 def key_of(settings: Settings, name: Name) -> bytes:
@@ -67,7 +80,10 @@ def permits(count: int) -> int:
 
 
 def _unique() -> bytes:
-    return new_owner().rsplit(b":", 1)[1]
+    """A random UUID."""
+    text = os.urandom(16).hex()
+    variant = "89ab"[int(text[16], 16) & 3]
+    return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-{variant}{text[17:20]}-{text[20:]}".encode()
 
 
 def candidate_of(owner: bytes) -> str:

@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from types import TracebackType
-from typing import AsyncIterator, Awaitable, Callable, List, Optional, Type, TypeVar
+from typing import AsyncIterator, Awaitable, Callable, List, Optional, Tuple, Type, TypeVar
 
-from . import _clock, _fork
-from ._entered import Entered
+from . import _fork
 from ._factory import Factory
-from ._hold import Hold
+from ._hold import Entered, Hold, Scope
 from ._hub import Hub
 from ._lease import LeaseState
-from ._reply import Reply, Word
-from ._scope import Scope
+from ._pending import Pending
+from ._resp import Reply, Word
 from ._target import AnyClient
-from ._wanted import Asked, candidate_of, key_of
+from ._time import now
+from ._wanted import Asked, Wanted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost, SettingError
 from .outcomes import Leader, LockInfo, Loss, Released
 from .settings import Duration, Name, Settings, patience, positive
@@ -31,18 +31,10 @@ log = logging.getLogger("leasehold")
 class LossSignal:
     """Tells of the loss of a lease."""
 
-    def __init__(self, state: LeaseState) -> None:
+    def __init__(self, hub: Hub, state: LeaseState) -> None:
+        self._hub = hub
         self._state = state
-        self._lost = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def tell() -> None:
-            try:
-                loop.call_soon_threadsafe(self._lost.set)
-            except RuntimeError:
-                pass  # the loop has ended
-
-        state.when_lost(tell)
+        self._lost: Optional[asyncio.Event] = None
 
     def is_set(self) -> bool:
         """Whether it is lost. It looks at the clock: nobody need have noticed before."""
@@ -50,6 +42,9 @@ class LossSignal:
 
     async def wait(self) -> Loss:
         """Waits until it is lost, and says why."""
+        if self._lost is None:
+            lost = self._lost = asyncio.Event()
+            self._state.when_lost(lambda: self._hub.call(lost.set))
         await self._lost.wait()
         loss = self._state.loss
         assert loss is not None
@@ -61,22 +56,28 @@ class Lease(Hold):
 
     def __init__(self, locks: Leasehold, hub: Hub, state: LeaseState) -> None:
         super().__init__(locks, hub, state)
-        self.signal = LossSignal(state)
+        self._signal: Optional[LossSignal] = None
+
+    @property
+    def signal(self) -> LossSignal:
+        """Tells of its loss."""
+        if self._signal is None:
+            self._signal = LossSignal(self._hub, self._state)
+        return self._signal
 
     async def extend(self, ttl: Optional[Duration] = None) -> bool:
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
-        until = _clock.now() + self._hub.limits.within
-        return await self._hub.run(self._hub.extend(self._state, self._ttl(ttl), until))
+        return await self._hub.extend(self._state, self._ttl(ttl), now() + self._hub.limits.within)
 
     async def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
         at that moment; :class:`LockLost`, and nothing was run, if not. It is sent once: after :class:`Unanswered`
         it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
-        return await self._hub.run(self._hub.guard(self._state, command))
+        return await self._hub.guard(self._state, command)
 
     async def release(self) -> Released:
         """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
-        return await self._hub.release(self._state)
+        return await self._hub.release(self._state, self._hub.limits.within)
 
     async def __aenter__(self) -> Lease:
         return self
@@ -112,27 +113,28 @@ async def _give_back(lease: Lease) -> None:
 class LockRequest:
     """A lock, and how it is asked for: ``async with`` it, or :meth:`acquire` it. It can be used many times."""
 
+    __slots__ = ("_asked", "_entered", "_locks")
+
     def __init__(self, locks: Leasehold, asked: Asked) -> None:
         self._locks = locks
         self._asked = asked
-        self._entered: Entered[tuple[Lease, Scope]] = Entered()
+        self._entered: Entered[Tuple[Lease, Scope]] = Entered()
 
     async def acquire(self) -> Lease:
         """Waits for the lock. :class:`Busy` when others have held it for as long as ``wait`` says."""
         return await self._granted(Lease)
 
     async def _granted(self, kind: Type[L]) -> L:
-        wanted, begun = self._asked.wanted(False), _clock.now()
-        hub = self._locks._hub_here()
-        state = await hub.run(hub.acquire(wanted))
+        hub, begun = self._locks._hub_here(), now()
+        state = await hub.acquire(Pending(Wanted(self._asked, False)), begun)
         if state is None:
-            raise Busy(wanted.name, _clock.now() - begun)
+            raise Busy(self._asked.name, now() - begun)
         return kind(self._locks, hub, state)
 
     async def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
         hub = self._locks._hub_here()
-        state = await hub.run(hub.acquire(self._asked.wanted(True)))
+        state = await hub.acquire(Pending(Wanted(self._asked, True)), now())
         return None if state is None else Lease(self._locks, hub, state)
 
     async def run(self, work: Callable[[Lease], Awaitable[T]]) -> T:
@@ -141,7 +143,7 @@ class LockRequest:
             return await work(lease)
 
     async def __aenter__(self) -> Lease:
-        lease = await self.acquire()
+        lease = await self._granted(Lease)
         self._entered.enter(asyncio.current_task(), (lease, Scope(lease._state)))
         return lease
 
@@ -210,7 +212,7 @@ class Leasehold(Factory[LockRequest]):
     async def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
         hub = self._hub_here()
-        return await hub.run(hub.info(key_of(self._settings, name)))
+        return await hub.info(key_of(self._settings, name))
 
     def election(
         self,

@@ -34,7 +34,9 @@ class Settings:
     tickets: bool = True
     """Whether to wait by tickets. If not, or where there are none, each wait takes a connection."""
     wait_connections: int = 16
-    """How many connections may wait at a time, where requests do not wait by tickets."""
+    """How many connections may wait at a time: those of threads, and where requests do not wait by tickets."""
+    confirm: bool = False
+    """Whether a grant that was waited for is confirmed by the server before the work begins. It is one more request."""
 
     def __post_init__(self) -> None:
         for field in ("ttl", "response", "within", "unreachable_after", "slice"):

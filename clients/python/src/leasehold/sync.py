@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import logging
-import math
 import threading
 import time
 from types import TracebackType
-from typing import Callable, Iterator, List, NamedTuple, Optional, Type, TypeVar
+from typing import Callable, Iterator, List, Optional, Type, TypeVar
 
-from . import _clock, _fork
-from ._acquiring import Wanted
-from ._at_exit import OPEN
-from ._entered import Entered
+from . import _fork
 from ._factory import Factory
-from ._hold import Hold
-from ._hub import Hub
+from ._hold import Entered, Hold
 from ._lease import LeaseState
-from ._reply import Reply, Word
+from ._pending import Pending
+from ._resp import Reply, Word
+from ._running import Running
 from ._target import AnyClient
-from ._thread import LoopThread
-from ._wanted import Asked, candidate_of, key_of
+from ._time import now
+from ._wanted import Asked, Wanted, candidate_of, key_of
 from .errors import Busy, Closed, LeaseholdError, LockLost
 from .outcomes import Leader, LockInfo, Loss, Released
 from .settings import Duration, Name, Settings, patience, positive
@@ -37,8 +34,7 @@ class LossSignal:
 
     def __init__(self, state: LeaseState) -> None:
         self._state = state
-        self._lost = threading.Event()
-        state.when_lost(self._lost.set)
+        self._lost: Optional[threading.Event] = None
 
     def is_set(self) -> bool:
         """Whether it is lost. It looks at the clock: nobody need have noticed before."""
@@ -46,10 +42,13 @@ class LossSignal:
 
     def wait(self, timeout: Optional[Duration] = None) -> Optional[Loss]:
         """Waits until it is lost, and says why; None if that has not come within ``timeout``."""
-        end = _clock.now() + patience("timeout", timeout)
-        while self._state.loss is None and _clock.now() < end:
+        if self._lost is None:
+            lost = self._lost = threading.Event()
+            self._state.when_lost(lost.set)
+        end = now() + patience("timeout", timeout)
+        while self._state.loss is None and now() < end:
             # Not longer than the lease: its end is seen here, too, if the thread of the client cannot run.
-            rest = min(end - _clock.now(), max(0.001, self._state.valid_for()), 1.0)
+            rest = min(end - now(), max(0.001, self._state.valid_for()), 1.0)
             self._lost.wait(max(0.0, rest))
         return self._state.loss
 
@@ -57,18 +56,23 @@ class LossSignal:
 class Lease(Hold):
     """A lock that is held: renewed each third of its ttl until it is released, kept or lost."""
 
-    def __init__(self, locks: Leasehold, thread: LoopThread, hub: Hub, state: LeaseState) -> None:
-        super().__init__(locks, hub, state)
-        self._thread = thread
-        self.signal = LossSignal(state)
+    def __init__(self, locks: Leasehold, running: Running, state: LeaseState) -> None:
+        super().__init__(locks, running.hub, state)
+        self._running = running
+        self._signal: Optional[LossSignal] = None
+
+    @property
+    def signal(self) -> LossSignal:
+        """Tells of its loss."""
+        if self._signal is None:
+            self._signal = LossSignal(self._state)
+        return self._signal
 
     def extend(self, ttl: Optional[Duration] = None) -> bool:
         """Has the lease end ``ttl`` from now, and renews it by as much from now on. False: the lock is lost."""
         if self.loss is Loss.FORKED:
             return False
-        hub, within = self._hub, self._hub.limits.within
-        its_ttl, until = self._ttl(ttl), _clock.now() + within
-        return self._thread.call(lambda: hub.run(hub.extend(self._state, its_ttl, until)), within)
+        return self._running.extend(self._state, self._ttl(ttl))
 
     def guard(self, *command: Word) -> Reply:
         """Has the server run a command of its own, such as ``"SET", key, value``, if it holds the lock for this lease
@@ -76,14 +80,11 @@ class Lease(Hold):
         it may have been run or not. Texts in the answer are ``bytes``. It needs the module."""
         if self.loss is Loss.FORKED:
             raise LockLost(self.name, Loss.FORKED)
-        hub = self._hub
-        return self._thread.call(lambda: hub.run(hub.guard(self._state, command)), hub.limits.within)
+        return self._running.guard(self._state, command)
 
     def release(self) -> Released:
         """Gives the lock back. It takes ``Settings.within`` at most, and goes on in the background after that."""
-        hub, state = self._hub, self._state
-        known = hub.known_release(state)
-        return self._thread.call(lambda: hub.release(state), hub.limits.within) if known is None else known
+        return self._running.release(self._state)
 
     def __enter__(self) -> Lease:
         return self
@@ -119,6 +120,8 @@ def _give_back(lease: Lease) -> None:
 class LockRequest:
     """A lock, and how it is asked for: use ``with``, or :meth:`acquire` it. It can be used many times."""
 
+    __slots__ = ("_asked", "_entered", "_locks")
+
     def __init__(self, locks: Leasehold, asked: Asked) -> None:
         self._locks = locks
         self._asked = asked
@@ -129,16 +132,15 @@ class LockRequest:
         return self._granted(Lease)
 
     def _granted(self, kind: Type[L]) -> L:
-        wanted, begun = self._asked.wanted(False), _clock.now()
-        limit = None if math.isinf(wanted.wait) else max(wanted.wait, self._locks._within)
-        lease = self._locks._acquire(kind, wanted, limit)
+        begun = now()
+        lease = self._locks._acquire(kind, Wanted(self._asked, False))
         if lease is None:
-            raise Busy(wanted.name, _clock.now() - begun)
+            raise Busy(self._asked.name, now() - begun)
         return lease
 
     def try_acquire(self) -> Optional[Lease]:
         """The lock, or None if somebody else has it."""
-        return self._locks._acquire(Lease, self._asked.wanted(True), self._locks._within)
+        return self._locks._acquire(Lease, Wanted(self._asked, True))
 
     def run(self, work: Callable[[Lease], T]) -> T:
         """Does the work under the lock. Its result is the result, whatever becomes of the release."""
@@ -159,25 +161,6 @@ class LockRequest:
         _give_back(self._entered.leave(threading.get_ident()))
 
 
-class Running(NamedTuple):
-    """What a client has as soon as it was asked for something."""
-
-    thread: LoopThread
-    hub: Hub
-
-    def close(self, limit: float) -> List[Name]:
-        OPEN.discard(self.close)
-        try:
-            return self.thread.call(lambda: self.hub.close(limit), limit)
-        finally:
-            self.thread.stop(limit)
-
-    def drop(self) -> None:
-        """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
-        OPEN.discard(self.close)
-        self.hub.drop_all(self.thread.loop.stop)
-
-
 class Leasehold(Factory[LockRequest]):
     """Locks on the server of a client of redis-py, or on its cluster, or on the primary that its sentinels name.
 
@@ -196,7 +179,6 @@ class Leasehold(Factory[LockRequest]):
         wait: Optional[Duration] = None,
     ) -> None:
         super().__init__(client, settings, prefix=prefix, ttl=ttl, wait=wait)
-        self._within = positive("within", self._settings.within)
         self._starting = threading.RLock()
         self._running: Optional[Running] = None
         self._is_closed = False
@@ -230,9 +212,7 @@ class Leasehold(Factory[LockRequest]):
 
     def info(self, name: Name) -> Optional[LockInfo]:
         """Who holds the lock and how many wait; None if it is free. What it says may be over when it arrives."""
-        thread, hub = self._run()
-        key = key_of(self._settings, name)
-        return thread.call(lambda: hub.run(hub.info(key)), self._within)
+        return self._run().info(key_of(self._settings, name))
 
     def election(
         self,
@@ -272,13 +252,14 @@ class Leasehold(Factory[LockRequest]):
         self.close()
 
     def _run(self) -> Running:
+        running = self._running
+        if running is not None:
+            return running
         with self._starting:
             if self._is_closed:
                 raise Closed
             if self._running is None:
-                thread = LoopThread()
-                self._running = Running(thread, thread.call(self._new_hub, None))
-                OPEN.add(self._running.close)
+                self._running = Running(self._target, self._settings)
             return self._running
 
     def __del__(self) -> None:
@@ -286,18 +267,9 @@ class Leasehold(Factory[LockRequest]):
         if running is not None:
             running.drop()
 
-    async def _new_hub(self) -> Hub:
-        return Hub(self._target, self._settings)
-
-    def _acquire(self, kind: Type[L], wanted: Wanted, limit: Optional[float]) -> Optional[L]:
-        thread, hub = self._run()
-
-        async def granted() -> Optional[L]:
-            # A lease from the first moment: if the caller was interrupted, nobody has it, and it is given back.
-            state = await hub.run(hub.acquire(wanted))
-            return None if state is None else kind(self, thread, hub, state)
-
-        return thread.call(granted, limit)
+    def _acquire(self, kind: Type[L], wanted: Wanted) -> Optional[L]:
+        running = self._run()
+        return running.acquire(Pending(wanted), lambda state: kind(self, running, state))
 
     def forget_in_child(self) -> None:
         # The loop of the parent is kept as it is: to end it would take the parent's sockets out of its selector.

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
-from typing import Awaitable, Callable, Optional, Set, Tuple
+from typing import Any, Awaitable, Callable, NamedTuple, Optional, Set, Tuple
 
 from redis.exceptions import ConnectionError as Disconnected
 from redis.exceptions import RedisError
 from redis.exceptions import TimeoutError as Silent
 
-from . import _clock
-from ._backoff import RETRY
-from ._limit import within
-from ._line import Line
+from ._lines import Line
 from ._questions import Question, words
-from ._reply import Reply
+from ._resp import Reply, pack
 from ._routes import Routes
 from ._server import Server
+from ._time import RETRY, now, within
 from ._verdict import Verdict, code_of, public, verdict
-from .errors import Unanswered
+from .errors import Closed, Unanswered
 
 LEAST_RESPONSE = 0.02
 
@@ -27,8 +24,7 @@ _AT_ONCE = (Verdict.MOVED, Verdict.ASK, Verdict.UNKNOWN_COMMAND, Verdict.UNKNOWN
 """After these the next try is another one."""
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     reply: Reply
     asked: float
     """The moment before the try was sent that was answered."""
@@ -37,29 +33,55 @@ class Answer:
     """An earlier try was not answered, and may have been carried out."""
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(NamedTuple):
     each: float
     """For the answer to each try."""
     until: float
     """For all of them."""
 
 
-class Wire:
+class Asking:
     def __init__(self, routes: Routes, response: float) -> None:
         self.routes = routes
         self._response = response
+        self.open: Set[asyncio.Future[Reply]] = set()
+        """What those wait for who are told of the end of the client."""
 
     def limits(self, ttl: float, until: float) -> Limits:
         """For a short ttl an answer may take a fifth of that: two renewals may fail before the lease is over."""
-        return Limits(max(LEAST_RESPONSE, min(self._response, ttl / 5)), until)
+        return Limits(self.each(ttl), until)
+
+    def each(self, ttl: float) -> float:
+        return max(LEAST_RESPONSE, min(self._response, ttl / 5))
+
+    async def until_closed(self, what: asyncio.Future[Reply]) -> Reply:
+        """Its result, or :class:`Closed` as soon as the client is closed."""
+        self.open.add(what)
+        try:
+            return await what
+        finally:
+            self.open.discard(what)
+
+    async def pause(self, rest: float) -> None:
+        loop = asyncio.get_running_loop()
+        over: asyncio.Future[Reply] = loop.create_future()
+        timer = loop.call_later(max(0.0, min(rest, 1e6)), _end, over)
+        try:
+            await self.until_closed(over)
+        finally:
+            timer.cancel()
+
+    def send_away(self) -> None:
+        for each in list(self.open):
+            if not each.done():
+                each.set_exception(Closed())
 
     async def ask(
         self,
         key: bytes,
         question: Callable[[float], Question],
         limits: Limits,
-        unanswered: Optional[Set[Line]] = None,
+        unanswered: Optional[Set[Any]] = None,
         prepare: Optional[Callable[[Server, Line, float], Awaitable[None]]] = None,
         may_repeat: bool = True,
     ) -> Answer:
@@ -70,14 +92,22 @@ class Wire:
         while True:
             sent: Optional[Line] = None
             try:
-                server, line, limit = await self._line(key, once, limits)
+                server = once or self.routes.known(key)
+                line = None if server is None else server.line_now
+                asked = now()
+                if asked >= limits.until:
+                    raise Silent("there was no time to ask")
+                if server is None or line is None:
+                    server, line = await self._find(key, server, limits)
+                    asked = now()
                 is_asking, once = once is not None, None
                 if prepare is not None:
-                    await prepare(server, line, limit)
-                    limit = min(limit, limits.until - _clock.now())
-                asked, sent = _clock.now(), line
+                    await prepare(server, line, min(limits.each, limits.until - asked))
+                    asked = now()
+                sent = line
                 if unanswered is not None:
                     unanswered.add(line)
+                limit = min(limits.each, limits.until - asked)
                 reply = await self._ask(server, line, key, question(asked), limit, is_asking)
                 if unanswered is not None:
                     unanswered.discard(line)
@@ -97,27 +127,26 @@ class Wire:
                 if last is None or not isinstance(error, Silent):
                     # That a server was silent for the rest of the time says less than what it said before.
                     last = error
-                if rest is None or _clock.now() + rest >= limits.until:
+                if rest is None or now() + rest >= limits.until:
                     raise public(last) from error
             tries += 1
-            await asyncio.sleep(rest)
+            await self.pause(rest)
 
-    async def _line(self, key: bytes, once: Optional[Server], limits: Limits) -> Tuple[Server, Line, float]:
-        began = _clock.now()
-        if began >= limits.until:
-            raise Silent("there was no time to ask")
-        server = once
+    async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> Tuple[Server, Line]:
         if server is None:
-            server = await within(limits.until - began, self.routes.server_of(key))
-        line = await server.line(min(self._response, limits.until - _clock.now()))
-        return server, line, min(limits.each, limits.until - _clock.now())
+            server = await within(limits.until - now(), self.routes.server_of(key))
+        return server, await server.line(min(self._response, limits.until - now()))
 
     async def _ask(
         self, server: Server, line: Line, key: bytes, question: Question, limit: float, is_asking: bool
     ) -> Reply:
         if is_asking:
             # In one step, so nothing comes between the two on this line. A cluster has no other dialect half-way.
-            return (await line.ask_all([[b"ASKING"], words(key, question)], limit))[1]
+            line.ask(pack((b"ASKING",)), limit)
+            reply = await line.ask(pack(words(key, question)), limit)
+            if isinstance(reply, RedisError):
+                raise reply
+            return reply
         return await server.ask(line, key, question, limit)
 
     def _after(self, error: BaseException, said: Verdict, tries: int) -> Optional[float]:
@@ -130,3 +159,8 @@ class Wire:
             return 0.0
         self.routes.failed(error)
         return RETRY.rest(tries)
+
+
+def _end(over: asyncio.Future[Reply]) -> None:
+    if not over.done():
+        over.set_result(None)

@@ -1,0 +1,324 @@
+"""What a client holds on one event loop: it is renewed, extended, guarded by, and given back."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import threading
+from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Set, Tuple, TypeVar
+
+from redis.exceptions import RedisError
+
+from ._asking import Asking
+from ._lease import LeaseState
+from ._lines import Line
+from ._pending import parting_words
+from ._questions import Extend, Guarded, Release, words
+from ._resp import Reply, Word, number, pack
+from ._time import now
+from .errors import Closed, LeaseholdError, LockLost, Refused, Unreachable
+from .outcomes import Loss, Released
+from .settings import Name, octets
+
+T = TypeVar("T")
+log = logging.getLogger("leasehold")
+
+LONGEST_SLEEP = 1.0
+"""The clock of event loops stands still in a suspend: a loss is noticed so long after it."""
+
+LOOKS_PART = 0.05
+"""The part of its time that a loop may spend on looking through its leases."""
+
+EACH_LOOK = 1e-6
+
+_NOT_HELD = (Loss.EXPIRED, Loss.TAKEN, Loss.FORKED)
+
+
+class Limits(NamedTuple):
+    """The durations of the settings, in seconds."""
+
+    response: float
+    within: float
+    unreachable_after: float
+    slice: float
+
+
+class Holding:
+    """Create it on the loop on which it is to be used."""
+
+    def __init__(self, limits: Limits, asking: Asking) -> None:
+        self.limits = limits
+        self.asking = asking
+        self.loop = asyncio.get_running_loop()
+        self.leases: Set[LeaseState] = set()
+        self._look_at = math.inf
+        self._looking: Optional[asyncio.TimerHandle] = None
+        self._background: Set[asyncio.Future[Any]] = set()
+        self._giving_back: Dict[asyncio.Future[Any], Name] = {}
+        """What is being released, and what may have been granted to those who gave up."""
+        self._not_released: List[Tuple[Name, float]] = []
+        """What a server refused to release, and when its lease ends."""
+        self.ending = threading.Lock()
+        """Held by whoever closes it, and by whoever comes to hold something."""
+        self.is_closed = False
+
+    def check_open(self) -> None:
+        if self.is_closed:
+            raise Closed
+
+    def call(self, what: Callable[..., object], *words: object) -> None:
+        """From any thread; nothing if the loop has ended."""
+        try:
+            self.loop.call_soon_threadsafe(what, *words)
+        except RuntimeError:
+            pass
+
+    def spawn(self, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        task = asyncio.ensure_future(work)
+        self._background.add(task)
+
+        def ended(ended: asyncio.Future[T]) -> None:
+            self._background.discard(ended)
+            if not ended.cancelled() and ended.exception() is not None:
+                log.debug("in the background: %r", ended.exception())
+
+        task.add_done_callback(ended)
+        return task
+
+    def _give_back_by(self, name: Name, end: float, work: Coroutine[object, object, T]) -> asyncio.Future[T]:
+        """Whoever closes the client is told the name if it takes too long, or fails before the lease ends."""
+        giving = self.spawn(work)
+        self._giving_back[giving] = name
+
+        def ended(given: asyncio.Future[T]) -> None:
+            del self._giving_back[given]
+            if not given.cancelled() and given.exception() is not None:
+                self.not_released(name, end)
+
+        giving.add_done_callback(ended)
+        return giving
+
+    def not_released(self, name: Name, end: float) -> None:
+        here = now()
+        self._not_released = [each for each in self._not_released if each[1] > here] + [(name, end)]
+
+    def look_by(self, moment: float) -> None:
+        """From any thread."""
+        if moment < self._look_at:
+            self._look_at = moment
+            self.call(self._arm)
+
+    def _arm(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        rest = min(max(0.0, self._look_at - now()), LONGEST_SLEEP)
+        self._looking = self.loop.call_later(rest, self._look)
+
+    def _look(self) -> None:
+        """Renews leases that are due, and sees them end."""
+        # Whoever adds a lease while this looks has it look again.
+        self._look_at, here = math.inf, now()
+        leases = list(self.leases)
+        due = [state for state in leases if state.next_look <= here]
+        for state in due:
+            if state.loss is not None:
+                self._seen_lost(state)
+            elif state.is_due(here):
+                state.retry_renewal_at(math.inf)
+                self.spawn(self._renew(state))
+        looks = [state.next_look for state in list(self.leases)]
+        if looks:
+            least = here + len(leases) * EACH_LOOK / LOOKS_PART
+            self.look_by(min(max(min(looks), least), here + LONGEST_SLEEP))
+
+    def _seen_lost(self, state: LeaseState) -> None:
+        self.leases.discard(state)
+        if state.loss in (Loss.EXPIRED, Loss.TAKEN):
+            log.warning("the lock %r was lost: %s", state.name, state.loss.value)
+
+    async def _renew(self, state: LeaseState) -> None:
+        try:
+            await self.extend(state, state.ttl, state.end)
+        except LeaseholdError as error:
+            state.retry_renewal_at(now() + max(0.02, state.ttl / 10))
+            if state.loss is None:
+                log.warning("the lock %r could not be renewed yet: %s", state.name, error)
+        if state.loss is not None and state in self.leases:
+            self._seen_lost(state)
+        self.look_by(state.next_look)
+
+    async def extend(self, state: LeaseState, ttl: float, until: float) -> bool:
+        """Whether the lease ends a ttl from now. One at a time: two might arrive in either order."""
+        self.check_open()
+        if state.is_extending is None:
+            state.is_extending = asyncio.Lock()
+        async with state.is_extending:
+            if state.loss is not None:
+                return False
+
+            def question(asked: float) -> Extend:
+                state.about_to_extend(asked, ttl)
+                return Extend(state.owner, ttl, state.fence)
+
+            is_answered = False
+            try:
+                answer = await self.asking.ask(state.key, question, self.asking.limits(ttl, min(until, state.end)))
+                is_answered = not answer.is_repeated
+            finally:
+                if not is_answered:
+                    state.not_extended(ttl)
+            if number(answer.reply) != 1:
+                state.lose(Loss.TAKEN)
+                return False
+            is_extended = state.extended(answer.asked, ttl)
+        self.look_by(state.next_look)
+        return is_extended
+
+    async def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+        """Sends it once: to send it again might be to run it twice."""
+        self.check_open()
+        loss = state.loss
+        if loss is not None:
+            raise LockLost(state.name, loss)
+        question = guarded(state, command)
+        limits = self.asking.limits(state.ttl, now() + self.limits.within)
+        try:
+            answer = await self.asking.ask(state.key, lambda _: question, limits, may_repeat=False)
+        except Refused as refused:
+            if refused.code != "NOTHOLDER":
+                raise
+            state.lose(Loss.TAKEN)
+            raise LockLost(state.name, state.loss or Loss.TAKEN) from refused
+        return answer.reply
+
+    async def release(self, state: LeaseState, limit: float) -> Released:
+        """What is not answered in time goes on in the background."""
+        known = self.known_release(state)
+        if known is not None:
+            return known
+        if state.release is None and self.may_release_at_once(state):
+            line_of = self.asking.routes.known(state.key)
+            line = None if line_of is None else line_of.line_now
+            if line is not None and line.has_module:
+                released = await self._release_at_once(state, line)
+                if released is not None:
+                    return released
+        releasing = self.begin_release(state, Loss.RELEASED)
+        await asyncio.wait([releasing], timeout=limit)
+        if not releasing.done():
+            raise Unreachable(f"the release of {state.name!r} was not answered, and goes on in the background")
+        return _result(releasing)
+
+    def may_release_at_once(self, state: LeaseState) -> bool:
+        """Whether one request is all that there is to do."""
+        return state.hold_until is None and not state.unanswered and state.loss is None
+
+    def known_release(self, state: LeaseState) -> Optional[Released]:
+        """What its release came to, if that can be said without asking."""
+        if state.was_kept:
+            return Released.KEPT
+        if state.loss is Loss.FORKED:
+            return Released.LATE
+        if state.released is not None:
+            return state.released
+        if state.release is not None:
+            return _result(state.release) if state.release.done() else None
+        # Closing released what was held: this one had been lost before.
+        return Released.LATE if self.is_closed else None
+
+    async def _release_at_once(self, state: LeaseState, line: Line) -> Optional[Released]:
+        """None: it is to be asked for again. Whatever happens to the caller, it is released."""
+        state.lose(Loss.RELEASED)
+        self.leases.discard(state)
+        end, asked = state.end, now()
+        state.release = waiting = self.loop.create_future()
+        try:
+            reply = await line.ask(
+                pack(words(state.key, Release(state.owner, state.fence))), self.asking.each(math.inf)
+            )
+            state.release = None
+            if not isinstance(reply, RedisError):
+                state.released = released_by(reply)
+                waiting.set_result(state.released)
+                return state.released
+            asked = math.inf
+        except (RedisError, OSError):
+            state.release = None
+        except BaseException:
+            state.release = None
+            chain(self.begin_release(state, Loss.RELEASED, asked < end), waiting)
+            raise
+        chain(self.begin_release(state, Loss.RELEASED, asked < end), waiting)
+        return None
+
+    def begin_release(self, state: LeaseState, loss: Loss, was_asked: bool = False) -> asyncio.Future[Released]:
+        """``was_asked``: an earlier try, while it was held, may have been the one that released it."""
+        if state.release is None:
+            was_held = state.loss not in _NOT_HELD
+            state.lose(loss)
+            self.leases.discard(state)
+            state.release = self._give_back_by(state.name, state.end, self._released(state, was_held, was_asked))
+        return state.release
+
+    async def _released(self, state: LeaseState, was_held: bool, was_asked: bool) -> Released:
+        end, until = state.end, max(now() + self.limits.within, state.end)
+        limits = self.asking.limits(self.limits.within, until)
+        hold_until = state.hold_until
+        if hold_until is not None and was_held and hold_until > now():
+
+            def rest(asked: float) -> Extend:
+                return Extend(state.owner, max(0.001, hold_until - asked), state.fence)
+
+            answer = await self.asking.ask(state.key, rest, limits)
+            return Released.LATER if number(answer.reply) == 1 else Released.LATE
+        answer = await self.asking.ask(state.key, lambda _: Release(state.owner, state.fence), limits)
+        for line in state.unanswered:
+            self.spawn(line.last_word(parting_words(line, state.key, state.owner), self.limits.response))
+        # An earlier try of this release may have been the one that released it.
+        is_released = number(answer.reply) == 1 or was_asked or (answer.is_repeated and answer.asked < end)
+        return Released.RELEASED if is_released and was_held else Released.LATE
+
+    def keep(self, state: LeaseState) -> None:
+        if state.lose(Loss.KEPT):
+            state.was_kept = True
+            self.leases.discard(state)
+
+    def drop(self, state: LeaseState) -> None:
+        """Nobody has the lease any more, and nobody released it."""
+        if self.is_closed or state.was_kept or state.is_released or state.loss is Loss.FORKED:
+            return
+        log.warning("the lease of %r was dropped without a release, and is released now", state.name)
+        self.begin_release(state, Loss.RELEASED)
+
+
+def guarded(state: LeaseState, command: Tuple[Word, ...]) -> Guarded:
+    its_words = tuple(octets("command", word) if isinstance(word, str) else word for word in command)
+    return Guarded(state.owner, state.fence, its_words)
+
+
+def released_by(reply: Reply) -> Released:
+    return Released.RELEASED if number(reply) == 1 else Released.LATE
+
+
+def chain(releasing: asyncio.Future[Released], waiting: asyncio.Future[Released]) -> None:
+    """What the one comes to is told to those who wait for the other."""
+
+    def pass_on(ended: asyncio.Future[Released]) -> None:
+        if waiting.done():
+            return
+        if ended.cancelled():
+            waiting.cancel()
+        elif ended.exception() is None:
+            waiting.set_result(ended.result())
+        else:
+            waiting.set_exception(ended.exception() or Closed())
+            waiting.exception()
+
+    releasing.add_done_callback(pass_on)
+
+
+def _result(releasing: asyncio.Future[Released]) -> Released:
+    if releasing.cancelled():
+        raise Closed
+    return releasing.result()

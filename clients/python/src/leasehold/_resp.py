@@ -1,0 +1,126 @@
+"""The protocol of the server, as far as this package needs it: RESP2."""
+
+from __future__ import annotations
+
+from typing import Dict, List, Optional, Sequence, Tuple, Union
+
+from redis.exceptions import ConnectionError as Disconnected
+from redis.exceptions import RedisError, ResponseError
+
+from .errors import SettingError
+
+Reply = Union[None, int, bytes, RedisError, List["Reply"]]
+"""Errors are values here: those who asked raise them."""
+Word = Union[bytes, str, int]
+Words = Sequence[Word]
+
+
+def pack(words: Words) -> bytes:
+    packed = [b"*%d\r\n" % len(words)]
+    for word in words:
+        octets = word if type(word) is bytes else _octets(word)
+        packed.append(b"$%d\r\n%b\r\n" % (len(octets), octets))
+    return b"".join(packed)
+
+
+def _octets(word: object) -> bytes:
+    if isinstance(word, str):
+        return word.encode()
+    if isinstance(word, (int, float)) and not isinstance(word, bool):
+        return repr(word).encode()
+    if isinstance(word, (bytes, bytearray, memoryview)):
+        return bytes(word)
+    raise SettingError(f"command: a word must be str, bytes or a number, and not {type(word).__name__}")
+
+
+class Parser:
+    """Of a stream that comes in pieces."""
+
+    __slots__ = ("_arrays", "_missing", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: List[bytes] = []
+        self._missing = 0
+        """How many bytes have to come at least before the rest can be read."""
+        self._arrays: List[Tuple[int, List[Reply]]] = []
+        """Those under way: how many elements each will have, and those that have come."""
+
+    @property
+    def is_amid(self) -> bool:
+        """Whether a part of a reply has come."""
+        return bool(self._pieces or self._arrays)
+
+    def feed(self, data: bytes) -> List[Reply]:
+        """The replies that this completes."""
+        if self._pieces:
+            self._pieces.append(data)
+            self._missing -= len(data)
+            if self._missing > 0:
+                return []
+            data = b"".join(self._pieces)
+            self._pieces = []
+        replies: List[Reply] = []
+        at, length, missing = 0, len(data), 1
+        while at < length:
+            end = data.find(b"\r\n", at)
+            if end < 0:
+                break
+            kind, after = data[at], end + 2
+            reply: Reply = None
+            if kind == 36:  # $
+                size = int(data[at + 1 : end])
+                if size >= 0:
+                    after += size + 2
+                    if after > length:
+                        missing = after - length
+                        break
+                    reply = data[end + 2 : after - 2]
+            elif kind == 58:  # :
+                reply = int(data[at + 1 : end])
+            elif kind == 43:  # +
+                reply = data[at + 1 : end]
+            elif kind == 45:  # -
+                reply = ResponseError(data[at + 1 : end].decode(errors="replace"))
+            elif kind == 42:  # *
+                size = int(data[at + 1 : end])
+                at = after
+                if size > 0:
+                    self._arrays.append((size, []))
+                    continue
+                reply = [] if size == 0 else None
+            else:
+                raise Disconnected("the server does not speak RESP2")
+            at = after
+            if self._arrays:
+                reply, is_whole = self._element(reply)
+                if not is_whole:
+                    continue
+            replies.append(reply)
+        if at < length:
+            self._pieces, self._missing = [data[at:]], missing
+        return replies
+
+    def _element(self, reply: Reply) -> Tuple[Reply, bool]:
+        while self._arrays:
+            size, elements = self._arrays[-1]
+            elements.append(reply)
+            if len(elements) < size:
+                return None, False
+            self._arrays.pop()
+            reply = elements
+        return reply, True
+
+
+def number(reply: Reply) -> Optional[int]:
+    """A fence or a count; None for nil. Scripts answer with digits."""
+    if isinstance(reply, bytes):
+        return int(reply)
+    return reply if isinstance(reply, int) else None
+
+
+def fields(reply: Reply) -> Dict[bytes, Reply]:
+    """Names and values in turn. They are read by name, for later servers have more of them."""
+    if not isinstance(reply, list):
+        return {}
+    names, values = reply[0::2], reply[1::2]
+    return {name: value for name, value in zip(names, values) if isinstance(name, bytes)}

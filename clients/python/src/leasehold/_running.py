@@ -1,0 +1,286 @@
+"""How threads ask: each by itself, on a connection that it has for the time of the request.
+
+That is the whole of it as long as all goes well. Whatever goes wrong, or takes longer than one request, is left to the
+event loop in the thread that renews leases: it asks again in the name of the same owner, finds the server that grants
+locks now, and keeps places in queues for more waits than may take a connection each.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from typing import Callable, List, NamedTuple, Optional, Tuple, TypeVar
+
+from redis.exceptions import RedisError
+
+from ._direct import Channel
+from ._holding import guarded, released_by
+from ._hub import Hub, info_of
+from ._lease import LeaseState
+from ._pending import Granted, Pending, is_fresh
+from ._questions import Acquire, Look, Question, Release, Wait
+from ._resp import Reply, Word, number
+from ._server import Server
+from ._target import Target
+from ._thread import OPEN, LoopThread
+from ._time import now, valid_until
+from ._verdict import Verdict, public, verdict
+from ._waiting import LATE
+from ._wanted import Wanted
+from .errors import LockLost, Unanswered
+from .outcomes import LockInfo, Loss, Released
+from .settings import Name, Settings
+
+L = TypeVar("L")
+
+
+class _Came(NamedTuple):
+    """What came of a request that the thread made by itself."""
+
+    grant: Optional[Granted]
+
+
+class Running:
+    """What a client has as soon as it was asked for something."""
+
+    def __init__(self, target: Target, settings: Settings) -> None:
+        self.thread = LoopThread()
+
+        async def new_hub() -> Hub:
+            return Hub(target, settings)
+
+        self.hub = self.thread.call(new_hub, None)
+        self._routes = self.hub.asking.routes
+        OPEN.add(self.close)
+
+    def acquire(self, pending: Pending, lease_of: Callable[[LeaseState], L]) -> Optional[L]:
+        """A lease from the first moment: if the caller is interrupted, nobody has it, and it is given back."""
+        hub, wanted, begun = self.hub, pending.wanted, now()
+        hub.requests.add(pending)
+        try:
+            hub.check_open()
+            came = self._acquire_directly(pending, begun)
+            if came is not None:
+                return None if came.grant is None else lease_of(hub.granted(pending, came.grant))
+        except BaseException:
+            hub.call(hub.give_up, pending)
+            raise
+        finally:
+            hub.requests.discard(pending)
+
+        async def granted() -> Optional[L]:
+            state = await hub.acquire(pending, begun)
+            return None if state is None else lease_of(state)
+
+        limit = None if math.isinf(wanted.wait) else max(wanted.wait, hub.limits.within)
+        return self.thread.call(granted, limit)
+
+    def _acquire_directly(self, pending: Pending, begun: float) -> Optional[_Came]:
+        """None: it is to be asked for in another way."""
+        hub, wanted = self.hub, pending.wanted
+        server = self._routes.known(wanted.key)
+        if server is None:
+            return None
+        may_wait = wanted.wait > 0 and server.has_module
+        waits = may_wait and hub.take_room()
+        try:
+            # Where no more may wait on connections, none is opened for a try.
+            channel = server.pool.take_idle()
+            if channel is None and (waits or not may_wait):
+                channel = self._opened(server, begun, wanted)
+            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, waits)
+        finally:
+            if waits:
+                hub.leave_room()
+        if came is not None and came.grant is not None and not _is_good(came.grant, waits):
+            # It has waited for a good part of its lease, which begins anew when it is asked for once more.
+            channel = server.pool.take_idle()
+            came = None if channel is None else self._ask_for_it(server, channel, pending, begun, False)
+            if came is not None and came.grant is not None and not _is_good(came.grant, False):
+                return None
+        return came
+
+    def _deadline(self, begun: float, wanted: Wanted) -> float:
+        return begun + (wanted.wait if wanted.wait > 0 else self.hub.limits.within)
+
+    def _opened(self, server: Server, begun: float, wanted: Wanted) -> Optional[Channel]:
+        try:
+            return server.pool.take(min(self.hub.limits.response, self._deadline(begun, wanted) - now()))
+        except (RedisError, OSError):
+            return None
+
+    def _ask_for_it(
+        self, server: Server, channel: Channel, pending: Pending, begun: float, waits: bool
+    ) -> Optional[_Came]:
+        hub, wanted, deadline = self.hub, pending.wanted, self._deadline(begun, pending.wanted)
+        asked = now()
+        left = deadline - asked
+        question: Question = Acquire(wanted.owner, wanted.ttl, wanted.share)
+        limit: Optional[float] = min(hub.asking.each(wanted.ttl), left)
+        if waits:
+            patience = None if math.isinf(left) else max(left, 0.001)
+            question = Wait(wanted.owner, wanted.ttl, wanted.share, patience)
+            limit = None if patience is None else patience + LATE
+            if hub.settings.tickets and not server.tickets.is_closed:
+                # Then a ticket takes over the place: a connection may be stuck, and others want to wait.
+                limit = min(hub.limits.slice, math.inf if limit is None else limit)
+            hub.blocked[channel] = pending
+        packed = server.known_words(wanted.key, question)
+        if packed is None:
+            server.pool.give_back(channel)
+            return None
+        pending.may_hold = True
+        pending.unanswered.add(channel)
+        try:
+            reply = channel.ask(packed, limit)
+        except (RedisError, OSError):
+            hub.check_open()
+            return None
+        finally:
+            if waits:
+                hub.blocked.pop(channel, None)
+        pending.unanswered.discard(channel)
+        server.pool.give_back(channel)
+        fence = None if isinstance(reply, RedisError) else number(reply)
+        if fence is not None:
+            return _Came(Granted(fence, asked, wanted.ttl))
+        pending.may_hold = bool(pending.unanswered)
+        if isinstance(reply, RedisError):
+            server.learn(reply)
+            return None
+        return _Came(None) if wanted.wait == 0 or now() >= deadline else None
+
+    def release(self, state: LeaseState) -> Released:
+        hub, begun = self.hub, now()
+        under_way = state.releasing
+        if under_way is not None and under_way.acquire(timeout=hub.limits.within):
+            under_way.release()
+        known = hub.known_release(state)
+        if known is not None:
+            return known
+        server = self._routes.known(state.key)
+        if server is not None and hub.may_release_at_once(state):
+            packed = server.known_words(state.key, Release(state.owner, state.fence))
+            state.releasing = threading.Lock()
+            with state.releasing:
+                if packed is not None and state.lose(Loss.RELEASED):
+                    released = self._release_directly(server, state, packed)
+                    if released is not None:
+                        return released
+        left = hub.limits.within - (now() - begun)
+        return self.thread.call(lambda: hub.release(state, max(0.0, left)), left)
+
+    def _release_directly(self, server: Server, state: LeaseState, packed: bytes) -> Optional[Released]:
+        """None: the loop asks for it again."""
+        hub, end, was_asked = self.hub, state.end, False
+        hub.requests.add(state)
+        try:
+            hub.leases.discard(state)
+            channel = server.pool.take(hub.limits.within / 2)
+            try:
+                was_asked = now() < end
+                reply = channel.ask(packed, min(hub.limits.response, hub.limits.within / 2))
+            except BaseException:
+                channel.close()
+                raise
+            server.pool.give_back(channel)
+            if not isinstance(reply, RedisError):
+                state.released = released_by(reply)
+                return state.released
+            was_asked = False
+            server.learn(reply)
+        except (RedisError, OSError):
+            pass
+        finally:
+            if state.released is None:
+                # Whatever happens to the caller, it is released.
+                hub.call(hub.begin_release, state, Loss.RELEASED, was_asked)
+            hub.requests.discard(state)
+        return None
+
+    def extend(self, state: LeaseState, ttl: float) -> bool:
+        hub, until = self.hub, now() + self.hub.limits.within
+        return self.thread.call(lambda: hub.extend(state, ttl, until), hub.limits.within)
+
+    def guard(self, state: LeaseState, command: Tuple[Word, ...]) -> Reply:
+        hub = self.hub
+        hub.check_open()
+        loss = state.loss
+        if loss is not None:
+            raise LockLost(state.name, loss)
+        question = guarded(state, command)
+        server = self._routes.known(state.key)
+        if server is not None and server.has_module:
+            packed = server.known_words(state.key, question) or b""
+            channel = self._quiet(server)
+            if channel is not None:
+                try:
+                    reply = channel.ask(packed, hub.asking.each(state.ttl))
+                except (RedisError, OSError) as error:
+                    channel.close()
+                    raise Unanswered(f"nobody answered, and the command may have been run: {error}") from error
+                except BaseException:
+                    channel.close()
+                    raise
+                server.pool.give_back(channel)
+                if not isinstance(reply, RedisError):
+                    return reply
+                if verdict(reply) is Verdict.REFUSED and not str(reply).startswith("NOTHOLDER"):
+                    raise public(reply)
+        return self.thread.call(lambda: hub.guard(state, command), hub.limits.within)
+
+    def _quiet(self, server: Server) -> Optional[Channel]:
+        """A connection that is not known to have ended: what is asked on it is not asked again."""
+        while True:
+            try:
+                channel = server.pool.take(self.hub.limits.response)
+            except (RedisError, OSError):
+                return None
+            if channel.is_quiet:
+                return channel
+            channel.close()
+
+    def info(self, key: bytes) -> Optional[LockInfo]:
+        hub = self.hub
+        server = self._routes.known(key)
+        packed = None if server is None else server.known_words(key, Look())
+        if server is not None and packed is not None:
+            has_module = server.has_module
+            reply = self._asked(server, packed)
+            if reply is not _FAILED:
+                return info_of(reply, has_module)
+        return self.thread.call(lambda: hub.info(key), hub.limits.within)
+
+    def _asked(self, server: Server, packed: bytes) -> Reply:
+        try:
+            channel = server.pool.take(self.hub.limits.response)
+            try:
+                reply = channel.ask(packed, self.hub.limits.response)
+            except BaseException:
+                channel.close()
+                raise
+        except (RedisError, OSError):
+            return _FAILED
+        server.pool.give_back(channel)
+        return _FAILED if isinstance(reply, RedisError) else reply
+
+    def close(self, limit: float) -> List[Name]:
+        OPEN.discard(self.close)
+        try:
+            return self.thread.call(lambda: self.hub.close(limit), limit)
+        finally:
+            self.thread.stop(limit)
+
+    def drop(self) -> None:
+        """Nobody has the client any more, and nobody closed it. Called from anywhere, so that it waits for nothing."""
+        OPEN.discard(self.close)
+        self.hub.drop_all(self.thread.loop.stop)
+
+
+_FAILED = RedisError()
+
+
+def _is_good(grant: Granted, has_waited: bool) -> bool:
+    if has_waited:
+        return is_fresh(grant.asked, grant.ttl)
+    return valid_until(grant.asked, grant.ttl) > now()

@@ -1,0 +1,160 @@
+"""How a lock is asked for: at once, then in the server's queue. Where there is no queue, again and again."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Optional, Union
+
+from redis.exceptions import RedisError
+
+from ._lines import Line
+from ._pending import Granted, Pending, Waited, is_fresh
+from ._questions import EXCLUSIVE, Acquire, Wait, words
+from ._resp import number, pack
+from ._tickets import Elsewise, Queuing
+from ._time import POLL, RETRY, ROOM, now, valid_until, within
+from ._verdict import Verdict, public, verdict
+from .errors import NeedsModule, QueueFull, Refused, Unreachable
+
+if TYPE_CHECKING:
+    from ._asking import Answer
+    from ._hub import Hub
+
+LATE = 0.1
+"""How much later than patience the answer may come that it has ended."""
+
+
+async def granted(hub: Hub, pending: Pending, begun: float) -> Optional[Granted]:
+    """None when others have held the lock until patience ended."""
+    wanted, settings, asking = pending.wanted, hub.limits, hub.asking
+    deadline = begun + (settings.within if wanted.wait == 0 else wanted.wait)
+    each = asking.each(wanted.ttl)
+    by_ticket, was_answered, tries = hub.settings.tickets, False, 0
+    # Who may have to wait asks for a place at once, if there is a subscription that tells of it.
+    must_ask = wanted.wait == 0 or not by_ticket or not hub.hears_of(wanted.key)
+    while True:
+        if must_ask:
+            until = min(deadline, now() + settings.unreachable_after)
+            is_last = was_answered and deadline - now() < each
+            pending.may_hold = True
+            try:
+                answer = await _try(hub, pending, until)
+            except Unreachable:
+                if not is_last:
+                    raise
+                # Others held it when the server had time to answer.
+                return _nothing(pending)
+            was_answered = True
+            fence = number(answer.reply)
+            if fence is not None:
+                if valid_until(answer.asked, wanted.ttl) > now():
+                    return Granted(fence, answer.asked, wanted.ttl)
+                if now() >= deadline:
+                    raise Unreachable("it was granted, and its lease was over when the answer came")
+                await _rest(hub, RETRY.rest(tries), deadline)
+                tries += 1
+                continue
+            pending.may_hold = bool(pending.unanswered)
+            if wanted.wait == 0 or now() >= deadline:
+                return _nothing(pending)
+            if not answer.has_module:
+                await _rest(hub, POLL.rest(tries), deadline)
+                tries += 1
+                if now() >= deadline:
+                    return None
+                continue
+        must_ask = True
+        if by_ticket:
+            hub.waiting += 1
+            queuing = Queuing(hub, pending, deadline, each, was_answered)
+            try:
+                waited = await queuing.wait()
+            except Elsewise as elsewise:
+                waited = elsewise.waited
+            finally:
+                hub.waiting -= 1
+                queuing.leave()
+        else:
+            waited = await park(hub, pending, deadline)
+        if isinstance(waited, Granted):
+            return waited
+        if waited is Waited.OVER or now() >= deadline:
+            return _nothing(pending)
+        if waited is Waited.NO_TICKETS:
+            by_ticket, must_ask = False, not was_answered
+        elif waited is Waited.NOT_NOW:
+            await _rest(hub, (ROOM if pending.full else RETRY).rest(tries), deadline)
+            tries += 1
+            if now() >= deadline:
+                return _nothing(pending)
+
+
+async def _try(hub: Hub, pending: Pending, until: float) -> Answer:
+    wanted = pending.wanted
+    question = Acquire(wanted.owner, wanted.ttl, wanted.share)
+    limits = hub.asking.limits(wanted.ttl, until)
+    try:
+        return await hub.asking.ask(wanted.key, lambda _: question, limits, pending.unanswered)
+    except Refused as refusal:
+        if wanted.share != EXCLUSIVE and "unknown option" in refusal.reason:
+            raise NeedsModule(refusal.code, f"several holders need a newer module: {refusal.reason}") from refusal
+        raise
+
+
+def _nothing(pending: Pending) -> Optional[Granted]:
+    """Patience has ended. That no place was to be had is told, and not that others held the lock."""
+    if pending.full is not None:
+        raise pending.full
+    return None
+
+
+async def _rest(hub: Hub, rest: float, deadline: float) -> None:
+    await hub.asking.pause(max(0.0, min(rest, deadline - now())))
+
+
+async def park(hub: Hub, pending: Pending, deadline: float) -> Union[Granted, Waited]:
+    """On a connection of its own: for servers, modules and users without tickets. It waits for one lock at a time."""
+    if not hub.take_room():
+        # There is no connection to wait on: it tries, now and then.
+        return Waited.NOT_NOW
+    line: Optional[Line] = None
+    try:
+        wanted = pending.wanted
+        finding = hub.limits.response
+        server = await within(min(finding, deadline - now()), hub.asking.routes.server_of(wanted.key))
+        line = await server.own_line(min(finding, deadline - now()))
+        if not line.has_module:
+            return Waited.NO_QUEUE
+        pending.parked, pending.may_hold = line, True
+        asked, left = now(), deadline - now()
+        question = Wait(wanted.owner, wanted.ttl, wanted.share, None if math.isinf(left) else max(left, 0.001))
+        reply = await hub.asking.until_closed(line.ask(pack(words(wanted.key, question)), left + LATE))
+        if isinstance(reply, RedisError):
+            raise reply
+        fence = number(reply)
+        pending.parked = pending.full = None
+        pending.may_hold = fence is not None or bool(pending.unanswered)
+        if fence is not None:
+            return Granted(fence, asked, wanted.ttl) if is_fresh(asked, wanted.ttl) else Waited.ASK
+        return Waited.OVER if now() >= deadline else Waited.ASK
+    except (RedisError, OSError) as error:
+        return _after_parking(hub, pending, error, deadline)
+    finally:
+        hub.leave_room()
+        if line is not None:
+            line.close()
+
+
+def _after_parking(hub: Hub, pending: Pending, error: BaseException, deadline: float) -> Waited:
+    said = verdict(error)
+    known = public(error)
+    pending.full = known if isinstance(known, QueueFull) else None
+    if said is not Verdict.BROKEN:
+        pending.parked = None
+        pending.may_hold = bool(pending.unanswered)
+    if said is Verdict.REFUSED or now() >= deadline:
+        raise known from error
+    hub.asking.routes.redirected(error)
+    if pending.full is None:
+        hub.asking.routes.failed(error)
+    return Waited.NOT_NOW
