@@ -312,7 +312,7 @@ fn a_thousand_waits(scene: &Scene<'_>) {
     const WAITS: usize = 5;
     let server = server();
     // A busy program may be slow to hear an answer.
-    let program = scene.program_with(&server, json!({ "within": 15_000 }));
+    let program = scene.program_with(&server, json!({ "within": 15_000, "wait_connections": 2 }));
     let mut client = server.client();
     for number in 0..LOCKS {
         client.grant(format!("x{number}"), "before", 60_000);
@@ -331,7 +331,7 @@ fn a_thousand_waits(scene: &Scene<'_>) {
         });
     }
     drop(client);
-    // Two of the package, and that of the program.
+    // Two of the package, and that of the program. What waits on a connection at first takes a ticket before long.
     eventually("few are connected", || match connections(&server) {
         0..=4 => Ok(()),
         more => Err(more),
