@@ -1,88 +1,180 @@
-"""Sixteen threads of one program want one lock all the time, by this package and by what one would use instead.
+"""This package, what one would use instead, and the same commands sent by hand over redis-py: side by side.
 
     pip install python-redis-lock
-    python bench/compare.py redis://127.0.0.1:6379 redis://127.0.0.1:6380    with the module, and without it
+    python bench/compare.py redis://127.0.0.1:6379 [ROUNDS [SECONDS]]        a server with the module
 
-The contenders take turns, round by round, and the median of the rounds is shown. All of them have the settings that
-their makers chose.
+Two tables: sixteen workers want one lock all the time, and one worker takes and releases a lock that nobody else wants.
+The contenders take turns, round by round, and the median of the rounds is shown. All have the settings that their
+makers chose. The processor time is that of this program. Ratios are to redis-py's Lock of the same kind.
 """
 
+import asyncio
+import itertools
 import statistics
 import sys
 import threading
 import time
-from typing import Any, Callable, ContextManager, Dict, List, Tuple
+import uuid
+from typing import Any, Callable, Dict, List, NamedTuple, Tuple
 
 import redis
-import redis_lock
+import redis.asyncio
 
 import leasehold
+import leasehold.asyncio
+
+try:
+    import redis_lock
+except ImportError:
+    redis_lock = None
 
 WORKERS = 16
-ROUNDS = 5
-SECONDS = 4.0
 TTL = 10
-Once = Callable[[], ContextManager[Any]]
+Once = Callable[[], Any]
+"""Something to enter: the lock is held inside."""
 
 
-def contenders(
-    first: redis.Redis, locks: leasehold.Leasehold, second: redis.Redis, plain: leasehold.Leasehold
-) -> List[Tuple[str, redis.Redis, Once]]:
-    return [
-        ("leasehold, with the module", first, lambda: locks.lock("compared")),
-        ("leasehold, without it", second, lambda: plain.lock("compared")),
-        ("redis-py's Lock", second, lambda: second.lock("compared-2", timeout=TTL)),
-        ("python-redis-lock", second, lambda: redis_lock.Lock(second, "compared-3", expire=TTL, auto_renewal=True)),
-    ]
+class Came(NamedTuple):
+    grants: float
+    longest: float
+    cpu: float
+    commands: float
+
+
+class Raw:
+    """Two commands by hand, each on a connection of the pool: the thread waits in the server's queue."""
+
+    def __init__(self, client: redis.Redis, name: str) -> None:
+        self._client, self._name, self._owner = client, name, str(uuid.uuid4())
+
+    def __enter__(self) -> None:
+        self._client.execute_command("LOCK.ACQUIRE", self._name, self._owner, TTL * 1000, "BLOCK", 60000)
+
+    def __exit__(self, *_: object) -> None:
+        self._client.execute_command("LOCK.RELEASE", self._name, self._owner)
+
+
+class RawCoroutine:
+    def __init__(self, client: redis.asyncio.Redis, name: str) -> None:
+        self._client, self._name, self._owner = client, name, str(uuid.uuid4())
+
+    async def __aenter__(self) -> None:
+        await self._client.execute_command("LOCK.ACQUIRE", self._name, self._owner, TTL * 1000, "BLOCK", 60000)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._client.execute_command("LOCK.RELEASE", self._name, self._owner)
 
 
 def commands(client: redis.Redis) -> int:
     """How many commands the server has run, without those that look."""
     stats: Dict[str, Dict[str, int]] = client.info("commandstats")
-    looks = ("cmdstat_info", "cmdstat_client", "cmdstat_hello")
+    looks = ("cmdstat_info", "cmdstat_client", "cmdstat_hello", "cmdstat_incr")
     return sum(stat["calls"] for name, stat in stats.items() if not name.startswith(looks))
 
 
-def one_round(client: redis.Redis, once: Once) -> Tuple[float, float, float]:
-    before, end = commands(client), time.monotonic() + SECONDS
-    waits: List[float] = []
-    inside = threading.Lock()
+class Round:
+    def __init__(self, client: redis.Redis, lasts: float) -> None:
+        self._client, self._lasts = client, lasts
+        self._before, self._cpu, self._began = commands(client), time.process_time(), time.monotonic()
+        self.end = self._began + lasts
+        self.waits: List[float] = []
+        self._is_held = False
+
+    def enter(self, asked: float) -> None:
+        assert not self._is_held, "two at a time"
+        self._is_held = True
+        self.waits.append(time.monotonic() - asked)
+
+    def leave(self) -> None:
+        self._is_held = False
+
+    def came(self) -> Came:
+        grants, cpu = len(self.waits), time.process_time() - self._cpu
+        each = (commands(self._client) - self._before) / grants
+        return Came(grants / self._lasts, max(self.waits), cpu / grants, each)
+
+
+def by_threads(client: redis.Redis, once: Once, workers: int, lasts: float) -> Came:
+    its_round = Round(client, lasts)
 
     def work() -> None:
-        while time.monotonic() < end:
+        while time.monotonic() < its_round.end:
             asked = time.monotonic()
             with once():
-                assert inside.acquire(blocking=False), "two at a time"
-                waits.append(time.monotonic() - asked)
-                client.incr("done")
-                inside.release()
+                its_round.enter(asked)
+                if workers > 1:
+                    client.incr("done")
+                its_round.leave()
 
-    threads = [threading.Thread(target=work) for _ in range(WORKERS)]
+    threads = [threading.Thread(target=work) for _ in range(workers)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    # The command of the work itself is not the lock's.
-    each = (commands(client) - before - len(waits)) / len(waits)
-    return len(waits) / SECONDS, max(waits), each
+    return its_round.came()
 
 
-def main() -> None:
-    first, second = (redis.Redis.from_url(url) for url in sys.argv[1:3])
-    with leasehold.Leasehold(first, ttl=TTL) as locks, leasehold.Leasehold(second, ttl=TTL) as plain:
-        compare(contenders(first, locks, second, plain))
+async def by_tasks(client: redis.Redis, inside: redis.asyncio.Redis, once: Once, workers: int, lasts: float) -> Came:
+    its_round = Round(client, lasts)
+
+    async def work() -> None:
+        while time.monotonic() < its_round.end:
+            asked = time.monotonic()
+            async with once():
+                its_round.enter(asked)
+                if workers > 1:
+                    await inside.incr("done")
+                its_round.leave()
+
+    await asyncio.gather(*(work() for _ in range(workers)))
+    return its_round.came()
 
 
-def compare(compared: List[Tuple[str, redis.Redis, Once]]) -> None:
-    rounds: Dict[str, List[Tuple[float, float, float]]] = {name: [] for name, _, _ in compared}
-    for _ in range(ROUNDS):
-        for name, client, once in compared:
-            rounds[name].append(one_round(client, once))
-    print("| 16 threads, one lock | sections a second | longest wait | commands for each |")
-    print("|---|---|---|---|")
-    for name, came in rounds.items():
-        throughput, longest, each = (statistics.median(column) for column in zip(*came))
-        print(f"| {name} | {throughput:.0f} | {longest * 1000:.0f} ms | {each:.1f} |")
+def compare(url: str, rounds: int, lasts: float) -> None:
+    client, loop = redis.Redis.from_url(url), asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    inside = redis.asyncio.Redis.from_url(url)
+    locks, tasks = leasehold.Leasehold(client, ttl=TTL), leasehold.asyncio.Leasehold(inside, ttl=TTL)
+    name = map("compared-{}".format, itertools.count())
+    ours, by_hand, theirs, redis_locks = (next(name) for _ in range(4))
+    threads: List[Tuple[str, Once]] = [
+        ("leasehold", lambda: locks.lock(ours)),
+        ("two commands by hand", lambda: Raw(client, by_hand)),
+        ("redis-py's Lock", lambda: client.lock(theirs, timeout=TTL)),
+    ]
+    if redis_lock is not None:
+        lock = redis_lock.Lock
+        threads.append(("python-redis-lock", lambda: lock(client, redis_locks, expire=TTL, auto_renewal=True)))
+    ours_too, by_hand_too, theirs_too = (next(name) for _ in range(3))
+    coroutines: List[Tuple[str, Once]] = [
+        ("leasehold.asyncio", lambda: tasks.lock(ours_too)),
+        ("two commands by hand, asyncio", lambda: RawCoroutine(inside, by_hand_too)),
+        ("redis.asyncio's Lock", lambda: inside.lock(theirs_too, timeout=TTL)),
+    ]
+    for workers in (WORKERS, 1):
+        came: Dict[str, List[Came]] = {title: [] for title, _ in threads + coroutines}
+        for _ in range(rounds):
+            for title, once in threads:
+                came[title].append(by_threads(client, once, workers, lasts))
+            for title, once in coroutines:
+                came[title].append(loop.run_until_complete(by_tasks(client, inside, once, workers, lasts)))
+        show(workers, came)
+    loop.run_until_complete(tasks.close())
+    loop.run_until_complete(inside.aclose() if hasattr(inside, "aclose") else inside.close())
+    locks.close()
 
 
-main()
+def show(workers: int, came: Dict[str, List[Came]]) -> None:
+    medians = {title: Came(*(statistics.median(column) for column in zip(*each))) for title, each in came.items()}
+    print(f"\n| {workers} workers | grants a second | ratio | longest wait | processor time | commands |")
+    print("|---|---:|---:|---:|---:|---:|")
+    for title, median in medians.items():
+        peer = medians["redis.asyncio's Lock" if "asyncio" in title else "redis-py's Lock"]
+        print(
+            f"| {title} | {median.grants:,.0f} | {median.grants / peer.grants:.2f} | {median.longest * 1000:,.0f} ms "
+            f"| {median.cpu * 1e6:,.0f} µs | {median.commands:.1f} |"
+        )
+
+
+if __name__ == "__main__":
+    compare(sys.argv[1], *(kind(word) for kind, word in zip((int, float), sys.argv[2:] or ["5", "2"])))
