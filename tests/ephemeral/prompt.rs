@@ -103,7 +103,7 @@ fn of_all_that_end_with_a_connection_those_come_first_that_somebody_waits_for() 
     server.cmd("CONFIG SET notify-keyspace-events KEA");
     subscriber.cmd("SUBSCRIBE __keyevent@0__:lock.released");
     drop(alice);
-    waiters.each_mut().map(Waiter::fence);
+    let _fences = waiters.each_mut().map(Waiter::fence);
     let mut first = wanted.map(|_| strings(&subscriber.receive())[2].clone());
     first.sort_unstable();
     assert_eq!(first, ["k250", "k500", "k999"]);

@@ -239,7 +239,7 @@ impl Schedule {
             Kind::Role => Op::Become(self.role(server.role)),
             Kind::SendAway => Op::SendAway(self.name()),
             Kind::Room => Op::Room(self.limit(), self.limit(), self.limit()),
-            Kind::Hear => Op::Hear(*pick(&mut self.rng, &CHANNELS), self.rng.random_bool(0.5)),
+            Kind::Hear => Op::Hear(self.channel(), self.rng.random_bool(0.5)),
             // A replica does what its primary tells it.
             Kind::Put if server.role == Role::Replica => {
                 let holder = self.owner();
@@ -309,7 +309,7 @@ impl Schedule {
             (request.name, request.owner) = (waiting.name, waiting.owner);
         }
         let lasts = self.millis(self.longest_patience);
-        let channel = self.rng.random_bool(0.7).then(|| *pick(&mut self.rng, &CHANNELS));
+        let channel = self.rng.random_bool(0.7).then(|| self.channel());
         Request { waits: Some(Waits::Ticket(lasts, channel)), ..request }
     }
 
@@ -398,6 +398,10 @@ impl Schedule {
 
     fn owner(&mut self) -> &'static str {
         OWNERS[self.rng.random_range(0..self.owners)]
+    }
+
+    fn channel(&mut self) -> &'static str {
+        CHANNELS[self.rng.random_range(0..CHANNELS.len())]
     }
 
     fn db(&mut self) -> i32 {
