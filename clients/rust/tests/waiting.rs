@@ -102,8 +102,10 @@ async fn a_wait_that_ends_is_busy_also_where_the_server_is_far() {
         let proxy = Proxy::to(server.port());
         proxy.slow(ROUND_TRIP / 2);
         for way in WAYS {
-            let far = Locks::connect_with(url(proxy.port()), by(way)).await.unwrap();
+            let patient = by(way).response(millis(5_000));
+            let far = Locks::connect_with(url(proxy.port()), patient).await.unwrap();
             let quorum = Quorum::connect([url(proxy.port())]).await.unwrap();
+            let quorum = quorum.server_limit(millis(5_000));
             let waits = names.iter().zip(1..).map(|(name, patience)| {
                 let (one, most) = (far.lock(name), quorum.lock(name));
                 let (one, most) = (one.wait(millis(patience)), most.wait(millis(patience)));

@@ -14,7 +14,7 @@ use facts::{Facts, Role, examine_all};
 use findings::{Finding, findings};
 
 /// Connects to all servers, primaries and replicas, and says what endangers locks, each with what to do. Ends with 1 if
-/// something does.
+/// something does, or could not be looked at.
 #[derive(Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
