@@ -40,6 +40,7 @@ mod marking;
 mod names;
 mod outcome;
 mod owners;
+mod patience;
 mod places;
 mod rechecks;
 mod room;
@@ -460,44 +461,6 @@ impl<C> Queues<C> {
             self.marks.remove(id, queue.mark.take());
         }
         self.rechecks.looked(&mut self.queues, id, self.told);
-    }
-
-    /// The one of those who wait in this way whose patience may end first.
-    fn first_patience(&self, kind: WaitKind) -> Option<(WaitKind, Monotonic, WaiterId)> {
-        let first = (kind, Monotonic::default(), WaiterId(0));
-        self.patience.range(first..).next().filter(|(of, ..)| *of == kind).copied()
-    }
-
-    fn first_impatient(&self, now: Monotonic) -> Option<(WaitKind, Monotonic, WaiterId)> {
-        let mut kinds = [WaitKind::Blocked, WaitKind::Ticket].into_iter();
-        kinds.find_map(|kind| self.first_patience(kind).filter(|(_, end, _)| *end <= now))
-    }
-
-    /// Whether anybody is to be asked whether its patience has ended.
-    pub fn is_patience_due(&self, now: Monotonic) -> bool {
-        self.first_impatient(now).is_some()
-    }
-
-    /// The first whose patience may have ended by now.
-    fn take_impatient(&mut self, now: Monotonic) -> Option<(Monotonic, WaiterId)> {
-        let first = self.first_impatient(now)?;
-        self.patience.remove(&first);
-        Some((first.1, first.2))
-    }
-
-    /// Sees to it that somebody asks whether the patience of this one has ended, no later than it ends.
-    fn expect_patience(&mut self, id: WaiterId) {
-        let Some(waiting) = self.waiters.get_mut(id.0) else { return };
-        let (kind, end) = (waiting.waiter.told.kind(), waiting.waiter.gives_up);
-        if let (Some(asked_at), Some(end)) = (waiting.asked_at, end)
-            && asked_at <= end
-        {
-            return;
-        }
-        if let Some(former) = std::mem::replace(&mut waiting.asked_at, end) {
-            self.patience.remove(&(kind, former, id));
-        }
-        self.patience.extend(end.map(|end| (kind, end, id)));
     }
 
     /// Who has this place.
