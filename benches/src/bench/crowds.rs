@@ -98,8 +98,8 @@ impl Rows<'_> {
         self.at_most(&format!("{what}: processor"), "", idle.processor * 1e2, 5.0, "%");
         let [most, latest] = [0.95, 1.0].map(|share| quantile(&idle.late, share) * 1e3);
         let ended = format!("{what}: from the end of a lease to the next grant");
-        self.at_most(&format!("{ended}, 19 of 20"), "", most, 5.0, "ms");
-        self.row(&format!("{ended}, the longest"), &format!("{latest:.2} ms"));
+        self.row(&format!("{ended}, 19 of 20"), &format!("{most:.2} ms"));
+        self.at_most(&format!("{ended}, the longest"), "", latest, 5.0, "ms");
         let ping = format!("{:.2} ms", quantile(&idle.pings, 0.99) * 1e3);
         self.row(&format!("{what}: 99 of 100 PINGs"), &ping);
     }
