@@ -18,6 +18,7 @@
 #![allow(clippy::arithmetic_side_effects, reason = "an overflow fails the test, as it should")]
 
 mod alike;
+mod answers;
 mod binding;
 mod chance;
 mod content;

@@ -162,10 +162,7 @@ impl Model {
             return self.serve(client, name, asked, now);
         }
         let since = self.elapsed;
-        let channel = match waits {
-            Some(Waits::Ticket(_, channel)) => channel,
-            Some(Waits::Block(_)) | None => None,
-        };
+        let channel = waits.and_then(Waits::channel);
         let (kind, ttl, gives_up) = match waits {
             None => return self.answer(client, Reply::Nil),
             Some(Waits::Block(0)) => (WaitKind::Blocked, ttl, None),
@@ -175,7 +172,6 @@ impl Model {
                 (WaitKind::Ticket, ttl.min(lasts), Some(in_millis(since, lasts)))
             }
         };
-        let asked = since;
         self.wait(Waiting {
             client,
             name,
@@ -186,7 +182,7 @@ impl Model {
             since,
             gives_up,
             bind,
-            asked,
+            asked: since,
             channel,
         });
     }

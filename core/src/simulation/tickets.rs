@@ -1,7 +1,7 @@
 //! Tickets that come to their end, of which nobody is told but of a grant; and channels on which nobody hears of that.
 
 use super::alike::MICROS_PER_MILLI;
-use super::model::{Client, LockName, Model, Reply, Waiting};
+use super::model::{Client, LockName, Model, Reply, Waiting, Waits};
 use super::world::Server;
 use crate::engine::Answer;
 use crate::lock::KeptTicket;
@@ -12,6 +12,16 @@ pub(super) const CHANNELS: [&str; 2] = ["one", "two"];
 pub(super) fn channel_named(name: &[u8]) -> &'static str {
     let channel = CHANNELS.into_iter().find(|channel| channel.as_bytes() == name);
     channel.expect("a channel that there is")
+}
+
+impl Waits {
+    /// Where the grant is published.
+    pub(super) const fn channel(self) -> Option<&'static str> {
+        match self {
+            Self::Ticket(_, channel) => channel,
+            Self::Block(_) => None,
+        }
+    }
 }
 
 /// A grant that was published where nobody hears.
