@@ -1,13 +1,13 @@
-/** How a lock is asked for: at once, and then in the server's queue; where there is no queue, again and again. */
+/** How a lock is asked for: in the server's queue; where there is no queue, again and again. */
 import type { Attempt, Granted } from './attempt.js';
+import { POLL, RETRY, ROOM, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
 import { TooLateError, UnreachableError } from './errors.js';
 import type { Checked } from './settings.js';
-import { POLL, RETRY, ROOM, rest, sleep, within } from './timers.js';
 import { isFresh, patienceForAnswer, validUntil } from './validity.js';
 import { verdict } from './verdict.js';
 import { waitOnConnection } from './waiting/blocking.js';
-import type { Grants } from './waiting/grants.js';
+import type { Places } from './waiting/places.js';
 import type { Room } from './waiting/room.js';
 import { type Patience, waitByTicket } from './waiting/tickets.js';
 
@@ -19,96 +19,89 @@ export class Acquiring {
 
   constructor(
     readonly settings: Checked,
-    readonly grants: Grants,
+    readonly places: Places,
     readonly room: Room,
   ) {}
 
   /** Null: somebody else has it, and patience has ended. */
-  async acquire(attempt: Attempt, signal: AbortSignal): Promise<Granted | null> {
-    let isHeld = false;
-    try {
-      const granted = await this.#granted(attempt, signal);
-      isHeld = granted !== null;
-      return granted;
-    } finally {
-      if (!isHeld) attempt.giveUp();
-    }
-  }
-
-  async #granted(attempt: Attempt, signal: AbortSignal): Promise<Granted | null> {
+  async acquire(attempt: Attempt): Promise<Granted | null> {
     const { wait, ttl, name } = attempt.wanted;
-    const { within: limit, response, unreachableAfter, slice } = this.settings;
-    const each = patienceForAnswer(response, ttl);
+    const { within, response, unreachableAfter, slice } = this.settings;
     const begun = now();
-    const until = wait === 0 ? begun + limit : begun + wait;
-    const patience: Patience = { until, signal, each, slice, unreachableAfter };
-    let fence: bigint | null;
-    let asked: Moment;
+    const until = begun + (wait === 0 ? within : wait);
+    const patience: Patience = { until, each: patienceForAnswer(response, ttl), slice, unreachableAfter };
     for (let tries = 0; ; tries++) {
-      const trying = Math.min(until, now() + unreachableAfter);
-      const isLast = tries > 0 && until - now() < each;
-      try {
-        ({ number: fence, asked } = await attempt.ask({ each, until: trying, signal }));
-      } catch (error) {
-        // It was busy when the server had time to answer.
-        if (isLast && error instanceof UnreachableError) return null;
-        throw error;
-      }
-      if (fence !== null) {
-        if (now() < validUntil(asked, ttl)) return { fence, asked };
+      const waited = this.#mayQueue(attempt) ? await waitByTicket(attempt, this.places, patience) : undefined;
+      if (waited === 'no tickets') this.#ticketsRefusedUntil = now() + REFUSED_FOR;
+      const isUnanswered = waited === undefined || waited === 'no tickets';
+      const answered = isUnanswered ? await this.#ask(attempt, patience, tries) : waited;
+      const granted = answered === 'no queue' ? null : answered;
+      if (granted !== null) {
+        if (now() < validUntil(granted.asked, granted.lasts)) return granted;
         // The answer took longer than the lease. Asked again, it is the same grant, or over.
         if (now() >= until) throw new TooLateError(name);
-        await sleep(Math.min(rest(RETRY, tries), until - now()), signal);
-        continue;
-      }
-      if (wait === 0 || now() >= until) return null;
-      if (attempt.server.isPlain()) {
-        await sleep(Math.min(rest(POLL, tries), until - now()), signal);
+        await attempt.steps.sleep(Math.min(rest(RETRY, tries), until - now()));
+      } else {
+        if (wait === 0 || now() >= until) return null;
+        if (attempt.server.isPlain()) await attempt.steps.sleep(Math.min(rest(POLL, tries), until - now()));
         if (now() >= until) return null;
-        continue;
       }
-      const granted = await this.#wait(attempt, patience);
-      if (granted !== null && now() < validUntil(granted.asked, ttl)) return granted;
-      if (now() >= until) return null;
     }
   }
 
-  async #wait(attempt: Attempt, patience: Patience): Promise<Granted | null> {
-    if (now() >= this.#ticketsRefusedUntil) {
-      const waited = await waitByTicket(attempt, this.grants, patience);
-      if (waited === 'no queue') return null;
-      if (waited !== 'no tickets') return waited;
-      this.#ticketsRefusedUntil = now() + REFUSED_FOR;
+  #mayQueue({ wanted, server }: Attempt): boolean {
+    if (wanted.wait === 0 || server.isPlain()) return false;
+    return this.#ticketsRefusedUntil < 0 || now() >= this.#ticketsRefusedUntil;
+  }
+
+  async #try(attempt: Attempt, { until, each, unreachableAfter }: Patience, tries: number): Promise<Granted | null> {
+    const trying = Math.min(until, now() + unreachableAfter);
+    const isLast = tries > 0 && until - now() < each;
+    try {
+      const { number: fence, asked } = await attempt.ask({ each, until: trying, steps: attempt.steps });
+      return fence === null ? null : { fence, asked, lasts: attempt.wanted.ttl };
+    } catch (error) {
+      // It was busy when the server had time to answer.
+      if (isLast && error instanceof UnreachableError) return null;
+      throw error;
     }
+  }
+
+  /** Without a ticket. */
+  async #ask(attempt: Attempt, patience: Patience, tries: number): Promise<Granted | null> {
+    const granted = await this.#try(attempt, patience, tries);
+    const isOver = granted !== null || attempt.wanted.wait === 0 || now() >= patience.until;
+    if (isOver || attempt.server.isPlain()) return granted;
     return this.#waitOnConnection(attempt, patience);
   }
 
   /** What is not fresh, or unknown, is asked for once more by whoever called this. */
   async #waitOnConnection(attempt: Attempt, patience: Patience): Promise<Granted | null> {
-    const { until, signal } = patience;
+    const { until } = patience;
+    const { server, steps, wanted } = attempt;
     const place = this.room.enter();
     try {
       // The lock may become free while others wait for other locks on all connections there may be.
       const resting = rest(ROOM, 3);
-      const isIn = await within(Math.min(resting, until - now()), place.entered, signal).then(
+      const isIn = await steps.within(Math.min(resting, until - now()), place.entered).then(
         () => true,
         () => false,
       );
-      signal.throwIfAborted();
+      steps.throwIfStopped();
       if (!isIn) return null;
       const asked = now();
       const fence = await waitOnConnection(attempt, patience);
-      return fence !== null && isFresh(asked, attempt.wanted.ttl, now()) ? { fence, asked } : null;
+      return fence !== null && isFresh(asked, wanted.ttl, now()) ? { fence, asked, lasts: wanted.ttl } : null;
     } catch (error) {
-      signal.throwIfAborted();
+      steps.throwIfStopped();
       const means = verdict(error);
-      if (means === 'refused') throw attempt.server.told(error);
+      if (means === 'refused') throw server.told(error);
       const resting = rest(means === 'again' ? ROOM : RETRY, 0);
       if (now() + resting >= until) {
-        await sleep(until - now(), signal);
-        throw attempt.server.told(error);
+        await steps.sleep(until - now());
+        throw server.told(error);
       }
-      await sleep(resting, signal);
+      await steps.sleep(resting);
       return null;
     } finally {
       place.leave();

@@ -3,11 +3,13 @@
  *
  * Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
  */
+import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
+import type { Word } from './connection.js';
 import { SurpriseError } from './errors.js';
 import type { Question } from './questions.js';
 import type { Server } from './server.js';
-import { RETRY, rest, sleep, Unanswered, within } from './timers.js';
+import { type Steps, Unanswered } from './steps.js';
 import { verdict } from './verdict.js';
 
 export interface Limits {
@@ -15,7 +17,7 @@ export interface Limits {
   readonly each: number;
   /** For all of them. */
   readonly until: Moment;
-  readonly signal?: AbortSignal | undefined;
+  readonly steps: Steps;
 }
 
 export interface Answer {
@@ -39,7 +41,7 @@ const NO_MATTER: Fate = { unknown: () => {}, late: () => {} };
 
 export async function ask(
   server: Server,
-  key: Buffer,
+  key: Word,
   question: Question,
   limits: Limits,
   fate: Fate = NO_MATTER,
@@ -52,7 +54,7 @@ export async function ask(
       const number = await askOnce(server, key, question, limits, fate);
       return { number, asked, repeated };
     } catch (error) {
-      limits.signal?.throwIfAborted();
+      limits.steps.throwIfStopped();
       const means = verdict(error);
       if (means === 'refused' || means === 'replaced' || means === 'unknown script') throw server.told(error);
       if (server.connection.isClosed()) throw server.closed(error);
@@ -60,7 +62,7 @@ export async function ask(
       repeated ||= means === 'broken';
       const resting = rest(RETRY, tries);
       if (now() + resting >= limits.until) throw server.told(error);
-      await sleep(resting, limits.signal);
+      await limits.steps.sleep(resting);
     }
   }
 }
@@ -68,21 +70,25 @@ export async function ask(
 /** One try, which takes no longer than each may, nor longer than there is time. */
 export async function askOnce(
   server: Server,
-  key: Buffer,
+  key: Word,
   question: Question,
-  { each, until, signal }: Limits,
+  { each, until, steps }: Limits,
   fate: Fate,
 ): Promise<bigint | null> {
-  signal?.throwIfAborted();
-  const answer = server.ask(key, question, fate.late);
+  steps.throwIfStopped();
+  const answer = server.ask(key, question, fate);
   const limit = Math.max(0, Math.min(each, until - now()));
   try {
-    return await within(limit, answer, signal);
+    return await steps.within(limit, answer);
   } catch (error) {
     const isOwn = error instanceof Unanswered;
     if (isOwn ? limit >= each : isTimeout(error)) server.silent(key);
-    if (signal?.aborted || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
-    if (signal?.aborted || isOwn) answer.then(fate.late, () => {});
+    if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
+    if (steps.areStopped || isOwn)
+      answer.then(
+        (number) => fate.late(number),
+        () => {},
+      );
     throw error;
   }
 }

@@ -6,29 +6,38 @@
  */
 import { type Answer, ask, askOnce, type Fate, type Limits } from './asking.js';
 import type { Moment } from './clock.js';
+import type { Word } from './connection.js';
 import type { Question, Share } from './questions.js';
 import type { Server } from './server.js';
+import { Steps } from './steps.js';
 
 export interface Granted {
   readonly fence: bigint;
   /** Before the server was asked. */
   readonly asked: Moment;
+  /** For how long from then. */
+  readonly lasts: number;
+  /** A message has told it, and the server does not know that somebody has heard it. */
+  readonly isUnclaimed?: boolean;
 }
 
 export interface Wanted {
   /** For errors. */
   readonly name: string;
-  readonly key: Buffer;
+  readonly key: Word;
   readonly ttl: number;
   readonly share: Share;
   /** 0: not at all. */
   readonly wait: number;
+  /** Whether a grant is claimed before the work begins. */
+  readonly confirm: boolean;
 }
 
 /** A connection with a request may be read by the server this long after it was closed here. */
 const STRAY = 250;
 
-export class Attempt {
+export class Attempt implements Fate {
+  readonly steps = new Steps();
   /** The server may have granted the lock, or may keep a place in its queue. */
   #mayHold = false;
   #wasCut = false;
@@ -39,24 +48,28 @@ export class Attempt {
     readonly wanted: Wanted,
     readonly owner: string,
     /** Gives back whatever the owner has, so many milliseconds from now. */
-    readonly giveBack: (key: Buffer, owner: string, after: number) => void,
+    readonly giveBack: (owner: string, wanted: Wanted, after: number) => void,
   ) {}
 
   /** Asks until there is an answer. */
   async ask(limits: Limits): Promise<Answer> {
-    const answer = await ask(this.server, this.wanted.key, this.#acquire(), limits, this.#fate);
+    const { ttl, share, key } = this.wanted;
+    const answer = await ask(this.server, key, { ask: 'acquire', owner: this.owner, ttl, share }, limits, this);
     if (answer.number !== null) this.#mayHold = true;
     return answer;
   }
 
   /** Asks once for a place in the queue. */
   async ticket(kept: number, channel: string, limits: Limits): Promise<bigint | null> {
-    const { ttl, share, key } = this.wanted;
-    const ticket: Question = { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
-    const fence = await askOnce(this.server, key, ticket, limits, this.#fate);
+    const fence = await askOnce(this.server, this.wanted.key, this.ticketFor(kept, channel), limits, this);
     // It is granted, or has a place.
     this.#mayHold = true;
     return fence;
+  }
+
+  ticketFor(kept: number, channel: string): Question {
+    const { ttl, share } = this.wanted;
+    return { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
   }
 
   /** What is to be said on a connection that waits. */
@@ -75,9 +88,9 @@ export class Attempt {
   giveUp(): void {
     this.#isOver = true;
     if (!this.#mayHold) return;
-    this.giveBack(this.wanted.key, this.owner, 0);
+    this.giveBack(this.owner, this.wanted, 0);
     // The server may read the end of that connection after it has read this, and grant the lock in between.
-    if (this.#wasCut) this.giveBack(this.wanted.key, this.owner, STRAY);
+    if (this.#wasCut) this.giveBack(this.owner, this.wanted, STRAY);
   }
 
   /** It was granted, and is held no more. What a request that was not answered is granted now is nobody's. */
@@ -85,18 +98,12 @@ export class Attempt {
     this.#isOver = true;
   }
 
-  #acquire(): Question {
-    const { ttl, share } = this.wanted;
-    return { ask: 'acquire', owner: this.owner, ttl, share };
+  unknown(): void {
+    this.#mayHold = true;
   }
 
-  readonly #fate: Fate = {
-    unknown: () => {
-      this.#mayHold = true;
-    },
-    // Also if it was not granted: then it may have a place in the queue.
-    late: () => {
-      if (this.#isOver) this.giveBack(this.wanted.key, this.owner, 0);
-    },
-  };
+  /** Also if it was not granted: then it may have a place in the queue. */
+  late(): void {
+    if (this.#isOver) this.giveBack(this.owner, this.wanted, 0);
+  }
 }

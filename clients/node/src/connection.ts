@@ -5,16 +5,22 @@ export type Word = string | Buffer;
 /** The connections that the program has, and those that are opened beside them. */
 export interface Connection {
   /** Sends a command to whichever node has the key, and to the primary of it. */
-  send(key: Buffer, words: readonly Word[]): Promise<unknown>;
+  send(key: Word, words: readonly Word[]): Promise<unknown>;
 
   /** The same for all keys of a server, and another for those of another one; undefined: it is not known. */
-  place(key: Buffer): object | undefined;
+  place(key: Word): object | undefined;
 
   /** A connection of its own to that node, which does nothing else. It is not opened again when it is lost. */
-  dedicated(key: Buffer): Promise<Dedicated>;
+  dedicated(key: Word): Promise<Dedicated>;
 
-  /** Subscribes on a connection of its own, within so many milliseconds. `ended` is called once, when that is lost. */
-  listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening>;
+  /** What is sent meanwhile goes out at once. */
+  together(key: Word, send: () => void): void;
+
+  /**
+   * Subscribes on a connection of its own to the node that has the key, within so many milliseconds. `ended` is called once,
+   * when that is lost.
+   */
+  listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening>;
 
   /** The server said that it is no primary. */
   elsewhere(): void;
@@ -27,6 +33,12 @@ export interface Connection {
 
   /** The program has closed its client, so nothing will be answered. */
   isClosed(): boolean;
+}
+
+/** What a subscription tells. */
+export interface Ear {
+  hear(message: Buffer): void;
+  ended(): void;
 }
 
 export interface Dedicated {

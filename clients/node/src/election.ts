@@ -1,10 +1,12 @@
 /** One leader among several candidates: a lock that whoever leads holds. */
 import { randomUUID } from 'node:crypto';
+import { whenAborted } from './aborts.js';
 import { SettingError } from './errors.js';
 import { type LockInfo, printable } from './info.js';
-import type { Lease } from './lease.js';
+import type { Hold } from './hold.js';
+import { Lease } from './lease.js';
 import { type AcquireOptions, checkDuration, checkNames, checkSignal } from './settings.js';
-import { sleep } from './timers.js';
+import type { Steps } from './steps.js';
 
 /** Between the name of a candidate and what makes it an owner that nobody else has. */
 const SEPARATOR = '/';
@@ -28,10 +30,10 @@ export interface ObserveOptions {
 }
 
 export interface Voting {
-  acquire(owner: string, options: AcquireOptions): Promise<Lease>;
+  hold(owner: string, options: AcquireOptions): Promise<Hold>;
   info(): Promise<LockInfo | null>;
-  /** Aborted when the `Leasehold` is closed. */
-  readonly closed: AbortSignal;
+  /** Stopped when the `Leasehold` is closed. */
+  readonly closed: Steps;
 }
 
 export class Election {
@@ -51,7 +53,7 @@ export class Election {
   /** Waits until this candidate leads. Candidates queue, and lead in the order of their coming. */
   async campaign(options: AcquireOptions = {}): Promise<Leadership> {
     const owner = `${this.#candidate}${SEPARATOR}${randomUUID()}`;
-    return new Leadership(await this.#voting.acquire(owner, options));
+    return new Leadership(Lease.of(await this.#voting.hold(owner, options)));
   }
 
   /** Who leads at this moment: null between two terms. */
@@ -71,16 +73,21 @@ export class Election {
     checkDuration('lookEvery', lookEvery, 1);
     if (signal !== undefined) checkSignal(signal);
     const { closed } = this.#voting;
-    const over = AbortSignal.any(signal === undefined ? [closed] : [closed, signal]);
+    const isOver = () => closed.areStopped || signal?.aborted === true;
+    let forget = () => {};
     let last: Leader | null | undefined;
-    while (!over.aborted) {
+    while (!isOver()) {
       const leader = await this.leader().catch(() => last);
-      if (over.aborted) return;
+      if (isOver()) return;
       if (leader !== undefined && (last === undefined || leader?.fence !== last?.fence)) {
         last = leader;
         yield leader;
       }
-      await sleep(lookEvery, over).catch(() => {});
+      const resting = closed.asleep<undefined>(lookEvery, (step) => {
+        forget = whenAborted(signal, () => step.arrive(undefined));
+      });
+      await resting.catch(() => {});
+      forget();
     }
   }
 }

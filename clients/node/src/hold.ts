@@ -3,12 +3,14 @@
  * does not refer to the lease, so that the garbage collector tells when the program has none any more.
  */
 import { type Answer, ask } from './asking.js';
+import type { Attempt, Granted } from './attempt.js';
+import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
+import { at, cancel, type Deadline } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
-import type { Server } from './server.js';
 import { checkDuration } from './settings.js';
-import { RETRY, rest, sleep, Unanswered } from './timers.js';
+import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
 import { patienceForAnswer, renewAt, validUntil } from './validity.js';
 import { isRefused } from './verdict.js';
@@ -25,106 +27,119 @@ export type Released =
 /** What an extension came to. */
 export type Extended = 'extended' | 'lost';
 
-export interface Held {
-  readonly server: Server;
-  /** As errors show it. */
-  readonly name: string;
-  readonly key: Buffer;
-  readonly owner: string;
-  readonly fence: bigint;
-  readonly ttl: number;
-  readonly asked: Moment;
-  readonly response: number;
-  readonly within: number;
+/** What is the same for all holds of a `Leasehold`. */
+export interface Holder {
+  readonly settings: { readonly response: number; readonly within: number };
+  readonly holds: Set<Hold>;
+  readonly tell: Tell;
+  /** A request about a lock is under way. If that fails, it stays until then. */
+  readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
+}
+
+export interface Terms {
   /** Until when it is renewed. */
   readonly renewUntil: Moment;
   readonly holdUntil: Moment;
-  readonly tell: Tell;
-  /** It is held no more. */
-  readonly ended: (hold: Hold) => void;
-  /** Nobody counts on it any more, and it is not to stay. */
-  readonly over: () => void;
-  /** Its release is under way. If that fails, it stays until then. */
-  readonly releasing: (release: Promise<unknown>, end: Moment) => void;
 }
 
 export class Hold {
-  readonly #held: Held;
-  readonly #over = new AbortController();
-  readonly #extensions = new Extensions();
-  readonly #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] = [];
+  readonly fence: bigint;
+  readonly #attempt: Attempt;
+  readonly #holder: Holder;
+  readonly #terms: Terms;
   #ttl: number;
   /** What the server has agreed to. */
   #agreed: number;
   #validUntil: Moment;
-  #loss: Loss | undefined;
-  #reason: LeaseholdError | undefined;
-  /** How many extensions are under way. */
+  /** The server does not know yet that somebody has heard of the grant. */
+  #isUnclaimed: boolean;
+  #renewing: Deadline | undefined;
+  #ending: Deadline | undefined;
+  /** Of extensions, of which `#asking` are under way. */
+  #steps: Steps | undefined;
   #asking = 0;
+  #extensions: Extensions | undefined;
   /** What the last renewal failed with. */
   #failure: LeaseholdError | undefined;
+  #loss: Loss | undefined;
+  #reason: LeaseholdError | undefined;
+  #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
-  #ending: NodeJS.Timeout | undefined;
-  #renewing: NodeJS.Timeout | undefined;
 
-  constructor(held: Held) {
-    this.#held = held;
-    this.#ttl = held.ttl;
-    this.#agreed = held.ttl;
-    this.#validUntil = validUntil(held.asked, held.ttl);
-    this.#schedule(held.asked);
+  constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
+    const { fence, asked, lasts, isUnclaimed = false } = granted;
+    this.fence = fence;
+    this.#attempt = attempt;
+    this.#holder = holder;
+    this.#terms = terms;
+    this.#ttl = attempt.wanted.ttl;
+    this.#agreed = this.#ttl;
+    this.#validUntil = validUntil(asked, lasts);
+    this.#isUnclaimed = isUnclaimed;
+    holder.holds.add(this);
+    // Who does not renew it claims it all the same, to have it for its ttl.
+    const isClaimedAtOnce = isUnclaimed && terms.renewUntil < asked + this.#ttl;
+    this.#schedule(isClaimedAtOnce ? now() : renewAt(asked, lasts));
   }
 
-  /** The name of the lock, its owner and its fence. */
-  get granted(): Held {
-    return this.#held;
+  get name(): string {
+    return this.#attempt.wanted.name;
+  }
+
+  get owner(): string {
+    return this.#attempt.owner;
   }
 
   /** Told once when it is held no more, and with the reason for a signal, unless the program has given it up itself. */
   whenOver(tell: (loss: Loss, reason?: LeaseholdError) => void): void {
-    if (this.look()) this.#tells.push(tell);
-    else tell(this.#loss ?? 'expired', this.#reason);
+    if (!this.look()) tell(this.#loss ?? 'expired', this.#reason);
+    else if (this.#tells === undefined) this.#tells = [tell];
+    else this.#tells.push(tell);
   }
 
-  /** For how many milliseconds it is certainly held; 0 if it is lost, or released. */
+  /** Whether it is held: it looks at the clock. */
+  look(): boolean {
+    if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
+    return this.#loss === undefined;
+  }
+
   validFor(): number {
     return this.look() ? this.#validUntil - now() : 0;
   }
 
-  /**
-   * Has the lease end so many milliseconds from now, and renews it by as much from now on. Rejects if nobody answers:
-   * the lease is as it was then, or extended. It counts for the shorter of the two.
-   */
   async extend(ttl = this.#ttl): Promise<Extended> {
     checkDuration('ttl', ttl, 1);
     if (!this.look()) return 'lost';
     this.#ttl = ttl;
-    clearTimeout(this.#renewing);
+    cancel(this.#renewing);
     try {
-      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#held.within));
+      return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#holder.settings.within));
     } catch (error) {
       // To renew it by as much would be refused each time.
       if (error instanceof RefusedError && this.#ttl === ttl) this.#ttl = this.#agreed;
       // It is held on, and may have little time left.
-      if (now() < this.#held.renewUntil) void this.#renew();
+      if (now() < this.#terms.renewUntil) void this.#renew();
       throw error;
     }
   }
 
-  /** Gives the lock back. Takes no longer than `within`, and rejects if nobody has answered by then. */
   release(): Promise<Released> {
     if (this.#released === undefined) {
       this.#released = this.#release();
-      this.#held.releasing(this.#released, this.#validUntil);
+      this.#holder.await(this.#released, this.name, this.#validUntil);
     }
     return this.#released;
   }
 
-  /** Stops the renewal, and leaves the lock to its lease: for work that is to be done once in a while by one of many. */
   keep(): void {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
     this.#end('released');
+    if (!this.#isUnclaimed) return;
+    // Otherwise it would not stay for its ttl.
+    const claimed = this.#ask(this.#ttl, now() + this.#holder.settings.within);
+    claimed.catch(() => {});
+    this.#holder.await(claimed, this.name, this.#validUntil);
   }
 
   close(reason: LeaseholdError): Promise<Released> {
@@ -135,14 +150,15 @@ export class Hold {
   /** The program has lost hold of its lease. */
   forgotten(): void {
     if (!this.look()) return;
-    const { name, owner, tell } = this.#held;
-    const error = new LeaseholdError(`the lease of the lock ${name} was dropped, and not released before`);
-    tell({ kind: 'forgotten', name, owner, error });
+    this.#tell(
+      'forgotten',
+      new LeaseholdError(`the lease of the lock ${this.name} was dropped, and not released before`),
+    );
     this.release().catch(() => {});
   }
 
   async #release(): Promise<Released> {
-    const { server, key, owner, fence, holdUntil, within, response, tell, name } = this.#held;
+    const { server, wanted } = this.#attempt;
     const isHeld = this.look();
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
@@ -150,35 +166,32 @@ export class Hold {
     // The server has said so.
     if (this.#loss === 'taken') return 'late';
     const begun = now();
-    const until = begun + within;
-    const limits = { each: patienceForAnswer(response, this.#ttl), until };
+    const until = begun + this.#holder.settings.within;
     try {
-      const left = holdUntil - begun;
-      if (left > 0 && !wasLost) {
-        const answer = await ask(server, key, { ask: 'extend', owner, fence, ttl: left }, limits);
-        return isInTime(answer, end) ? 'later' : 'late';
-      }
-      this.#held.over();
-      const answer = await ask(server, key, { ask: 'release', owner, fence }, limits);
+      const left = this.#terms.holdUntil - begun;
+      if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
+      this.#attempt.over();
+      const { owner, fence } = this;
+      const answer = await ask(server, wanted.key, { ask: 'release', owner, fence }, this.#limits(until, new Steps()));
       return !wasLost && isInTime(answer, end) ? 'released' : 'late';
     } catch (error) {
-      const failure = this.#held.server.told(error);
-      tell({ kind: 'release failed', name, owner, error: failure });
+      const failure = server.told(error);
+      this.#tell('release failed', failure);
       throw failure;
     }
   }
 
   async #extend(ttl: number, until: Moment): Promise<Extended> {
-    const { server, key, owner, fence, response } = this.#held;
-    const limits = { each: patienceForAnswer(response, ttl), until, signal: this.#over.signal };
+    this.#steps ??= new Steps(false);
+    this.#extensions ??= new Extensions();
     const number = this.#extensions.begin(ttl);
     this.#expect(validUntil(now(), ttl));
-    let answer: Answer;
     this.#asking += 1;
+    let answer: Answer;
     try {
-      answer = await ask(server, key, { ask: 'extend', owner, fence, ttl }, limits);
+      answer = await this.#ask(ttl, until, this.#steps);
     } catch (error) {
-      if (this.#over.signal.aborted) return 'lost';
+      if (this.#loss !== undefined) return 'lost';
       throw error;
     } finally {
       this.#asking -= 1;
@@ -189,12 +202,23 @@ export class Hold {
       return 'lost';
     }
     this.#agreed = ttl;
+    this.#isUnclaimed = false;
     this.#failure = undefined;
     const counted = this.#extensions.counted(number, answer, ttl);
     if (counted !== undefined) this.#validUntil = validUntil(answer.asked, counted);
     if (!this.look()) return 'lost';
-    this.#schedule(answer.asked);
+    this.#schedule(renewAt(answer.asked, this.#ttl));
     return 'extended';
+  }
+
+  #ask(ttl: number, until: Moment, steps = new Steps()): Promise<Answer> {
+    const { owner, fence } = this;
+    const { server, wanted } = this.#attempt;
+    return ask(server, wanted.key, { ask: 'extend', owner, fence, ttl }, this.#limits(until, steps, ttl));
+  }
+
+  #limits(until: Moment, steps: Steps, ttl = this.#ttl) {
+    return { each: patienceForAnswer(this.#holder.settings.response, ttl), until, steps };
   }
 
   async #renew(): Promise<void> {
@@ -204,14 +228,10 @@ export class Hold {
         await this.#extend(ttl, this.#validUntil);
         return;
       } catch (error) {
-        this.#failure = this.#held.server.told(error);
+        this.#failure = this.#attempt.server.told(error);
         // Each further one would come to the same. The program may need what is left of the lease.
-        if (isRefused(this.#failure)) {
-          const { name, owner, tell } = this.#held;
-          tell({ kind: 'renewal refused', name, owner, error: this.#failure });
-          return;
-        }
-        await sleep(rest(RETRY, tries), this.#over.signal, { keepsAlive: false }).catch(() => {});
+        if (isRefused(this.#failure)) return this.#tell('renewal refused', this.#failure);
+        await this.#steps?.sleep(rest(RETRY, tries)).catch(() => {});
       }
     }
   }
@@ -225,61 +245,46 @@ export class Hold {
 
   /** Sees it end. */
   #watch(): void {
-    clearTimeout(this.#ending);
-    const look = () => {
-      if (this.look()) this.#ending = later(look, this.#validUntil);
-    };
-    this.#ending = later(look, this.#validUntil);
+    cancel(this.#ending);
+    this.#ending = at(this.#validUntil, () => this.look(), false);
   }
 
-  /** When to look at it next. */
-  #schedule(asked: Moment): void {
+  /** When to renew it next, and to see it end where it is not renewed before. */
+  #schedule(renewAt: Moment): void {
     this.#watch();
-    clearTimeout(this.#renewing);
-    const at = renewAt(asked, this.#ttl);
-    const renew = () => {
-      if (now() < at) this.#renewing = later(renew, at);
-      else void this.#renew();
-    };
-    if (at < this.#held.renewUntil) this.#renewing = later(renew, at);
-  }
-
-  /** Whether it is held: it looks at the clock. */
-  look(): boolean {
-    if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
-    return this.#loss === undefined;
+    cancel(this.#renewing);
+    const isDue = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
+    this.#renewing = isDue ? at(renewAt, () => void this.#renew(), false) : undefined;
   }
 
   #lose(loss: Loss): void {
-    const { name, owner, tell } = this.#held;
-    const error = new LostError(name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
+    const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
-    this.#held.over();
-    tell({ kind: 'lost', name, owner, error });
+    this.#attempt.over();
+    this.#tell('lost', error);
   }
 
   /** It may be under way, and nobody has answered. */
   #whyNotRenewed(): LeaseholdError | undefined {
-    return this.#failure ?? (this.#asking > 0 ? this.#held.server.told(new Unanswered('no answer')) : undefined);
+    const isUnderWay = this.#asking > 0;
+    return this.#failure ?? (isUnderWay ? this.#attempt.server.told(new Unanswered('no answer')) : undefined);
   }
 
   #end(loss: Loss, reason?: LeaseholdError): void {
     this.#loss = loss;
     this.#reason = reason;
-    clearTimeout(this.#ending);
-    clearTimeout(this.#renewing);
-    this.#over.abort();
-    this.#held.ended(this);
-    for (const tell of this.#tells.splice(0)) tell(loss, reason);
+    cancel(this.#ending);
+    cancel(this.#renewing);
+    this.#steps?.stop();
+    this.#holder.holds.delete(this);
+    const tells = this.#tells;
+    this.#tells = undefined;
+    for (const tell of tells ?? []) tell(loss, reason);
   }
-}
 
-/** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
-const LONGEST_REST = 1_000;
-
-/** A program whose connections are closed may end before. */
-function later(what: () => void, moment: Moment): NodeJS.Timeout {
-  return setTimeout(what, Math.min(Math.max(0, moment - now()), LONGEST_REST)).unref();
+  #tell(kind: Parameters<Tell>[0]['kind'], error: LeaseholdError): void {
+    this.#holder.tell({ kind, name: this.name, owner: this.owner, error });
+  }
 }
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */

@@ -1,4 +1,5 @@
 /** A look at a lock, without asking for it. */
+import type { Word } from './connection.js';
 import { UnreachableError } from './errors.js';
 import { bytes, fields, integer, surprise, text } from './reply.js';
 import type { Server } from './server.js';
@@ -27,7 +28,7 @@ export interface LockInfo {
 const MOST_LOOKS = 5;
 
 /** Null: it is free. */
-export async function look(server: Server, key: Buffer): Promise<LockInfo | null> {
+export async function look(server: Server, key: Word): Promise<LockInfo | null> {
   if (!server.isPlain()) {
     try {
       return ofModule(await server.read(key, ['LOCK.INFO', key]));

@@ -13,22 +13,28 @@ export class Lease implements AsyncDisposable {
   /** @internal */
   constructor(hold: Hold) {
     this.#hold = hold;
-    dropped.register(this, hold);
+  }
+
+  /** @internal The program is to release it. */
+  static of(hold: Hold): Lease {
+    const lease = new Lease(hold);
+    dropped.register(lease, hold);
+    return lease;
   }
 
   /** The name that it was acquired by. */
   get name(): string {
-    return this.#hold.granted.name;
+    return this.#hold.name;
   }
 
   /** Who holds it, as the server knows it: nobody else has the same. */
   get owner(): string {
-    return this.#hold.granted.owner;
+    return this.#hold.owner;
   }
 
   /** A number larger than that of every earlier grant of this lock, below 2^53. A store refuses what is smaller. */
   get fence(): bigint {
-    return this.#hold.granted.fence;
+    return this.#hold.fence;
   }
 
   /** Aborted when the lock is lost: at the latest when its lease is over, also when the server is silent. */

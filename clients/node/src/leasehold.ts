@@ -4,37 +4,38 @@ import { whenAborted } from './aborts.js';
 import { Acquiring } from './acquiring.js';
 import { connectionOf } from './adapters/choose.js';
 import type { Client } from './adapters/shapes.js';
-import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { ask } from './asking.js';
+import { Attempt, type Granted, type Wanted } from './attempt.js';
 import { type Moment, now } from './clock.js';
+import type { Word } from './connection.js';
 import { Election } from './election.js';
 import { BusyError, ClosedError, SettingError, SurpriseError } from './errors.js';
+import { Hold, type Holder } from './hold.js';
 import { type LockInfo, look } from './info.js';
-import { Hold } from './hold.js';
-import { Lease } from './lease.js';
+import type { Lease } from './lease.js';
 import { Lock, type Locking, type Work } from './lock.js';
 import { EXCLUSIVE, type Share } from './questions.js';
 import { Server } from './server.js';
 import {
   type AcquireOptions,
-  bytesOf,
   type Checked,
   checkCount,
   checkDuration,
+  checked,
   checkOptions,
   checkTryOptions,
-  checked,
   checkWait,
+  keyOf,
   LEAST_TTL,
   type Name,
   type Settings,
   shown,
   type TryOptions,
 } from './settings.js';
-import { sleep, within } from './timers.js';
+import { Steps, within } from './steps.js';
 import { type Tell, telling, warn } from './trouble.js';
 import { patienceForAnswer } from './validity.js';
-import { Grants } from './waiting/grants.js';
+import { Places } from './waiting/places.js';
 import { Room } from './waiting/room.js';
 
 /** As many readers as want to. */
@@ -44,12 +45,13 @@ const MOST_HOLDERS = 99_999;
 export class Leasehold implements AsyncDisposable {
   readonly #settings: Checked;
   readonly #server: Server;
-  readonly #grants: Grants;
+  readonly #places: Places;
   readonly #acquiring: Acquiring;
   readonly #tell: Tell;
-  readonly #closed = new AbortController();
-  readonly #holds = new Set<Hold>();
-  readonly #asking = new Set<AbortController>();
+  /** Stopped when this is closed. */
+  readonly #closed = new Steps();
+  readonly #holder: Holder;
+  readonly #attempts = new Set<Attempt>();
   /** What is being released, and what may have been granted to those who gave up, by the names of the locks. */
   readonly #givingBack = new Map<Promise<void>, string>();
   /** The names of the locks whose release has failed, and until when they stay. */
@@ -62,25 +64,31 @@ export class Leasehold implements AsyncDisposable {
     this.#tell = telling(settings.onTrouble ?? warn);
     const connection = connectionOf(client);
     this.#server = new Server(connection);
-    this.#grants = new Grants(connection);
-    this.#acquiring = new Acquiring(this.#settings, this.#grants, new Room(this.#settings.waitConnections));
+    this.#places = new Places(connection, this.#settings);
+    this.#acquiring = new Acquiring(this.#settings, this.#places, new Room(this.#settings.waitConnections));
+    this.#holder = {
+      settings: this.#settings,
+      holds: new Set(),
+      tell: this.#tell,
+      await: (request, name, end) => this.#await(request, name, end),
+    };
     this.#locking = {
-      tryAcquire: async (name, share, options) => {
+      tryHold: async (name, share, options) => {
         checkTryOptions(options);
-        return this.#lease(name, share, { ...options, wait: 0 });
+        return this.#hold(name, share, { ...options, wait: 0 }, () => null);
       },
-      acquire: (name, share, options) => this.#acquire(name, share, options),
+      hold: (name, share, options) => this.#hold(name, share, options, busy),
     };
   }
 
   /** Null if somebody else has the lock. */
   tryAcquire(name: Name, options: TryOptions = {}): Promise<Lease | null> {
-    return this.#locking.tryAcquire(name, EXCLUSIVE, options);
+    return this.write(name).tryAcquire(options);
   }
 
   /** Waits for the lock, in the order of coming. Rejects with `BusyError` when `wait` is over. */
   acquire(name: Name, options: AcquireOptions = {}): Promise<Lease> {
-    return this.#locking.acquire(name, EXCLUSIVE, options);
+    return this.write(name).acquire(options);
   }
 
   /** Waits for the lock, does the work, and releases it however the work ends: see `Lock.with`. */
@@ -111,18 +119,18 @@ export class Leasehold implements AsyncDisposable {
   /** An election of this name, in which this program goes by the name of `candidate`. */
   election(name: Name, candidate: string): Election {
     const voting = {
-      acquire: (owner: string, options: AcquireOptions) => this.#acquire(name, EXCLUSIVE, options, owner),
+      hold: (owner: string, options: AcquireOptions) => this.#hold(name, EXCLUSIVE, options, busy, owner),
       info: () => this.info(name),
-      closed: this.#closed.signal,
+      closed: this.#closed,
     };
     return new Election(voting, candidate);
   }
 
   /** Who holds the lock at this moment, and how many wait for it: null if it is free. */
   async info(name: Name): Promise<LockInfo | null> {
-    this.#checkOpen();
+    this.#closed.throwIfStopped();
     try {
-      return await within(this.#settings.within, look(this.#server, this.#key(name)), this.#closed.signal);
+      return await this.#closed.within(this.#settings.within, look(this.#server, this.#key(name)));
     } catch (error) {
       throw this.#server.told(error);
     }
@@ -145,9 +153,9 @@ export class Leasehold implements AsyncDisposable {
 
   async #close(limit: number): Promise<string[]> {
     const reason = new ClosedError();
-    this.#closed.abort(reason);
-    for (const asking of this.#asking) asking.abort(reason);
-    const left = new Set(this.#holds);
+    this.#closed.stop(reason);
+    for (const { steps } of this.#attempts) steps.stop(reason);
+    const left = new Set(this.#holder.holds);
     const releases = [...left].map(async (hold) => {
       await hold.close(reason);
       left.delete(hold);
@@ -156,85 +164,77 @@ export class Leasehold implements AsyncDisposable {
     await new Promise((resolve) => setImmediate(resolve));
     const all = Promise.allSettled([...releases, ...this.#givingBack.keys()]);
     await within(limit, all).catch(() => {});
-    const names = new Set([...[...left].map(({ granted }) => granted.name), ...this.#givingBack.values()]);
+    const names = new Set([...[...left].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
-    this.#grants.close();
+    this.#places.close();
     this.#server.connection.close();
     return [...names];
   }
 
-  async #acquire(name: Name, share: Share, options: AcquireOptions, owner?: string): Promise<Lease> {
-    const begun = now();
-    const lease = await this.#lease(name, share, options, owner);
-    if (lease === null) throw new BusyError(shown(name), now() - begun);
-    return lease;
-  }
-
-  async #lease(name: Name, share: Share, options: AcquireOptions, owner = newOwner()): Promise<Lease | null> {
+  /** What it comes to when others have the lock is up to `busy`. */
+  async #hold<T>(
+    name: Name,
+    share: Share,
+    options: AcquireOptions,
+    busy: (lock: string, waited: number) => T,
+    owner = newOwner(),
+  ): Promise<Hold | T> {
     checkOptions(options);
-    const { ttl = this.#settings.ttl, wait = this.#settings.wait, signal, renew = true, holdAtLeast = 0 } = options;
+    const { ttl = this.#settings.ttl, wait = this.#settings.wait, confirm = this.#settings.confirm, signal } = options;
+    const { holdAtLeast = 0 } = options;
     checkDuration('ttl', ttl, LEAST_TTL);
     checkDuration('holdAtLeast', holdAtLeast, 0);
     checkWait(wait);
     signal?.throwIfAborted();
-    this.#checkOpen();
-    const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait };
-    const attempt = new Attempt(this.#server, wanted, owner, (key, given, after) =>
-      this.#giveBack(key, given, after, wanted),
+    this.#closed.throwIfStopped();
+    const wanted: Wanted = { key: this.#key(name), name: shown(name), ttl: Math.ceil(ttl), share, wait, confirm };
+    const attempt = new Attempt(this.#server, wanted, owner, this.#giveBack);
+    const begun = now();
+    const { steps } = attempt;
+    const forget = signal && whenAborted(signal, () => steps.stop(signal.reason));
+    this.#attempts.add(attempt);
+    const over = () => {
+      this.#attempts.delete(attempt);
+      forget?.();
+    };
+    // No frame is kept meanwhile: there may be many who wait.
+    return this.#acquiring.acquire(attempt).then(
+      (granted) => {
+        over();
+        // It may have been stopped in the same moment as it was granted. Nobody would release it.
+        if (granted === null || steps.areStopped) attempt.giveUp();
+        steps.throwIfStopped();
+        return granted === null ? busy(wanted.name, now() - begun) : this.#held(attempt, granted, options);
+      },
+      (error) => {
+        over();
+        attempt.giveUp();
+        throw error;
+      },
     );
-    const stop = new AbortController();
-    const forget = whenAborted(signal, () => stop.abort(signal?.reason));
-    this.#asking.add(stop);
-    let granted: Granted | null;
-    try {
-      granted = await this.#acquiring.acquire(attempt, stop.signal);
-    } finally {
-      this.#asking.delete(stop);
-      forget();
-    }
-    if (granted === null) return null;
-    if (stop.signal.aborted) {
-      // In the same moment as it was granted. Nobody would release it.
-      attempt.giveUp();
-      throw stop.signal.reason;
-    }
-    return this.#hold(attempt, granted, { renew, holdAtLeast });
   }
 
-  #hold(
-    attempt: Attempt,
-    { fence, asked }: Granted,
-    { renew, holdAtLeast }: { renew: boolean | number; holdAtLeast: number },
-  ): Lease {
-    const { owner } = attempt;
-    const { name, key, ttl } = attempt.wanted;
+  #held(attempt: Attempt, granted: Granted, { renew = true, holdAtLeast = 0 }: AcquireOptions): Hold {
     const renewFor = typeof renew === 'number' ? renew : renew ? Number.POSITIVE_INFINITY : 0;
-    const { response, within: limit } = this.#settings;
-    const hold = new Hold({
-      ...{ server: this.#server, name, key, owner, fence, ttl, asked, response, within: limit },
-      renewUntil: asked + renewFor,
+    return new Hold(this.#holder, attempt, granted, {
+      renewUntil: granted.asked + renewFor,
       holdUntil: holdAtLeast === 0 ? Number.NEGATIVE_INFINITY : now() + holdAtLeast,
-      tell: this.#tell,
-      ended: (over) => this.#holds.delete(over),
-      over: () => attempt.over(),
-      releasing: (release, end) => this.#await(release, name, end),
     });
-    this.#holds.add(hold);
-    return new Lease(hold);
   }
 
   /** In the background: whoever gave up does not wait for it. `close` does. */
-  #giveBack(key: Buffer, owner: string, after: number, { ttl, name }: Wanted): void {
+  readonly #giveBack = (owner: string, { key, ttl, name }: Wanted, after: number): void => {
     const { response, within: limit } = this.#settings;
-    const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit };
+    const steps = new Steps();
+    const limits = { each: patienceForAnswer(response, ttl), until: now() + after + limit, steps };
     const release = () => ask(this.#server, key, { ask: 'release', owner }, limits);
     // At once is in order behind what was asked before.
-    const giving = (after === 0 ? release() : sleep(after).then(release)).catch((error) => {
+    const giving = (after === 0 ? release() : steps.sleep(after).then(release)).catch((error) => {
       this.#tell({ kind: 'release failed', name, owner, error: this.#server.told(error) });
       throw error;
     });
     this.#await(giving, name, now() + ttl);
-  }
+  };
 
   /** `close` waits for it, and names the lock if it takes too long, or has failed and the lock stays until then. */
   #await(giving: Promise<unknown>, name: string, until: Moment): void {
@@ -252,15 +252,15 @@ export class Leasehold implements AsyncDisposable {
     this.#givingBack.set(given, name);
   }
 
-  #key(name: Name): Buffer {
-    return Buffer.concat([this.#settings.prefix, bytesOf(name)]);
-  }
-
-  #checkOpen(): void {
-    if (this.#closed.signal.aborted) throw new ClosedError();
+  #key(name: Name): Word {
+    return keyOf(this.#settings.prefix, name);
   }
 }
 
 function newOwner(): string {
   return `${process.pid}:${randomUUID()}`;
+}
+
+function busy(lock: string, waited: number): never {
+  throw new BusyError(lock, waited);
 }

@@ -1,12 +1,13 @@
 /** A lock by its name, which many may hold at a time or one. */
-import type { Lease } from './lease.js';
+import type { Hold } from './hold.js';
+import { Lease } from './lease.js';
 import type { Share } from './questions.js';
 import { type AcquireOptions, checkFunction, type Name, type TryOptions } from './settings.js';
 
 /** How a lock is asked for. */
 export interface Locking {
-  tryAcquire(name: Name, share: Share, options: TryOptions): Promise<Lease | null>;
-  acquire(name: Name, share: Share, options: AcquireOptions): Promise<Lease>;
+  tryHold(name: Name, share: Share, options: TryOptions): Promise<Hold | null>;
+  hold(name: Name, share: Share, options: AcquireOptions): Promise<Hold>;
 }
 
 export type Work<T> = (lease: Lease) => T | PromiseLike<T>;
@@ -24,13 +25,14 @@ export class Lock {
   }
 
   /** Null if it is not to be had at once. */
-  tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
-    return this.#locking.tryAcquire(this.#name, this.#share, options);
+  async tryAcquire(options: TryOptions = {}): Promise<Lease | null> {
+    const hold = await this.#locking.tryHold(this.#name, this.#share, options);
+    return hold && Lease.of(hold);
   }
 
   /** Waits for it, in the order of coming. */
   acquire(options: AcquireOptions = {}): Promise<Lease> {
-    return this.#locking.acquire(this.#name, this.#share, options);
+    return this.#locking.hold(this.#name, this.#share, options).then(Lease.of);
   }
 
   /**
@@ -42,7 +44,7 @@ export class Lock {
   async with<T>(...given: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
     const [options, work] = given.length === 1 ? [{}, given[0]] : given;
     checkFunction('work', work);
-    const lease = await this.acquire(options);
+    const lease = new Lease(await this.#locking.hold(this.#name, this.#share, options));
     try {
       return await work(lease);
     } finally {

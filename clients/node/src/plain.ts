@@ -74,7 +74,7 @@ function script(text: string): Script {
 }
 
 /** The script for a question, and what is said to it: the number of keys, the keys, the arguments. */
-export function plainly(key: Buffer, question: Question): { script: Script; args: Word[] } {
+export function plainly(key: Word, question: Question): { script: Script; args: Word[] } {
   const { owner } = question;
   switch (question.ask) {
     // Nobody waits here. Whoever asks in this way is told of the present.
@@ -103,10 +103,10 @@ function value(fence: bigint, owner: string): string {
  * The key of the last fence, in the slot of the lock. A name with a closing brace that closes nothing has none there: a
  * cluster refuses it.
  */
-export function beside(key: Buffer): Buffer {
+export function beside(key: Word): Word {
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);
   const hasTag = close > open + 1;
-  if (hasTag || key.includes('}')) return Buffer.concat([key, Buffer.from(':fence')]);
-  return Buffer.concat([Buffer.from('{'), key, Buffer.from('}:fence')]);
+  const [before, after] = hasTag || key.includes('}') ? ['', ':fence'] : ['{', '}:fence'];
+  return typeof key === 'string' ? before + key + after : Buffer.concat([Buffer.from(before), key, Buffer.from(after)]);
 }

@@ -16,30 +16,26 @@ export type Question =
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
   | { ask: 'release'; owner: string; fence?: bigint };
 
-export function words(key: Buffer, question: Question): Word[] {
+export function words(key: Word, question: Question): Word[] {
   const { owner } = question;
   switch (question.ask) {
     case 'acquire':
-      return ['LOCK.ACQUIRE', key, owner, millis(question.ttl), ...shared(question.share)];
     case 'wait':
-      return [
-        ...['LOCK.ACQUIRE', key, owner, millis(question.ttl), ...shared(question.share)],
-        ...['BLOCK', millis(question.patience)],
-      ];
-    case 'ticket':
-      return [
-        ...['LOCK.ACQUIRE', key, owner, millis(question.ttl), ...shared(question.share)],
-        ...['TICKET', millis(question.kept), 'NOTIFY', question.channel],
-      ];
+    case 'ticket': {
+      const command = ['LOCK.ACQUIRE', key, owner, millis(question.ttl)];
+      if (question.share !== EXCLUSIVE) command.push('SHARE', String(question.share));
+      if (question.ask === 'wait') command.push('BLOCK', millis(question.patience));
+      if (question.ask === 'ticket') command.push('TICKET', millis(question.kept), 'NOTIFY', question.channel);
+      return command;
+    }
     case 'extend':
       return ['LOCK.EXTEND', key, owner, millis(question.ttl), String(question.fence)];
-    case 'release':
-      return ['LOCK.RELEASE', key, owner, ...(question.fence === undefined ? [] : [String(question.fence)])];
+    case 'release': {
+      const command = ['LOCK.RELEASE', key, owner];
+      if (question.fence !== undefined) command.push(String(question.fence));
+      return command;
+    }
   }
-}
-
-function shared(share: Share): Word[] {
-  return share === EXCLUSIVE ? [] : ['SHARE', String(share)];
 }
 
 /** Servers take whole milliseconds. */

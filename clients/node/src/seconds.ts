@@ -12,7 +12,10 @@ import { type Moment, now } from './clock.js';
 import type { Connection, Dedicated, Word } from './connection.js';
 import { codeOf } from './verdict.js';
 
-export type Send = (words: readonly Word[]) => Promise<unknown>;
+/** What says something on one of the two. */
+export interface Line {
+  send(key: Word, words: readonly Word[]): Promise<unknown>;
+}
 
 /** How often one is opened to the same server. */
 const OPENED_EVERY = 1_000;
@@ -40,12 +43,12 @@ export class Seconds {
   }
 
   /** Whether what is asked now may be heard twice. */
-  has(key: Buffer): boolean {
+  has(key: Word): boolean {
     return this.#of(key) !== undefined;
   }
 
   /** The server has not answered in time. */
-  silent(key: Buffer): void {
+  silent(key: Word): void {
     const place = this.#connection.place(key);
     if (place === undefined || this.#connection.isClosed()) return;
     if (now() - (this.#openedAt.get(place) ?? Number.NEGATIVE_INFINITY) < OPENED_EVERY) return;
@@ -62,8 +65,8 @@ export class Seconds {
    * Asks on the first one, and on the second one, too, if there is one. The first answer counts, and the one of the first
    * connection is told of when it is late.
    */
-  ask<T>(key: Buffer, ask: (send: Send) => Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
-    const onFirst = () => ask((words) => this.#connection.send(key, words));
+  ask<T>(key: Word, ask: (line: Line) => Promise<T>, late: (answer: T) => void = () => {}): Promise<T> {
+    const onFirst = () => ask(this.#connection);
     const found = this.#of(key);
     if (found === undefined) return onFirst();
     const { place, second } = found;
@@ -79,8 +82,8 @@ export class Seconds {
     return firstOf(first, again(), late);
   }
 
-  #onSecond<T>(place: object, second: Second, ask: (send: Send) => Promise<T>): Promise<T> {
-    const answer = ask(async (words) => (await second.opening).send(words));
+  #onSecond<T>(place: object, second: Second, ask: (line: Line) => Promise<T>): Promise<T> {
+    const answer = ask({ send: async (_, words) => (await second.opening).send(words) });
     const heard = () => {
       second.heardAt = now();
     };
@@ -88,7 +91,7 @@ export class Seconds {
     return answer;
   }
 
-  #of(key: Buffer): { place: object; second: Second } | undefined {
+  #of(key: Word): { place: object; second: Second } | undefined {
     const place = this.#open.size > 0 ? this.#connection.place(key) : undefined;
     const second = place && this.#open.get(place);
     return second && { place, second };

@@ -1,4 +1,5 @@
 /** What a `Leasehold` does unless a request says otherwise. */
+import type { Word } from './connection.js';
 import { SettingError } from './errors.js';
 import type { Trouble } from './trouble.js';
 
@@ -19,6 +20,11 @@ export interface Settings {
   within?: number | undefined;
   /** How long a request that waits goes on while no server answers: 30,000. */
   unreachableAfter?: number | undefined;
+  /**
+   * Whether a grant that a message tells is confirmed by the server before the work begins: `false`. Unless it is, whoever
+   * may publish on the channels `leasehold:*` and knows an owner can have a program believe that it holds a lock.
+   */
+  confirm?: boolean | undefined;
   /** How often a place in the queue is asked for again: 5,000. It is kept for three times as long. */
   slice?: number | undefined;
   /** How many connections may wait where the server gives no tickets: 16. */
@@ -36,20 +42,36 @@ export interface AcquireOptions {
   signal?: AbortSignal | undefined;
   /** Whether the lease is renewed until it is released: `true`; or for how long at the most, in milliseconds. */
   renew?: boolean | number | undefined;
+  /** Whether the server confirms the grant before the work begins: see `Settings`. */
+  confirm?: boolean | undefined;
   /** A release before that many milliseconds leaves the lock held until then. */
   holdAtLeast?: number | undefined;
 }
 
-export type TryOptions = Omit<AcquireOptions, 'wait'>;
+export type TryOptions = Omit<AcquireOptions, 'wait' | 'confirm'>;
 
-export type Checked = { readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'prefix'>]-?: number } & {
-  readonly prefix: Buffer;
+export type Checked = {
+  readonly [Setting in Exclude<keyof Settings, 'onTrouble' | 'prefix' | 'confirm'>]-?: number;
+} & {
+  readonly prefix: Word;
+  readonly confirm: boolean;
 };
 
 const SETTINGS = [
-  ...['prefix', 'ttl', 'wait', 'response', 'within', 'unreachableAfter', 'slice', 'waitConnections', 'onTrouble'],
+  ...[
+    'prefix',
+    'ttl',
+    'wait',
+    'response',
+    'within',
+    'unreachableAfter',
+    'slice',
+    'waitConnections',
+    'confirm',
+    'onTrouble',
+  ],
 ] as const;
-const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'holdAtLeast'] as const;
+const ACQUIRE_OPTIONS = ['ttl', 'wait', 'signal', 'renew', 'confirm', 'holdAtLeast'] as const;
 
 /** Nothing is left of a shorter lease when the drift is taken off. */
 export const LEAST_TTL = 3;
@@ -66,6 +88,7 @@ export function checked(settings: Settings): Checked {
     unreachableAfter = 30_000,
     slice = 5_000,
     waitConnections = 16,
+    confirm = false,
   } = settings;
   checkNames(settings, SETTINGS);
   checkDuration('ttl', ttl, LEAST_TTL);
@@ -76,13 +99,16 @@ export function checked(settings: Settings): Checked {
   checkWait(wait);
   checkCount('waitConnections', waitConnections);
   if (settings.onTrouble !== undefined) checkFunction('onTrouble', settings.onTrouble);
-  return { prefix: bytesOf(prefix), ttl, wait, response, within, unreachableAfter, slice, waitConnections };
+  checkFlag('confirm', confirm);
+  const durations = { ttl, wait, response, within, unreachableAfter, slice };
+  return { prefix: keyOf('', prefix), ...durations, waitConnections, confirm };
 }
 
 /** What is asked for with a lock, but for the numbers. */
 export function checkOptions(options: AcquireOptions): void {
   checkNames(options, ACQUIRE_OPTIONS);
-  const { signal, renew } = options;
+  const { signal, renew, confirm } = options;
+  if (confirm !== undefined) checkFlag('confirm', confirm);
   if (signal !== undefined) checkSignal(signal);
   if (renew !== undefined && typeof renew !== 'boolean') checkDuration('renew', renew, 0);
 }
@@ -169,10 +195,17 @@ export function checkCount(setting: string, count: number): void {
   if (!Number.isInteger(count) || count < 1) throw new SettingError(setting, 'it must be a whole number, at least 1');
 }
 
-export function bytesOf(name: Name): Buffer {
-  if (typeof name === 'string') return Buffer.from(name);
-  if (name instanceof Uint8Array) return Buffer.from(name);
-  throw new SettingError('name', 'it must be a string or bytes');
+function checkFlag(setting: string, flag: boolean): void {
+  if (typeof flag !== 'boolean') throw new SettingError(setting, 'it must be true or false');
+}
+
+/** As a string if both are: client libraries write strings faster. */
+export function keyOf(prefix: Word, name: Name): Word {
+  if (typeof name === 'string' && typeof prefix === 'string') return prefix + name;
+  if (typeof name !== 'string' && !(name instanceof Uint8Array)) {
+    throw new SettingError('name', 'it must be a string or bytes');
+  }
+  return Buffer.concat([prefix, name].map((part) => (typeof part === 'string' ? Buffer.from(part) : part)));
 }
 
 /** A name as errors and warnings show it. */

@@ -8,7 +8,7 @@ import { words } from '../src/questions.js';
 import { fields, integer } from '../src/reply.js';
 import { drift, isFresh, patienceForAnswer, validUntil } from '../src/validity.js';
 import { codeOf, refusal, told, verdict } from '../src/verdict.js';
-import { ownerIn } from '../src/waiting/grants.js';
+import { grantIn } from '../src/waiting/places.js';
 import { Room } from '../src/waiting/room.js';
 
 const key = Buffer.from('printer');
@@ -175,10 +175,10 @@ describe('a reply', () => {
   });
 
   it('tells of a grant by its owner, who may have spaces and bytes', () => {
-    assert.equal(ownerIn(Buffer.from('17 5 a b c key')), 'a b c');
-    assert.equal(ownerIn(Buffer.from('17 3 ß! a key')), 'ß!');
-    for (const message of ['', '17', '17 x owner key', '17 99 owner key', '17 0  key']) {
-      assert.equal(ownerIn(Buffer.from(message)), undefined, message);
+    assert.deepEqual(grantIn(Buffer.from('17 5 a b c key')), { owner: 'a b c', fence: 17n });
+    assert.deepEqual(grantIn(Buffer.from('17 3 ß! a key')), { owner: 'ß!', fence: 17n });
+    for (const message of ['', '17', '17 x owner key', '17 99 owner key', '17 0  key', 'x 1 a key', '-1 1 a key']) {
+      assert.equal(grantIn(Buffer.from(message)), undefined, message);
     }
   });
 });

@@ -1,6 +1,6 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
-import type { Connection, Dedicated, Listening, Word } from '../connection.js';
-import { within } from '../timers.js';
+import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
+import { within } from '../steps.js';
 import { whenEnded } from './ending.js';
 import { lastFailure, watchFailuresOfIoredis } from './failing.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
@@ -10,13 +10,13 @@ interface Command {
   getKeys(): (string | Buffer)[];
 }
 
-interface Listener extends Ioredis {
-  readonly stream?: { unref?(): void };
+interface Inside {
+  readonly stream?: { unref?(): void; cork?(): void; uncork?(): void };
   subscribe(channel: string): Promise<unknown>;
 }
 
 interface Sender {
-  callBuffer(command: string, ...args: Word[]): Promise<unknown>;
+  callBuffer(...words: Word[]): Promise<unknown>;
 }
 
 /** How often a client may be told to look for the primary. */
@@ -41,7 +41,7 @@ const BESIDE = {
 
 export class IoredisConnection implements Connection {
   readonly #client: Ioredis | IoredisCluster;
-  readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
+  readonly #send: (key: Word, words: readonly Word[]) => Promise<unknown>;
   readonly #beside = new Set<() => void>();
   readonly #forget: () => void;
   #looked = Number.NEGATIVE_INFINITY;
@@ -53,15 +53,15 @@ export class IoredisConnection implements Connection {
     this.#forget = whenEnded(client, ['end'], () => this.#closeBeside());
   }
 
-  send(key: Buffer, words: readonly Word[]): Promise<unknown> {
+  send(key: Word, words: readonly Word[]): Promise<unknown> {
     return this.#send(key, words);
   }
 
-  place(key: Buffer): object | undefined {
+  place(key: Word): object | undefined {
     return this.#nodeOf(key);
   }
 
-  async dedicated(key: Buffer): Promise<Dedicated> {
+  async dedicated(key: Word): Promise<Dedicated> {
     const own = found(this.#nodeOf(key)).duplicate(BESIDE);
     own.on('error', () => {});
     const send = sender(own);
@@ -73,10 +73,17 @@ export class IoredisConnection implements Connection {
     return { send: (words) => send(key, words), close };
   }
 
-  async listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
-    const own = found(this.#nodeOf()).duplicate(BESIDE) as Listener;
+  together(key: Word, send: () => void): void {
+    const { stream } = (this.#nodeOf(key) ?? {}) as Inside;
+    stream?.cork?.();
+    send();
+    stream?.uncork?.();
+  }
+
+  async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
+    const own = found(this.#nodeOf(key)).duplicate(BESIDE) as Ioredis & Inside;
     own.on('error', () => {});
-    own.on('messageBuffer', (_, message) => hear(message as Buffer));
+    own.on('messageBuffer', (_, message) => ear.hear(message as Buffer));
     // It does not keep the program alive.
     own.once('connect', () => own.stream?.unref?.());
     const close = () => {
@@ -92,7 +99,7 @@ export class IoredisConnection implements Connection {
     }
     const over = () => {
       this.#beside.delete(close);
-      ended();
+      ear.ended();
     };
     own.once('end', over);
     if (own.status === 'end') over();
@@ -125,11 +132,11 @@ export class IoredisConnection implements Connection {
     return this.#client.status === 'end';
   }
 
-  /** The client of the node that has the key, or of any. */
-  #nodeOf(key?: Buffer): Ioredis | undefined {
+  /** The client of the node that has the key; of any if nobody knows. */
+  #nodeOf(key: Word): Ioredis | undefined {
     if (!isCluster(this.#client)) return this.#client;
     const nodes = this.#client.nodes('master') as Ioredis[];
-    const address = key && this.#client.slots[slotOf(key)]?.[0];
+    const address = this.#client.slots[slotOf(key)]?.[0];
     const isIt = ({ options }: Ioredis) => {
       const { host, port } = options as { host?: string; port?: number };
       return `${host}:${port}` === address;
@@ -151,17 +158,23 @@ function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
  * `callBuffer` of a client, without its `keyPrefix` and its pipelines, and with the key told to a `Cluster`. ioredis does
  * not know which of the words of a command that it has never heard of is the key, and asks the command.
  */
-function sender(client: Ioredis | IoredisCluster): (key: Buffer, words: readonly Word[]) => Promise<unknown> {
-  let routed: Buffer;
+function sender(client: Ioredis | IoredisCluster): (key: Word, words: readonly Word[]) => Promise<unknown> {
+  let routed: Word;
+  const isRouted = isCluster(client);
+  const inside = client as unknown as { sendCommand(...words: unknown[]): Promise<unknown> };
   const sendCommand = (command: Command, ...rest: unknown[]) => {
     const key = routed;
-    command.getKeys = () => [key];
-    return (client as unknown as { sendCommand(...words: unknown[]): Promise<unknown> }).sendCommand(command, ...rest);
+    if (isRouted) command.getKeys = () => [key];
+    return inside.sendCommand(command, ...rest);
   };
   const options = { ...client.options, keyPrefix: '', enableAutoPipelining: false };
   const face = Object.create(client, { options: { value: options }, sendCommand: { value: sendCommand } }) as Sender;
-  return async (key, [command = '', ...args]) => {
+  return (key, words) => {
     routed = key;
-    return face.callBuffer(command.toString(), ...args);
+    try {
+      return face.callBuffer(...words);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   };
 }

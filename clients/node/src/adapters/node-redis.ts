@@ -1,10 +1,10 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type Moment, now } from '../clock.js';
-import type { Connection, Dedicated, Listening, Word } from '../connection.js';
+import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
 import { whenEnded } from './ending.js';
 import { lastFailure, watchFailures } from './failing.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
-import { within } from '../timers.js';
+import { within } from '../steps.js';
 import { verdict } from '../verdict.js';
 import { slotOf } from './slots.js';
 
@@ -88,16 +88,16 @@ function onceReady(single: Single): () => Promise<void> {
 
 export function clusterOfNodeRedis(client: NodeRedisCluster): Connection {
   const cluster = client as unknown as ClusterInside;
-  const nodeOf = async (key?: Buffer) => {
+  const nodeOf = async (key: Word) => {
     const { masters } = cluster;
-    const any = () => masters[Math.floor(Math.random() * masters.length)];
-    const node = key === undefined ? any() : cluster.slots[slotOf(key)]?.master;
+    // Any of them if nobody knows: it says which one has the key.
+    const node = cluster.slots[slotOf(key)]?.master ?? masters[Math.floor(Math.random() * masters.length)];
     if (node === undefined) throw new Error('the cluster has no node for it');
     return cluster.nodeClient(node);
   };
   return new NodeRedisConnection(
     client,
-    (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
+    async (key, words) => client.sendCommand(key, false, [...words], AS_BYTES),
     nodeOf,
     (key) => cluster.slots[slotOf(key)]?.master,
     () => cluster.isOpen ?? true,
@@ -108,7 +108,7 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
   const sentinel = client as unknown as SentinelInside;
   return new NodeRedisConnection(
     client,
-    (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
+    async (_key, words) => client.sendCommand(false, [...words], AS_BYTES),
     () => sentinel._execute(false, async (node) => node),
     () => client,
     () => client.isOpen,
@@ -118,17 +118,17 @@ export function sentinelOfNodeRedis(client: NodeRedisSentinel): Connection {
 class NodeRedisConnection implements Connection {
   readonly #beside = new Set<() => void>();
   readonly #client: Emitter;
-  readonly #nodeOf: (key?: Buffer) => Promise<Single>;
-  readonly #placeOf: (key: Buffer) => object | undefined;
+  readonly #nodeOf: (key: Word) => Promise<Single>;
+  readonly #placeOf: (key: Word) => object | undefined;
   readonly #isOpen: () => boolean;
   readonly #forget: () => void;
-  readonly #send: (key: Buffer, words: readonly Word[]) => Promise<unknown>;
+  readonly #send: (key: Word, words: readonly Word[]) => Promise<unknown>;
 
   constructor(
     client: Emitter,
-    send: (key: Buffer, words: readonly Word[]) => Promise<unknown>,
-    nodeOf: (key?: Buffer) => Promise<Single>,
-    placeOf: (key: Buffer) => object | undefined,
+    send: (key: Word, words: readonly Word[]) => Promise<unknown>,
+    nodeOf: (key: Word) => Promise<Single>,
+    placeOf: (key: Word) => object | undefined,
     isOpen: () => boolean,
   ) {
     this.#client = client;
@@ -140,15 +140,15 @@ class NodeRedisConnection implements Connection {
     this.#forget = whenEnded(client, ['end', 'disconnect'], () => this.#closeBeside());
   }
 
-  async send(key: Buffer, words: readonly Word[]): Promise<unknown> {
+  send(key: Word, words: readonly Word[]): Promise<unknown> {
     return this.#send(key, words);
   }
 
-  place(key: Buffer): object | undefined {
+  place(key: Word): object | undefined {
     return this.#placeOf(key);
   }
 
-  async dedicated(key: Buffer): Promise<Dedicated> {
+  async dedicated(key: Word): Promise<Dedicated> {
     const own = beside(await this.#nodeOf(key));
     own.on('error', () => {});
     const close = () => {
@@ -165,8 +165,13 @@ class NodeRedisConnection implements Connection {
     return { send, close };
   }
 
-  async listen(channel: string, limit: number, hear: (message: Buffer) => void, ended: () => void): Promise<Listening> {
-    const own = beside(await within(limit, this.#nodeOf()));
+  /** node-redis writes once in each turn of the loop. */
+  together(_key: Word, send: () => void): void {
+    send();
+  }
+
+  async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
+    const own = beside(await within(limit, this.#nodeOf(key)));
     let isOver = false;
     const close = () => {
       this.#beside.delete(close);
@@ -176,7 +181,7 @@ class NodeRedisConnection implements Connection {
       if (isOver) return;
       isOver = true;
       close();
-      ended();
+      ear.ended();
     };
     this.#beside.add(close);
     // It is not opened again, so an error ends it.
@@ -185,7 +190,7 @@ class NodeRedisConnection implements Connection {
     const subscribed = async () => {
       await own.connect();
       own.unref();
-      await own.subscribe(channel, hear, true);
+      await own.subscribe(channel, (message) => ear.hear(message), true);
     };
     try {
       await within(limit, subscribed());

@@ -1,8 +1,10 @@
 /** The slot of a key in a cluster. */
+import type { Word } from '../connection.js';
 
 export const SLOTS = 16_384;
 
-export function slotOf(key: Buffer): number {
+export function slotOf(name: Word): number {
+  const key = typeof name === 'string' ? Buffer.from(name) : name;
   const open = key.indexOf('{');
   const close = open < 0 ? -1 : key.indexOf('}', open + 1);
   return crc16(close > open + 1 ? key.subarray(open + 1, close) : key) % SLOTS;

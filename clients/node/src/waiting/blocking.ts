@@ -11,7 +11,7 @@
 import type { Attempt } from '../attempt.js';
 import { now } from '../clock.js';
 import { bytes, fields } from '../reply.js';
-import { Unanswered, within } from '../timers.js';
+import { Unanswered } from '../steps.js';
 import type { Patience } from './tickets.js';
 
 /** How many of those who wait are listed at most. */
@@ -19,11 +19,11 @@ const LISTED = 100;
 
 /** A fence says that it was granted, and nothing of how much of the lease is left. Null: ask again. */
 export async function waitOnConnection(attempt: Attempt, patience: Patience): Promise<bigint | null> {
-  const { until, signal, each } = patience;
-  const { server, wanted } = attempt;
+  const { until, each } = patience;
+  const { server, steps, wanted } = attempt;
   const left = () => Math.max(0, until - now());
   const opening = server.connection.dedicated(wanted.key);
-  const dedicated = await within(Math.min(each, left()), opening, signal).catch((error) => {
+  const dedicated = await steps.within(Math.min(each, left()), opening).catch((error) => {
     opening.then(
       (late) => late.close(),
       () => {},
@@ -45,21 +45,22 @@ export async function waitOnConnection(attempt: Attempt, patience: Patience): Pr
 
 async function lookedAfter(
   attempt: Attempt,
-  { until, signal, slice, each }: Patience,
+  { until, slice, each }: Patience,
   answer: Promise<bigint | null>,
 ): Promise<bigint | null> {
+  const { steps } = attempt;
   for (;;) {
     const left = until - now();
     try {
-      return await within(Math.min(slice, left), answer, signal);
+      return await steps.within(Math.min(slice, left), answer);
     } catch (error) {
       if (!(error instanceof Unanswered)) throw error;
       if (now() >= until) return null;
     }
     const look = Promise.race([answer.then(() => true), isQueued(attempt)]);
     // Whoever may not look, or gets no answer, has to trust the connection for another slice.
-    const isThere = await within(Math.min(each, until - now()), look, signal).catch(() => !signal.aborted);
-    signal.throwIfAborted();
+    const isThere = await steps.within(Math.min(each, until - now()), look).catch(() => !steps.areStopped);
+    steps.throwIfStopped();
     if (!isThere) throw new Unanswered('the server does not know of the request any more');
   }
 }

@@ -1,29 +1,15 @@
-/**
- * Waiting by a ticket: a place in the server's queue without a connection that waits.
- *
- *   connection of the program   ACQUIRE … TICKET     ACQUIRE … TICKET          ACQUIRE … TICKET
- *                               nil                  nil: a slice later        the fence
- *   subscription                                                       granted ┘
- *
- * Asking again keeps the place, and is the truth: what the subscription tells may be lost.
- */
-import { whenAborted } from '../aborts.js';
+/** Waiting by a ticket: a place in the server's queue without a connection that waits. */
 import type { Attempt, Granted } from '../attempt.js';
+import { RETRY, ROOM, rest } from '../backoff.js';
 import { type Moment, now } from '../clock.js';
-import { ROOM, RETRY, rest, sleep } from '../timers.js';
 import { codeOf, refusal, verdict } from '../verdict.js';
-import type { Grants, Told } from './grants.js';
+import type { Places } from './places.js';
 
-/** How many times a place is kept for as long as nobody asks for it. */
-const KEPT_TIMES = 3;
-const KEPT_LEAST = 1_000;
-
-/** How often it is asked for while nobody tells of grants, unless there are many. */
+/** How often a place is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
 
 export interface Patience {
   readonly until: Moment;
-  readonly signal: AbortSignal;
   /** For each answer. */
   readonly each: number;
   readonly slice: number;
@@ -33,110 +19,88 @@ export interface Patience {
 /** Null: patience has ended. */
 export type Waited = Granted | 'no tickets' | 'no queue' | null;
 
-export async function waitByTicket(attempt: Attempt, grants: Grants, patience: Patience): Promise<Waited> {
-  const call = new Call();
-  const leave = grants.seat(attempt.owner, (what) => call.tell(what));
+export async function waitByTicket(attempt: Attempt, places: Places, patience: Patience): Promise<Waited> {
+  const { server, steps } = attempt;
+  const { until, slice } = patience;
+  const place = places.take(attempt);
+  const failures: Failures = { count: 0, silentSince: undefined, isQueued: false };
+  // One frame for all of it: there may be many who wait.
   try {
-    return await wait(attempt, grants, patience, call);
-  } finally {
-    leave();
-  }
-}
-
-async function wait(attempt: Attempt, grants: Grants, patience: Patience, call: Call): Promise<Waited> {
-  const { until, signal, each, slice, unreachableAfter } = patience;
-  let longest = Number.POSITIVE_INFINITY;
-  let silentSince: Moment | undefined;
-  let isQueued = false;
-  for (let tries = 0; ; ) {
-    signal.throwIfAborted();
-    if (now() >= until) return null;
-    if (attempt.server.connection.isClosed()) throw attempt.server.closed();
-    const isHeard = await listens(grants, patience);
-    if (isHeard === 'refused') return 'no tickets';
-    const kept = Math.min(longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(slice, grants.size)));
-    const wasTold = call.take();
-    const asked = now();
-    try {
-      const fence = await attempt.ticket(kept, grants.channel, { each, until, signal });
-      if (fence !== null) {
-        if (isQueued && isHeard && !wasTold && call.take() === undefined) grants.suspect();
-        return { fence, asked };
-      }
-      if (attempt.server.isPlain()) return 'no queue';
-      [tries, isQueued, silentSince] = [0, true, undefined];
-    } catch (error) {
-      signal.throwIfAborted();
-      const refused = refusal(error);
-      if (refused?.kind === 'no tickets') return 'no tickets';
-      if (refused !== undefined && refused.longest < kept) {
-        longest = refused.longest;
+    for (;;) {
+      steps.throwIfStopped();
+      if (now() >= until) return null;
+      if (server.connection.isClosed()) throw server.closed();
+      const asked = now();
+      try {
+        const granted = await place.ask({ each: patience.each, until, steps });
+        if (granted !== null) return granted;
+        if (server.isPlain()) return 'no queue';
+        [failures.count, failures.silentSince, failures.isQueued] = [0, undefined, true];
+      } catch (error) {
+        steps.throwIfStopped();
+        const refused = refusal(error);
+        if (refused?.kind === 'no tickets') return 'no tickets';
+        if (refused !== undefined && refused.longest < places.longest) places.longest = refused.longest;
+        else if (!(await mayAskAgain(error, attempt, patience, asked, failures))) return null;
         continue;
       }
-      const means = verdict(error);
-      if (means === 'refused' || means === 'unknown script') throw attempt.server.told(error);
-      if (means === 'elsewhere') attempt.server.connection.elsewhere();
-      silentSince = means === 'broken' ? (silentSince ?? asked) : undefined;
-      const isSilent = silentSince !== undefined && now() - silentSince >= unreachableAfter;
-      const resting = rest(codeOf(error) === 'QUEUEFULL' ? ROOM : RETRY, tries++);
-      if (isSilent) throw attempt.server.told(error);
-      if (now() + resting >= until) {
-        await sleep(until - now(), signal);
-        // It was busy when the server had time to answer.
-        if (isQueued && means === 'broken' && until - asked < each) return null;
-        throw attempt.server.told(error);
+      if (place.ear === undefined) {
+        const isHeard = await listens(attempt, places, patience);
+        if (isHeard === 'refused') return 'no tickets';
+        // What was granted meanwhile was not told.
+        if (isHeard) continue;
       }
-      await sleep(resting, signal);
-      continue;
+      const often = place.ear ? Number.POSITIVE_INFINITY : Math.min(slice, Math.max(UNHEARD, places.size));
+      const told = await place.sleep(Math.min(often, until - now()));
+      if (typeof told === 'object') return told;
+      // What was told meanwhile is lost: so all ask, and not all at once.
+      if (told === 'cut') await steps.sleep(Math.min(Math.random() * places.size, until - now()));
     }
-    const unheard = Math.max(UNHEARD, grants.size);
-    const often = isHeard === 'heard' ? kept / KEPT_TIMES : Math.min(unheard, kept / KEPT_TIMES);
-    const heard = await call.wait(Math.min(often * (1 - Math.random() / 4), until - now()), signal);
-    // What was told meanwhile is lost: so all ask, and not all at once.
-    if (heard === 'cut') await sleep(Math.min(Math.random() * grants.size, until - now()), signal);
+  } finally {
+    place.leave();
   }
 }
 
-async function listens(grants: Grants, { each, until, signal }: Patience): Promise<'heard' | 'refused' | undefined> {
+interface Failures {
+  count: number;
+  silentSince: Moment | undefined;
+  /** The server has answered once. */
+  isQueued: boolean;
+}
+
+/** Rests before the next try. False: there is none, and the lock was busy. */
+async function mayAskAgain(
+  error: unknown,
+  { server, steps }: Attempt,
+  { until, each, unreachableAfter }: Patience,
+  asked: Moment,
+  failures: Failures,
+): Promise<boolean> {
+  const means = verdict(error);
+  if (means === 'refused' || means === 'unknown script') throw server.told(error);
+  if (means === 'elsewhere') server.connection.elsewhere();
+  failures.silentSince = means === 'broken' ? (failures.silentSince ?? asked) : undefined;
+  const isSilent = failures.silentSince !== undefined && now() - failures.silentSince >= unreachableAfter;
+  if (isSilent) throw server.told(error);
+  const resting = rest(codeOf(error) === 'QUEUEFULL' ? ROOM : RETRY, failures.count++);
+  if (now() + resting < until) {
+    await steps.sleep(resting);
+    return true;
+  }
+  await steps.sleep(until - now());
+  // It was busy when the server had time to answer.
+  if (failures.isQueued && means === 'broken' && until - asked < each) return false;
+  throw server.told(error);
+}
+
+async function listens({ steps, wanted }: Attempt, places: Places, patience: Patience): Promise<boolean | 'refused'> {
+  const { each, until } = patience;
   try {
     // There has to be time to ask.
-    await grants.listen(Math.max(0, Math.min(each, until - now()) / 2), signal);
-    return 'heard';
+    await places.listen(wanted.key, Math.min(each, until - now()) / 2, steps);
+    return true;
   } catch (error) {
-    signal.throwIfAborted();
-    return verdict(error) === 'refused' ? 'refused' : undefined;
-  }
-}
-
-/** What whoever waits was told and has not looked at yet. */
-class Call {
-  #told: Told | undefined;
-  #wake: (() => void) | undefined;
-
-  tell(what: Told): void {
-    // A grant is more than the end of a connection.
-    if (this.#told !== 'granted') this.#told = what;
-    this.#wake?.();
-  }
-
-  take(): Told | undefined {
-    const told = this.#told;
-    this.#told = undefined;
-    return told;
-  }
-
-  /** Until it is told something, or for so long. */
-  async wait(ms: number, signal: AbortSignal): Promise<Told | undefined> {
-    if (this.#told === undefined) {
-      const woken = new AbortController();
-      const stop = () => woken.abort();
-      this.#wake = stop;
-      const forget = whenAborted(signal, stop);
-      await sleep(ms, woken.signal).catch(() => {});
-      forget();
-      this.#wake = undefined;
-      signal.throwIfAborted();
-    }
-    return this.#told;
+    steps.throwIfStopped();
+    return verdict(error) === 'refused' ? 'refused' : false;
   }
 }

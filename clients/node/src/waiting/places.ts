@@ -1,0 +1,347 @@
+/**
+ * The places that a `Leasehold` has in the queues of servers, and what it is told of them: one subscription for each server.
+ *
+ *   connection of the program   ACQUIRE … TICKET                ACQUIRE … TICKET
+ *                               nil                             nil: a slice later
+ *   subscription                                                           granted
+ *   the lease, for certain                                      ├───────────── min(ttl, kept) ─────────────┤
+ *
+ * The message is the grant. The server made it after it had answered the last request with nil, so the lease is counted from
+ * before that: it ends before the server's, however late the message is. That holds unless an earlier grant of this owner
+ * may have run out unheard, whose message may still be on its way: then it is a reason to ask, as anything else is.
+ *
+ * Asking again keeps a place. All that is due is asked for together, once a second.
+ */
+import { randomUUID } from 'node:crypto';
+import { RETRY, rest } from '../backoff.js';
+import type { Attempt, Granted } from '../attempt.js';
+import type { Limits } from '../asking.js';
+import { type Moment, now } from '../clock.js';
+import type { Connection, Ear, Listening, Word } from '../connection.js';
+import { at, type Deadline } from '../deadlines.js';
+import type { Checked } from '../settings.js';
+import { type Step, Steps } from '../steps.js';
+import { drift, validUntil } from '../validity.js';
+
+/** What whoever waits is told. */
+export type Told =
+  | Granted
+  /** It may have been granted, or lost. */
+  | 'ask'
+  /** The connection is lost, and so may be what was to be told. */
+  | 'cut';
+
+/** How long it may take to subscribe: longer than any server needs that is there. */
+const OPENS_WITHIN = 5_000;
+
+/** How many times a place is kept for as long as nobody asks for it. */
+const KEPT_TIMES = 3;
+const KEPT_LEAST = 1_000;
+
+/** How often those are asked for that are due. */
+const LOOK_EVERY = 1_000;
+
+const SPACE = 32;
+
+export class Places {
+  /** Nobody else knows it. */
+  readonly channel = `leasehold:${randomUUID()}`;
+  /** The longest time for which the server keeps a place, as far as it has said. */
+  longest = Number.POSITIVE_INFINITY;
+  readonly #all = new Map<string, Place>();
+  /** By what the client library has for the server. */
+  readonly #ears = new Map<object, Subscription>();
+  #look: Deadline | undefined;
+  #failures = 0;
+  #isClosed = false;
+
+  constructor(
+    readonly connection: Connection,
+    readonly settings: Checked,
+  ) {}
+
+  /** How many wait. */
+  get size(): number {
+    return this.#all.size;
+  }
+
+  /** For how long a place is kept that is asked for now. */
+  get kept(): number {
+    return Math.min(this.longest, Math.max(KEPT_LEAST, KEPT_TIMES * Math.max(this.settings.slice, this.size)));
+  }
+
+  take(attempt: Attempt): Place {
+    const place = new Place(this, attempt);
+    this.#all.set(attempt.owner, place);
+    return place;
+  }
+
+  leave(place: Place): void {
+    this.#all.delete(place.attempt.owner);
+  }
+
+  /** What tells of grants of this lock, if there is such a thing at the moment. */
+  earOf(key: Word): Subscription | undefined {
+    const ear = this.#ears.get(this.#nodeOf(key));
+    return ear?.isUp ? ear : undefined;
+  }
+
+  /** Sees to it that grants are told of. Rejects if they are not at the moment. */
+  async listen(key: Word, limit: number, steps: Steps): Promise<void> {
+    if (this.#isClosed) throw new Error('closed');
+    await (this.#ears.get(this.#nodeOf(key)) ?? this.#open(key)).opened(limit, steps);
+  }
+
+  /** A grant was found out that had not been told: the connection may be dead without having said so. */
+  suspect(ear: Subscription): void {
+    this.#forget(ear);
+    ear.close();
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    for (const ear of this.#ears.values()) ear.close();
+  }
+
+  #nodeOf(key: Word): object {
+    return this.connection.place(key) ?? this.connection;
+  }
+
+  #open(key: Word): Subscription {
+    const ear: Subscription = new Subscription(this, async (heard) => {
+      // While the server is down this fails each time: not as fast as it is asked for.
+      if (this.#failures > 0) await new Steps().sleep(rest(RETRY, this.#failures));
+      try {
+        const listening = await this.connection.listen(key, this.channel, OPENS_WITHIN, heard);
+        this.#failures = 0;
+        if (this.#isClosed) listening.close();
+        return listening;
+      } catch (error) {
+        this.#failures += 1;
+        this.#forget(ear);
+        throw error;
+      }
+    });
+    this.#ears.set(this.#nodeOf(key), ear);
+    return ear;
+  }
+
+  #forget(ear: Subscription): void {
+    ear.isUp = false;
+    for (const [node, other] of this.#ears) if (other === ear) this.#ears.delete(node);
+  }
+
+  /** `<fence> <length of owner> <owner> <key>` */
+  hear(message: Buffer, ear: Subscription): void {
+    const grant = grantIn(message);
+    if (grant !== undefined) this.#all.get(grant.owner)?.hear(grant.fence, ear);
+  }
+
+  cut(ear: Subscription): void {
+    this.#forget(ear);
+    for (const place of this.#all.values()) if (place.ear === ear) place.wake('cut');
+  }
+
+  /** Somebody sleeps: from now on somebody looks after all who do. */
+  watch(): void {
+    this.#look ??= at(now() + Math.min(LOOK_EVERY, this.settings.slice / KEPT_TIMES), () => this.#lookAfter());
+  }
+
+  #lookAfter(): void {
+    this.#look = undefined;
+    if (this.#all.size === 0) return;
+    this.watch();
+    if (this.connection.isClosed()) {
+      for (const place of this.#all.values()) place.wake('ask');
+      return;
+    }
+    const here = now();
+    const due = [...this.#all.values()].filter((place) => place.dueAt <= here);
+    const [first] = due;
+    if (first === undefined) return;
+    this.connection.together(first.key, () => {
+      for (const place of due) place.renew();
+    });
+    at(here + this.settings.response, () => {
+      for (const place of due) place.missed(here);
+    });
+  }
+}
+
+/** A place in a queue, from the first request for it until the lock is granted or nobody wants it any more. */
+export class Place {
+  readonly key: Word;
+  /** When it is to be asked for again, while somebody sleeps. */
+  dueAt: Moment = Number.POSITIVE_INFINITY;
+  /** What told of grants when it was last asked for. */
+  ear: Subscription | undefined;
+  /** Before the last request that was answered with nil, or the first one. */
+  #since: Moment = Number.NEGATIVE_INFINITY;
+  /** The shortest time for which a request since then keeps it. */
+  #kept = Number.POSITIVE_INFINITY;
+  #isNil = false;
+  /** Whether a message cannot be that of an earlier grant. */
+  #isSure = true;
+  /** What a message told that nobody has looked at, and who heard it. */
+  #heard: { fence: bigint; ear: Subscription } | undefined;
+  #asleep: Step<Told | undefined> | undefined;
+  #askedAt: Moment | undefined;
+
+  constructor(
+    readonly places: Places,
+    readonly attempt: Attempt,
+  ) {
+    this.key = attempt.wanted.key;
+  }
+
+  /** Asks for it, or asks again. */
+  async ask(limits: Limits): Promise<Granted | null> {
+    const heardBy = this.ear;
+    this.#heard = undefined;
+    const [kept, asked] = [this.places.kept, this.#begin()];
+    const fence = await this.attempt.ticket(kept, this.places.channel, limits);
+    return this.#answered(fence, asked, kept, heardBy);
+  }
+
+  #begin(): Moment {
+    const asked = now();
+    this.dueAt = Number.POSITIVE_INFINITY;
+    if (this.#since === Number.NEGATIVE_INFINITY) this.#since = asked;
+    this.#kept = Math.min(this.#kept, this.places.kept);
+    this.ear = this.places.earOf(this.key);
+    return asked;
+  }
+
+  #answered(fence: bigint | null, asked: Moment, kept: number, heardBy: Subscription | undefined): Granted | null {
+    const { server, wanted } = this.attempt;
+    if (fence !== null) {
+      if (heardBy !== undefined && this.#heard === undefined) this.places.suspect(heardBy);
+      return { fence, asked, lasts: wanted.ttl };
+    }
+    if (server.isPlain()) return null;
+    const lasts = Math.min(wanted.ttl, this.#kept);
+    // A grant that nobody has heard of would still be there.
+    if (now() >= this.#since + lasts - drift(lasts)) this.#isSure = false;
+    this.#since = asked;
+    this.#kept = kept;
+    this.#isNil = true;
+    this.dueAt = now() + (kept / KEPT_TIMES) * (1 - Math.random() / 4);
+    // By now the client library may know of another node that has the key.
+    if (this.places.earOf(this.key) !== this.ear) this.ear = undefined;
+    return null;
+  }
+
+  hear(fence: bigint, ear: Subscription): void {
+    this.#heard = { fence, ear };
+    const told = this.#told();
+    if (told !== undefined) this.wake(told);
+  }
+
+  wake(told: Told): void {
+    const step = this.#asleep;
+    this.#asleep = undefined;
+    step?.arrive(told);
+  }
+
+  /** Until it is told something; undefined: for so long. */
+  sleep(ms: number): Promise<Told | undefined> {
+    const told = this.#told();
+    if (told !== undefined) return Promise.resolve(told);
+    this.places.watch();
+    return this.attempt.steps.asleep<Told>(ms, (step) => {
+      this.#asleep = step;
+    });
+  }
+
+  /** Keeps the place, while somebody sleeps. */
+  renew(): void {
+    const { kept, channel } = this.places;
+    const heardBy = this.ear;
+    const asked = this.#begin();
+    this.#askedAt = asked;
+    this.attempt.server.ask(this.key, this.attempt.ticketFor(kept, channel), this.attempt).then(
+      (fence) => {
+        if (this.#askedAt !== asked) return this.attempt.late();
+        this.#askedAt = undefined;
+        const granted = this.#answered(fence, asked, kept, heardBy);
+        if (granted !== null || this.attempt.server.isPlain()) this.wake(granted ?? 'ask');
+      },
+      () => this.wake('ask'),
+    );
+  }
+
+  /** What was asked at that moment was to be answered by now. */
+  missed(moment: Moment): void {
+    if (this.#askedAt === undefined || this.#askedAt < moment) return;
+    this.#askedAt = undefined;
+    this.attempt.server.silent(this.key);
+    this.wake('ask');
+  }
+
+  leave(): void {
+    this.#asleep = undefined;
+    this.#askedAt = undefined;
+    this.places.leave(this);
+  }
+
+  /** What a message comes to. Undefined: the answer to the request under way has to come first. */
+  #told(): Told | undefined {
+    if (this.#heard === undefined || !this.#isNil) return undefined;
+    const { ttl, confirm } = this.attempt.wanted;
+    const { fence, ear } = this.#heard;
+    const lasts = Math.min(ttl, this.#kept);
+    // A server that was not heard when it was asked does not leave much time.
+    if (confirm || !this.#isSure || ear !== this.ear) return 'ask';
+    const left = validUntil(this.#since, lasts) - now();
+    return left < lasts / 4 ? 'ask' : { fence, asked: this.#since, lasts, isUnclaimed: true };
+  }
+}
+
+/** A subscription to the grants that one server makes, until it is lost. */
+export class Subscription implements Ear {
+  isUp = false;
+  readonly #places: Places;
+  readonly #begun = now();
+  readonly #opening: Promise<Listening>;
+
+  constructor(places: Places, opening: (ear: Ear) => Promise<Listening>) {
+    this.#places = places;
+    this.#opening = opening(this);
+    this.#opening.then(
+      () => {
+        this.isUp = true;
+      },
+      () => {},
+    );
+  }
+
+  /** Where nobody answers, those who come later do not wait for it again. */
+  opened(limit: number, steps: Steps): Promise<unknown> {
+    return steps.within(Math.max(0, limit - (now() - this.#begun)), this.#opening);
+  }
+
+  hear(message: Buffer): void {
+    this.#places.hear(message, this);
+  }
+
+  ended(): void {
+    this.#places.cut(this);
+  }
+
+  close(): void {
+    this.#opening.then(
+      (listening) => listening.close(),
+      () => {},
+    );
+  }
+}
+
+export function grantIn(message: Buffer): { owner: string; fence: bigint } | undefined {
+  const first = message.indexOf(SPACE);
+  const second = message.indexOf(SPACE, first + 1);
+  if (first < 0 || second < 0) return undefined;
+  const [fence, length] = [message.toString('latin1', 0, first), Number(message.toString('latin1', first + 1, second))];
+  const end = second + 1 + length;
+  if (!/^\d{1,16}$/.test(fence) || !Number.isInteger(length) || length < 1 || end > message.length) return undefined;
+  return { owner: message.toString('utf8', second + 1, end), fence: BigInt(fence) };
+}
