@@ -53,8 +53,8 @@ export class Hold {
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
-  #renewing: Deadline | undefined;
-  #ending: Deadline | undefined;
+  /** When it is renewed, or found to be over. */
+  #next: Deadline | undefined;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
   #asking = 0;
@@ -111,7 +111,7 @@ export class Hold {
     checkDuration('ttl', ttl, 1);
     if (!this.look()) return 'lost';
     this.#ttl = ttl;
-    cancel(this.#renewing);
+    this.#watch();
     try {
       return await this.#extend(ttl, Math.min(this.#validUntil, now() + this.#holder.settings.within));
     } catch (error) {
@@ -245,16 +245,19 @@ export class Hold {
 
   /** Sees it end. */
   #watch(): void {
-    cancel(this.#ending);
-    this.#ending = at(this.#validUntil, () => this.look(), false);
+    cancel(this.#next);
+    this.#next = at(this.#validUntil, () => this.look(), false);
   }
 
-  /** When to renew it next, and to see it end where it is not renewed before. */
+  /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
-    this.#watch();
-    cancel(this.#renewing);
-    const isDue = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
-    this.#renewing = isDue ? at(renewAt, () => void this.#renew(), false) : undefined;
+    cancel(this.#next);
+    if (!this.#isUnclaimed && renewAt >= this.#terms.renewUntil) return this.#watch();
+    const renew = () => {
+      this.#watch();
+      void this.#renew();
+    };
+    this.#next = at(renewAt, renew, false);
   }
 
   #lose(loss: Loss): void {
@@ -273,8 +276,7 @@ export class Hold {
   #end(loss: Loss, reason?: LeaseholdError): void {
     this.#loss = loss;
     this.#reason = reason;
-    cancel(this.#ending);
-    cancel(this.#renewing);
+    cancel(this.#next);
     this.#steps?.stop();
     this.#holder.holds.delete(this);
     const tells = this.#tells;

@@ -162,8 +162,12 @@ export class Leasehold implements AsyncDisposable {
     });
     // Those who wait leave the queue in the next turn.
     await new Promise((resolve) => setImmediate(resolve));
-    const all = Promise.allSettled([...releases, ...this.#givingBack.keys()]);
-    await within(limit, all).catch(() => {});
+    const all = async () => {
+      await Promise.allSettled(releases);
+      // What is answered meanwhile may have to be given back, too.
+      while (this.#givingBack.size > 0) await Promise.allSettled(this.#givingBack.keys());
+    };
+    await within(limit, all()).catch(() => {});
     const names = new Set([...[...left].map(({ name }) => name), ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#places.close();

@@ -4,6 +4,7 @@ mod causes;
 mod closing;
 mod holding;
 mod losing;
+mod messages;
 mod places;
 mod plain;
 mod racing;
@@ -41,7 +42,7 @@ const fn slow(name: &'static str, what: &'static str, run: fn(&Scene<'_>)) -> Sc
 }
 
 pub(crate) fn all() -> Vec<Scenario> {
-    let parts: [&[Scenario]; 12] = [
+    let parts: [&[Scenario]; 13] = [
         racing::ALL,
         holding::ALL,
         losing::ALL,
@@ -54,6 +55,7 @@ pub(crate) fn all() -> Vec<Scenario> {
         places::ALL,
         refusals::ALL,
         causes::ALL,
+        messages::ALL,
     ];
     parts.concat()
 }

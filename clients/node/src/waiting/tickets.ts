@@ -2,6 +2,7 @@
 import type { Attempt, Granted } from '../attempt.js';
 import { RETRY, ROOM, rest } from '../backoff.js';
 import { type Moment, now } from '../clock.js';
+import type { Server } from '../server.js';
 import { codeOf, refusal, verdict } from '../verdict.js';
 import type { Places } from './places.js';
 
@@ -23,19 +24,19 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
   const { server, steps } = attempt;
   const { until, slice } = patience;
   const place = places.take(attempt);
-  const failures: Failures = { count: 0, silentSince: undefined, isQueued: false };
+  const failures: Failures = { count: 0, silentSince: undefined, refusal: undefined, isQueued: false };
   // One frame for all of it: there may be many who wait.
   try {
     for (;;) {
       steps.throwIfStopped();
-      if (now() >= until) return null;
+      if (now() >= until) return ended(failures, server);
       if (server.connection.isClosed()) throw server.closed();
       const asked = now();
       try {
         const granted = await place.ask({ each: patience.each, until, steps });
         if (granted !== null) return granted;
         if (server.isPlain()) return 'no queue';
-        [failures.count, failures.silentSince, failures.isQueued] = [0, undefined, true];
+        [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
         steps.throwIfStopped();
         const refused = refusal(error);
@@ -64,8 +65,16 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
 interface Failures {
   count: number;
   silentSince: Moment | undefined;
+  /** What the server said last, unless it has answered since. */
+  refusal: unknown;
   /** The server has answered once. */
   isQueued: boolean;
+}
+
+/** Patience has ended: the lock was busy, unless the server had no place. */
+function ended({ refusal }: Failures, server: Server): null {
+  if (refusal !== undefined) throw server.told(refusal);
+  return null;
 }
 
 /** Rests before the next try. False: there is none, and the lock was busy. */
@@ -79,6 +88,7 @@ async function mayAskAgain(
   const means = verdict(error);
   if (means === 'refused' || means === 'unknown script') throw server.told(error);
   if (means === 'elsewhere') server.connection.elsewhere();
+  failures.refusal = means === 'broken' ? undefined : error;
   failures.silentSince = means === 'broken' ? (failures.silentSince ?? asked) : undefined;
   const isSilent = failures.silentSince !== undefined && now() - failures.silentSince >= unreachableAfter;
   if (isSilent) throw server.told(error);

@@ -1,0 +1,191 @@
+//! Messages that tell of a grant, which may be lost, late, old or repeated.
+
+use super::{Scenario, quick, slow};
+use crate::program::{Program, Waiting, lock};
+use crate::scene::{
+    LONG, Scene, assert_took, at_port, millis, server, ttl_of, until_free, until_waiting, with,
+};
+use redis::Value as Reply;
+use serde_json::json;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use testkit::{Proxy, Server, eventually};
+
+pub(crate) const ALL: &[Scenario] = &[
+    quick(
+        "late-message",
+        "a lock that is told late is held, and its lease counted from before it was asked for",
+        late_message,
+    ),
+    slow("lost-message", "a grant that is never told is found by asking again", lost_message),
+    slow(
+        "message-after-the-lease",
+        "a message that comes when the lease is over makes nobody a holder",
+        message_after_the_lease,
+    ),
+    slow(
+        "message-of-an-earlier-grant",
+        "a message of a grant that ran out unheard makes nobody a holder, also if it comes after the next request",
+        message_of_an_earlier_grant,
+    ),
+    quick("doubled-message", "a message that comes again makes nobody a holder", doubled_message),
+    quick(
+        "subscription-killed-before-the-message",
+        "a grant whose message dies with its connection is asked for at once",
+        subscription_killed,
+    ),
+];
+
+/// A program that waits for a lock that somebody has, and hears of its grant so much later. It asks as fast as ever.
+#[track_caller]
+fn begin_to_hear_late(
+    scene: &Scene<'_>,
+    server: &Server,
+    (slice, ttl, delay): (u64, u64, Duration),
+) -> (Program, Waiting, Proxy) {
+    let proxy = Proxy::to(server.port());
+    let program = scene.open(&with(at_port(proxy.port()), json!({ "slice": slice })));
+    assert_eq!(program.acquire(&lock("before")).release(), "released");
+    let asking = proxy.connections();
+    server.client().grant("x", "before", 60_000);
+    let waiting = begin(server, &program, millis(ttl));
+    proxy.slow_all_but(asking, delay);
+    (program, waiting, proxy)
+}
+
+/// Waits for the lock that somebody has, and hears of grants: it asks once more when it does.
+#[track_caller]
+fn begin(server: &Server, program: &Program, ttl: Duration) -> Waiting {
+    let waiting = program.begin(&lock("x").wait(LONG).ttl(ttl));
+    until_waiting(server, "x", 1);
+    eventually("it subscribes", || if channels(server).is_empty() { Err(()) } else { Ok(()) });
+    sleep(millis(200));
+    waiting
+}
+
+fn channels(server: &Server) -> Vec<Vec<u8>> {
+    let Reply::Array(names) = server.cmd("PUBSUB CHANNELS leasehold:*") else { return Vec::new() };
+    let bytes = |name| match name {
+        Reply::BulkString(name) => Some(name),
+        _ => None,
+    };
+    names.into_iter().filter_map(bytes).collect()
+}
+
+fn late_message(scene: &Scene<'_>) {
+    let server = server();
+    let (_program, waiting, _proxy) =
+        begin_to_hear_late(scene, &server, (5_000, 4_000, millis(700)));
+    let mut client = server.client();
+    assert!(client.release("x", "before"));
+    let lease = waiting.lease();
+    let state = lease.state();
+    let left = u64::try_from(ttl_of(&server, "x")).unwrap();
+    assert!(state.valid_for <= left + 20, "{state:?}, and the server says {left}");
+    assert_eq!(client.info("x").unwrap().fence, lease.fence);
+    // It is renewed.
+    sleep(millis(4_500));
+    assert_eq!(lease.state().loss, None);
+    assert_eq!(lease.release(), "released");
+}
+
+fn lost_message(scene: &Scene<'_>) {
+    let server = server();
+    let (_program, waiting, _proxy) = begin_to_hear_late(scene, &server, (1_000, 60_000, LONG));
+    let released = Instant::now();
+    let mut client = server.client();
+    assert!(client.release("x", "before"));
+    let lease = waiting.lease();
+    assert_took(released.elapsed(), millis(0), millis(2_000));
+    assert_eq!(client.info("x").unwrap().fence, lease.fence);
+    assert_eq!(lease.release(), "released");
+}
+
+/// Somebody has the lock for as long as the program may believe what it is told late.
+#[track_caller]
+fn assert_waits_behind(
+    fence: u64,
+    (server, proxy): (&Server, &Proxy),
+    waiting: &Waiting,
+    told_by: Instant,
+) {
+    while Instant::now() < told_by {
+        assert!(waiting.pending.is_open(), "it holds what somebody else has");
+        sleep(millis(20));
+    }
+    proxy.slow(Duration::ZERO);
+    assert!(server.client().release("x", "somebody"));
+    let lease = waiting.lease();
+    assert!(lease.fence > fence);
+    assert_eq!(lease.release(), "released");
+}
+
+fn message_after_the_lease(scene: &Scene<'_>) {
+    const DELAY: Duration = millis(2_500);
+    let server = server();
+    let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (20_000, 1_000, DELAY));
+    let released = Instant::now();
+    // Nobody asks meanwhile.
+    program.adapter.signal("STOP");
+    assert!(server.client().release("x", "before"));
+    until_free(&server, "x");
+    let fence = server.client().grant("x", "somebody", 60_000);
+    program.adapter.signal("CONT");
+    assert_waits_behind(fence, (&server, &proxy), &waiting, released + DELAY + millis(1_000));
+}
+
+fn message_of_an_earlier_grant(scene: &Scene<'_>) {
+    const DELAY: Duration = millis(5_000);
+    let server = server();
+    let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (1_000, 1_500, DELAY));
+    let released = Instant::now();
+    program.adapter.signal("STOP");
+    assert!(server.client().release("x", "before"));
+    until_free(&server, "x");
+    let fence = server.client().grant("x", "somebody", 60_000);
+    program.adapter.signal("CONT");
+    // It asks again, before the message comes.
+    until_waiting(&server, "x", 1);
+    assert_waits_behind(fence, (&server, &proxy), &waiting, released + DELAY + millis(1_000));
+}
+
+fn doubled_message(scene: &Scene<'_>) {
+    let server = server();
+    let program = scene.program(&server);
+    let mut client = server.client();
+    client.grant("x", "before", 60_000);
+    let first = begin(&server, &program, millis(10_000));
+    assert!(client.release("x", "before"));
+    let lease = first.lease();
+    assert_eq!(lease.release(), "released");
+    client.grant("x", "somebody", 60_000);
+    let second = program.begin(&lock("x").wait(LONG));
+    until_waiting(&server, "x", 1);
+    let message = format!("{} {} {} x", lease.fence, lease.owner.len(), lease.owner);
+    for channel in channels(&server) {
+        for _ in 0..3 {
+            server.cmd([b"PUBLISH".as_slice(), &channel, message.as_bytes()]);
+        }
+    }
+    sleep(millis(500));
+    assert!(second.pending.is_open());
+    assert!(client.release("x", "somebody"));
+    let next = second.lease();
+    assert!(next.fence > lease.fence);
+    assert_eq!(next.release(), "released");
+}
+
+fn subscription_killed(scene: &Scene<'_>) {
+    let server = server();
+    let (_program, waiting, proxy) =
+        begin_to_hear_late(scene, &server, (5_000, 20_000, millis(3_000)));
+    let mut client = server.client();
+    assert!(client.release("x", "before"));
+    let killed = Instant::now();
+    client.cmd("CLIENT KILL TYPE pubsub");
+    proxy.slow(Duration::ZERO);
+    let lease = waiting.lease();
+    assert_took(killed.elapsed(), millis(0), millis(3_500));
+    assert_eq!(client.info("x").unwrap().fence, lease.fence);
+    assert_eq!(lease.release(), "released");
+}
