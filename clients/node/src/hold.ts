@@ -251,8 +251,12 @@ export class Hold {
 
   /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
+    const isRenewed = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
+    if (!isRenewed) {
+      this.#watch();
+      return;
+    }
     cancel(this.#next);
-    if (!this.#isUnclaimed && renewAt >= this.#terms.renewUntil) return this.#watch();
     const renew = () => {
       this.#watch();
       void this.#renew();
