@@ -62,12 +62,15 @@ function fire(): void {
 
 function run(): void {
   const here = now();
-  for (let first = heap[0]; first !== undefined && first.at <= here; first = heap[0]) {
-    cancel(first);
-    first.what();
+  try {
+    for (let first = heap[0]; first !== undefined && first.at <= here; first = heap[0]) {
+      cancel(first);
+      first.what();
+    }
+  } finally {
+    timerAt = Number.POSITIVE_INFINITY;
+    arm();
   }
-  timerAt = Number.POSITIVE_INFINITY;
-  arm();
 }
 
 function up(deadline: Deadline, from: number): void {

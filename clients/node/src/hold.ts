@@ -9,6 +9,7 @@ import { type Moment, now } from './clock.js';
 import { at, cancel, type Deadline } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
+import type { Question } from './questions.js';
 import { checkDuration } from './settings.js';
 import { Steps, Unanswered } from './steps.js';
 import type { Tell } from './trouble.js';
@@ -171,8 +172,12 @@ export class Hold {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
       this.#attempt.over();
-      const { owner, fence } = this;
-      const answer = await ask(server, wanted.key, { ask: 'release', owner, fence }, this.#limits(until, new Steps()));
+      const { owner } = this;
+      // A message may have been forged: then the owner has a place in the queue, which only this gives back.
+      const question: Question = this.#isUnclaimed
+        ? { ask: 'release', owner }
+        : { ask: 'release', owner, fence: this.fence };
+      const answer = await ask(server, wanted.key, question, this.#limits(until, new Steps()));
       return !wasLost && isInTime(answer, end) ? 'released' : 'late';
     } catch (error) {
       const failure = server.told(error);
@@ -267,7 +272,8 @@ export class Hold {
   #lose(loss: Loss): void {
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
-    this.#attempt.over();
+    if (this.#isUnclaimed) this.#attempt.giveUp();
+    else this.#attempt.over();
     this.#tell('lost', error);
   }
 

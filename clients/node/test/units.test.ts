@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
 import type { Answer } from '../src/asking.js';
-import { makeClock } from '../src/clock.js';
+import { makeClock, now } from '../src/clock.js';
+import { at, cancel } from '../src/deadlines.js';
 import { Extensions } from '../src/extensions.js';
 import { beside, plainly } from '../src/plain.js';
 import { words } from '../src/questions.js';
 import { fields, integer } from '../src/reply.js';
+import { Steps, Unanswered } from '../src/steps.js';
 import { drift, isFresh, patienceForAnswer, validUntil } from '../src/validity.js';
 import { codeOf, refusal, told, verdict } from '../src/verdict.js';
 import { grantIn } from '../src/waiting/places.js';
@@ -238,5 +240,42 @@ describe('the room for connections that wait', () => {
     assert.deepEqual(came, ['third']);
     third.leave();
     await room.enter().entered;
+  });
+});
+
+describe('deadlines', () => {
+  it('come in their order, unless they are cancelled', async () => {
+    const came: number[] = [];
+    const begun = now();
+    const order = Array.from({ length: 200 }, (_, index) => (index * 77) % 200);
+    const all = order.map((number) => at(begun + 20 + number / 10, () => came.push(number)));
+    for (const [index, deadline] of all.entries()) if ((order[index] ?? 0) % 3 === 0) cancel(deadline);
+    await new Promise<void>((resolve) => at(begun + 60, resolve));
+    assert.deepEqual(
+      came,
+      Array.from({ length: 200 }, (_, number) => number).filter((number) => number % 3 !== 0),
+    );
+    assert(now() - begun >= 60);
+  });
+});
+
+describe('the steps of a request', () => {
+  it('end with an answer, too late, or when they are stopped', async () => {
+    const steps = new Steps();
+    assert.equal(await steps.within(1_000, Promise.resolve(7)), 7);
+    await assert.rejects(steps.within(5, new Promise(() => {})), Unanswered);
+    assert.equal(await steps.asleep(5), undefined);
+    assert.equal(await steps.asleep<string>(1_000, (step) => setImmediate(() => step.arrive('woken'))), 'woken');
+    const both = [
+      steps.sleep(60_000),
+      steps.within(60_000, new Promise(() => {})),
+      steps.asleep(Number.POSITIVE_INFINITY),
+    ];
+    const ended = Promise.allSettled(both);
+    const reason = new Error('enough');
+    steps.stop(reason);
+    for (const one of await ended) assert(one.status === 'rejected' && one.reason === reason);
+    await assert.rejects(steps.sleep(1), reason);
+    await assert.rejects(steps.within(1, Promise.reject(new Error('nobody waits for it'))), reason);
   });
 });

@@ -18,7 +18,7 @@ import type { Attempt, Granted } from '../attempt.js';
 import type { Limits } from '../asking.js';
 import { type Moment, now } from '../clock.js';
 import type { Connection, Ear, Listening, Word } from '../connection.js';
-import { at, type Deadline } from '../deadlines.js';
+import { at, cancel, type Deadline } from '../deadlines.js';
 import type { Checked } from '../settings.js';
 import { type Step, Steps } from '../steps.js';
 import { drift, validUntil } from '../validity.js';
@@ -78,6 +78,9 @@ export class Places {
 
   leave(place: Place): void {
     this.#all.delete(place.attempt.owner);
+    if (this.#all.size > 0) return;
+    cancel(this.#look);
+    this.#look = undefined;
   }
 
   /** What tells of grants of this lock, if there is such a thing at the moment. */
@@ -94,7 +97,7 @@ export class Places {
 
   /** A grant was found out that had not been told: the connection may be dead without having said so. */
   suspect(ear: Subscription): void {
-    this.#forget(ear);
+    this.cut(ear);
     ear.close();
   }
 
@@ -162,9 +165,10 @@ export class Places {
     this.connection.together(first.key, () => {
       for (const place of due) place.renew();
     });
-    at(here + this.settings.response, () => {
+    const missed = () => {
       for (const place of due) place.missed(here);
-    });
+    };
+    at(here + this.settings.response, missed, false);
   }
 }
 
@@ -179,6 +183,8 @@ export class Place {
   #since: Moment = Number.NEGATIVE_INFINITY;
   /** The shortest time for which a request since then keeps it. */
   #kept = Number.POSITIVE_INFINITY;
+  /** For how long the latest request keeps it. */
+  #keeps = 0;
   #isNil = false;
   /** Whether a message cannot be that of an earlier grant. */
   #isSure = true;
@@ -196,7 +202,7 @@ export class Place {
 
   /** Asks for it, or asks again. */
   async ask(limits: Limits): Promise<Granted | null> {
-    const heardBy = this.ear;
+    const heardBy = this.#heard === undefined ? this.ear : undefined;
     this.#heard = undefined;
     const [kept, asked] = [this.places.kept, this.#begin()];
     const fence = await this.attempt.ticket(kept, this.places.channel, limits);
@@ -207,11 +213,13 @@ export class Place {
     const asked = now();
     this.dueAt = Number.POSITIVE_INFINITY;
     if (this.#since === Number.NEGATIVE_INFINITY) this.#since = asked;
-    this.#kept = Math.min(this.#kept, this.places.kept);
+    this.#keeps = this.places.kept;
+    this.#kept = Math.min(this.#kept, this.#keeps);
     this.ear = this.places.earOf(this.key);
     return asked;
   }
 
+  /** `heardBy` would have told of a grant by now. */
   #answered(fence: bigint | null, asked: Moment, kept: number, heardBy: Subscription | undefined): Granted | null {
     const { server, wanted } = this.attempt;
     if (fence !== null) {
@@ -223,7 +231,7 @@ export class Place {
     // A grant that nobody has heard of would still be there.
     if (now() >= this.#since + lasts - drift(lasts)) this.#isSure = false;
     this.#since = asked;
-    this.#kept = kept;
+    this.#kept = Math.min(kept, this.#keeps);
     this.#isNil = true;
     this.dueAt = now() + (kept / KEPT_TIMES) * (1 - Math.random() / 4);
     // By now the client library may know of another node that has the key.
