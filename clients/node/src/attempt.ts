@@ -4,7 +4,7 @@
  * Whoever gives up half-way, for whatever reason, gives back what the server may have granted or may still grant: no
  * place in the queue and no lock stays behind.
  */
-import { type Answer, ask, askOnce, type Fate, type Limits } from './asking.js';
+import { type Answer, ask, type Fate, type Limits } from './asking.js';
 import type { Moment } from './clock.js';
 import type { Word } from './connection.js';
 import type { Question, Share } from './questions.js';
@@ -59,14 +59,6 @@ export class Attempt implements Fate {
     return answer;
   }
 
-  /** Asks once for a place in the queue. */
-  async ticket(kept: number, channel: string, limits: Limits): Promise<bigint | null> {
-    const fence = await askOnce(this.server, this.wanted.key, this.ticketFor(kept, channel), limits, this);
-    // It is granted, or has a place.
-    this.#mayHold = true;
-    return fence;
-  }
-
   ticketFor(kept: number, channel: string): Question {
     const { ttl, share } = this.wanted;
     return { ask: 'ticket', owner: this.owner, ttl, share, kept, channel };
@@ -98,6 +90,7 @@ export class Attempt implements Fate {
     this.#isOver = true;
   }
 
+  /** It may have been heard, or was: then it is granted, or has a place. */
   unknown(): void {
     this.#mayHold = true;
   }

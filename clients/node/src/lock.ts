@@ -44,11 +44,14 @@ export class Lock {
   async with<T>(...given: [Work<T>] | [AcquireOptions, Work<T>]): Promise<T> {
     const [options, work] = given.length === 1 ? [{}, given[0]] : given;
     checkFunction('work', work);
-    const lease = new Lease(await this.#locking.hold(this.#name, this.#share, options));
+    const hold = await this.#locking.hold(this.#name, this.#share, options);
     try {
-      return await work(lease);
+      return await work(new Lease(hold));
     } finally {
-      await lease[Symbol.asyncDispose]();
+      await hold.release().catch(wasTold);
     }
   }
 }
+
+/** As trouble. */
+function wasTold(): void {}

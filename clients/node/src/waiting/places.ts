@@ -15,7 +15,7 @@
 import { randomUUID } from 'node:crypto';
 import { RETRY, rest } from '../backoff.js';
 import type { Attempt, Granted } from '../attempt.js';
-import type { Limits } from '../asking.js';
+import { askOnce, type Limits } from '../asking.js';
 import { type Moment, now } from '../clock.js';
 import type { Connection, Ear, Listening, Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
@@ -201,12 +201,16 @@ export class Place {
   }
 
   /** Asks for it, or asks again. */
-  async ask(limits: Limits): Promise<Granted | null> {
+  ask(limits: Limits): Promise<Granted | null> {
     const heardBy = this.#heard === undefined ? this.ear : undefined;
     this.#heard = undefined;
     const [kept, asked] = [this.places.kept, this.#begin()];
-    const fence = await this.attempt.ticket(kept, this.places.channel, limits);
-    return this.#answered(fence, asked, kept, heardBy);
+    const { attempt, key } = this;
+    const answer = askOnce(attempt.server, key, attempt.ticketFor(kept, this.places.channel), limits, attempt);
+    return answer.then((fence) => {
+      attempt.unknown();
+      return this.#answered(fence, asked, kept, heardBy);
+    });
   }
 
   #begin(): Moment {
