@@ -6,18 +6,24 @@
 //   … node bench/compare.mjs --rounds 1 --millis 200    whether it runs
 //   … node bench/compare.mjs --check                    fails where a ratio is a fifth below its goal
 //
-// It starts its servers, with LEASEHOLD_SERVER unless that is redis-server. The contenders take turns, round by round, and
-// the medians are shown. All have the settings that their makers chose, but for trying until they have the lock.
-import { spawn } from 'node:child_process';
+// It starts its servers, with LEASEHOLD_SERVER unless that is redis-server. Each contender is a process of its own. They take
+// turns, round by round, and the medians are shown. All have the settings that their makers chose, but for trying until they have the lock.
+import { fork, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { Redis } from 'ioredis';
 import { Leasehold } from 'leasehold';
 
 const { values } = parseArgs({
-  options: { rounds: { type: 'string' }, millis: { type: 'string' }, check: { type: 'boolean' } },
+  options: {
+    ...{ rounds: { type: 'string' }, millis: { type: 'string' }, check: { type: 'boolean' } },
+    // A contender, and the socket of its server.
+    ...{ contender: { type: 'string' }, socket: { type: 'string' } },
+  },
 });
 const ROUNDS = Number(values.rounds ?? 7);
 const MILLIS = Number(values.millis ?? 1_500);
@@ -30,16 +36,6 @@ const GOALS = {
   alone: { 'redlock 5': 1, 'two bare commands': 0.75 },
 };
 const OURS = 'leasehold, with the module';
-
-const directory = mkdtempSync(join(tmpdir(), 'leasehold-compared-'));
-const servers = [];
-
-function serve(name, ...more) {
-  const socket = join(directory, name);
-  const where = ['--port', '0', '--unixsocket', socket, '--dir', directory, '--save', ''];
-  servers.push(spawn(process.env.LEASEHOLD_SERVER ?? 'redis-server', [...where, ...more], { stdio: 'ignore' }));
-  return socket;
-}
 
 /** The message is the grant, and nothing is looked after: no renewal, no limit, no loss, no lost message. */
 async function byHand(redis, socket) {
@@ -67,46 +63,43 @@ async function byHand(redis, socket) {
       const fence = await redis.call('LOCK.ACQUIRE', 'alone', owner, TTL);
       await redis.call('LOCK.RELEASE', 'alone', owner, fence);
     },
-    end: () => subscription.disconnect(),
   };
 }
 
-async function contenders() {
-  const withModule = serve('with', '--loadmodule', process.env.LEASEHOLD_MODULE);
-  const without = serve('without');
-  const found = [];
-  const add = async (name, socket, make) => {
-    const redis = new Redis(socket, { retryStrategy: () => 50 });
-    redis.on('error', () => {});
-    found.push({ name, redis, observer: new Redis(socket), ...(await make(redis, socket)) });
-  };
-  const leasehold = (redis) => {
-    const locks = new Leasehold(redis, { ttl: TTL });
-    const pair = async () => (await locks.acquire('alone')).release();
-    return { run: (work) => locks.with('compared', work), pair, end: () => locks.close() };
-  };
-  await add(OURS, withModule, leasehold);
-  await add('two bare commands', withModule, byHand);
-  await add('leasehold, without it', without, leasehold);
-  const { default: Redlock } = await import('redlock');
-  await add('redlock 5', without, (redis) => {
-    const redlock = new Redlock([redis], { retryCount: -1 });
-    const pair = async () => (await redlock.acquire(['alone'], TTL)).release();
-    return { run: (work) => redlock.using(['compared'], TTL, work), pair, end: () => {} };
-  });
-  const universal = await import('redlock-universal').catch(() => undefined);
-  if (universal === undefined) return found;
-  await add('redlock-universal', without, (redis) => {
-    const adapter = new universal.IoredisAdapter(redis);
-    const lock = (key) => universal.createLock({ adapter, key, ttl: TTL, retryAttempts: 1_000_000 });
-    const pair = async () => {
-      const one = lock('alone');
-      await one.release(await one.acquire());
-    };
-    return { run: (work) => lock('compared').using(work), pair, end: () => {} };
-  });
-  return found;
-}
+const leasehold = (redis) => {
+  const locks = new Leasehold(redis, { ttl: TTL });
+  const pair = async () => (await locks.acquire('alone')).release();
+  return { run: (work) => locks.with('compared', work), pair };
+};
+
+/** Whether its server has the module, and what it does. */
+const CONTENDERS = {
+  [OURS]: { hasModule: true, make: leasehold },
+  'two bare commands': { hasModule: true, make: byHand },
+  'leasehold, without it': { hasModule: false, make: leasehold },
+  'redlock 5': {
+    hasModule: false,
+    async make(redis) {
+      const { default: Redlock } = await import('redlock');
+      const locks = new Redlock([redis], { retryCount: -1 });
+      const pair = async () => (await locks.acquire(['alone'], TTL)).release();
+      return { run: (work) => locks.using(['compared'], TTL, work), pair };
+    },
+  },
+  'redlock-universal': {
+    hasModule: false,
+    async make(redis) {
+      const { createLock, IoredisAdapter } = await import('redlock-universal');
+      const adapter = new IoredisAdapter(redis);
+      const lock = (key) => createLock({ adapter, key, ttl: TTL, retryAttempts: 1_000_000 });
+      const pair = async () => {
+        const one = lock('alone');
+        await one.release(await one.acquire());
+      };
+      return { run: (work) => lock('compared').using(work), pair };
+    },
+  },
+};
 
 /** How many commands the server has run, without those that look. */
 async function commands(observer) {
@@ -155,29 +148,48 @@ async function alone({ pair }) {
   return { rate: (pairs / (performance.now() - begun)) * 1_000, cpu: (user + system) / pairs };
 }
 
+/** In a process of its own: measures when it is told to, until it is killed. */
+async function contend(name, socket) {
+  const redis = new Redis(socket, { retryStrategy: () => 50 });
+  redis.on('error', () => {});
+  const observer = redis.duplicate();
+  observer.on('error', () => {});
+  await observer.ping();
+  const made = await CONTENDERS[name].make(redis, socket);
+  const measures = { contended, alone };
+  process.on('message', async (what) => process.send(await measures[what]({ redis, observer, ...made })));
+  process.send('ready');
+}
+
+/** One that is not installed is left out. */
+async function start(name, socket) {
+  const child = fork(fileURLToPath(import.meta.url), [
+    ...process.argv.slice(2),
+    '--contender',
+    name,
+    '--socket',
+    socket,
+  ]);
+  const said = await Promise.race([once(child, 'message'), once(child, 'exit')]);
+  if (said[0] !== 'ready') return undefined;
+  const measure = async (what) => {
+    child.send(what);
+    const [measured] = await once(child, 'message');
+    return measured;
+  };
+  return { name, child, measure };
+}
+
 const median = (numbers) => numbers.sort((one, other) => one - other)[Math.floor(numbers.length / 2)];
 
-try {
-  const all = await contenders();
-  const came = { contended: new Map(), alone: new Map() };
-  for (const measured of Object.values(came)) for (const { name } of all) measured.set(name, []);
-  // The first round is for the compiler.
-  for (let round = 0; round <= ROUNDS; round++) {
-    for (const contender of all) {
-      for (const [what, measure] of Object.entries({ contended, alone })) {
-        const one = await measure(contender);
-        if (round > 0) came[what].get(contender.name).push(one);
-      }
-    }
-  }
+function show(all, came) {
   const of = (what, name, field) => median(came[what].get(name).map((one) => one[field]));
   console.log('| 16 workers, one lock | grants a second | longest wait | client CPU a grant | commands a grant |');
   console.log('|---|---:|---:|---:|---:|');
   for (const { name } of all) {
     const [rate, longest, cpu, each] = ['rate', 'longest', 'cpu', 'each'].map((field) => of('contended', name, field));
-    console.log(
-      `| ${name} | ${rate.toFixed(0)} | ${longest.toFixed(0)} ms | ${cpu.toFixed(0)} µs | ${each.toFixed(1)} |`,
-    );
+    const figures = [rate.toFixed(0), `${longest.toFixed(0)} ms`, `${cpu.toFixed(0)} µs`, each.toFixed(1)];
+    console.log(`| ${name} | ${figures.join(' | ')} |`);
   }
   console.log('\n| alone, acquire and release | pairs a second | client CPU a pair |');
   console.log('|---|---:|---:|');
@@ -185,21 +197,58 @@ try {
     console.log(`| ${name} | ${of('alone', name, 'rate').toFixed(0)} | ${of('alone', name, 'cpu').toFixed(0)} µs |`);
   }
   console.log();
+}
+
+/** Fails where one is a fifth below its goal. */
+function compareWithGoals(came) {
   for (const [what, goals] of Object.entries(GOALS)) {
     for (const [name, goal] of Object.entries(goals)) {
+      const theirs = came[what].get(name);
       // Of the same round: what else the machine does then slows both.
-      const ratios = came[what].get(OURS).map(({ rate }, round) => rate / came[what].get(name)[round].rate);
-      const ratio = median(ratios);
-      console.log(`${what}: ${ratio.toFixed(2)} of ${name}, and the goal is ${goal}`);
-      if (values.check && ratio < goal * 0.8) process.exitCode = 1;
+      const ratio = theirs && median(came[what].get(OURS).map(({ rate }, round) => rate / theirs[round].rate));
+      console.log(`${what}: ${ratio?.toFixed(2) ?? 'not compared'} of ${name}, and the goal is ${goal}`);
+      if (values.check && !(ratio >= goal * 0.8)) process.exitCode = 1;
     }
   }
-  for (const { redis, observer, end } of all) {
-    await end();
-    redis.disconnect();
-    observer.disconnect();
-  }
-} finally {
-  for (const server of servers) server.kill('SIGKILL');
-  rmSync(directory, { recursive: true, force: true });
 }
+
+async function main() {
+  const directory = mkdtempSync(join(tmpdir(), 'leasehold-compared-'));
+  const processes = [];
+  const serve = (name, ...more) => {
+    const socket = join(directory, name);
+    const where = ['--port', '0', '--unixsocket', socket, '--dir', directory, '--save', ''];
+    processes.push(spawn(process.env.LEASEHOLD_SERVER ?? 'redis-server', [...where, ...more], { stdio: 'ignore' }));
+    return socket;
+  };
+  try {
+    const withModule = serve('with', '--loadmodule', process.env.LEASEHOLD_MODULE);
+    const without = serve('without');
+    const all = [];
+    for (const [name, { hasModule }] of Object.entries(CONTENDERS)) {
+      const contender = await start(name, hasModule ? withModule : without);
+      if (contender === undefined) continue;
+      processes.push(contender.child);
+      all.push(contender);
+    }
+    const came = { contended: new Map(), alone: new Map() };
+    for (const measured of Object.values(came)) for (const { name } of all) measured.set(name, []);
+    // The first round is for the compiler.
+    for (let round = 0; round <= ROUNDS; round++) {
+      for (const { name, measure } of all) {
+        for (const what of Object.keys(came)) {
+          const one = await measure(what);
+          if (round > 0) came[what].get(name).push(one);
+        }
+      }
+    }
+    show(all, came);
+    compareWithGoals(came);
+  } finally {
+    for (const one of processes) one.kill('SIGKILL');
+    rmSync(directory, { recursive: true, force: true });
+  }
+}
+
+if (values.contender === undefined) await main();
+else await contend(values.contender, values.socket);

@@ -28,11 +28,18 @@ export type Released =
 /** What an extension came to. */
 export type Extended = 'extended' | 'lost';
 
+/** Most are released before, and cost less for it. */
+const SETTLES_WITHIN = 1_000;
+
 /** What is the same for all holds of a `Leasehold`. */
 export interface Holder {
   readonly settings: { readonly response: number; readonly within: number };
   readonly holds: Set<Hold>;
+  /** Those whose release is under way. */
+  readonly releasing: Set<Hold>;
   readonly tell: Tell;
+  /** A release has failed. The lock stays until then. */
+  readonly failed: (error: unknown, name: string, end: Moment) => void;
   /** A request about a lock is under way. If that fails, it stays until then. */
   readonly await: (request: Promise<unknown>, name: string, end: Moment) => void;
 }
@@ -66,6 +73,8 @@ export class Hold {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
+  #isNew = true;
+  #settled: (() => void) | undefined;
 
   constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
     const { fence, asked, lasts, isUnclaimed = false } = granted;
@@ -81,6 +90,11 @@ export class Hold {
     // Who does not renew it claims it all the same, to have it for its ttl.
     const isClaimedAtOnce = isUnclaimed && terms.renewUntil < asked + this.#ttl;
     this.#schedule(isClaimedAtOnce ? now() : renewAt(asked, lasts));
+  }
+
+  /** Told once when it has been held for a while, if it is then. What is told stays referred to until then. */
+  whenSettled(tell: () => void): void {
+    this.#settled = tell;
   }
 
   get name(): string {
@@ -127,7 +141,8 @@ export class Hold {
   release(): Promise<Released> {
     if (this.#released === undefined) {
       this.#released = this.#release();
-      this.#holder.await(this.#released, this.name, this.#validUntil);
+      // That it fails is told as trouble, also if nobody awaits it.
+      this.#released.catch(() => {});
     }
     return this.#released;
   }
@@ -168,6 +183,7 @@ export class Hold {
     if (this.#loss === 'taken') return 'late';
     const begun = now();
     const until = begun + this.#holder.settings.within;
+    this.#holder.releasing.add(this);
     try {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
@@ -182,7 +198,10 @@ export class Hold {
     } catch (error) {
       const failure = server.told(error);
       this.#tell('release failed', failure);
+      this.#holder.failed(error, this.name, end);
       throw failure;
+    } finally {
+      this.#holder.releasing.delete(this);
     }
   }
 
@@ -262,11 +281,24 @@ export class Hold {
       return;
     }
     cancel(this.#next);
-    const renew = () => {
+    const settling = () => {
+      this.#settle();
+      this.#schedule(renewAt);
+    };
+    const renewing = () => {
+      this.#settle();
       this.#watch();
       void this.#renew();
     };
-    this.#next = at(renewAt, renew, false);
+    const settlesAt = now() + SETTLES_WITHIN;
+    const isSettling = this.#isNew && settlesAt < renewAt;
+    this.#next = isSettling ? at(settlesAt, settling, false) : at(renewAt, renewing, false);
+  }
+
+  #settle(): void {
+    this.#isNew = false;
+    this.#settled?.();
+    this.#settled = undefined;
   }
 
   #lose(loss: Loss): void {
@@ -287,6 +319,7 @@ export class Hold {
     this.#loss = loss;
     this.#reason = reason;
     cancel(this.#next);
+    this.#settled = undefined;
     this.#steps?.stop();
     this.#holder.holds.delete(this);
     const tells = this.#tells;

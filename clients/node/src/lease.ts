@@ -18,7 +18,8 @@ export class Lease implements AsyncDisposable {
   /** @internal The program is to release it. */
   static of(hold: Hold): Lease {
     const lease = new Lease(hold);
-    dropped.register(lease, hold);
+    // To watch each of them costs more than all the rest of a lease that is released in a moment.
+    hold.whenSettled(() => dropped.register(lease, hold));
     return lease;
   }
 

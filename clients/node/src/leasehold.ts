@@ -69,11 +69,13 @@ export class Leasehold implements AsyncDisposable {
     this.#holder = {
       settings: this.#settings,
       holds: new Set(),
+      releasing: new Set(),
       tell: this.#tell,
+      failed: (error, name, end) => this.#stays(error, name, end),
       await: (request, name, end) => this.#await(request, name, end),
     };
     this.#locking = {
-      tryHold: async (name, share, options) => {
+      tryHold: (name, share, options) => {
         checkTryOptions(options);
         return this.#hold(name, share, { ...options, wait: 0 }, () => null);
       },
@@ -164,19 +166,21 @@ export class Leasehold implements AsyncDisposable {
     await new Promise((resolve) => setImmediate(resolve));
     const all = async () => {
       await Promise.allSettled(releases);
+      await Promise.allSettled([...this.#holder.releasing].map((hold) => hold.release()));
       // What is answered meanwhile may have to be given back, too.
       while (this.#givingBack.size > 0) await Promise.allSettled(this.#givingBack.keys());
     };
     await within(limit, all()).catch(() => {});
-    const names = new Set([...[...left].map(({ name }) => name), ...this.#givingBack.values()]);
+    const held = [...left, ...this.#holder.releasing].map(({ name }) => name);
+    const names = new Set([...held, ...this.#givingBack.values()]);
     for (const [name, end] of this.#staying) if (end > now()) names.add(name);
     this.#places.close();
     this.#server.connection.close();
     return [...names];
   }
 
-  /** What it comes to when others have the lock is up to `busy`. */
-  async #hold<T>(
+  /** Throws at once where it makes no sense. What it comes to when others have the lock is up to `busy`. */
+  #hold<T>(
     name: Name,
     share: Share,
     options: AcquireOptions,
@@ -247,13 +251,17 @@ export class Leasehold implements AsyncDisposable {
     };
     const failed = (error: unknown) => {
       over();
-      // In a transaction of the program it is carried out with that.
-      if (error instanceof SurpriseError) return;
-      for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
-      this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
+      this.#stays(error, name, until);
     };
     const given: Promise<void> = giving.then(over, failed);
     this.#givingBack.set(given, name);
+  }
+
+  #stays(error: unknown, name: string, until: Moment): void {
+    // In a transaction of the program it is carried out with that.
+    if (error instanceof SurpriseError) return;
+    for (const [other, end] of this.#staying) if (end <= now()) this.#staying.delete(other);
+    this.#staying.set(name, Math.max(until, this.#staying.get(name) ?? until));
   }
 
   #key(name: Name): Word {

@@ -4,7 +4,7 @@ import { Lease } from './lease.js';
 import type { Share } from './questions.js';
 import { type AcquireOptions, checkFunction, type Name, type TryOptions } from './settings.js';
 
-/** How a lock is asked for. */
+/** How a lock is asked for. They throw at once what makes no sense. */
 export interface Locking {
   tryHold(name: Name, share: Share, options: TryOptions): Promise<Hold | null>;
   hold(name: Name, share: Share, options: AcquireOptions): Promise<Hold>;
@@ -32,7 +32,11 @@ export class Lock {
 
   /** Waits for it, in the order of coming. */
   acquire(options: AcquireOptions = {}): Promise<Lease> {
-    return this.#locking.hold(this.#name, this.#share, options).then(Lease.of);
+    try {
+      return this.#locking.hold(this.#name, this.#share, options).then(Lease.of);
+    } catch (error) {
+      return Promise.reject(error);
+    }
   }
 
   /**
