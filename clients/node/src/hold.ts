@@ -73,6 +73,7 @@ export class Hold {
   #reason: LeaseholdError | undefined;
   #tells: ((loss: Loss, reason?: LeaseholdError) => void)[] | undefined;
   #released: Promise<Released> | undefined;
+  /** It has not been held for a while yet. */
   #isNew = true;
   #settled: (() => void) | undefined;
 

@@ -276,7 +276,9 @@ export class Place {
         if (this.#askedAt !== asked) return this.attempt.late();
         this.#askedAt = undefined;
         const granted = this.#answered(fence, asked, kept, heardBy);
-        if (granted !== null || this.attempt.server.isPlain()) this.wake(granted ?? 'ask');
+        if (granted !== null) this.wake(granted);
+        // Whoever is not told has to do something about it.
+        else if (this.ear === undefined || this.attempt.server.isPlain()) this.wake('ask');
       },
       () => this.wake('ask'),
     );
