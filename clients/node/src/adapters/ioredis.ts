@@ -16,7 +16,8 @@ interface Inside {
 }
 
 interface Sender {
-  callBuffer(...words: Word[]): Promise<unknown>;
+  callBuffer(...words: readonly Word[]): Promise<unknown>;
+  sendCommand(...words: unknown[]): Promise<unknown>;
 }
 
 /** How often a client may be told to look for the primary. */
@@ -161,18 +162,18 @@ function isCluster(client: Ioredis | IoredisCluster): client is IoredisCluster {
 function sender(client: Ioredis | IoredisCluster): (key: Word, words: readonly Word[]) => Promise<unknown> {
   let routed: Word;
   const isRouted = isCluster(client);
-  const inside = client as unknown as { sendCommand(...words: unknown[]): Promise<unknown> };
+  const inside = client as unknown as Sender;
   const sendCommand = (command: Command, ...rest: unknown[]) => {
     const key = routed;
     if (isRouted) command.getKeys = () => [key];
     return inside.sendCommand(command, ...rest);
   };
-  const options = { ...client.options, keyPrefix: '', enableAutoPipelining: false };
-  const face = Object.create(client, { options: { value: options }, sendCommand: { value: sendCommand } }) as Sender;
+  // What `callBuffer` looks at. The client as a prototype would make each of its own commands slow.
+  const face = { options: { ...client.options, keyPrefix: '', enableAutoPipelining: false }, sendCommand };
   return (key, words) => {
     routed = key;
     try {
-      return face.callBuffer(...words);
+      return Reflect.apply(inside.callBuffer, face, words);
     } catch (error) {
       return Promise.reject(error);
     }
