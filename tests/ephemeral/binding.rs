@@ -153,28 +153,6 @@ fn what_is_bound_to_nothing_any_more_is_soon_forgotten_where_all_is_flushed() {
     });
 }
 
-#[test]
-fn a_flush_of_another_database_leaves_a_hold_bound() {
-    let server = Server::start();
-    let (mut client, mut alice) = (server.client(), server.client());
-    binds(&mut alice, "k", "alice", 0);
-    for db in [5, 6] {
-        client.cmd(format!("SELECT {db}"));
-        client.cmd("LOCK.ACQUIRE k carol 600000 EPHEMERAL 0");
-    }
-    client.pipeline(&["SELECT 5", "FLUSHDB", "SELECT 7", "FLUSHDB"]);
-    testkit::eventually("one is forgotten", || match bindings(&mut client) {
-        2 => Ok(()),
-        some => Err(some),
-    });
-    let_it_work(&mut client);
-    assert_eq!(bindings(&mut client), 2);
-    client.cmd("SELECT 0");
-    let mut bob = Waiter::of(&server, "k", "bob");
-    drop(alice);
-    bob.fence();
-}
-
 /// However long their leases would have lasted.
 #[test]
 fn holds_that_somebody_deletes_all_the_time_leave_no_bindings_behind() {
