@@ -171,9 +171,6 @@ impl<C> Engine<C> {
             let outcome = next.outcome(&holders);
             let write = outcome.map_or(Write::Keep, |outcome| outcome.write(&holders));
             let written = key.write(write);
-            // This may be the last round of the turn: nobody knows how long it takes to tell. Some servers tell of an eviction
-            // when the value is gone. If this lock is evicted before its next turn, it is put back as it is now.
-            self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
             drop(key);
             self.report_lost(lock, &lost, now.wall);
             if let (Some(outcome), Ok(())) = (outcome, written) {
@@ -209,6 +206,10 @@ impl<C> Engine<C> {
             };
             effort.add(self.answer(host, name, waiter, answer));
             if budget.is_used_up(host, effort) {
+                // Some servers tell of an eviction when the value is gone. If this lock is evicted before its next turn, it
+                // is put back as it is now.
+                let key = lock.open(Mode::Write);
+                self.with_queues(|queues| queues.remember(name, key.stored(), now.wall));
                 return effort;
             }
         }
