@@ -1,5 +1,5 @@
-//! How a lock is asked for: over the shared connection at first, then behind the others of this process who want it, and
-//! then in the server's queue. Where there is no queue, it is asked for again and again.
+//! How a lock is asked for: over the shared connection at first, and then in the server's queue. Where there is no queue, it is
+//! asked for again and again.
 
 use crate::backoff::{Backoff, POLL, ROOM};
 use crate::clock::Moment;
@@ -15,13 +15,12 @@ use crate::tickets::Tickets;
 use crate::validity::{is_fresh, later};
 use crate::wire::{Answer, Limits};
 use crate::{Error, Settings, Waiting};
-use std::future::poll_fn;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 use tokio::time::{sleep, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// How often whoever stands behind others looks whether the server answers at all.
+/// How often whoever stands behind another request of its owner looks whether the server answers at all.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// What the server said to a request, when.
@@ -30,14 +29,6 @@ pub(crate) struct Granted {
     pub(crate) asked: Moment,
     /// It ends with the connection whose end fires this.
     pub(crate) connection: Option<CancellationToken>,
-}
-
-/// How a request begins whose turn it is.
-struct Turn {
-    /// Over the shared connection first.
-    ask: bool,
-    begun: Instant,
-    until: Option<Instant>,
 }
 
 impl Inner {
@@ -56,58 +47,10 @@ impl Inner {
             return Box::pin(self.ask(name, pending, wanted, trying)).await;
         }
         let key = pending.key.clone();
-        // A request for several locks has a turn of its own in their queues, and keeps nobody of this process from any of them.
-        let is_alone = pending.also.is_empty();
         let begun = Instant::now();
-        let first = if is_alone { self.lines.enter_at_once(&key) } else { None };
-        let mut ask = first.is_some() || !is_alone;
-        // Those of this process who came before are served before.
-        let first = match first {
-            None if !is_alone => None,
-            Some(first) => Some(first),
-            None => {
-                // But whoever shares the owner of the holder need not wait for anybody.
-                if wanted.owner.is_some() {
-                    let trying = self.trying(&key, begun, until);
-                    let asked = Box::pin(self.ask(name, pending, wanted, trying)).await?;
-                    if asked.is_some() {
-                        return Ok(asked);
-                    }
-                }
-                match self.stand(until, &key, self.lines.enter_or_pass(&key)).await? {
-                    Some(Some(first)) => Some(first),
-                    // Whoever is first is not driven.
-                    Some(None) => {
-                        ask = true;
-                        None
-                    }
-                    None => return Ok(None),
-                }
-            }
-        };
-        let turn = Turn { ask, begun, until };
-        let mut granted = pin!(self.granted_in_turn(name, pending, wanted, turn));
-        poll_fn(|context| {
-            if let Some(first) = &first {
-                first.stirs(context.waker());
-            }
-            granted.as_mut().poll(context)
-        })
-        .await
-    }
-
-    /// The same for whoever need not wait for others of this process.
-    async fn granted_in_turn(
-        &self,
-        name: &str,
-        pending: &mut Pending,
-        wanted: &Wanted,
-        Turn { mut ask, begun, until }: Turn,
-    ) -> Result<Option<Granted>, Error> {
-        let key = pending.key.clone();
         let (mut entering, mut place) = (pin!(self.room.enter()), None);
         let mut by_ticket = self.settings.waiting == Waiting::Tickets;
-        ask &= !(by_ticket && self.crowd.expects_to_wait());
+        let mut ask = !(by_ticket && self.crowd.expects_to_wait());
         let mut tries = 0_u32;
         loop {
             if ask || self.wire.dialect() == Dialect::Plain {
@@ -222,8 +165,7 @@ impl Inner {
         Ok(Some(Granted { fence, asked: answer.asked, connection: Some(connection) }))
     }
 
-    /// Until when to go on trying if no server answers. Whoever has stood behind others while none
-    /// did tries once.
+    /// Until when to go on trying if no server answers. Whoever has waited while none did tries once.
     fn trying(&self, key: &str, begun: Instant, until: Option<Instant>) -> Instant {
         let now = Instant::now();
         if self.is_given_up(key, begun) {
@@ -233,14 +175,13 @@ impl Inner {
         until.map_or(longest, |until| until.min(longest))
     }
 
-    /// The server has been failing for as long as anybody waits for that, and so has this request
-    /// stood.
+    /// The server has been failing for as long as anybody waits for that, and so long has this request waited.
     fn is_given_up(&self, key: &str, begun: Instant) -> bool {
         let limit = self.settings.unreachable_after;
         begun.elapsed() >= limit && self.wire.failing_for(key).is_some_and(|since| since >= limit)
     }
 
-    /// Waits for those of this process who came before.
+    /// Waits for the request of the same owner that came before.
     pub(crate) async fn stand<T>(
         &self,
         until: Option<Instant>,

@@ -53,15 +53,15 @@
 //!
 //! # Waiting
 //!
-//! A client puts one waiter for each lock into the server's queue. Its other tasks that want the same lock stand behind that
-//! one, first come, first served. So a process has one turn in the queue of a lock, however many of its tasks want it.
-//! A waiter that nobody drives for two seconds, as in a loop that awaits something else, holds up no other task: they pass it by.
+//! Each request has a place of its own in the server's queue, as those of the packages for other languages have: tasks of one
+//! process and of many are served one by one, first come, first served.
 //!
 //! **By tickets**: the waiter keeps its place by asking for the lock again now and then ([`Settings::slice`]), and is told of
 //! its grant. That takes two connections to each server, however many locks are waited for: the one for all requests, and a
 //! subscription to a channel of this client's own. A message that is lost costs no more than a slice. A request that is dropped
-//! leaves the queue at once; a program that is killed leaves its places behind, each of which keeps the next one waiting for
-//! three slices at the most (15 seconds), or the ttl if that is less.
+//! leaves the queue at once. A program that is killed leaves its places behind for three slices at the most (15 seconds). When a
+//! lock comes to one of them, the server sees that nobody hears its message: it keeps the lock for a second, and gives up all
+//! places of that program.
 //!
 //! **By connections**: the waiter waits on a connection that does nothing else, and leaves the queue when that is closed, however
 //! the program ends. At most 64 connections wait ([`Settings::wait_connections`]). Requests for more locks than that queue in the
@@ -167,7 +167,6 @@ mod joining;
 mod keeper;
 mod lease;
 mod ledger;
-mod line;
 mod link;
 mod listing;
 mod locks;

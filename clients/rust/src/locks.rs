@@ -8,7 +8,6 @@ use crate::guard::{Guard, Hold};
 use crate::home::Home;
 use crate::joining::join;
 use crate::lease::{Bond, Lease, Names};
-use crate::line::Lines;
 use crate::orders::Orders;
 use crate::pending::Pending;
 use crate::poison::locked;
@@ -74,7 +73,6 @@ pub(crate) struct Inner {
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
     /// Those who wait for one lock, by key.
-    pub(crate) lines: Arc<Lines>,
     /// For connections that wait.
     pub(crate) room: Room,
     pub(crate) crowd: Crowd,
@@ -152,9 +150,9 @@ impl Locks {
         let wire = Arc::new(Wire::unasked(target, &settings)?);
         let orders = Orders::new(Arc::clone(&wire), settings.within);
         let room = Room::new(settings.wait_connections);
-        let (slots, lines, gate) = (Mutex::default(), Arc::default(), Gate::default());
+        let (slots, gate) = (Mutex::default(), Gate::default());
         let (crowd, alone) = (Crowd::default(), Alone::default());
-        let inner = Inner { settings, wire, orders, slots, lines, room, crowd, alone, gate };
+        let inner = Inner { settings, wire, orders, slots, room, crowd, alone, gate };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -21,6 +21,11 @@ pub(crate) const ALL: &[Scenario] = &[
         "sixteen workers of two programs work under one lock two hundred times, and never two at a time",
         workers,
     ),
+    slow(
+        "equal-terms",
+        "workers of all languages that want one lock all the time get it as often as each other",
+        equal_terms,
+    ),
     quick("fifo", "waiters of all languages get the lock in the order of their coming", fifo),
     quick("fences", "each grant has a larger fence than all before, in whatever language", fences),
 ];
@@ -74,6 +79,30 @@ fn workers(scene: &Scene<'_>) {
             assert_eq!(work.result(), "done");
         }
     }
+}
+
+fn equal_terms(scene: &Scene<'_>) {
+    const WORKERS: usize = 4;
+    const ROUNDS: usize = 12;
+    let server = server();
+    let programs = scene.programs_of_all(&server);
+    let begin = |which: usize| (which, programs[which].run(&lock("x").wait(LONG)));
+    let mut works: Vec<_> = (0..programs.len() * WORKERS).map(|at| begin(at / WORKERS)).collect();
+    let (workers, mut grants) = (works.len(), vec![0; programs.len()]);
+    for left in (0..workers * ROUNDS).rev() {
+        let at_it = eventually("one works", || {
+            works.iter().position(|(_, work)| work.has_begun()).ok_or(())
+        });
+        let (which, work) = works.remove(at_it);
+        work.ends_with("done");
+        assert_eq!(work.result(), "done");
+        grants[which] += 1;
+        if left >= workers {
+            works.push(begin(which));
+        }
+    }
+    let (least, most) = (grants.iter().min().unwrap(), grants.iter().max().unwrap());
+    assert!(least * 5 >= most * 4, "{grants:?}");
 }
 
 fn fifo(scene: &Scene<'_>) {
