@@ -55,6 +55,8 @@ struct State {
     delay_micros: AtomicU64,
     /// Connections below this number are not delayed.
     fast_below: AtomicU64,
+    /// Nor are those, if this is so, that have subscribed to nothing.
+    only_subscriptions: AtomicBool,
     /// Idle connections end after this time, as on most proxies.
     idle_limit: Option<Duration>,
     over: AtomicBool,
@@ -73,6 +75,7 @@ struct Link {
     client: TcpStream,
     server: TcpStream,
     number: u64,
+    has_subscribed: AtomicBool,
     /// The ways on which something was dropped. What follows would make no sense.
     torn: Ways,
     /// Whether what comes for the server is kept.
@@ -110,6 +113,7 @@ impl Proxy {
             deaf_below: AtomicU64::new(0),
             delay_micros: AtomicU64::new(0),
             fast_below: AtomicU64::new(0),
+            only_subscriptions: AtomicBool::new(false),
             idle_limit,
             over: AtomicBool::new(false),
             links: Mutex::default(),
@@ -183,6 +187,12 @@ impl Proxy {
         self.state.fast_below.store(first, SeqCst);
         self.slow(delay);
     }
+
+    /// The same for connections with a subscription alone.
+    pub fn slow_subscriptions(&self, delay: Duration) {
+        self.state.only_subscriptions.store(true, SeqCst);
+        self.slow(delay);
+    }
 }
 
 impl Drop for Proxy {
@@ -219,7 +229,8 @@ impl State {
     }
 
     fn delay(&self, link: &Link) -> Duration {
-        let is_fast = link.number < self.fast_below.load(SeqCst);
+        let is_fast = link.number < self.fast_below.load(SeqCst)
+            || (self.only_subscriptions.load(SeqCst) && !link.has_subscribed.load(SeqCst));
         Duration::from_micros(if is_fast { 0 } else { self.delay_micros.load(SeqCst) })
     }
 
@@ -298,6 +309,12 @@ impl Link {
         let mut bytes = [0; 16_384];
         loop {
             let count = self.read(from, &mut bytes, state).unwrap_or(0);
+            let text = &bytes[..count];
+            if way == Way::ToServer
+                && text.windows(9).any(|word| word.eq_ignore_ascii_case(b"subscribe"))
+            {
+                self.has_subscribed.store(true, SeqCst);
+            }
             let due = Instant::now() + state.delay(self);
             let is_over = parcels.send(Parcel { due, bytes: bytes[..count].to_vec() }).is_err();
             if is_over || count == 0 {
@@ -351,7 +368,9 @@ fn accept(listener: &TcpListener, state: &Arc<State>) {
         let number = state.accepted.fetch_add(1, SeqCst);
         let (torn, held, delivered) = Default::default();
         let used = Mutex::new(Instant::now());
-        let link = Arc::new(Link { client, server, number, torn, held, delivered, used });
+        let has_subscribed = AtomicBool::new(false);
+        let link =
+            Arc::new(Link { client, server, number, has_subscribed, torn, held, delivered, used });
         state.links().push(Arc::clone(&link));
         for way in [Way::ToServer, Way::FromServer] {
             let (sender, parcels) = channel();

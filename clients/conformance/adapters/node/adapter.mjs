@@ -25,7 +25,7 @@ const commands = {
     const encrypted = (url ?? '').startsWith('rediss');
     const pem = (file) => (file === undefined ? undefined : readFileSync(file));
     const tls = encrypted ? { ca: pem(ca), cert: pem(certificate), key: pem(key) } : undefined;
-    const client = await (library === 'ioredis' ? openIoredis : openNodeRedis)({ url, cluster, sentinel, tls });
+    const client = (library === 'ioredis' ? openIoredis : openNodeRedis)({ url, cluster, sentinel, tls });
     const { unreachable_after, wait_connections, ...same } = settings;
     locks = new Leasehold(client, {
       ...same,
@@ -33,6 +33,7 @@ const commands = {
       ...(wait_connections === undefined ? {} : { waitConnections: wait_connections }),
       onTrouble: ({ kind, error }) => write({ event: 'trouble', kind, text: String(error) }),
     });
+    if (library === 'node-redis') await connected(client);
     return {};
   },
 
@@ -135,7 +136,7 @@ function openIoredis({ url, cluster, sentinel, tls }) {
   return quiet(new Redis(url, tls === undefined ? {} : { tls }));
 }
 
-async function openNodeRedis({ url, cluster, sentinel, tls }) {
+function openNodeRedis({ url, cluster, sentinel, tls }) {
   const { createClient, createCluster, createSentinel } = require('redis');
   const place = (each) => ({ host: new URL(each).hostname, port: Number(new URL(each).port) });
   let client;
@@ -145,10 +146,13 @@ async function openNodeRedis({ url, cluster, sentinel, tls }) {
   } else client = createClient({ url, ...(tls === undefined ? {} : { socket: { tls: true, ...tls } }) });
   client.on('error', () => {});
   disconnect = () => client.destroy();
-  // It goes on trying when the server refuses the password, which it says again when it is asked.
-  const connected = client.connect().catch(() => {});
-  await Promise.race([connected, new Promise((resolve) => setTimeout(resolve, 2_000))]);
   return client;
+}
+
+/** It goes on trying when the server refuses the password, which it says again when it is asked. */
+async function connected(client) {
+  const connecting = client.connect().catch(() => {});
+  await Promise.race([connecting, new Promise((resolve) => setTimeout(resolve, 2_000))]);
 }
 
 /** Asks for a lock with the options of a request, so that `cancel` can end it. */

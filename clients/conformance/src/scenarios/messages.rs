@@ -45,11 +45,9 @@ fn begin_to_hear_late(
 ) -> (Program, Waiting, Proxy) {
     let proxy = Proxy::to(server.port());
     let program = scene.open(&with(at_port(proxy.port()), json!({ "slice": slice })));
-    assert_eq!(program.acquire(&lock("before")).release(), "released");
-    let asking = proxy.connections();
     server.client().grant("x", "before", 60_000);
     let waiting = begin(server, &program, millis(ttl));
-    proxy.slow_all_but(asking, delay);
+    proxy.slow_subscriptions(delay);
     (program, waiting, proxy)
 }
 
