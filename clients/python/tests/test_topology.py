@@ -16,7 +16,8 @@ from redis.crc import key_slot
 import leasehold
 from conftest import Make, told
 from leasehold import Released, Settings
-from servers import Cluster, Sentinels, eventually
+from servers import Cluster, Sentinels, Server, eventually, raw
+from test_waiting import Waiter, by_tickets
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +166,31 @@ def test_a_lock_that_the_new_primary_has_not_heard_of_is_lost(make: Make, sentin
         client.delete("x")
     lease.extend(3)
     eventually(lambda: told(lease), "the loss is told")
+
+
+def test_grants_are_told_of_by_the_server_that_the_address_leads_to(make: Make, own_server: Server, name: str) -> None:
+    second = Server("--replicaof", "127.0.0.1", str(own_server.port))
+    address = own_server.directory / "address"
+    address.symlink_to(own_server.socket)
+    try:
+        eventually(lambda: raw(second, "ROLE")[3] == b"connected", "the replica is in sync")
+        kind = redis.Redis if make.style == "threads" else redis.asyncio.Redis  # type: ignore[attr-defined]
+        locks, others = by_tickets(make, kind(unix_socket_path=str(address))), make(second)
+        held = locks.acquire("before", ttl=60)
+        with pytest.raises(leasehold.Busy):
+            locks.acquire(held.name, wait=0.5)
+        eventually(lambda: raw(second, "EXISTS", "before") == 1, "it is replicated")
+        address.unlink()
+        address.symlink_to(second.socket)
+        raw(second, "REPLICAOF", "NO", "ONE")
+        raw(own_server, "REPLICAOF", "127.0.0.1", second.port)
+        first = others.acquire(name, ttl=60)
+        waiter = Waiter(locks, name, wait=60)
+        eventually(lambda: second.waiters(name) == 1, "it waits there")
+        eventually(lambda: raw(second, "PUBSUB", "CHANNELS", "leasehold:*"), "it hears of grants there")
+        assert raw(own_server, "PUBSUB", "CHANNELS", "leasehold:*") == []
+        assert first.release().in_time
+        assert waiter.end().release().in_time
+        assert held.release().in_time
+    finally:
+        second.end()

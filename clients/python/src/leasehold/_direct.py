@@ -137,7 +137,10 @@ class Pool:
         with contextlib.suppress(IndexError):
             self._idle.pop(0).close()
 
-    def close(self) -> None:
-        self._is_closed = True
+    def drop_idle(self) -> None:
         while self._idle:
             self._drop_one()
+
+    def close(self) -> None:
+        self._is_closed = True
+        self.drop_idle()

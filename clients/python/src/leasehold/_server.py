@@ -99,7 +99,7 @@ class Server:
         self.pool = Pool(endpoint, address)
         self._endpoint = endpoint
         self._response = response
-        self._line: Shared[Line] = Shared(self._open_line)
+        self._line: Shared[Line] = Shared(self._open_shared_line)
         self._subscription: Shared[Subscription] = Shared(self._subscribe)
         self.has_module = True
         """As far as is known."""
@@ -131,6 +131,15 @@ class Server:
 
     async def subscription(self, limit: float) -> Subscription:
         return self.subscription_now or await self._subscription.get(limit)
+
+    async def _open_shared_line(self) -> Line:
+        line = await self._open_line()
+        if self._line.last is not None:
+            # The address may lead to another server now, which tells nothing on the connections to the former one.
+            self.pool.drop_idle()
+            if self._subscription.last is not None:
+                self._subscription.last.close()
+        return line
 
     async def _open_line(self) -> Line:
         connection = self._endpoint.open(self.address, self._response)
