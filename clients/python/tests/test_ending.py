@@ -6,6 +6,7 @@ import asyncio
 import gc
 import subprocess
 import sys
+import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,6 +21,7 @@ import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released, Settings
 from servers import Server, eventually
+from test_waiting import Waiter
 
 
 def connections(server: Server) -> int:
@@ -53,6 +55,60 @@ def test_a_wait_that_is_cancelled_at_any_step_leaves_no_connection(own_server: S
     asyncio.run(asyncio.wait_for(program(), 100))
     gc.collect()
     assert reported == []
+
+
+def test_a_wait_that_begins_to_queue_while_the_client_is_closed_ends(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        given = redis.asyncio.Redis.from_url(own_server.url)
+        async with leasehold.asyncio.Leasehold(given) as others, others.lock(name, ttl=60):
+            for steps in range(12):
+                locks = leasehold.asyncio.Leasehold(given)
+                await (await locks.acquire("warm")).release()
+                waiting = asyncio.ensure_future(locks.acquire(name))
+                for _ in range(steps):
+                    await asyncio.sleep(0)
+                assert await locks.close(60) == []
+                with pytest.raises(leasehold.Closed):
+                    await asyncio.wait_for(waiting, 1)
+            await in_thread(lambda: own_server.waiters(name) == 0, "nobody waits")
+            await in_thread(lambda: connections(own_server) == 1, "no connection is left", 5)
+
+    asyncio.run(asyncio.wait_for(program(), 50))
+
+
+def test_a_thread_that_connects_while_the_client_is_closed_does_not_begin_to_wait(
+    own_server: Server, name: str
+) -> None:
+    with leasehold.Leasehold(redis.Redis.from_url(own_server.url)) as others, others.lock(name, ttl=60):
+        locks = leasehold.Leasehold(redis.Redis.from_url(own_server.url), Settings(tickets=False))
+        pool = locks._run().hub.asking.routes.known(name.encode()).pool  # type: ignore[union-attr]
+        its_open, opens, may_go_on = pool._open, threading.Event(), threading.Event()
+
+        def slow(limit: float) -> Any:
+            opens.set()
+            channel = its_open(limit)
+            may_go_on.wait(60)
+            return channel
+
+        pool._open = slow  # type: ignore[method-assign]
+        waiter = Waiter(locks, name)
+        assert opens.wait(60)
+        locks.close(0.1)
+        may_go_on.set()
+        assert isinstance(waiter.end(), leasehold.Closed)
+        assert own_server.waiters(name) == 0
+
+
+def test_close_goes_on_with_a_release_that_rests(make: Make, own_server: Server, name: str) -> None:
+    locks = make(own_server, settings=Settings(within=0.3))
+    lease = locks.acquire(name, ttl=60)
+    own_server.kill()
+    with pytest.raises(leasehold.Unreachable):
+        lease.release()
+    restart = threading.Timer(0.3, own_server.start)
+    restart.start()
+    assert locks.close(20) == []
+    restart.join()
 
 
 def test_close_names_what_is_being_released_and_what_may_have_been_granted(make: Make, own_server: Server) -> None:

@@ -38,29 +38,34 @@ class Limits(NamedTuple):
     """For the answer to each try."""
     until: float
     """For all of them."""
+    outlasts: bool = False
+    """Whether it goes on while the client is closed: what gives back does."""
 
 
 class Asking:
     def __init__(self, routes: Routes, response: float) -> None:
         self.routes = routes
         self._response = response
-        self.open: Set[asyncio.Future[Reply]] = set()
+        self._is_closed = False
+        self._open: Set[asyncio.Future[Reply]] = set()
         """What those wait for who are told of the end of the client."""
 
-    def limits(self, ttl: float, until: float) -> Limits:
+    def limits(self, ttl: float, until: float, outlasts: bool = False) -> Limits:
         """For a short ttl an answer may take a fifth of that: two renewals may fail before the lease is over."""
-        return Limits(self.each(ttl), until)
+        return Limits(self.each(ttl), until, outlasts)
 
     def each(self, ttl: float) -> float:
         return max(LEAST_RESPONSE, min(self._response, ttl / 5))
 
     async def until_closed(self, what: asyncio.Future[Reply]) -> Reply:
         """Its result, or :class:`Closed` as soon as the client is closed."""
-        self.open.add(what)
+        if self._is_closed:
+            raise Closed
+        self._open.add(what)
         try:
             return await what
         finally:
-            self.open.discard(what)
+            self._open.discard(what)
 
     async def pause(self, rest: float) -> None:
         loop = asyncio.get_running_loop()
@@ -72,7 +77,8 @@ class Asking:
             timer.cancel()
 
     def send_away(self) -> None:
-        for each in list(self.open):
+        self._is_closed = True
+        for each in list(self._open):
             if not each.done():
                 each.set_exception(Closed())
 
@@ -130,7 +136,7 @@ class Asking:
                 if rest is None or now() + rest >= limits.until:
                     raise public(last) from error
             tries += 1
-            await self.pause(rest)
+            await (asyncio.sleep(rest) if limits.outlasts else self.pause(rest))
 
     async def _find(self, key: bytes, server: Optional[Server], limits: Limits) -> Tuple[Server, Line]:
         if server is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import threading
 from typing import Any, Callable, Coroutine, Dict, List, NamedTuple, Optional, Set, Tuple, TypeVar
 
 from redis.exceptions import RedisError
@@ -59,8 +58,6 @@ class Holding:
         """What is being released, and what may have been granted to those who gave up."""
         self._not_released: List[Tuple[Name, float]] = []
         """What a server refused to release, and when its lease ends."""
-        self.ending = threading.Lock()
-        """Held by whoever closes it, and by whoever comes to hold something."""
         self.is_closed = False
 
     def check_open(self) -> None:
@@ -263,7 +260,7 @@ class Holding:
 
     async def _released(self, state: LeaseState, was_held: bool, was_asked: bool) -> Released:
         end, until = state.end, max(now() + self.limits.within, state.end)
-        limits = self.asking.limits(self.limits.within, until)
+        limits = self.asking.limits(self.limits.within, until, outlasts=True)
         hold_until = state.hold_until
         if hold_until is not None and was_held and hold_until > now():
 

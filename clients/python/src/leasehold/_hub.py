@@ -23,6 +23,7 @@ from ._target import Target
 from ._tickets import Places
 from ._time import LONGEST_TIMER, now
 from ._waiting import granted
+from .errors import Closed
 from .outcomes import LockInfo, Loss, Released
 from .settings import Name, Settings, seconds
 
@@ -88,9 +89,11 @@ class Hub(Holding):
     def granted(self, pending: Pending, grant: Granted) -> LeaseState:
         """Also called by threads. It is looked after from now on."""
         state = LeaseState(pending, grant)
-        with self.ending:
-            self.check_open()
-            self.leases.add(state)
+        self.leases.add(state)
+        if self.is_closed:
+            # Whoever closed it may have looked for leases before.
+            self.leases.discard(state)
+            raise Closed
         self.look_by(state.next_look)
         return state
 
@@ -130,8 +133,7 @@ class Hub(Holding):
 
         It goes on to its end when whoever closes is cancelled: by the loss of a lock of its own, for one.
         """
-        with self.ending:
-            self.is_closed = True
+        self.is_closed = True
         if self._closing is None:
             self._closing = asyncio.ensure_future(self._close(timeout))
         return await asyncio.shield(self._closing)

@@ -88,7 +88,7 @@ async def give_up(hub: Hub, pending: Pending) -> None:
     for rest in RELEASES_AFTER if is_uncertain else (0.0,):
         if rest:
             await asyncio.sleep(rest)
-        limits = hub.asking.limits(hub.limits.within, now() + max(wanted.ttl, hub.limits.within))
+        limits = hub.asking.limits(hub.limits.within, now() + max(wanted.ttl, hub.limits.within), outlasts=True)
         try:
             answer = await hub.asking.ask(wanted.key, lambda _: Release(wanted.owner, None), limits)
         except Unreachable:

@@ -132,6 +132,8 @@ class Running:
         pending.may_hold = True
         pending.unanswered.add(channel)
         try:
+            # Whoever closes the client ends the waits that began before.
+            hub.check_open()
             reply = channel.ask(packed, limit)
         except (RedisError, OSError):
             hub.check_open()

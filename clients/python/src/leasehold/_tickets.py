@@ -205,10 +205,8 @@ class Queuing:
         if not math.isinf(self._deadline):
             timer = hub.loop.call_later(min(max(0.0, self._deadline - now()), 1e6), self.told, 0)
         try:
-            hub.asking.open.add(told)
-            fence = number(await told)
+            fence = number(await hub.asking.until_closed(told))
         finally:
-            hub.asking.open.discard(told)
             if timer is not None:
                 timer.cancel()
         if self._places.subscription.is_closed:
