@@ -76,7 +76,7 @@ async def granted(hub: Hub, pending: Pending, begun: float) -> Optional[Granted]
                 queuing.leave()
         else:
             waited = await park(hub, pending, deadline)
-        if isinstance(waited, Granted):
+        if isinstance(waited, Granted) and valid_until(waited.asked, waited.ttl) > now():
             return waited
         if waited is Waited.OVER or now() >= deadline:
             return _nothing(pending)
