@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
+from typing import Any, List
 
 import pytest
+import redis.asyncio
 
 import leasehold
+import leasehold.asyncio
 from conftest import Make
 from leasehold import Loss, Released
+from leasehold._lines import Line
 from servers import Server, eventually, raw
 from test_waiting import Waiter, by_tickets
 
@@ -90,3 +95,109 @@ def test_a_message_is_only_a_reason_to_ask(make: Make, own_server: Server, name:
         time.sleep(0.02)
     held.release()
     assert waiter.end().release() is Released.RELEASED
+
+
+def hub_of(locks: Any) -> Any:
+    return locks._run().hub if isinstance(locks, leasehold.Leasehold) else locks._hub
+
+
+def test_a_message_of_a_grant_that_lapsed_while_nothing_was_answered_is_only_a_reason_to_ask(
+    make: Make, own_server: Server, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    locks, others = by_tickets(make, own_server), make(own_server)
+    warm, held = others.acquire("warm", ttl=60), others.acquire(name, ttl=60)
+    with pytest.raises(leasehold.Busy):
+        locks.acquire(warm.name, wait=0.5)
+    hub, late = hub_of(locks), []
+    subscription = hub.asking.routes.known(b"").subscription_now
+    subscription.data_received = late.append
+    with monkeypatch.context() as silent:
+        silent.setattr(Line, "data_received", lambda *_: None)
+        waiter = Waiter(locks, name, ttl=1, wait=60)
+        eventually(lambda: own_server.waiters(name) == 1, "it waits")
+        before = len(late)
+        # Nothing is answered to the other client either.
+        raw(own_server, "LOCK.RELEASE", name, held.owner)
+        eventually(lambda: len(late) > before, "it is granted")
+        eventually(lambda: own_server.holder(name) is None, "the grant lapses")
+        assert raw(own_server, "LOCK.ACQUIRE", name, "another", 60000)
+        # Whatever was asked for before has come to its end.
+        time.sleep(2)
+    eventually(lambda: own_server.waiters(name) == 1, "it waits again")
+    time.sleep(0.2)
+    del subscription.data_received
+    hub.loop.call_soon_threadsafe(subscription.data_received, b"".join(late))
+    time.sleep(0.3)
+    assert not waiter.came
+    raw(own_server, "LOCK.RELEASE", name, "another")
+    assert waiter.end().release() is Released.RELEASED
+
+
+class Slow:
+    """A transport that keeps what is written until it is told to go on."""
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self.kept: List[bytes] = []
+        self.write = self.kept.append
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def go_on(self) -> None:
+        kept, self.write = list(self.kept), self._transport.write
+        for data in kept:
+            self._transport.write(data)
+
+
+def test_a_request_for_a_place_that_comes_after_the_release_leaves_no_grant(
+    make: Make, own_server: Server, name: str
+) -> None:
+    locks, others = by_tickets(make, own_server, slice=0.5), make(own_server)
+    held = others.acquire(name, ttl=60)
+    waiter = Waiter(locks, name, wait=60)
+    eventually(lambda: own_server.waiters(name) == 1, "it waits")
+    hub = hub_of(locks)
+    line = hub.asking.routes.known(name.encode()).line_now
+    eventually(lambda: not line._waiting, "nothing is under way")
+    slow = line._transport = Slow(line._transport)
+    eventually(lambda: slow.kept, "its place is asked for again")
+    held.release()
+    assert waiter.end().release() is Released.RELEASED
+    before = asked(own_server)
+    hub.loop.call_soon_threadsafe(slow.go_on)
+    eventually(lambda: asked(own_server) > before, "the request comes")
+    eventually(lambda: own_server.holder(name) is None, "nobody has it", 5)
+
+
+def test_a_lease_that_is_not_renewed_lasts_for_its_ttl(make: Make, own_server: Server, name: str) -> None:
+    locks, others = by_tickets(make, own_server), make(own_server)
+    for options in ({"renew": False}, {}):
+        held = others.acquire(name, ttl=60)
+        waiter = Waiter(locks, name, ttl=60, wait=60, **options)
+        eventually(lambda: own_server.waiters(name) == 1, "it waits")
+        held.release()
+        lease = waiter.end()
+        assert lease.valid_for() > 50 or not options
+        lease.keep()
+        eventually(lambda: raw(own_server, "PTTL", name) > 50000, "all of it is claimed", 5)
+        raw(own_server, "LOCK.RELEASE", name, lease.owner)
+
+
+def test_a_grant_that_was_over_when_it_was_heard_of_is_none(own_server: Server, name: str) -> None:
+    async def program() -> None:
+        async with leasehold.asyncio.Leasehold(redis.asyncio.Redis.from_url(own_server.url)) as locks:
+            warm = await locks.acquire("warm")
+            with pytest.raises(leasehold.Busy):
+                await locks.acquire("warm", wait=0.5)
+            waiting = asyncio.ensure_future(locks.acquire(name, ttl=0.3))
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            # As a process that was stopped for as long.
+            time.sleep(0.5)
+            lease = await waiting
+            assert lease.valid_for() > 0
+            await lease.release()
+            await warm.release()
+
+    asyncio.run(asyncio.wait_for(program(), 60))

@@ -280,6 +280,12 @@ class Holding:
         if state.lose(Loss.KEPT):
             state.was_kept = True
             self.leases.discard(state)
+            if not state.is_claimed:
+                self.call(self._claim, state)
+
+    def _claim(self, state: LeaseState) -> None:
+        limits = self.asking.limits(state.ttl, state.end, outlasts=True)
+        self.spawn(self.asking.ask(state.key, lambda _: Extend(state.owner, state.ttl, state.fence), limits))
 
     def drop(self, state: LeaseState) -> None:
         """Nobody has the lease any more, and nobody released it."""

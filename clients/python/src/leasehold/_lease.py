@@ -30,6 +30,7 @@ class LeaseState:
         "_unanswered",
         "fence",
         "hold_until",
+        "is_claimed",
         "is_extending",
         "key",
         "name",
@@ -53,6 +54,8 @@ class LeaseState:
         self.renews = wanted.renew
         self.hold_until = here + wanted.hold_at_least if wanted.hold_at_least > 0 else None
         self.was_kept = False
+        self.is_claimed = grant.ttl >= wanted.ttl
+        """What a message grants may be shorter than the lease, which the first renewal claims."""
         self.is_extending: Optional[asyncio.Lock] = None
         """Held by whoever extends it."""
         self.release: Optional[asyncio.Future[Released]] = None
@@ -150,6 +153,7 @@ class LeaseState:
             may_arrive = [its for its, until in self._unanswered if until > here]
             counted = min([ttl, *may_arrive])
             self.ttl = ttl
+            self.is_claimed = True
             self._end = valid_until(asked, counted)
             self._renew_at = asked + counted / 3
             return self.valid_for() > 0

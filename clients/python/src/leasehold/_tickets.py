@@ -62,12 +62,9 @@ class Queuing:
     __slots__ = (
         "_deadline",
         "_each",
-        "_first_asked",
         "_hub",
         "_is_doubtful",
-        "_line",
         "_places",
-        "_sent",
         "_told",
         "_was_answered",
         "asked",
@@ -87,15 +84,10 @@ class Queuing:
         self.server: Optional[Server] = None
         self._told: Optional[asyncio.Future[Reply]] = None
         self.kept = KEPT_LEAST
-        self.asked: Optional[float] = None
-        """Before the last request was sent that was answered nil."""
+        self.asked = math.inf
+        """Before the last request was sent that was answered nil, or the first of all."""
         self.counted = math.inf
-        """For how long the server grants it by that one, unless it is claimed."""
-        self._sent = (0.0, math.inf)
-        """The same of the last one, answered or not."""
-        self._line: Optional[Line] = None
-        """On which it was renewed last."""
-        self._first_asked = now()
+        """For how long the server grants it at least, by any of the requests."""
         self._is_doubtful = False
         """It may have been granted before, and lost again: a message may be of that grant."""
 
@@ -138,27 +130,27 @@ class Queuing:
         # One look at the server, so that whoever is sent elsewhere is told of grants there.
         until = min(self._deadline, now() + self._hub.limits.response * 2)
         answer = await asking.ask(
-            wanted.key, self._question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
+            wanted.key, self.question, asking.limits(wanted.ttl, until), self.pending.unanswered, self._prepare
         )
         fence = number(answer.reply)
         if fence is None:
-            self._not_yet(answer.is_repeated)
+            self.not_yet(answer.asked)
             return None
         return Granted(fence, answer.asked, wanted.ttl)
 
-    def _question(self, asked: float) -> Ticket:
+    def question(self, asked: float) -> Ticket:
         wanted = self.pending.wanted
-        self._sent = asked, min(wanted.ttl, self.kept)
+        self.asked, self.counted = min(self.asked, asked), min(self.counted, wanted.ttl, self.kept)
         channel = None if self._places is None else self._places.subscription.channel
         return Ticket(wanted.owner, wanted.ttl, wanted.share, self.kept, channel)
 
-    def _not_yet(self, is_repeated: bool) -> None:
+    def not_yet(self, asked: float) -> None:
         # What was granted since the last answer, and lost again by now, is not what a message tells of from now on.
-        asked, counted = self._sent
-        since = self._first_asked if self.asked is None else self.asked
-        if (self.asked is not None or is_repeated) and now() >= valid_until(since, min(counted, self.counted)):
+        if now() >= valid_until(self.asked, self.counted):
             self._is_doubtful = True
-        self.asked, self.counted, self._was_answered = asked, counted, True
+        self.asked, self._was_answered = asked, True
+        if self._places is not None:
+            self._places.answered(self)
 
     async def _prepare(self, server: Server, line: Line, limit: float) -> None:
         if not line.has_module:
@@ -214,15 +206,16 @@ class Queuing:
             await self._rest(random.random() * min(1.0, hub.waiting / ASKED_A_SECOND))
         if not fence:
             return None
-        asked, counted = self.asked, min(self.counted, self._sent[1])
-        if asked is None or self._is_doubtful or hub.settings.confirm or not is_fresh_enough(asked, counted):
+        # A lease that is not renewed has to be whole.
+        must_claim = self._is_doubtful or hub.settings.confirm or not self.pending.wanted.renew
+        if must_claim or not is_fresh_enough(self.asked, self.counted):
             return None
-        return Granted(fence, asked, counted)
+        return Granted(fence, self.asked, self.counted)
 
     async def _rest(self, rest: float) -> None:
         await self._hub.asking.pause(max(0.0, min(rest, self._deadline - now())))
 
-    # What it is to those who tell of its grant, and of its renewal.
+    # What it is to those who tell of its grant.
 
     def told(self, fence: int) -> None:
         """0: it is to be asked for again."""
@@ -231,25 +224,6 @@ class Queuing:
 
     def deaf(self) -> None:
         self.told(0)
-
-    def done(self) -> bool:
-        return False
-
-    def set_result(self, reply: Reply) -> None:
-        if reply is None:
-            self._not_yet(False)
-        else:
-            # It is granted already, or refused: the next request tells.
-            self.told(0)
-
-    def set_exception(self, _: BaseException) -> None:
-        if self._line is not None:
-            self.pending.unanswered.add(self._line)
-        self.told(0)
-
-    def renewal(self, line: Line) -> bytes:
-        self._line = line
-        return pack(words(self.pending.wanted.key, self._question(now())))
 
     @property
     def is_told(self) -> bool:
@@ -280,6 +254,37 @@ def is_fresh_enough(asked: float, counted: float) -> bool:
     return now() < asked + counted * 3 / 4
 
 
+class Renewal:
+    """Where the answer to a request goes to that keeps a place."""
+
+    __slots__ = ("_asked", "_is_over", "_line", "_place", "packed")
+
+    def __init__(self, place: Queuing, line: Line) -> None:
+        self._place = place
+        self._line = line
+        self._asked = now()
+        self._is_over = False
+        self.packed = pack(words(place.pending.wanted.key, place.question(self._asked)))
+        # If the lock is released before this arrives, it is granted once more.
+        place.pending.unanswered.add(line)
+
+    def done(self) -> bool:
+        return self._is_over
+
+    def set_result(self, reply: Reply) -> None:
+        self._is_over = True
+        self._place.pending.unanswered.discard(self._line)
+        if reply is None:
+            self._place.not_yet(self._asked)
+        else:
+            # It is granted already, or refused: the next request tells.
+            self._place.told(0)
+
+    def set_exception(self, _: BaseException) -> None:
+        self._is_over = True
+        self._place.told(0)
+
+
 class Places:
     """All places of a client in the queues of a server: kept by many requests at once."""
 
@@ -288,16 +293,21 @@ class Places:
         self._server = server
         self.subscription = subscription
         self._due: Dict[Queuing, float] = {}
+        """When each is to be asked for: one request at a time."""
         self._timer: Optional[asyncio.TimerHandle] = None
 
     def enter(self, place: Queuing) -> None:
         wanted = place.pending.wanted
         self.subscription.listeners[wanted.owner, wanted.key] = place
-        self._due[place] = now() + place.kept / KEPT_TIMES * (1 - random.random() / 4)
+        self._due[place] = math.inf
         if self.subscription.is_closed:
             place.told(0)
         if self._timer is None:
             self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, place.kept / KEPT_TIMES / 2), self._renew)
+
+    def answered(self, place: Queuing) -> None:
+        if place in self._due:
+            self._due[place] = now() + place.kept / KEPT_TIMES * (1 - random.random() / 4)
 
     def leave(self, place: Queuing) -> None:
         wanted = place.pending.wanted
@@ -320,6 +330,7 @@ class Places:
             for place in due:
                 # As long as the client has so many, each is kept for longer.
                 place.kept = max(place.kept, min(slice_ * KEPT_TIMES, self._server.tickets.longest or math.inf))
-                self._due[place] = here + place.kept / KEPT_TIMES * (1 - random.random() / 4)
-            line.send(b"".join([place.renewal(line) for place in due]), due, self._hub.limits.response)
+                self._due[place] = math.inf
+            renewals = [Renewal(place, line) for place in due]
+            line.send(b"".join([each.packed for each in renewals]), renewals, self._hub.limits.response)
         self._timer = self._hub.loop.call_later(min(RENEWED_EVERY, slice_ / 2), self._renew)
