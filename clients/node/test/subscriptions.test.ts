@@ -1,9 +1,15 @@
 import assert from 'node:assert/strict';
+import { rmSync, symlinkSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { LIBRARIES, leasehold, type Setup } from './support/clients.js';
 import { eventually } from './support/eventually.js';
 import { Gate } from './support/gate.js';
 import { TestServer } from './support/server.js';
+
+async function channels(server: TestServer): Promise<string[]> {
+  return (await server.call('PUBSUB', 'CHANNELS', 'leasehold:*')) as string[];
+}
 
 for (const library of LIBRARIES) {
   describe(`being told of grants, with ${library.name}`, () => {
@@ -39,6 +45,31 @@ for (const library of LIBRARIES) {
       assert.equal(await (await patient).release(), 'released');
       await through.close();
       gate.stop();
+    });
+
+    it('whoever waits is told by the server that the address leads to, and by no former one', async () => {
+      const next = await TestServer.start();
+      const socket = join(server.directory, 'address');
+      symlinkSync(server.socket, socket);
+      const through = await leasehold(library, { socket } as TestServer);
+      const there = await leasehold(library, next);
+      const first = await other.locks.acquire('b');
+      const busy = through.locks.acquire('b', { wait: 10_000 });
+      await eventually(async () => (await channels(server)).length === 1, 5_000);
+      assert.equal(await first.release(), 'released');
+      assert.equal(await (await busy).release(), 'released');
+      rmSync(socket);
+      symlinkSync(next.socket, socket);
+      await server.call('CLIENT', 'KILL', 'TYPE', 'normal');
+      const second = await there.locks.acquire('b');
+      const waiting = through.locks.acquire('b', { wait: 20_000 });
+      await eventually(async () => (await channels(next)).length === 1, 5_000);
+      assert.deepEqual(await channels(server), []);
+      assert.equal(await second.release(), 'released');
+      assert.equal(await (await waiting).release(), 'released');
+      await through.close();
+      await there.close();
+      await next.stop();
     });
   });
 }

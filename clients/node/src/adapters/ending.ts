@@ -1,21 +1,28 @@
-/** Being told that a client has ended: by one listener for each client, however many use it. */
+/** Being told what becomes of a client: by one listener for each of its events, however many use it. */
 import type { Emitter } from './shapes.js';
 
-const told = new WeakMap<Emitter, Set<() => void>>();
+const told = new WeakMap<Emitter, Map<string, Set<() => void>>>();
 
 /** Until what this returns is called. */
-export function whenEnded(client: Emitter, events: readonly string[], tell: () => void): () => void {
-  let tells = told.get(client);
-  if (tells === undefined) {
+export function whenever(client: Emitter, events: readonly string[], tell: () => void): () => void {
+  const all = events.map((event) => listenersOf(client, event));
+  for (const each of all) each.add(tell);
+  return () => {
+    for (const each of all) each.delete(tell);
+  };
+}
+
+function listenersOf(client: Emitter, event: string): Set<() => void> {
+  const known = told.get(client) ?? new Map<string, Set<() => void>>();
+  told.set(client, known);
+  let listeners = known.get(event);
+  if (listeners === undefined) {
     const all = new Set<() => void>();
-    for (const event of events) {
-      client.on(event, () => {
-        for (const each of [...all]) each();
-      });
-    }
-    told.set(client, all);
-    tells = all;
+    client.on(event, () => {
+      for (const each of [...all]) each();
+    });
+    known.set(event, all);
+    listeners = all;
   }
-  const its = tells.add(tell);
-  return () => its.delete(tell);
+  return listeners;
 }

@@ -1,7 +1,7 @@
 /** ioredis: `Redis`, also with Sentinel, and `Cluster`. */
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
 import { within } from '../steps.js';
-import { whenEnded } from './ending.js';
+import { whenever } from './ending.js';
 import { lastFailure, watchFailuresOfIoredis } from './failing.js';
 import type { Ioredis, IoredisCluster } from './shapes.js';
 import { slotOf } from './slots.js';
@@ -51,7 +51,7 @@ export class IoredisConnection implements Connection {
     this.#client = client;
     this.#send = sender(client);
     watchFailuresOfIoredis(client);
-    this.#forget = whenEnded(client, ['end'], () => this.#closeBeside());
+    this.#forget = whenever(client, ['end'], () => this.#closeBeside());
   }
 
   send(key: Word, words: readonly Word[]): Promise<unknown> {
@@ -82,26 +82,34 @@ export class IoredisConnection implements Connection {
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const own = found(this.#nodeOf(key)).duplicate(BESIDE) as Ioredis & Inside;
+    const asked = found(this.#nodeOf(key));
+    const own = asked.duplicate(BESIDE) as Ioredis & Inside;
     own.on('error', () => {});
     own.on('messageBuffer', (_, message) => ear.hear(message as Buffer));
     // It does not keep the program alive.
     own.once('connect', () => own.stream?.unref?.());
+    // Connected anew, it may be to another server, and what this one tells is of no account then.
+    const forget = whenever(asked, ['ready'], () => over());
     const close = () => {
+      forget();
       this.#beside.delete(close);
       own.disconnect();
     };
     this.#beside.add(close);
+    let isOver = false;
+    const over = () => {
+      if (isOver) return;
+      isOver = true;
+      close();
+      ear.ended();
+    };
     try {
       await within(limit, own.subscribe(channel));
     } catch (error) {
+      isOver = true;
       close();
       throw error;
     }
-    const over = () => {
-      this.#beside.delete(close);
-      ear.ended();
-    };
     own.once('end', over);
     if (own.status === 'end') over();
     return { close };

@@ -1,7 +1,7 @@
 /** node-redis: `createClient`, `createCluster` and `createSentinel`. */
 import { type Moment, now } from '../clock.js';
 import type { Connection, Dedicated, Ear, Listening, Word } from '../connection.js';
-import { whenEnded } from './ending.js';
+import { whenever } from './ending.js';
 import { lastFailure, watchFailures } from './failing.js';
 import type { Emitter, NodeRedis, NodeRedisCluster, NodeRedisSentinel } from './shapes.js';
 import { within } from '../steps.js';
@@ -137,7 +137,7 @@ class NodeRedisConnection implements Connection {
     this.#nodeOf = nodeOf;
     this.#placeOf = placeOf;
     this.#isOpen = isOpen;
-    this.#forget = whenEnded(client, ['end', 'disconnect'], () => this.#closeBeside());
+    this.#forget = whenever(client, ['end', 'disconnect'], () => this.#closeBeside());
   }
 
   send(key: Word, words: readonly Word[]): Promise<unknown> {
@@ -171,9 +171,15 @@ class NodeRedisConnection implements Connection {
   }
 
   async listen(key: Word, channel: string, limit: number, ear: Ear): Promise<Listening> {
-    const own = beside(await within(limit, this.#nodeOf(key)));
+    const asked = await within(limit, this.#nodeOf(key));
+    const own = beside(asked);
     let isOver = false;
+    // Connected anew, it may be to another server, and what this one tells is of no account then.
+    const forget = whenever(asked, ['ready'], () => over());
+    const forgetPrimary = whenever(this.#client, ['topology-change'], () => over());
     const close = () => {
+      forget();
+      forgetPrimary();
       this.#beside.delete(close);
       destroy(own);
     };
