@@ -164,7 +164,11 @@ fn two_connections_are_enough_however_many_wait_and_patience_is_a_503() {
     }
     // The patience is 2 s.
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    assert_eq!((most, waiting), (2, 12), "connections of the service, and places in queues");
+    assert_eq!(
+        (most, waiting),
+        (2, VISITORS as u64),
+        "connections of the service, and places in queues"
+    );
     service.program.terminate();
 }
 
