@@ -260,6 +260,7 @@ def test_a_thousand_wait_on_two_connections(own_server: Server, name: str) -> No
             run = asyncio.get_running_loop().run_in_executor
             await run(None, eventually, all_wait, "all wait", 60)
             await run(None, eventually, lambda: connected() == 2, "two are connected")
+            assert await run(None, connected) == 2
             await first.release()
             await asyncio.gather(*waiting)
             assert order == sorted(order)

@@ -72,7 +72,6 @@ pub(crate) struct Inner {
     pub(crate) orders: Orders,
     /// Where those meet who ask for one lock as one owner, by key and owner; only of owners that callers chose.
     slots: Mutex<HashMap<(String, String), Arc<Slot>>>,
-    /// Those who wait for one lock, by key.
     /// For connections that wait.
     pub(crate) room: Room,
     pub(crate) crowd: Crowd,

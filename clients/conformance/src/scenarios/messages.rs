@@ -118,17 +118,22 @@ fn assert_waits_behind(
     assert_eq!(lease.release(), "released");
 }
 
+/// The program is granted the lock and does not ask meanwhile, and then somebody has it, with this fence.
+fn lapse_unheard(server: &Server, program: &Program) -> u64 {
+    program.adapter.signal("STOP");
+    assert!(server.client().release("x", "before"));
+    until_free(server, "x");
+    let fence = server.client().grant("x", "somebody", 60_000);
+    program.adapter.signal("CONT");
+    fence
+}
+
 fn message_after_the_lease(scene: &Scene<'_>) {
     const DELAY: Duration = millis(2_500);
     let server = server();
     let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (20_000, 1_000, DELAY));
     let released = Instant::now();
-    // Nobody asks meanwhile.
-    program.adapter.signal("STOP");
-    assert!(server.client().release("x", "before"));
-    until_free(&server, "x");
-    let fence = server.client().grant("x", "somebody", 60_000);
-    program.adapter.signal("CONT");
+    let fence = lapse_unheard(&server, &program);
     assert_waits_behind(fence, (&server, &proxy), &waiting, released + DELAY + millis(1_000));
 }
 
@@ -137,11 +142,7 @@ fn message_of_an_earlier_grant(scene: &Scene<'_>) {
     let server = server();
     let (program, waiting, proxy) = begin_to_hear_late(scene, &server, (1_000, 1_500, DELAY));
     let released = Instant::now();
-    program.adapter.signal("STOP");
-    assert!(server.client().release("x", "before"));
-    until_free(&server, "x");
-    let fence = server.client().grant("x", "somebody", 60_000);
-    program.adapter.signal("CONT");
+    let fence = lapse_unheard(&server, &program);
     // It asks again, before the message comes.
     until_waiting(&server, "x", 1);
     assert_waits_behind(fence, (&server, &proxy), &waiting, released + DELAY + millis(1_000));
