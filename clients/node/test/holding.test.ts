@@ -236,7 +236,8 @@ for (const library of LIBRARIES) {
     it('stays held for whoever has its signal, or waits for its loss, and drops the lease', async () => {
       const signal = await (async () => (await one.locks.acquire('watched', { ttl: 3_000 })).signal)();
       const lost = (async () => (await one.locks.acquire('awaited', { ttl: 3_000 })).lost)();
-      const end = performance.now() + 500;
+      // Longer than its lease. It is watched for the garbage collector after a second.
+      const end = performance.now() + 3_500;
       await eventually(() => {
         collect();
         return performance.now() > end;

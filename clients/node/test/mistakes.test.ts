@@ -44,7 +44,7 @@ describe('what makes no sense is refused', () => {
       [{ tll: 10 }, 'tll', /did you mean ttl\?/],
       [{ hold_at_least: 10 }, 'hold_at_least', /did you mean holdAtLeast\?/],
       [{ duration: 10 }, 'duration', /did you mean ttl\?/],
-      [{ singal: AbortSignal.abort() }, 'singal', /did you mean signal\?/],
+      [{ sginal: undefined, singal: AbortSignal.abort() }, 'singal', /did you mean signal\?/],
       [{ fairness: true }, 'fairness', /there are ttl, wait, signal, renew, confirm, holdAtLeast/],
       [{ ttl: 2 }, 'ttl', /at least 3/],
       [{ renew: 'yes' }, 'renew', /number/],
