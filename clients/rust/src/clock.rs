@@ -1,14 +1,9 @@
 //! The clock that leases are measured by. It goes on while the machine is suspended.
 //!
-//! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do
-//! the timers of the runtime: whoever sleeps here looks at this clock at least once a second.
+//! The server's clock goes on then, and so do leases. `Instant` stops on Linux and macOS, and so do the timers of the
+//! runtime.
 
-use std::time::{Duration, Instant};
-use tokio::time::sleep;
-
-/// A timer that was set before a suspend is late by as long as the suspend took. No timer here is
-/// longer than this.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+use std::time::Duration;
 
 /// The longest duration that can be added to any moment.
 const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
@@ -30,12 +25,6 @@ impl Moment {
     pub(crate) fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
-
-    /// The same moment for timers, if the machine is not suspended before it.
-    pub(crate) fn as_instant(self) -> Instant {
-        let (now, left) = (Instant::now(), self.since(Self::now()));
-        now.checked_add(left).unwrap_or(now)
-    }
 }
 
 #[cfg(test)]
@@ -47,15 +36,9 @@ impl std::ops::Add<Duration> for Moment {
     }
 }
 
-/// Ends at this moment, or up to a second after the machine wakes up if it was suspended meanwhile.
-pub(crate) async fn sleep_until(moment: Moment) {
-    loop {
-        let left = moment.since(Moment::now());
-        if left.is_zero() {
-            return;
-        }
-        sleep(left.min(LONGEST_SLEEP)).await;
-    }
+/// None: it took longer than that.
+pub(crate) async fn within<T>(limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+    tokio::time::timeout(limit.min(FOR_EVER), future).await.ok()
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -94,12 +77,5 @@ mod tests {
         assert_eq!(second.since(first), Duration::from_secs(1));
         assert_eq!(first.since(second), Duration::ZERO);
         assert!(first.later(Duration::MAX) > second);
-    }
-
-    #[tokio::test]
-    async fn whoever_sleeps_until_a_moment_wakes_at_it() {
-        let until = Moment::now().later(Duration::from_millis(20));
-        sleep_until(until).await;
-        assert!(Moment::now() >= until);
     }
 }

@@ -1,142 +1,110 @@
 //! What can go wrong. That somebody else has the lock is no error, unless one was to wait for it.
 
 use crate::Loss;
-use redis::RedisError;
-use std::fmt;
+use redis::{ErrorKind, RedisError};
+use std::io;
 use std::time::Duration;
 
 /// Why there is no lock, or no answer.
-#[derive(Clone, Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A setting has no sense. Names the variable, or the method, that gave it.
+    /// A setting, an option or a name makes no sense. Nothing was asked.
+    #[error("{setting}: {reason}")]
     Setting {
-        /// The variable of the environment, or what else the setting is called.
-        name: String,
-        /// What was wrong, and what is allowed.
+        /// The setting, or the variable of the environment.
+        setting: String,
+        /// What is wrong, and what is allowed.
         reason: String,
     },
-    /// Somebody else had the lock for as long as one was ready to wait.
+    /// Others had the lock for as long as the request was to wait.
+    #[error("the lock {lock} was held by others for {} ms", waited.as_millis())]
     Busy {
         /// The lock.
-        name: String,
+        lock: String,
         /// For how long it was waited for.
         waited: Duration,
     },
-    /// Nobody answered in time, or nobody who may grant locks.
+    /// No server that grants locks answered in time.
+    #[error("no server that grants locks: {source}")]
     Unreachable {
-        /// What the last of the tries came to.
-        reason: String,
+        /// What the last try came to.
+        source: RedisError,
     },
     /// The server answered with an error that another try would not mend.
+    #[error("the server refused: {}", words(source))]
     Refused {
-        /// The error, as the server worded it.
-        reason: String,
+        /// The error. [`RedisError::code`] has its first word, such as `NOPERM`.
+        source: RedisError,
     },
-    /// The lock was granted, too few replicas heard of it, and it was released again.
+    /// The lock was granted, too few replicas acknowledged it in time, and it was released again.
+    #[error("{acknowledged} of {wanted} replicas have acknowledged the lock {lock}")]
     TooFewReplicas {
         /// The lock.
-        name: String,
-        /// How many replicas had heard of it when the time was over.
+        lock: String,
+        /// How many replicas had acknowledged the grant when the time was over.
         acknowledged: u64,
         /// How many were asked for.
         wanted: u64,
     },
-    /// The lock was granted, and the answer came when the lease had run out.
+    /// The lock was granted, and its lease was over when the answer came.
+    #[error("the lock {lock} was granted, and its lease over when the answer came")]
     TooLate {
         /// The lock.
-        name: String,
+        lock: String,
     },
-    /// The lock was lost, and the work under it was dropped half-way:
-    /// [`Locks::run`](crate::Locks::run).
+    /// The guard does not hold the lock any more.
+    #[error("the lock {lock} was lost: {loss}")]
     Lost {
         /// The lock.
-        name: String,
+        lock: String,
         /// Why it is held no more.
         loss: Loss,
     },
-    /// The lock is held no more, so the command of a `Guard::run_command` was not run.
-    NotRun {
-        /// The lock.
-        name: String,
-        /// Why it is held no more.
-        loss: Loss,
-    },
-    /// The command of a `Guard::run_command` was sent, and nobody answered: it may have been run, once at the most.
+    /// The command of [`Guard::run_command`](crate::Guard::run_command) was sent, and nobody answered: it may have been
+    /// run, once at the most.
+    #[error("nobody answered, and the command may have been run: {source}")]
     Unanswered {
         /// What became of the connection.
-        reason: String,
+        source: RedisError,
     },
-    /// The command of a `Guard::run_command` was run, and its reply is of another type than the caller asked for.
+    /// The server did as it was told, and its reply is of another type than was expected.
+    #[error("the reply is of another type: {source}")]
     UnexpectedReply {
-        /// What was asked for, and what came.
-        reason: String,
+        /// What was expected, and what came.
+        source: RedisError,
     },
-    /// The client was closed, or the runtime that it was started on has ended.
+    /// The client was closed.
+    #[error("the client was closed")]
     Closed,
+    /// The client belongs to another tokio runtime, on which it was used first, or there is no runtime here.
+    #[error("the client belongs to the tokio runtime on which it was used first, and this is another one, or none")]
+    OtherRuntime,
 }
 
 impl Error {
-    pub(crate) fn setting(name: &str, reason: &str) -> Self {
-        Self::Setting { name: name.to_owned(), reason: reason.to_owned() }
-    }
-
-    pub(crate) fn unreachable(error: &RedisError) -> Self {
-        Self::Unreachable { reason: error.to_string() }
-    }
-
-    /// It goes on.
-    pub(crate) fn unanswered_release() -> Self {
-        Self::Unreachable { reason: "the release has not been answered yet".to_owned() }
-    }
-
-    pub(crate) fn refused(error: &RedisError) -> Self {
-        let words = [error.code(), error.detail()].map(Option::unwrap_or_default);
-        let reason = words.join(" ").trim().to_owned();
-        Self::Refused { reason: if reason.is_empty() { error.to_string() } else { reason } }
+    pub(crate) fn setting(setting: &str, reason: impl Into<String>) -> Self {
+        Self::Setting { setting: setting.to_owned(), reason: reason.into() }
     }
 }
 
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Setting { name, reason } => write!(f, "{name}: {reason}"),
-            Self::Busy { name, waited } => {
-                write!(f, "the lock {name} was held by others for {} ms", waited.as_millis())
-            }
-            Self::Unreachable { reason } => write!(f, "no server that grants locks: {reason}"),
-            Self::Refused { reason } => write!(f, "the server refused: {reason}"),
-            Self::TooFewReplicas { name, acknowledged, wanted } => {
-                write!(f, "{acknowledged} of {wanted} replicas have heard of the lock {name}")
-            }
-            Self::TooLate { name } => {
-                write!(f, "the lock {name} was granted, and its lease over when the answer came")
-            }
-            Self::Lost { name, loss } => {
-                let why = why(*loss);
-                write!(f, "the work was stopped because the lock {name} was lost: {why}")
-            }
-            Self::NotRun { name, loss } => {
-                write!(f, "nothing was run because the lock {name} was lost: {}", why(*loss))
-            }
-            Self::Unanswered { reason } => {
-                write!(f, "nobody answered, and the command may have been run: {reason}")
-            }
-            Self::UnexpectedReply { reason } => {
-                write!(f, "the command was run, and its reply is of another type: {reason}")
-            }
-            Self::Closed => f.write_str("the client was closed, or its runtime has ended"),
-        }
+/// The server's own words, where these are the server's.
+fn words(error: &RedisError) -> String {
+    match (error.code(), error.detail()) {
+        (Some(code), Some(detail)) => format!("{code} {detail}"),
+        _ => error.to_string(),
     }
 }
 
-fn why(loss: Loss) -> &'static str {
-    match loss {
-        Loss::Expired => "its lease could have ended",
-        Loss::Taken => "the server says that it is not held",
-        Loss::Released => "it was released",
-        Loss::Closed => "the client was closed",
-    }
+/// Nobody answered for so long.
+pub(crate) fn unanswered() -> RedisError {
+    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
 }
 
-impl std::error::Error for Error {}
+pub(crate) fn unexpected() -> RedisError {
+    (ErrorKind::UnexpectedReturnType, "the reply is of an unexpected type").into()
+}
+
+pub(crate) fn surprise() -> Error {
+    Error::UnexpectedReply { source: unexpected() }
+}

@@ -1,401 +1,262 @@
-//! A lock that is held, as long as the guard lives.
+//! A lock that is held.
 
-use crate::clock::Moment;
-use crate::keeper;
-use crate::lease::{Counted, Effect, Lease, ONLY, checked};
-use crate::orders::{Ordered, Orders, Reply};
-use crate::same_owner::Slot;
-use crate::settings::Renew;
-use crate::share::Share;
-use crate::wire::{Answer, Replicas, Wire};
-use crate::{Error, Extended, Loss, Released};
+use crate::backoff::RETRY;
+use crate::clock::{Moment, within};
+use crate::core::Extension;
+use crate::error::unanswered;
+use crate::lease::Lease;
+use crate::locks::Locks;
+use crate::verdict::{Verdict, told, verdict};
+use crate::{Detached, Error, Fence, Loss, Released};
+use redis::{Arg, Cmd, FromRedisValue, cmd};
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-use std::time::{Duration, Instant};
-use tokio::runtime::Handle;
-use tokio::sync::oneshot;
-use tokio::time::timeout;
+use std::time::Duration;
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-/// One grant, and how many guards share it.
-pub(crate) struct Hold {
-    pub(crate) lease: Arc<Lease>,
-    pub(crate) orders: Orders,
-    pub(crate) wire: Arc<Wire>,
-    pub(crate) slot: Option<Arc<Slot>>,
-    pub(crate) share: Share,
-    /// How long a release is waited for.
-    pub(crate) within: Duration,
-    pub(crate) guards: AtomicUsize,
-}
+/// How often a guarded command follows its lock to another node.
+const MOST_MOVES: u32 = 8;
 
-impl Hold {
-    /// Another guard, if there is one still.
-    pub(crate) fn another(self: Arc<Self>) -> Option<Guard> {
-        let more = |guards: usize| guards.checked_add(1).filter(|_| guards > 0);
-        if self.lease.ended().is_some() {
-            return None;
-        }
-        self.guards.fetch_update(SeqCst, SeqCst, more).ok()?;
-        Some(Guard { hold: self, left: false })
-    }
-
-    /// One guard fewer; the last one releases. Whether this one does.
-    fn leave(&self, reply: Option<Reply>) -> Result<Ordered, Error> {
-        if self.guards.fetch_sub(1, SeqCst) > 1 {
-            return Ok(Ordered::Nothing);
-        }
-        self.orders.leave(&self.lease, self.slot.clone(), reply)
-    }
-}
-
-/// A lock that is held.
+/// A lock that is held, or several: renewed until the guard is released, dropped or [detached](Self::detach).
 ///
-/// Dropped, it is released in the background; [`release`](Guard::release) also says whether that was in time.
+/// A lease is counted from the moment when it was asked for, by a clock that goes on while the machine is suspended, and less
+/// a hundredth of it (and two milliseconds) for clocks that differ. At its end the guard is lost, whatever the server says
+/// later. What it does not see: a process that is paused and goes on writing. For that there is [`fence`](Self::fence).
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
-    pub(crate) hold: Arc<Hold>,
-    /// It has been counted out already.
-    pub(crate) left: bool,
+    locks: Locks,
+    lease: Arc<Lease>,
+    /// It is to be released when it is dropped.
+    is_open: bool,
 }
 
 impl Guard {
-    /// The name, without the prefix.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// assert_eq!(guard.name(), "printer");
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn name(&self) -> &str {
-        &self.hold.lease.name
+    pub(crate) fn new(locks: &Locks, lease: Arc<Lease>) -> Self {
+        if let Some(grace) = lease.claim.grace {
+            let (core, bound) = (Arc::downgrade(locks.core()), Arc::clone(&lease));
+            locks.core().spawn(async move {
+                while let Some(node) = bound.trail.bond() {
+                    if bound.over.run_until_cancelled(node.gone.cancelled()).await.is_none() {
+                        return;
+                    }
+                    let Some(core) = core.upgrade() else { return };
+                    core.bind_again(&bound, grace).await;
+                }
+            });
+        }
+        Self { locks: locks.clone(), lease, is_open: true }
     }
 
-    /// The number of the grant: larger than that of any earlier grant of this lock. Send it along with every write.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// let write = format!("UPDATE page SET body = $1 WHERE fence <= {}", guard.fence());
-    /// # assert!(!write.is_empty());
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// The lock; several are listed.
     #[must_use]
-    pub fn fence(&self) -> u64 {
-        self.hold.lease.fence
+    pub fn name(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.lease.name)
     }
 
-    /// The [fence](Guard::fence) for stores and drivers that have no unsigned numbers, such as
-    /// those of Postgres: it is always positive, and below 2^53.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// let parameter: i64 = guard.fence_i64(); // a `bigint`
-    /// assert!(parameter > 0);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// The number of this grant, which is larger than that of any earlier one. Give it to every store that can refuse a
+    /// smaller one than it has seen.
     #[must_use]
-    pub fn fence_i64(&self) -> i64 {
-        self.fence().cast_signed()
+    pub fn fence(&self) -> Fence {
+        self.lease.fence()
     }
 
     /// As whom it is held.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// println!("held as {}", guard.owner());
-    /// # Ok(())
-    /// # }
-    /// ```
     #[must_use]
     pub fn owner(&self) -> &str {
-        &self.hold.lease.owner
+        &self.lease.claim.owner
     }
 
-    /// How long the lock can be counted on from now: what is left of the lease by the monotonic clock, less what clocks
-    /// may differ by. Zero once it is lost.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// if guard.valid_for() > Duration::from_secs(2) {
-    ///     // There is time for a step that takes a second.
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// For how long nobody else can have the lock: zero once it is lost.
     #[must_use]
     pub fn valid_for(&self) -> Duration {
-        self.hold.lease.valid_for(Moment::now())
+        self.lease.valid_for()
     }
 
-    /// Whether it was lost, and why.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// if let Some(loss) = guard.loss() {
-    ///     eprintln!("stopping: {loss:?}");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Why it is held no more; none while it is held.
     #[must_use]
     pub fn loss(&self) -> Option<Loss> {
-        let lease = &self.hold.lease;
-        let is_over = || lease.valid_for(Moment::now()).is_zero().then_some(Loss::Expired);
-        lease.ended().or_else(is_over)
+        self.lease.loss()
     }
 
-    /// Ends when the lock is lost, or can no longer be shown to be held.
+    /// Waits until it is held no more.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Options, Released};
     /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let guard = locks.lock("printer").fixed_ttl(Duration::from_millis(50)).await?;
+    /// # example(async |locks| {
+    /// let guard = locks.lock("printer").await?;
     /// tokio::select! {
-    ///     () = std::future::pending() => {} // the work
-    ///     loss = guard.lost() => println!("stopped: {loss:?}"),
+    ///     () = tokio::time::sleep(Duration::from_millis(5)) => println!("printed"),
+    ///     loss = guard.lost() => println!("stopped half-way: {loss}"),
     /// }
-    /// assert_eq!(guard.valid_for(), Duration::ZERO);
-    /// # locks.settle().await;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     pub async fn lost(&self) -> Loss {
-        self.hold.lease.lost().await
+        self.lease.over.cancelled().await;
+        self.lease.loss().unwrap_or(Loss::Expired)
     }
 
-    /// The same for whoever has no guard at hand; it also fires when the last guard is gone.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// let stop = guard.cancellation();
-    /// let work = tokio::spawn(async move {
-    ///     stop.cancelled().await; // between two steps: stop.is_cancelled()
-    /// });
-    /// drop(guard);
-    /// # let _ = work.await;
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Cancelled when it is held no more. It may be given to tasks that outlive the guard.
     #[must_use]
     pub fn cancellation(&self) -> CancellationToken {
-        self.hold.lease.watch_here();
-        self.hold.lease.over.child_token()
+        self.lease.over.child_token()
     }
 
-    /// Has the lease end a `ttl` from now, also if that is sooner. Later renewals ask for this `ttl` too.
-    ///
-    /// After a shorter extension that the server did not answer, this one may count for less: the
-    /// shorter one may still arrive within a minute. [`valid_for`](Guard::valid_for) knows.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Extended, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// let outcome = guard.extend(Duration::from_secs(60)).await?;
-    /// assert_eq!(outcome, Extended::Extended);
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Has the lease end that long from now, and renews it by as much from then on.
     ///
     /// # Errors
     ///
-    /// When the server refuses, or does not answer while the lease lasts. The lock may be held or lost then:
-    /// [`valid_for`](Guard::valid_for) is right in any case.
-    pub async fn extend(&self, ttl: Duration) -> Result<Extended, Error> {
-        let ttl = checked(ttl)?;
-        match self.extend_heard(ttl, None, None).await? {
-            Some(_) => {
-                self.hold.lease.renew_with(ttl);
-                Ok(Extended::Extended)
+    /// [`Error::Lost`] when it is held no more; when no server answers before the end of the lease, or it refuses: then the
+    /// lease is as it was.
+    pub async fn extend(&self, ttl: Duration) -> Result<(), Error> {
+        if ttl.is_zero() {
+            return Err(Error::setting("ttl", "it must be at least 1 ms"));
+        }
+        let (core, lease) = (self.locks.core(), &self.lease);
+        core.enter()?;
+        let until = Moment::now().later(core.settings.retry_for).min(lease.valid_until());
+        match core.extend(lease, ttl, until).await {
+            Ok(Extension::Extended) => Ok(()),
+            Ok(Extension::Lost) => Err(self.lost_error()),
+            Err(error) => {
+                if let Error::Refused { .. } = error {
+                    lease.refused(ttl);
+                }
+                if lease.is_held() && lease.is_renewed_now() {
+                    // It is held on, and may have little time left.
+                    core.spawn(Arc::clone(core).renew(Arc::clone(lease)));
+                }
+                Err(error)
             }
-            None => Ok(Extended::Lost),
         }
     }
 
-    /// None if it is lost.
-    pub(crate) async fn extend_heard(
-        &self,
-        ttl: Duration,
-        replicas: Option<Replicas>,
-        until: Option<Instant>,
-    ) -> Result<Option<Answer>, Error> {
-        let mut heard = self.extend_once(ttl, replicas, until).await?;
-        if let Some((_, Counted::Less)) = heard {
-            let limit = self.hold.wire.limits(ttl, None).each;
-            self.hold.lease.joined(ttl, Renew::Off, Moment::now());
-            self.hold.lease.until_shorter_are_heard(ttl, limit).await;
-            heard = self.extend_once(ttl, replicas, until).await.unwrap_or(heard);
-        }
-        Ok(heard.map(|(answer, _)| answer))
-    }
-
-    async fn extend_once(
-        &self,
-        ttl: Duration,
-        replicas: Option<Replicas>,
-        until: Option<Instant>,
-    ) -> Result<Option<(Answer, Counted)>, Error> {
-        let Hold { lease, wire, orders, .. } = &*self.hold;
-        if self.loss().is_some() {
-            return Ok(None);
-        }
-        let Some(asking) = lease.about_to_extend([ONLY], ttl, Moment::now()) else {
-            return Ok(None);
-        };
-        if asking.effect == Effect::Shortened {
-            orders.look_again(lease.id);
-        }
-        keeper::extend(wire, asking, replicas, until).await
-    }
-
-    /// Leaves the lock held until its lease ends, and renews it no more. Returns how long it can be
-    /// counted on from now.
-    ///
-    /// That is up to a ttl, and two thirds of it at least if it was renewed. Nobody else has the
-    /// lock meanwhile, not even when this program has ended. Where other guards of the same owner
-    /// share the lock, they go on holding it, and the last one does not release it either.
-    ///
-    /// The lock still belongs to its owner. If the caller [chose](crate::Options::owner) that
-    /// owner, a request of the same owner that comes when no guard is left joins the lock, and its
-    /// release ends it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// // At most one mail of this kind in ten minutes, from whichever host.
-    /// let warning = locks.lock("mail:disk-full").fixed_ttl(Duration::from_secs(600));
-    /// if let Some(guard) = warning.try_now().await? {
-    ///     // Send the mail.
-    ///     guard.keep();
-    /// }
-    /// assert!(locks.try_lock("mail:disk-full").await?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn keep(mut self) -> Duration {
-        let valid_for = self.hold.lease.keep(Moment::now());
-        self.left = true;
-        // Without a keeper nobody renews it either.
-        let _ = self.hold.leave(None);
-        valid_for
-    }
-
-    /// Gives the lock back. It is released even if this future is dropped.
-    ///
-    /// It is waited for as long as [`Settings::within`](crate::Settings::within) says, and goes on in
-    /// the background after that.
-    ///
-    /// Awaited outside of any runtime, it starts a thread, which releases the lock if no runtime
-    /// that uses the client is driven.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// # let guard = locks.lock("printer").await?;
-    /// if !guard.release().await?.in_time() {
-    ///     eprintln!("the work took longer than its lease");
-    /// }
-    /// # Ok(())
-    /// # }
-    /// ```
+    /// Releases the lock. If this future is dropped, the release goes on in the background.
     ///
     /// # Errors
     ///
-    /// When no server answers in time, or it refuses: the lease ends by itself then. [`Error::Closed`] when
-    /// [`Locks::close`](crate::Locks::close) has released it.
+    /// When no server answers in time, or it refuses: the lock stays until its lease ends.
     pub async fn release(mut self) -> Result<Released, Error> {
-        let (reply, outcome) = oneshot::channel();
-        self.left = true;
-        if self.hold.leave(Some(reply))? == Ordered::Nothing {
-            return Ok(Released::StillHeld);
-        }
-        let within = self.hold.within;
-        let outcome = async move {
-            match timeout(within, outcome).await {
-                Ok(outcome) => outcome.map_err(|_| Error::Closed)?,
-                Err(_) => Err(Error::unanswered_release()),
+        let core = self.locks.core();
+        match self.lease.loss() {
+            Some(Loss::Closed) => {
+                self.is_open = false;
+                return Err(Error::Closed);
             }
-        };
-        if Handle::try_current().is_ok() {
-            return outcome.await;
+            _ => core.enter()?,
         }
-        self.hold.orders.driven(outcome).await?
+        let released = core.release(&self.lease, Loss::Released).await;
+        self.is_open = false;
+        released
+    }
+
+    /// Stops the renewal and leaves the lock held until its lease ends. Whoever is given what this returns, in this program
+    /// or another one, can [adopt](Locks::adopt) the lock: to renew it again, and to release it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # use leasehold_client::Detached;
+    /// # example(async |locks| {
+    /// let payload = locks.lock("order:7").await?.detach().to_string();
+    /// // Another program:
+    /// let guard = locks.adopt(&payload.parse::<Detached>()?).await?;
+    /// guard.release().await?;
+    /// # Ok(()) });
+    /// ```
+    pub fn detach(mut self) -> Detached {
+        self.is_open = false;
+        let (core, lease) = (self.locks.core(), &self.lease);
+        let detached = Detached::of(lease);
+        let was_unclaimed = lease.is_unclaimed();
+        if lease.end(Loss::Released) && was_unclaimed {
+            // Otherwise it would not stay for its ttl.
+            core.claim_in_background(lease);
+        }
+        core.forget(lease);
+        detached
+    }
+
+    /// Has the server run a command only if this guard still holds the lock: `LOCK.GUARD`, which needs the module. It is
+    /// not sent again once a server may have run it.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # example(async |locks| {
+    /// let guard = locks.lock("menu").await?;
+    /// guard.run_command::<()>(redis::cmd("SET").arg("dish").arg("soup")).await?;
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] when the lock is held no more, and nothing was run; [`Error::Unanswered`] when the command may have
+    /// been run; [`Error::UnexpectedReply`] when it was run, and its reply is of another type; when no server was reached, or
+    /// the command was refused.
+    pub async fn run_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
+        let (core, lease) = (self.locks.core(), &self.lease);
+        core.enter()?;
+        if !lease.is_held() {
+            return Err(self.lost_error());
+        }
+        let (remote, key) = (core.remote()?, lease.claim.key());
+        let mut guarded = cmd("LOCK.GUARD");
+        guarded.arg(key).arg(&lease.claim.owner).arg(lease.fence);
+        for word in command.args_iter() {
+            match word {
+                Arg::Simple(word) => guarded.arg(word),
+                _ => return Err(Error::setting("command", "it must be a command, not the cursor of a scan")),
+            };
+        }
+        let mut tries = 0_u32;
+        loop {
+            let limit = core.settings.response_timeout;
+            let opening = within(limit, remote.link.line_that_sends_once(key)).await;
+            let mut line = opening.unwrap_or_else(|| Err(unanswered())).map_err(told)?;
+            let replied = within(limit, line.send(key, &guarded)).await;
+            let error = match replied.unwrap_or_else(|| Err(unanswered())) {
+                Ok(reply) => {
+                    return T::from_redis_value(reply).map_err(|error| Error::UnexpectedReply { source: error.into() });
+                }
+                Err(error) => error,
+            };
+            match verdict(&error) {
+                Verdict::Broken => {
+                    remote.link.give_up(&line);
+                    return Err(Error::Unanswered { source: error });
+                }
+                _ if error.code() == Some("NOTHOLDER") => {
+                    core.lose(lease, Loss::Taken);
+                    return Err(self.lost_error());
+                }
+                // Nothing was run: the slot of the lock is elsewhere, or on its way.
+                Verdict::Again | Verdict::Elsewhere if tries < MOST_MOVES && lease.is_held() => {
+                    sleep(RETRY.random_rest(tries)).await;
+                    let check = cmd("LOCK.CHECK").arg(key).arg(&lease.claim.owner).take();
+                    remote.read(key, &check, core.limits(limit)).await.map_err(told)?;
+                }
+                _ => return Err(Error::Refused { source: error }),
+            }
+            tries = tries.saturating_add(1);
+        }
+    }
+
+    fn lost_error(&self) -> Error {
+        Error::Lost { lock: self.lease.name.to_string(), loss: self.lease.loss().unwrap_or(Loss::Expired) }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.left {
-            // Without a keeper the lease ends by itself.
-            let _ = self.hold.leave(None);
+        if !self.is_open || self.lease.loss() == Some(Loss::Closed) {
+            return;
         }
+        let (core, lease) = (Arc::clone(self.locks.core()), Arc::clone(&self.lease));
+        self.locks.core().spawn(async move {
+            // What comes of it is traced.
+            let _ = core.release(&lease, Loss::Released).await;
+        });
     }
 }
 
@@ -403,6 +264,6 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Guard");
         debug.field("name", &self.name()).field("fence", &self.fence());
-        debug.field("owner", &self.owner()).field("valid_for", &self.valid_for()).finish()
+        debug.field("owner", &self.owner()).field("valid_for", &self.valid_for()).finish_non_exhaustive()
     }
 }

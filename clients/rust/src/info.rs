@@ -1,8 +1,10 @@
-//! A look at a lock, without asking for it.
+//! A look at a lock, without asking for it: who holds it, and who waits.
 
-use crate::dialect::{Server, number};
-use crate::reading::text;
-use crate::{Error, Locks};
+use crate::error::surprise;
+use crate::locks::Locks;
+use crate::remote::Limits;
+use crate::verdict::{Verdict, number, told, verdict};
+use crate::{Error, Fence};
 use redis::{Value, cmd};
 use std::time::Duration;
 
@@ -13,14 +15,13 @@ const MOST_LOOKS: u32 = 5;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockInfo {
-    /// As whom it is held: [`Guard::owner`](crate::Guard::owner) of the holder. Bytes that are no
-    /// text are replaced.
+    /// The owner of the oldest hold: [`Guard::owner`](crate::Guard::owner) of its guard. Bytes that are no text are replaced.
     pub holder: String,
-    /// The fence of the grant; 0 for a lock that neither Leasehold nor this client wrote.
-    pub fence: u64,
-    /// What is left of the lease; none if it has no end.
+    /// The fence of that hold; 0 for a lock that neither Leasehold nor this client wrote.
+    pub fence: Fence,
+    /// What is left of its lease; none if it has no end.
     pub ttl: Option<Duration>,
-    /// How many hold it; the other fields are about the oldest of them.
+    /// How many hold the lock.
     pub holders: u64,
     /// How many holders at a time they tolerate: 1 for an exclusive lock, 0 for no limit.
     pub share: u64,
@@ -28,56 +29,144 @@ pub struct LockInfo {
     pub waiters: Option<u64>,
 }
 
+/// One of those who hold a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The owner of the hold.
+    pub owner: String,
+    /// The fence of its grant; 0 for a lock that another kind of client holds.
+    pub fence: Fence,
+    /// What is left of its lease; none if it never ends.
+    pub ttl: Option<Duration>,
+    /// How many holders at a time this one tolerates, itself included: 1 if it is exclusive, 0 if it has no limit.
+    pub share: u64,
+}
+
+/// One of those who wait for a lock.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Waiter {
+    /// Who waits.
+    pub owner: String,
+    /// For how long it has waited.
+    pub waited: Duration,
+    /// How much longer it is ready to wait, or keeps its place without being asked for; none without limit.
+    pub patience: Option<Duration>,
+    /// How many holders at a time it would tolerate, itself included.
+    pub share: u64,
+}
+
 impl Locks {
-    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people
-    /// who want to know, and for metrics. Whoever wants to hold the lock asks for it: what this
-    /// says may be over when it arrives.
+    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people who want to know, and for
+    /// metrics. Whoever wants to hold the lock asks for it: what this says may be over when it arrives.
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// assert!(locks.info("printer").await?.is_none());
-    /// let guard = locks.lock("printer").owner("worker-7:4711").await?;
+    /// # example(async |locks| {
+    /// let guard = locks.lock("printer").await?;
     /// if let Some(info) = locks.info("printer").await? {
     ///     println!("{} has it for another {:?}", info.holder, info.ttl);
     ///     assert_eq!(info.fence, guard.fence());
     /// }
-    /// # drop(guard);
-    /// # locks.settle().await;
-    /// # Ok(())
-    /// # }
+    /// # Ok(()) });
     /// ```
     ///
     /// # Errors
     ///
-    /// When no server answers, or it refuses: its user needs `LOCK.INFO`, or `GET` and `PTTL` where
-    /// there is no module.
-    pub async fn info(&self, name: &str) -> Result<Option<LockInfo>, Error> {
-        self.gate().pass(self.look(name)).await
-    }
-
-    async fn look(&self, name: &str) -> Result<Option<LockInfo>, Error> {
-        let (key, limits) = (self.key(name), self.look_limits());
-        let commands = |server| match server {
-            Server::Native => vec![cmd("LOCK.INFO").arg(&key).take()],
-            // The value once more, to see that the time belongs to it.
-            Server::Plain(_) => {
-                ["GET", "PTTL", "GET"].map(|name| cmd(name).arg(&key).take()).into()
-            }
-        };
+    /// When no server answers, or it refuses: the user needs `LOCK.INFO`, or `GET` and `PTTL` where there is no module.
+    pub async fn info(&self, name: impl AsRef<[u8]>) -> Result<Option<LockInfo>, Error> {
+        let key = self.key(name.as_ref());
+        if let Some(reply) = self.look(&key, "LOCK.INFO").await? {
+            return of_module(&reply);
+        }
         for _ in 0..MOST_LOOKS {
-            let (_, replies) = self.wire().read(&key, commands, limits).await?;
-            match replies.as_slice() {
-                [told] => return of_module(told),
-                [before, left, after] if before == after => return of_key(before, left),
-                _ => {}
+            // The value once more, to see that the time belongs to it.
+            let before = self.read_plain(&key, &cmd("GET").arg(&key).take()).await?;
+            let left = self.read_plain(&key, &cmd("PTTL").arg(&key).take()).await?;
+            if before == self.read_plain(&key, &cmd("GET").arg(&key).take()).await? {
+                return of_key(&before, &left);
             }
         }
-        Err(Error::Unreachable { reason: "the lock changes hands all the time".to_owned() })
+        Err(told(std::io::Error::other("the lock changes hands all the time").into()))
+    }
+
+    /// Those who hold this lock, the one who has held it for longest first.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn holders(&self, name: impl AsRef<[u8]>) -> Result<Vec<Holder>, Error> {
+        if let Some(listed) = self.look(&self.key(name.as_ref()), "LOCK.HOLDERS").await? {
+            return list(&listed)?.iter().map(holder).collect();
+        }
+        let only = self.info(name).await?.map(|LockInfo { holder, fence, ttl, share, .. }| Holder {
+            owner: holder,
+            fence,
+            ttl,
+            share,
+        });
+        Ok(only.into_iter().collect())
+    }
+
+    /// Those who wait for this lock in the server's queue, the one who is next first. Nobody is listed where there is no
+    /// module: requests poll there.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn waiters(&self, name: impl AsRef<[u8]>) -> Result<Vec<Waiter>, Error> {
+        match self.look(&self.key(name.as_ref()), "LOCK.WAITERS").await? {
+            Some(listed) => list(&listed)?.iter().map(waiter).collect(),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// What the module says; none: the server has not got it.
+    async fn look(&self, key: &[u8], command: &str) -> Result<Option<Value>, Error> {
+        let mut asked = cmd(command);
+        asked.arg(key);
+        if command != "LOCK.INFO" {
+            asked.arg("COUNT").arg(-1);
+        }
+        self.core().enter()?;
+        let remote = self.core().remote()?;
+        if remote.is_plain() {
+            return Ok(None);
+        }
+        match remote.read(key, &asked, self.limits()).await {
+            Err(error) if verdict(&error) == Verdict::UnknownCommand => Ok(None),
+            came => came.map(Some).map_err(told),
+        }
+    }
+
+    async fn read_plain(&self, key: &[u8], command: &redis::Cmd) -> Result<Value, Error> {
+        let remote = self.core().remote()?;
+        remote.read(key, command, self.limits()).await.map_err(told)
+    }
+
+    fn limits(&self) -> Limits {
+        self.core().limits(self.settings().response_timeout)
+    }
+}
+
+/// Whether somebody stands in a queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listed {
+    Yes,
+    No,
+    /// So many wait that not all of them were listed.
+    Unknown,
+}
+
+/// Whether this owner is among the waiters, of whom so many are listed at most.
+pub(crate) fn lists(reply: &Value, owner: &str, most: usize) -> Listed {
+    let Ok(waiters) = list(reply) else { return Listed::Unknown };
+    let is_it = |waiter: &Value| field(waiter, "owner").is_ok_and(|value| text(value) == owner);
+    match waiters.iter().any(is_it) {
+        true => Listed::Yes,
+        false if waiters.len() >= most => Listed::Unknown,
+        false => Listed::No,
     }
 }
 
@@ -86,36 +175,15 @@ fn of_module(reply: &Value) -> Result<Option<LockInfo>, Error> {
     if matches!(reply, Value::Nil) {
         return Ok(None);
     }
-    let pairs = pairs(reply).ok_or_else(surprise)?;
+    let or_one = |name| field(reply, name).map_or(Ok(1), count);
     Ok(Some(LockInfo {
-        holder: text(pairs.field("owner")?),
-        fence: count(pairs.field("fence")?)?,
-        ttl: time_left(pairs.field("ttl")?)?,
-        holders: pairs.field("holders").map_or(Ok(1), count)?,
-        share: pairs.field("share").map_or(Ok(1), count)?,
-        waiters: Some(count(pairs.field("waiters")?)?),
+        holder: text(field(reply, "owner")?),
+        fence: fence(field(reply, "fence")?)?,
+        ttl: time_left(field(reply, "ttl")?)?,
+        holders: or_one("holders")?,
+        share: or_one("share")?,
+        waiters: Some(count(field(reply, "waiters")?)?),
     }))
-}
-
-/// Names and values: read by name, for later versions have more of them.
-pub(crate) struct Pairs<'r>(Vec<(&'r Value, &'r Value)>);
-
-/// Names and values in turn, or a map.
-pub(crate) fn pairs(reply: &Value) -> Option<Pairs<'_>> {
-    match reply {
-        Value::Map(pairs) => Some(Pairs(pairs.iter().map(|(name, value)| (name, value)).collect())),
-        Value::Array(flat) => {
-            Some(Pairs(flat.iter().step_by(2).zip(flat.iter().skip(1).step_by(2)).collect()))
-        }
-        _ => None,
-    }
-}
-
-impl<'r> Pairs<'r> {
-    pub(crate) fn field(&self, wanted: &str) -> Result<&'r Value, Error> {
-        let found = self.0.iter().find(|(name, _)| text(name) == wanted);
-        found.map(|(_, value)| *value).ok_or_else(surprise)
-    }
 }
 
 /// The replies to `GET` and `PTTL`.
@@ -124,13 +192,14 @@ fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
         return Ok(None);
     }
     let value = text(value);
+    let is_fence = |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit());
     let (fence, holder) = match value.split_once(':') {
         Some((fence, owner)) if is_fence(fence) => (fence.parse().unwrap_or_default(), owner),
         _ => (0, value.as_str()),
     };
     Ok(Some(LockInfo {
         holder: holder.to_owned(),
-        fence,
+        fence: Fence::new(fence),
         ttl: time_left(left)?,
         holders: 1,
         share: 1,
@@ -138,24 +207,65 @@ fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
     }))
 }
 
-fn is_fence(digits: &str) -> bool {
-    digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit())
+fn holder(listed: &Value) -> Result<Holder, Error> {
+    Ok(Holder {
+        owner: text(field(listed, "owner")?),
+        fence: fence(field(listed, "fence")?)?,
+        ttl: time_left(field(listed, "ttl")?)?,
+        share: count(field(listed, "share")?)?,
+    })
 }
 
-pub(crate) fn count(value: &Value) -> Result<u64, Error> {
+fn waiter(listed: &Value) -> Result<Waiter, Error> {
+    Ok(Waiter {
+        owner: text(field(listed, "owner")?),
+        waited: Duration::from_millis(count(field(listed, "waited")?)?),
+        patience: time_left(field(listed, "patience")?)?,
+        share: count(field(listed, "share")?)?,
+    })
+}
+
+fn list(reply: &Value) -> Result<&[Value], Error> {
+    if let Value::Array(listed) = reply { Ok(listed) } else { Err(surprise()) }
+}
+
+/// By its name, for later versions have more fields: from names and values in turn, or from a map.
+fn field<'r>(reply: &'r Value, wanted: &str) -> Result<&'r Value, Error> {
+    let is_it = |name: &Value| text(name) == wanted;
+    let found = match reply {
+        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value),
+        Value::Array(flat) => flat.chunks_exact(2).find_map(|pair| match pair {
+            [name, value] if is_it(name) => Some(value),
+            _ => None,
+        }),
+        _ => None,
+    };
+    found.ok_or_else(surprise)
+}
+
+/// Bytes that are no text are replaced.
+fn text(value: &Value) -> String {
+    match value {
+        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
+        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
+        _ => String::new(),
+    }
+}
+
+fn count(value: &Value) -> Result<u64, Error> {
     number(value).ok().flatten().ok_or_else(surprise)
 }
 
+fn fence(value: &Value) -> Result<Fence, Error> {
+    count(value).map(Fence::new)
+}
+
 /// -1 is without end.
-pub(crate) fn time_left(value: &Value) -> Result<Option<Duration>, Error> {
+fn time_left(value: &Value) -> Result<Option<Duration>, Error> {
     match value {
         Value::Int(-1) => Ok(None),
         value => Ok(Some(Duration::from_millis(count(value)?))),
     }
-}
-
-pub(crate) fn surprise() -> Error {
-    Error::Refused { reason: "the reply is not what it should be".to_owned() }
 }
 
 #[cfg(test)]
@@ -179,7 +289,7 @@ mod tests {
         ];
         let told = LockInfo {
             holder: "alice".to_owned(),
-            fence: 42,
+            fence: Fence::new(42),
             ttl: None,
             holders: 2,
             share: 5,
@@ -197,11 +307,19 @@ mod tests {
     fn a_key_that_another_kind_of_client_wrote_is_its_holder() {
         let of = |value, left| of_key(&bulk(value), &Value::Int(left)).unwrap();
         let ours = of("0000000000000042:a:b", 1_000).unwrap();
-        assert_eq!((ours.holder.as_str(), ours.fence), ("a:b", 42));
+        assert_eq!((ours.holder.as_str(), u64::from(ours.fence)), ("a:b", 42));
         assert_eq!(ours.ttl, Some(Duration::from_secs(1)));
         let foreign = of("some-uuid", -1).unwrap();
-        assert_eq!((foreign.holder.as_str(), foreign.fence, foreign.ttl), ("some-uuid", 0, None));
+        assert_eq!((foreign.holder.as_str(), u64::from(foreign.fence), foreign.ttl), ("some-uuid", 0, None));
         assert_eq!(of("some-uuid", -2), None);
-        assert_eq!(of_key(&Value::Nil, &Value::Int(-2)).unwrap(), None);
+    }
+
+    #[test]
+    fn whoever_is_listed_is_in_the_queue() {
+        let waiter = |owner: &str| Value::Array(vec![bulk("owner"), bulk(owner), bulk("client"), Value::Int(7)]);
+        let reply = Value::Array(vec![waiter("alice"), waiter("client")]);
+        assert_eq!(lists(&reply, "alice", 100), Listed::Yes);
+        assert_eq!(lists(&reply, "owner", 100), Listed::No);
+        assert_eq!(lists(&reply, "bob", 2), Listed::Unknown);
     }
 }

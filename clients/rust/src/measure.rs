@@ -1,36 +1,14 @@
 //! What is counted and timed through the `metrics` crate. Without the feature, nothing is.
 
-use std::time::Duration;
-
-/// How a request for a lock ended.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Asked {
-    Acquired,
-    Refused,
-    Failed,
-}
-
-#[cfg(feature = "metrics")]
-impl Asked {
-    fn label(self) -> &'static str {
-        match self {
-            Self::Acquired => "acquired",
-            Self::Refused => "refused",
-            Self::Failed => "failed",
-        }
-    }
-}
-
 #[cfg(feature = "metrics")]
 mod enabled {
-    use super::{Asked, Duration};
     use metrics::{counter, gauge, histogram};
+    use std::time::Duration;
 
-    pub(crate) fn waited(asked: Asked, waited: Duration) {
-        if let Asked::Acquired = asked {
+    pub(crate) fn waited(outcome: &'static str, waited: Duration) {
+        if outcome == "acquired" {
             counter!("leasehold_acquired_total").increment(1);
         }
-        let outcome = asked.label();
         histogram!("leasehold_waited_seconds", "outcome" => outcome).record(waited.as_secs_f64());
     }
 
@@ -70,9 +48,9 @@ mod enabled {
 
 #[cfg(not(feature = "metrics"))]
 mod enabled {
-    use super::{Asked, Duration};
+    use std::time::Duration;
 
-    pub(crate) fn waited(_: Asked, _: Duration) {}
+    pub(crate) fn waited(_: &'static str, _: Duration) {}
     pub(crate) fn held(_: Duration) {}
     pub(crate) fn lost(_: &'static str) {}
     pub(crate) fn released_late() {}

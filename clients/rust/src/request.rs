@@ -1,435 +1,251 @@
-//! How a lock is asked for.
+//! A request for locks: what is asked for, and how.
 
-use crate::clock::Moment;
-use crate::lease::{Lease, checked};
-use crate::settings::Renew;
-use crate::share::Share;
-use crate::wire::Replicas;
-use crate::{Error, Guard, Locks, Settings};
-use std::future::IntoFuture;
-use std::pin::Pin;
+use crate::attempt::Wanted;
+use crate::core::Asked;
+use crate::lease::Terms;
+use crate::locks::Locks;
+use crate::question::{Claim, Share};
+use crate::{Error, Guard, Renew};
+use std::fmt;
+use std::future::{IntoFuture, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::Poll;
 use std::time::{Duration, Instant};
+use uuid::Uuid;
 
-/// What servers take.
-const LONGEST_GRACE: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+/// A lease shorter than this would be over by the time it is known of.
+const LEAST_TTL: Duration = Duration::from_millis(3);
 
-/// What one request wants to be different from the settings of its client.
+/// What servers take for a ttl or a grace: a hundred years.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
+
+/// The longest owner that a server takes, in bytes.
+pub(crate) const LONGEST_OWNER: usize = 255;
+
+/// A request for a lock, or for several: [`Locks::lock`], [`Locks::read`], [`Locks::semaphore`] and [`Locks::all`].
 ///
-/// ```
-/// use leasehold_client::Options;
-/// use std::time::Duration;
-///
-/// let options = Options::new().ttl(Duration::from_secs(5)).wait(Duration::from_secs(1));
-/// ```
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    ttl: Option<Duration>,
-    wait: Option<Duration>,
-    renew: Option<Renew>,
-    owner: Option<String>,
-    replicas: Option<Replicas>,
-    hold_at_least: Option<Duration>,
-    ephemeral: Option<Duration>,
-    correlation: Option<String>,
-}
-
-/// The same with what the settings say of the rest.
-#[derive(Clone, Debug)]
-pub(crate) struct Wanted {
-    pub(crate) share: Share,
-    pub(crate) ttl: Duration,
-    /// None is without limit.
-    pub(crate) wait: Option<Duration>,
-    pub(crate) renew: Renew,
-    pub(crate) owner: Option<String>,
-    pub(crate) replicas: Option<Replicas>,
-    pub(crate) hold_at_least: Option<Duration>,
-    /// How long the hold outlives its connection, if it ends with that.
-    pub(crate) grace: Option<Duration>,
-    pub(crate) correlation: String,
-}
-
-impl Wanted {
-    /// It has been granted just now.
-    pub(crate) fn hold(&self, lease: &Lease) {
-        if let Some(least) = self.hold_at_least {
-            lease.hold_until(Moment::now().later(least));
-        }
-    }
-}
-
-impl Options {
-    /// Everything as the settings say.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// let options = Options::new();
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How long the lease lasts, unless it is renewed.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// use std::time::Duration;
-    /// let options = Options::new().ttl(Duration::from_secs(10));
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
-
-    /// The lease lasts so long, and is not renewed.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// use std::time::Duration;
-    /// let options = Options::new().fixed_ttl(Duration::from_secs(600));
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn fixed_ttl(self, ttl: Duration) -> Self {
-        self.ttl(ttl).renew(Renew::Off)
-    }
-
-    /// How long to wait while others have it.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// use std::time::Duration;
-    /// let options = Options::new().wait(Duration::from_secs(3));
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn wait(mut self, patience: Duration) -> Self {
-        self.wait = Some(patience);
-        self
-    }
-
-    /// Whether the lease is renewed.
-    ///
-    /// ```
-    /// use leasehold_client::{Options, Renew};
-    /// use std::time::Duration;
-    /// let options = Options::new().renew(Renew::AtMost(Duration::from_secs(3_600)));
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn renew(mut self, renew: Renew) -> Self {
-        self.renew = Some(renew);
-        self
-    }
-
-    /// As whom to ask, 1 to 255 bytes; unless this is called, as somebody new each time. Within a client the same owner
-    /// may have the lock several times: it is released when the last of its guards is gone.
-    ///
-    /// **Two processes, or two clients of one process, that ask as the same owner both have the
-    /// lock**: to the server they are one, which asks once more. When one of them releases it, the
-    /// other learns of that at its next renewal only. So an owner needs a part that no other
-    /// process has, such as a random UUID; the name of a host, or of a worker that may be started
-    /// twice, is not enough.
-    ///
-    /// A lock that was [kept](Guard::keep), or is [held on](Options::hold_at_least) after its
-    /// release, still belongs to its owner. When no guard is left, a later request of the same
-    /// owner joins it: it gets the same fence at once, and its release ends the lock. Ask without
-    /// an owner where the time that is left has to pass.
-    ///
-    /// Requests of one client for the same lock and owner take turns, on whichever runtime they are
-    /// made. One that waits keeps the others waiting, until their patience ends.
-    ///
-    /// The server may give the same owner the same grant again. What an earlier guard sent without
-    /// an answer could then arrive late, behind a proxy. This client allows for that for a minute:
-    /// after an extension that was not answered, [`Guard::valid_for`] says no more than its ttl;
-    /// after a release that was not answered, the next request asks for it again first, and fails
-    /// with [`Error::Unreachable`] if nobody answers. It knows nothing of what other clients sent
-    /// as the same owner.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Options, Released};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let outer = locks.lock("printer").owner("worker-7").await?;
-    /// let inner = locks.lock("printer").owner("worker-7").await?;
-    /// assert_eq!(inner.release().await?, Released::StillHeld);
-    /// assert_eq!(outer.release().await?, Released::Released);
-    /// # locks.settle().await;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.owner = Some(owner.into());
-        self
-    }
-
-    /// How many replicas must have heard of the grant, and how long they may take.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// use std::time::Duration;
-    /// let options = Options::new().replicas(1, Duration::from_millis(100));
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn replicas(mut self, count: u64, within: Duration) -> Self {
-        self.replicas = Some(Replicas { count, within });
-        self
-    }
-
-    /// Releases the lock no sooner than so long after the grant. A guard that is released or
-    /// dropped earlier leaves the rest to the server, which frees the lock at that moment, also
-    /// when this program has ended.
-    ///
-    /// For work that several hosts begin by their own clocks, such as a nightly job: a host whose
-    /// clock is late finds the lock taken, however quickly the work was done. Choose more than the
-    /// clocks can differ by, and try once.
-    ///
-    /// If the program dies during the work, the lock is free at the end of its lease, which may be
-    /// sooner: give it a [ttl](Options::ttl) that is no shorter.
-    ///
-    /// While it is held on, the lock still belongs to its [owner](Options::owner). A later request
-    /// of the same owner gets it at once, and its release ends it: at once, or, if that request
-    /// says `hold_at_least` too, so long after its own grant. While guards share the lock, the
-    /// latest of their moments counts.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Released};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let nightly = || locks.lock("nightly").hold_at_least(Duration::from_secs(60)).try_now();
-    /// if let Some(guard) = nightly().await? {
-    ///     // The work of half a second.
-    ///     assert_eq!(guard.release().await?, Released::Later);
-    /// }
-    /// assert!(nightly().await?.is_none());
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn hold_at_least(mut self, least: Duration) -> Self {
-        self.hold_at_least = Some(least);
-        self
-    }
-
-    /// Binds the hold to the connection of this client, the one for all requests. When that ends, because the program was
-    /// closed or killed, or the network failed, the lock is free `grace` later, and not only at the end of its lease.
-    ///
-    /// The guard goes on when the client connects again within the grace: it asks for the lock at once, and gets the same
-    /// fence. From the moment when this client sees the end of a connection, [`Guard::valid_for`] is no more than the grace.
-    /// If the grace is shorter than it takes to connect, the guard is lost: [`Loss::Expired`](crate::Loss::Expired), or
-    /// [`Loss::Taken`](crate::Loss::Taken) if the server has given the lock to somebody else. With a grace of zero the end
-    /// of the connection is the end of the guard. A server that does not answer within [`Settings::response`] counts as a
-    /// connection that has ended, because this client opens another one then.
-    ///
-    /// For tools that a person runs and interrupts, such as editors, migrations, and whatever is started on a developer's
-    /// machine: nobody waits for the lease of a tool that was closed. It is of no use behind a proxy that shares connections,
-    /// or closes those that are idle. **The ttl counts as ever**, and the lease is renewed: a machine that vanishes without a
-    /// word ends no connection.
-    ///
-    /// What `valid_for` does not see: a server that closes the connection while the network keeps that from this client, as
-    /// when an operator kills it. For that there is [`Guard::fence`], as ever. A lock that is [kept](Guard::keep) ends with
-    /// the connection, too, and with the runtime of its request: the connection is driven there.
-    ///
-    /// It needs the module. On a server that has none, or an older one, the request fails with
-    /// [`Error::Refused`], and nothing was changed.
-    ///
-    /// ```no_run
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let editing = locks.lock("page-7").ephemeral(Duration::from_secs(5)).await?;
-    /// # editing.release().await?;
-    /// # Ok(())
-    /// # }
-    /// ```
-    #[must_use]
-    pub fn ephemeral(mut self, grace: Duration) -> Self {
-        self.ephemeral = Some(grace);
-        self
-    }
-
-    /// What the caller goes by: a field of all that is traced about this lock.
-    ///
-    /// ```
-    /// use leasehold_client::Options;
-    /// let options = Options::new().correlation("request 17");
-    /// # let _ = options;
-    /// ```
-    #[must_use]
-    pub fn correlation(mut self, correlation: impl Into<String>) -> Self {
-        self.correlation = Some(correlation.into());
-        self
-    }
-
-    pub(crate) fn over(self, share: Share, settings: &Settings) -> Result<Wanted, Error> {
-        if self.owner.as_ref().is_some_and(|owner| owner.is_empty() || owner.len() > 255) {
-            return Err(Error::setting("owner", "it must be 1 to 255 bytes long"));
-        }
-        let from_settings =
-            || Replicas { count: settings.replicas, within: settings.replicas_within };
-        let replicas = self.replicas.unwrap_or_else(from_settings);
-        let (mut ttl, renew) =
-            (self.ttl.unwrap_or(settings.ttl), self.renew.unwrap_or(settings.renew));
-        if let Renew::AtMost(longest) = renew {
-            ttl = ttl.min(longest);
-        }
-        let longest = match renew {
-            Renew::Every => None,
-            Renew::Off => Some(ttl),
-            Renew::AtMost(longest) => Some(longest),
-        };
-        if longest.is_some_and(|longest| self.hold_at_least > Some(longest)) {
-            let reason =
-                "it must be no more than the lease lasts, which is not renewed for so long";
-            return Err(Error::setting("hold_at_least", reason));
-        }
-        if self.ephemeral.is_some() && self.hold_at_least.is_some() {
-            let reason = "it ends with the connection, and cannot be held for a least time";
-            return Err(Error::setting("ephemeral", reason));
-        }
-        if self.ephemeral > Some(LONGEST_GRACE) {
-            return Err(Error::setting("ephemeral", "it must be no more than a hundred years"));
-        }
-        Ok(Wanted {
-            share: share.checked()?,
-            ttl: checked(ttl)?,
-            wait: self.wait.or(settings.wait),
-            renew,
-            owner: self.owner,
-            replicas: Some(replicas).filter(|replicas| replicas.count > 0),
-            hold_at_least: self.hold_at_least,
-            grace: self.ephemeral,
-            correlation: self.correlation.unwrap_or_default(),
-        })
-    }
-}
-
-/// A lock that is about to be asked for: [`Locks::lock`], [`Locks::read`], [`Locks::write`] or
-/// [`Locks::semaphore`].
-///
-/// Awaited, it waits for the lock; dropped while it waits, it leaves the queue.
-#[derive(Clone, Debug)]
-#[must_use = "nothing is asked before it is awaited"]
+/// Awaited, it waits for the lock, in the order of arrival. Dropped while it waits, it leaves the queue.
+#[derive(Clone)]
+#[must_use = "nothing is asked before it is awaited, tried or run"]
 pub struct Request {
     locks: Locks,
-    name: String,
+    names: Vec<Vec<u8>>,
     share: Share,
-    options: Options,
+    ttl: Duration,
+    wait: Option<Duration>,
+    renew: Renew,
+    owner: Option<String>,
+    replicas: (u64, Duration),
+    hold_at_least: Option<Duration>,
+    ephemeral: Option<Duration>,
+    confirm: bool,
+    correlation: String,
+    /// What makes no sense, and why.
+    wrong: Option<(&'static str, &'static str)>,
 }
 
 impl Request {
-    pub(crate) fn new(locks: Locks, name: String, share: Share) -> Self {
-        Self { locks, name, share, options: Options::new() }
+    pub(crate) fn new(locks: Locks, names: Vec<Vec<u8>>, share: Share) -> Self {
+        let settings = locks.settings();
+        let (ttl, wait, renew) = (settings.ttl, settings.wait, settings.renew);
+        let replicas = (settings.replicas, settings.replicas_within);
+        Self {
+            locks,
+            names,
+            share,
+            ttl,
+            wait,
+            renew,
+            owner: None,
+            replicas,
+            hold_at_least: None,
+            ephemeral: None,
+            confirm: false,
+            correlation: String::new(),
+            wrong: None,
+        }
     }
 
-    /// All options at once.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks, Options};
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let guard = locks.lock("printer").options(Options::new().correlation("request 17")).await?;
-    /// # drop(guard);
-    /// # Ok(())
-    /// # }
-    /// ```
-    pub fn options(mut self, options: Options) -> Self {
-        self.options = options;
-        self
+    pub(crate) fn wrong(self, option: &'static str, reason: &'static str) -> Self {
+        Self { wrong: Some((option, reason)), ..self }
     }
 
-    /// [`Options::ttl`]
+    /// How long the lease lasts unless it is renewed. The lock is free so long after its holder died.
     pub fn ttl(self, ttl: Duration) -> Self {
-        self.with(|options| options.ttl(ttl))
+        Self { ttl, ..self }
     }
 
-    /// [`Options::fixed_ttl`]
-    pub fn fixed_ttl(self, ttl: Duration) -> Self {
-        self.with(|options| options.fixed_ttl(ttl))
-    }
-
-    /// [`Options::wait`]
+    /// How long to wait while others have the lock; without limit unless this is called or
+    /// [set](crate::Settings::wait).
     pub fn wait(self, patience: Duration) -> Self {
-        self.with(|options| options.wait(patience))
+        Self { wait: Some(patience), ..self }
     }
 
-    /// [`Options::renew`]
+    /// Whether the lease is renewed while the guard lives.
     pub fn renew(self, renew: Renew) -> Self {
-        self.with(|options| options.renew(renew))
+        Self { renew, ..self }
     }
 
-    /// [`Options::owner`]
+    /// Who asks, instead of somebody new each time.
+    ///
+    /// The same owner that asks again for a lock that it holds is given the same grant, and so is another program that asks
+    /// as this owner: each of their guards then holds the lock, they do not know of each other, and the release by one ends
+    /// it for all. An owner is an identity, not a secret.
     pub fn owner(self, owner: impl Into<String>) -> Self {
-        self.with(|options| options.owner(owner))
+        Self { owner: Some(owner.into()), ..self }
     }
 
-    /// [`Options::replicas`]
+    /// Has so many replicas acknowledge the grant within that time. Otherwise the lock is released again, and the request
+    /// fails with [`Error::TooFewReplicas`]. A failover to one of these then keeps the lock.
     pub fn replicas(self, count: u64, within: Duration) -> Self {
-        self.with(|options| options.replicas(count, within))
+        Self { replicas: (count, within), ..self }
     }
 
-    /// [`Options::hold_at_least`]
+    /// For how long to hold the lock at least: [`Guard::release`] leaves it held until then, and says so.
+    ///
+    /// For work that is to be done once although several programs begin it at about the same time, such as a job of cron. If
+    /// the program dies, the lock is free at the end of its lease: give it a [ttl](Self::ttl) that is no shorter.
     pub fn hold_at_least(self, least: Duration) -> Self {
-        self.with(|options| options.hold_at_least(least))
+        Self { hold_at_least: Some(least), ..self }
     }
 
-    /// [`Options::ephemeral`]
+    /// Binds the hold to a connection: when that ends, because the program was closed or killed, the lock is free `grace`
+    /// later, and not only at the end of its lease.
+    ///
+    /// All ephemeral holds of a client on one server share a connection. If it is lost while the program lives, the client
+    /// asks for the locks again at once, and the guards go on if the server hears that within the grace. From the moment
+    /// when the client sees the end of the connection, [`Guard::valid_for`] is no more than the grace. The ttl counts as
+    /// ever, for a machine that vanishes ends no connection. It needs the module.
     pub fn ephemeral(self, grace: Duration) -> Self {
-        self.with(|options| options.ephemeral(grace))
+        Self { ephemeral: Some(grace), ..self }
     }
 
-    /// [`Options::correlation`]
+    /// Has the server confirm a grant before the work begins, which takes a round trip more.
+    ///
+    /// Otherwise work begins with the message that tells of the grant. Whoever may publish on channels `leasehold:*`, and
+    /// knows the owner, could forge one; the first renewal, release or guarded command shows it.
+    pub fn confirm(self) -> Self {
+        Self { confirm: true, ..self }
+    }
+
+    /// What the caller goes by, such as the number of a web request: a field of all that is traced about this lock.
     pub fn correlation(self, correlation: impl Into<String>) -> Self {
-        self.with(|options| options.correlation(correlation))
-    }
-
-    fn with(mut self, change: impl FnOnce(Options) -> Options) -> Self {
-        self.options = change(self.options);
-        self
+        Self { correlation: correlation.into(), ..self }
     }
 
     /// Takes the lock if it is free, and does not wait: none if somebody else has it.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # use leasehold_client::{Error, Locks};
-    /// # use std::time::Duration;
-    /// # #[tokio::main]
-    /// # async fn main() -> Result<(), Error> {
-    /// # let server = Example::start();
-    /// # let locks = Locks::connect(server.url()).await?;
-    /// let guard = locks.lock("printer").ttl(Duration::from_secs(5)).try_now().await?;
-    /// assert!(guard.is_some());
-    /// # Ok(())
-    /// # }
-    /// ```
     ///
     /// # Errors
     ///
     /// When no server answers, or it refuses.
     pub async fn try_now(self) -> Result<Option<Guard>, Error> {
-        self.locks.acquire(&self.name, self.share, self.options.wait(Duration::ZERO)).await
+        self.wait(Duration::ZERO).acquire().await
+    }
+
+    /// Waits for the lock, does the work, and releases the lock. If the lock is lost meanwhile, the work is stopped: its
+    /// future is dropped where it waits, and this is [`Error::Lost`].
+    ///
+    /// What the work has written until then stays written, and what it has sent may still arrive. So give the
+    /// [fence](Guard::fence) to every store that can compare it.
+    ///
+    /// The result is that of the work, whatever becomes of the release, which is traced.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # example(async |locks| {
+    /// let pages = locks.lock("printer").run(async |guard| {
+    ///     println!("printing, with fence {}", guard.fence());
+    ///     17
+    /// });
+    /// assert_eq!(pages.await?, 17);
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When the lock was not to be had, and the work not begun; [`Error::Lost`] when it was begun and stopped.
+    pub async fn run<T>(self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        let guard = self.await?;
+        let came = {
+            let (mut work, mut lost) = (pin!(work(&guard)), pin!(guard.lost()));
+            poll_fn(|context| match lost.as_mut().poll(context) {
+                Poll::Ready(loss) => Poll::Ready(Err(loss)),
+                // After a suspend of the machine the clock knows sooner than any timer.
+                Poll::Pending => match guard.loss() {
+                    Some(loss) => Poll::Ready(Err(loss)),
+                    None => work.as_mut().poll(context).map(Ok),
+                },
+            })
+            .await
+        };
+        match came {
+            Ok(done) => {
+                let _ = guard.release().await;
+                Ok(done)
+            }
+            Err(loss) => Err(Error::Lost { lock: guard.name().into_owned(), loss }),
+        }
+    }
+
+    async fn acquire(self) -> Result<Option<Guard>, Error> {
+        let (locks, name) = (self.locks.clone(), self.name());
+        let asked = self.checked(name)?;
+        Ok(locks.core().acquire(asked).await?.map(|lease| Guard::new(&locks, lease)))
+    }
+
+    /// The locks, as people call them.
+    fn name(&self) -> String {
+        let names: Vec<_> = self.names.iter().map(|name| String::from_utf8_lossy(name)).collect();
+        names.join(", ")
+    }
+
+    fn checked(self, name: String) -> Result<Asked, Error> {
+        let is_too_long = |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
+        let owner = self.owner.unwrap_or_else(|| Uuid::new_v4().to_string());
+        let mut ttl = self.ttl;
+        if let Renew::For(longest) = self.renew {
+            ttl = ttl.min(longest);
+        }
+        let longest = match self.renew {
+            Renew::Always => None,
+            Renew::Never => Some(ttl),
+            Renew::For(longest) => Some(longest),
+        };
+        let wrong = if self.wrong.is_some() {
+            self.wrong
+        } else if ttl < LEAST_TTL {
+            Some(("ttl", "it must be at least 3 ms"))
+        } else if is_too_long(Some(ttl)) {
+            Some(("ttl", "it must be at most a hundred years"))
+        } else if is_too_long(self.ephemeral) {
+            Some(("ephemeral", "it must be at most a hundred years"))
+        } else if owner.is_empty() || owner.len() > LONGEST_OWNER {
+            Some(("owner", "it must be 1 to 255 bytes long"))
+        } else if self.names.iter().any(Vec::is_empty) && self.locks.settings().prefix.is_empty() {
+            Some(("name", "it must not be empty"))
+        } else if longest.is_some_and(|longest| self.hold_at_least > Some(longest)) {
+            Some(("hold_at_least", "it must be no more than the lease lasts, which is not renewed for so long"))
+        } else if self.ephemeral.is_some() && self.hold_at_least.is_some() {
+            Some(("ephemeral", "it ends with the connection, and cannot be held for a least time"))
+        } else {
+            None
+        };
+        if let Some((setting, reason)) = wrong {
+            return Err(Error::setting(setting, reason));
+        }
+        Ok(Asked {
+            name: name.into(),
+            claim: Claim {
+                keys: self.names.iter().map(|name| self.locks.key(name)).collect(),
+                owner,
+                share: self.share,
+                grace: self.ephemeral,
+            },
+            wanted: Wanted { ttl, wait: self.wait, confirm: self.confirm },
+            terms: Terms { renew: self.renew, hold_at_least: self.hold_at_least },
+            replicas: Some(self.replicas).filter(|(count, _)| *count > 0),
+            correlation: self.correlation,
+        })
     }
 }
 
@@ -439,9 +255,16 @@ impl IntoFuture for Request {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let asked = Instant::now();
-            let guard = self.locks.acquire(&self.name, self.share, self.options).await?;
-            guard.ok_or_else(|| Error::Busy { name: self.name, waited: asked.elapsed() })
+            let (asked, lock) = (Instant::now(), self.name());
+            let guard = self.acquire().await?;
+            guard.ok_or_else(|| Error::Busy { lock, waited: asked.elapsed() })
         })
+    }
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Request");
+        debug.field("lock", &self.name()).field("ttl", &self.ttl).field("wait", &self.wait).finish_non_exhaustive()
     }
 }

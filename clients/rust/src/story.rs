@@ -1,107 +1,111 @@
-//! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and
-//! what the caller goes by. What is counted of these steps is counted here, too.
+//! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and what
+//! the caller goes by. What is counted of these steps is counted here, too.
 
 use crate::clock::Moment;
+use crate::core::Asked;
 use crate::lease::Lease;
-use crate::measure::{self, Asked};
-use crate::request::Wanted;
-use crate::{Error, Loss, Released};
-use std::time::{Duration, Instant};
-use tracing::{Span, debug, debug_span, warn};
+use crate::ledger::Entry;
+use crate::question::{Claim, millis};
+use crate::{Error, Loss, Released, measure};
+use redis::RedisError;
+use tracing::{debug, warn};
 
 /// How many locks are named at a time.
 const MOST_NAMED: usize = 20;
 
-pub(crate) fn span(name: &str, correlation: &str) -> Span {
-    debug_span!(target: "leasehold", "acquire", lock = name, correlation)
-}
-
-pub(crate) fn acquired(lease: &Lease, waited: Duration) {
-    measure::waited(Asked::Acquired, waited);
-    let (ttl_ms, waited_ms) = (millis(lease.ttl()), millis(waited));
-    let Lease { name, owner, fence, correlation, .. } = lease;
-    debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, waited_ms, "acquired");
-}
-
-/// How a request ended that was granted nothing. A quorum asks as somebody new with each try, and names no owner.
-pub(crate) fn not_acquired<T>(
-    name: &str,
-    owner: Option<&str>,
-    wanted: &Wanted,
-    begun: Instant,
-    came: &Result<Option<T>, Error>,
-) {
-    let (ttl_ms, waited_ms) = (millis(wanted.ttl), millis(begun.elapsed()));
-    let correlation = &wanted.correlation;
+/// How a request ended that was granted nothing.
+pub(crate) fn asked<T>(asked: &Asked, begun: Moment, came: &Result<Option<T>, Error>) {
+    let Asked { name: lock, wanted, correlation, .. } = asked;
+    let waited = Moment::now().since(begun);
+    let (ttl_ms, waited_ms, owner) = (millis(wanted.ttl), millis(waited), &asked.claim.owner);
     match came {
         Ok(Some(_)) => {}
         Ok(None) => {
-            measure::waited(Asked::Refused, begun.elapsed());
-            debug!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, "refused");
+            measure::waited("refused", waited);
+            debug!(target: "leasehold", %lock, owner, ttl_ms, correlation, waited_ms, "refused");
         }
         Err(error) => {
-            measure::waited(Asked::Failed, begun.elapsed());
-            warn!(target: "leasehold", lock = name, owner, ttl_ms, correlation, waited_ms, %error, "failed");
+            measure::waited("failed", waited);
+            warn!(target: "leasehold", %lock, owner, ttl_ms, correlation, waited_ms, %error, "failed");
         }
     }
 }
 
-pub(crate) fn extended(lease: &Lease, now: Moment) {
-    let (ttl_ms, valid_ms) = (millis(lease.ttl()), millis(lease.valid_for(now)));
-    let Lease { name, owner, fence, correlation, .. } = lease;
-    debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, valid_ms, "extended");
+pub(crate) fn acquired(lease: &Lease, begun: Moment) {
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let waited = Moment::now().since(begun);
+    measure::waited("acquired", waited);
+    let (owner, ttl_ms, waited_ms) = (&claim.owner, millis(lease.ttl()), millis(waited));
+    debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, waited_ms, "acquired");
+}
+
+pub(crate) fn extended(lease: &Lease) {
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let (owner, ttl_ms) = (&claim.owner, millis(lease.ttl()));
+    debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "extended");
 }
 
 pub(crate) fn released(lease: &Lease, outcome: Released) {
-    let ttl_ms = millis(lease.ttl());
-    let Lease { name, owner, fence, correlation, .. } = lease;
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let (owner, ttl_ms) = (&claim.owner, millis(lease.ttl()));
     match outcome {
-        Released::Released => {
-            debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released");
-        }
-        Released::Later => {
-            debug!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, "released later");
-        }
+        Released::InTime => debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released"),
+        Released::Later => debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released later"),
         Released::Late => {
             measure::released_late();
             warn!(
-                target: "leasehold", lock = name, fence, owner, ttl_ms, correlation,
+                target: "leasehold", %lock, fence, owner, ttl_ms, correlation,
                 "released too late: the ttl is too short for the work, or the lock was deleted"
             );
         }
-        Released::StillHeld => {}
     }
 }
 
-pub(crate) fn lost(lease: &Lease, loss: Loss) {
-    let ttl_ms = millis(lease.ttl());
-    let Lease { name, owner, fence, correlation, .. } = lease;
-    let (label, why) = match loss {
-        Loss::Expired => ("expired", "the lease could have ended"),
-        Loss::Taken => ("taken", "the server says that it is not held"),
+pub(crate) fn not_released(lease: &Lease, error: &Error) {
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let owner = &claim.owner;
+    warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "not released: it stays until its lease ends");
+}
+
+pub(crate) fn not_given_back(entry: &Entry, claim: &Claim, error: &Error) {
+    let (lock, owner) = (entry.name(), &claim.owner);
+    warn!(target: "leasehold", lock, owner, %error, "not given back: what was granted stays until its lease ends");
+}
+
+pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    let owner = &claim.owner;
+    warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "renewal refused");
+}
+
+/// Called once for each lease. `failure` is what the last renewal failed with.
+pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&RedisError>) {
+    let Lease { name: lock, fence, correlation, claim, .. } = lease;
+    measure::held(Moment::now().since(lease.begun));
+    let label = match loss {
+        Loss::Expired => "expired",
+        Loss::Taken => "taken",
         Loss::Released | Loss::Closed => return,
     };
     measure::lost(label);
-    warn!(target: "leasehold", lock = name, fence, owner, ttl_ms, correlation, why, "lost");
+    let (owner, why) = (&claim.owner, loss.to_string());
+    let failure = failure.map(ToString::to_string);
+    warn!(target: "leasehold", %lock, fence, owner, correlation, why, failure, "lost");
 }
 
-/// The runtime ends while these keys are held, or on their way to be released.
-pub(crate) fn left_behind(mut keys: Vec<String>) {
-    if keys.is_empty() {
+/// The runtime ends while these are held, or on their way to be released.
+pub(crate) fn left_behind(mut names: Vec<String>) {
+    if names.is_empty() {
         return;
     }
-    keys.sort();
-    keys.dedup();
-    let count = keys.len();
-    keys.truncate(MOST_NAMED);
-    let locks = keys.join(" ");
+    names.sort();
+    names.dedup();
+    let count = names.len();
+    names.truncate(MOST_NAMED);
+    let locks = names.join(" ");
     warn!(
         target: "leasehold", locks, count,
         "the runtime ended before these locks were released: they stay until their leases end; \
          Locks::close releases them in time"
     );
-}
-
-pub(crate) fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,35 +1,30 @@
 //! What an error means for whoever asked. Pure.
 
-use redis::{ErrorKind, RedisError};
+use crate::Error;
+use crate::error::unexpected;
+use redis::{ErrorKind, RedisError, Value};
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The connection is of no more use, and nobody knows whether the request was heard.
     Broken,
     /// This server does not grant locks any more: look for the one that does.
     Elsewhere,
-    /// The slot is there now.
-    Moved { slot: u16, to: String },
-    /// This once, ask there.
-    Ask { to: String },
     /// In a moment it may be different.
     Again,
-    /// The server takes no more clients, or so few that none should be added to wait.
-    Crowded,
     /// A newer request of the same owner took the place in the queue.
     Replaced,
-    /// The server does not know the command: it has not what it had, or what was thought.
     UnknownCommand,
-    /// It does not know the script yet.
     UnknownScript,
-    /// It has the module by now, which it had not.
+    /// The server has the module by now, which it had not.
     HasModule,
+    /// It gives no tickets, or does not let this user be told of grants.
+    NoTickets,
+    /// It keeps a place for no longer than so many milliseconds.
+    KeepsFor(u64),
     /// Another try would come to the same.
     Refused,
 }
-
-/// What a server says to a client that is one too many.
-pub(crate) const CROWDED: &str = "max number of clients reached";
 
 pub(crate) fn verdict(error: &RedisError) -> Verdict {
     let Some(code) = error.code() else {
@@ -37,31 +32,66 @@ pub(crate) fn verdict(error: &RedisError) -> Verdict {
             ErrorKind::AuthenticationFailed
             | ErrorKind::InvalidClientConfig
             | ErrorKind::RESP3NotSupported
+            | ErrorKind::UnexpectedReturnType
             | ErrorKind::Client => Verdict::Refused,
             _ => Verdict::Broken,
         };
     };
-    let redirected = error.redirect_node().map(|(to, slot)| (to.to_owned(), slot));
-    match (code, redirected) {
-        ("MOVED", Some((to, slot))) => Verdict::Moved { slot, to },
-        ("ASK", Some((to, _))) => Verdict::Ask { to },
-        ("READONLY" | "UNBLOCKED", _) => Verdict::Elsewhere,
-        (
-            "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "QUEUEFULL"
-            | "NOREPLICAS" | "MISCONF",
-            _,
-        ) => Verdict::Again,
-        ("REPLACED", _) => Verdict::Replaced,
-        ("NOSCRIPT", _) => Verdict::UnknownScript,
-        ("LEASEHOLD", _) => Verdict::HasModule,
-        ("ERR", _) if begins(error, "unknown command") => Verdict::UnknownCommand,
-        ("ERR", _) if begins(error, CROWDED) => Verdict::Crowded,
+    let detail = error.detail().unwrap_or_default();
+    match code {
+        "READONLY" | "UNBLOCKED" => Verdict::Elsewhere,
+        "TRYAGAIN" | "LOADING" | "CLUSTERDOWN" | "MASTERDOWN" | "BUSY" | "QUEUEFULL" | "NOREPLICAS" | "MISCONF"
+        // The redis crate follows these by itself, and gives up after a while.
+        | "MOVED" | "ASK" => Verdict::Again,
+        "REPLACED" => Verdict::Replaced,
+        "NOSCRIPT" => Verdict::UnknownScript,
+        "LEASEHOLD" => Verdict::HasModule,
+        "NOPERM" if detail.contains("channel") => Verdict::NoTickets,
+        "ERR" if detail.starts_with("unknown command") => Verdict::UnknownCommand,
+        "ERR" if detail.starts_with("max number of clients reached") => Verdict::Again,
+        "ERR" if detail.starts_with("NOTIFY is not possible") => Verdict::NoTickets,
+        "ERR" if detail.starts_with("unknown option") => Verdict::NoTickets,
+        "ERR" => match detail.strip_prefix("TICKET must be an integer from 1 to ") {
+            Some(longest) => leading_number(longest).map_or(Verdict::Refused, Verdict::KeepsFor),
+            None => Verdict::Refused,
+        },
         _ => Verdict::Refused,
     }
 }
 
-fn begins(error: &RedisError, with: &str) -> bool {
-    error.detail().is_some_and(|detail| detail.starts_with(with))
+/// What the caller is told when no more tries are made.
+pub(crate) fn told(error: RedisError) -> Error {
+    // With an error code, it is the server who speaks, and its own words say more than that nobody was reached.
+    if error.kind() == ErrorKind::UnexpectedReturnType {
+        Error::UnexpectedReply { source: error }
+    } else if error.code().is_some() || verdict(&error) == Verdict::Refused {
+        Error::Refused { source: error }
+    } else {
+        Error::Unreachable { source: error }
+    }
+}
+
+/// Whether nobody has refused anything: the server is silent, or not there.
+pub(crate) fn is_silence(error: &Error) -> bool {
+    matches!(error, Error::Unreachable { .. })
+}
+
+/// An integer, or nil.
+pub(crate) fn number(reply: &Value) -> Result<Option<u64>, RedisError> {
+    match reply {
+        Value::Nil => Ok(None),
+        Value::Int(number) => u64::try_from(*number).map(Some).map_err(|_| unexpected()),
+        Value::BulkString(bytes) => match std::str::from_utf8(bytes).map(str::parse) {
+            Ok(Ok(number)) => Ok(Some(number)),
+            _ => Err(unexpected()),
+        },
+        _ => Err(unexpected()),
+    }
+}
+
+fn leading_number(text: &str) -> Option<u64> {
+    let digits = text.split(|letter: char| !letter.is_ascii_digit()).next()?;
+    digits.parse().ok()
 }
 
 #[cfg(test)]
@@ -79,7 +109,11 @@ mod tests {
         assert_eq!(of("UNBLOCKED", "this server became a replica"), Verdict::Elsewhere);
         assert_eq!(of("QUEUEFULL", "too many waiters"), Verdict::Again);
         assert_eq!(of("WRONGTYPE", "Operation against"), Verdict::Refused);
-        assert_eq!(of("ERR", "max number of clients reached"), Verdict::Crowded);
+        assert_eq!(of("ERR", "max number of clients reached"), Verdict::Again);
+        let ticket = "TICKET must be an integer from 1 to 60000 (leasehold.max-ticket)";
+        assert_eq!(of("ERR", ticket), Verdict::KeepsFor(60_000));
+        assert_eq!(of("NOPERM", "No permissions to access a channel"), Verdict::NoTickets);
+        assert_eq!(of("NOPERM", "User has no permissions to run"), Verdict::Refused);
     }
 
     #[test]

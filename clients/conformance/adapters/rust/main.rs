@@ -2,10 +2,10 @@
 //!
 //! All runs on one thread, so that `block` keeps the crate from doing anything too.
 
-use leasehold_client::{
-    Error, Extended, Guard, Leadership, Locks, Loss, Options, Released, Renew, Request, Settings,
-    Target, Tls,
-};
+use leasehold_client::{Error, Guard, Locks, Loss, Released, Renew, Request, Server, Settings};
+use redis::cluster::ClusterClient;
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, IntoConnectionInfo, TlsCertificates};
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -38,7 +38,6 @@ type End = Result<String, String>;
 struct Adapter {
     locks: RefCell<Option<Locks>>,
     leases: RefCell<HashMap<String, Held>>,
-    terms: RefCell<HashMap<String, Leadership>>,
     works: RefCell<HashMap<String, oneshot::Sender<End>>>,
     tasks: RefCell<HashMap<u64, AbortHandle>>,
 }
@@ -79,13 +78,20 @@ impl From<Error> for Trouble {
             Error::TooLate { .. } => ("too late", ""),
             Error::Lost { .. } => ("lost", ""),
             Error::Closed => ("closed", ""),
-            // The redis crate does not pass on the server's words.
-            Error::Refused { reason } if reason.starts_with("Password authentication failed") => {
-                ("wrong password", "WRONGPASS")
-            }
-            Error::Refused { reason } => {
-                let code = reason.split(' ').next().unwrap_or_default().to_owned();
-                return Self { kind: "refused", code, text };
+            Error::Refused { source } => {
+                // The redis crate does not pass on the server's words about a password.
+                let is_password = source.kind() == redis::ErrorKind::AuthenticationFailed;
+                let code = source.code().unwrap_or(if is_password { "WRONGPASS" } else { "" });
+                let kind = match code {
+                    "WRONGPASS" | "NOAUTH" => "wrong password",
+                    "NOPERM" => "not permitted",
+                    "OOM" => "out of memory",
+                    "READONLY" => "read only",
+                    "QUEUEFULL" => "queue full",
+                    "WRONGTYPE" => "wrong type",
+                    _ => "refused",
+                };
+                return Self { kind, code: code.to_owned(), text };
             }
             _ => ("another", ""),
         };
@@ -105,7 +111,7 @@ fn name_of_loss(loss: Loss) -> &'static str {
 
 fn name_of_release(released: Released) -> &'static str {
     match released {
-        Released::Released => "released",
+        Released::InTime => "released",
         Released::Late => "late",
         Released::Later => "later",
         _ => "another",
@@ -119,7 +125,7 @@ impl Adapter {
 
     async fn answer(self: &Rc<Self>, what: &str, request: &Value) -> Answer {
         match what {
-            "open" => self.open(request).await,
+            "open" => self.open(request),
             "acquire" => self.acquire(request).await,
             "try" => self.try_now(request).await,
             "run" => self.run(request).await,
@@ -134,58 +140,41 @@ impl Adapter {
             "release" => self.release(request).await,
             "keep" => {
                 if let Some(guard) = self.take(request) {
-                    guard.keep();
+                    let _ = guard.detach();
                 }
                 Ok(json!({}))
             }
             "info" => self.info(request).await,
             "campaign" => self.campaign(request).await,
-            "resign" => self.resign(request).await,
+            "resign" => self.release(request).await,
             "leader" => self.leader(request).await,
             "close" => self.close(request).await,
             _ => Err(unsupported("that is not known")),
         }
     }
 
-    async fn open(&self, request: &Value) -> Answer {
-        let settings = settings(request)?;
-        let urls = |list: &Value| -> Vec<String> {
-            list.as_array()
-                .into_iter()
-                .flatten()
-                .filter_map(Value::as_str)
-                .map(Into::into)
-                .collect()
-        };
-        let target = match (request.get("cluster"), request.get("sentinel")) {
-            (Some(nodes), _) => Target::cluster(urls(nodes)),
-            (None, Some(sentinel)) => {
-                let sentinels = sentinel.get("urls").map(urls).unwrap_or_default();
-                Target::sentinel(sentinels, text(sentinel, "service"))
-            }
-            (None, None) => text(request, "url").into(),
-        };
+    fn open(&self, request: &Value) -> Answer {
         // As a program that starts before its server: what is wrong is told by the first request.
-        *self.locks.borrow_mut() = Some(Locks::with_settings(target, settings)?);
+        let locks = Locks::with_settings(server(request)?, settings(request))?;
+        *self.locks.borrow_mut() = Some(locks);
         Ok(json!({}))
     }
 
     fn request(&self, request: &Value) -> Result<Request, Trouble> {
         let locks = self.locks()?;
-        if request.get("name_hex").is_some() {
-            return Err(unsupported("names are text"));
-        }
-        let name = text(request, "name");
+        let name = match request.get("name_hex").and_then(Value::as_str) {
+            Some(hex) => bytes_of(hex),
+            None => text(request, "name").as_bytes().to_vec(),
+        };
         let asked = match text(request, "mode") {
             "read" => locks.read(name),
             "semaphore" => {
                 let permits = number(request, "permits").unwrap_or_default();
                 locks.semaphore(name, u32::try_from(permits).unwrap_or_default())
             }
-            "write" => locks.write(name),
             _ => locks.lock(name),
         };
-        Ok(asked.options(options(request)?))
+        options(asked, request)
     }
 
     async fn acquire(self: &Rc<Self>, request: &Value) -> Answer {
@@ -239,9 +228,9 @@ impl Adapter {
             Ok(Ok(Ok(result))) => Ok(json!({ "result": result })),
             Ok(Ok(Err(text))) => Err(Trouble { kind: "work", code: String::new(), text }),
             Ok(Err(_)) => Err(unsupported("the driver forgot the work")),
-            Err(Error::Lost { name, loss }) => {
+            Err(error @ Error::Lost { loss, .. }) => {
                 tell_of_loss(lease, loss);
-                Err(Error::Lost { name, loss }.into())
+                Err(error.into())
             }
             Err(error) => Err(error.into()),
         }
@@ -295,11 +284,14 @@ impl Adapter {
     async fn extend(&self, request: &Value) -> Answer {
         let ttl = duration(request, "ttl").unwrap_or_default();
         let outcome = match self.guard(text(request, "lease")) {
-            Some(guard) => guard.extend(ttl).await?,
-            None => Extended::Lost,
+            Some(guard) => guard.extend(ttl).await,
+            None => return Ok(json!({ "outcome": "lost" })),
         };
-        let outcome = if outcome == Extended::Extended { "extended" } else { "lost" };
-        Ok(json!({ "outcome": outcome }))
+        match outcome {
+            Ok(()) => Ok(json!({ "outcome": "extended" })),
+            Err(Error::Lost { .. }) => Ok(json!({ "outcome": "lost" })),
+            Err(error) => Err(error.into()),
+        }
     }
 
     async fn release(&self, request: &Value) -> Answer {
@@ -321,22 +313,8 @@ impl Adapter {
 
     async fn campaign(self: &Rc<Self>, request: &Value) -> Answer {
         let election = self.locks()?.election(text(request, "name"), text(request, "candidate"));
-        let term = election.options(options(request)?).campaign().await?;
-        let lease = text(request, "lease");
-        let answer = json!({
-            "held": true,
-            "fence": term.fence().to_string(),
-            "owner": term.owner(),
-            "valid_for": millis(term.valid_for()),
-        });
-        self.terms.borrow_mut().insert(lease.into(), term);
-        Ok(answer)
-    }
-
-    async fn resign(&self, request: &Value) -> Answer {
-        let term = self.terms.borrow_mut().remove(text(request, "lease"));
-        let released = term.ok_or(unsupported("a term is resigned once"))?.resign().await?;
-        Ok(json!({ "outcome": name_of_release(released) }))
+        let guard = options(election.campaign(), request)?.await?;
+        Ok(self.held(text(request, "lease"), guard))
     }
 
     async fn leader(&self, request: &Value) -> Answer {
@@ -358,72 +336,87 @@ fn tell_of_loss(lease: &str, loss: Loss) {
     write(&json!({ "event": "lost", "lease": lease, "loss": name_of_loss(loss) }));
 }
 
-fn options(request: &Value) -> Result<Options, Trouble> {
-    let mut options = Options::new();
+fn options(asked: Request, request: &Value) -> Result<Request, Trouble> {
     for field in ["ttl", "wait"] {
-        let given = request.get(field).is_some_and(|value| value.as_u64().is_none());
-        if given {
+        if request.get(field).is_some_and(|value| value.as_u64().is_none()) {
             return Err(unsupported("a duration is nothing but a duration"));
         }
     }
+    let mut asked = asked;
     if let Some(ttl) = duration(request, "ttl") {
-        options = options.ttl(ttl);
+        asked = asked.ttl(ttl);
     }
     if let Some(wait) = duration(request, "wait") {
-        options = options.wait(wait);
+        asked = asked.wait(wait);
     }
     if let Some(least) = duration(request, "hold_at_least") {
-        options = options.hold_at_least(least);
+        asked = asked.hold_at_least(least);
     }
     if request.get("renew") == Some(&Value::Bool(false)) {
-        options = options.renew(Renew::Off);
+        asked = asked.renew(Renew::Never);
     }
     if let Some(limit) = duration(request, "renew") {
-        options = options.renew(Renew::AtMost(limit));
+        asked = asked.renew(Renew::For(limit));
     }
-    Ok(options)
+    Ok(asked)
 }
 
-fn settings(request: &Value) -> Result<Settings, Trouble> {
+fn settings(request: &Value) -> Settings {
     let mut settings = Settings::default();
-    if let Some(given) = request.get("settings") {
-        if let Some(ttl) = duration(given, "ttl") {
-            settings = settings.ttl(ttl);
-        }
-        if let Some(limit) = duration(given, "response") {
-            settings = settings.response(limit);
-        }
-        if let Some(limit) = duration(given, "within") {
-            settings = settings.within(limit);
-        }
-        if let Some(limit) = duration(given, "unreachable_after") {
-            settings = settings.unreachable_after(limit);
-        }
-        if let Some(slice) = duration(given, "slice") {
-            settings = settings.slice(slice);
-        }
-        if let Some(most) = number(given, "wait_connections") {
-            settings = settings.wait_connections(usize::try_from(most).unwrap_or(usize::MAX));
-        }
-        if given.get("prefix").is_some() {
-            settings = settings.prefix(text(given, "prefix"));
-        }
+    let Some(given) = request.get("settings") else { return settings };
+    for (name, field) in [
+        ("ttl", &mut settings.ttl),
+        ("response", &mut settings.response_timeout),
+        ("within", &mut settings.retry_for),
+        ("unreachable_after", &mut settings.unreachable_after),
+        ("slice", &mut settings.check_every),
+    ] {
+        *field = duration(given, name).unwrap_or(*field);
+    }
+    if let Some(most) = number(given, "wait_connections") {
+        settings.wait_connections = usize::try_from(most).unwrap_or(usize::MAX);
+    }
+    if given.get("prefix").is_some() {
+        settings.prefix = text(given, "prefix").to_owned();
+    }
+    settings
+}
+
+fn server(request: &Value) -> Result<Server, Trouble> {
+    let urls = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(Into::into).collect()
+    };
+    if let Some(nodes) = request.get("cluster") {
+        return Ok(ClusterClient::new(urls(nodes)).map_err(wrong_place)?.into());
+    }
+    if let Some(sentinel) = request.get("sentinel") {
+        let address = |url: String| Ok(url.into_connection_info().map_err(wrong_place)?.addr().clone());
+        let sentinels = sentinel.get("urls").map(urls).unwrap_or_default();
+        let sentinels: Vec<ConnectionAddr> = sentinels.into_iter().map(address).collect::<Result<_, Trouble>>()?;
+        let builder = SentinelClientBuilder::new(sentinels, text(sentinel, "service"), SentinelServerType::Master);
+        return Ok(builder.and_then(SentinelClientBuilder::build).map_err(wrong_place)?.into());
+    }
+    let url = text(request, "url");
+    if !url.starts_with("rediss") {
+        return Ok(Client::open(url).map_err(wrong_place)?.into());
     }
     let read = |field: &str| match request.get(field).and_then(Value::as_str) {
-        Some(file) => std::fs::read(file).map_err(|error| unsupported(&error.to_string())),
-        None => Ok(Vec::new()),
+        Some(file) => std::fs::read(file).map(Some).map_err(|error| unsupported(&error.to_string())),
+        None => Ok(None),
     };
-    if text(request, "url").starts_with("rediss") {
-        let mut tls = Tls::new();
-        if request.get("certificate").is_some() {
-            tls = tls.identity(read("certificate")?, read("key")?);
-        }
-        if request.get("ca").is_some() {
-            tls = tls.trusting(read("ca")?);
-        }
-        settings = settings.tls(tls);
-    }
-    Ok(settings)
+    let identity = read("certificate")?.zip(read("key")?);
+    let client_tls = identity.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    let certificates = TlsCertificates { client_tls, root_cert: read("ca")? };
+    Ok(Client::build_with_tls(url, certificates).map_err(wrong_place)?.into())
+}
+
+fn wrong_place(error: redis::RedisError) -> Trouble {
+    unsupported(&error.to_string())
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digits = hex.as_bytes().chunks(2).filter_map(|pair| std::str::from_utf8(pair).ok());
+    digits.filter_map(|pair| u8::from_str_radix(pair, 16).ok()).collect()
 }
 
 async fn read_requests() {

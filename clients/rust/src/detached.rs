@@ -1,0 +1,143 @@
+//! A lock that is left held, for somebody else to go on with.
+
+use crate::attempt::Granted;
+use crate::clock::Moment;
+use crate::core::Extension;
+use crate::lease::{Lease, Terms};
+use crate::locks::Locks;
+use crate::question::{Claim, EXCLUSIVE};
+use crate::{Error, Fence, Guard, Loss};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+const SCHEME: &str = "leasehold";
+
+/// A lock that was left held: what [`Guard::detach`] returns, and [`Locks::adopt`] takes.
+///
+/// As text it goes into the payload of a job: `leasehold:<lock>:<owner>:<fence>`, with each byte that is not a letter, a
+/// digit or one of `-._~` as `%` and two hexadecimal digits. Several locks are separated by commas.
+///
+/// ```
+/// use leasehold_client::Detached;
+///
+/// let detached: Detached = "leasehold:order%3A7:worker-1:1763942400000000".parse()?;
+/// assert_eq!(detached.owner(), "worker-1");
+/// assert_eq!(detached.to_string(), "leasehold:order%3A7:worker-1:1763942400000000");
+/// # Ok::<(), leasehold_client::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Detached {
+    keys: Vec<Vec<u8>>,
+    owner: String,
+    fence: Fence,
+}
+
+impl Detached {
+    pub(crate) fn of(lease: &Lease) -> Self {
+        Self { keys: lease.claim.keys.clone(), owner: lease.claim.owner.clone(), fence: lease.fence() }
+    }
+
+    /// As whom it is held.
+    #[must_use]
+    pub fn owner(&self) -> &str {
+        &self.owner
+    }
+
+    /// The number of its grant.
+    #[must_use]
+    pub fn fence(&self) -> Fence {
+        self.fence
+    }
+
+    pub(crate) async fn adopt(&self, locks: &Locks) -> Result<Guard, Error> {
+        let core = locks.core();
+        core.enter()?;
+        let settings = &core.settings;
+        let Self { keys, owner, fence } = self.clone();
+        let names: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
+        let claim = Arc::new(Claim { keys, owner, share: EXCLUSIVE, grace: None });
+        let (asked, ttl) = (Moment::now(), settings.ttl);
+        let granted = Granted { fence: fence.into(), asked, lasts: ttl, is_unclaimed: false };
+        let terms = Terms { renew: settings.renew, hold_at_least: None };
+        let name: Arc<str> = names.join(", ").into();
+        // It is held only once the server has said so.
+        let lease = Arc::new(Lease::new(name, (claim, Arc::default()), granted, ttl, terms, String::new()));
+        let until = asked.later(settings.retry_for).min(lease.valid_until());
+        match core.extend(&lease, ttl, until).await {
+            Ok(Extension::Extended) => Ok(Guard::new(locks, lease)),
+            Ok(Extension::Lost) => Err(Error::Lost { lock: lease.name.to_string(), loss: Loss::Taken }),
+            Err(error) => {
+                core.lose(&lease, Loss::Released);
+                Err(error)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Detached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys: Vec<_> = self.keys.iter().map(|key| escaped(key)).collect();
+        write!(f, "{SCHEME}:{}:{}:{}", keys.join(","), escaped(self.owner.as_bytes()), self.fence)
+    }
+}
+
+impl FromStr for Detached {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let wrong = || Error::setting("detached", "it must be leasehold:<lock>:<owner>:<fence>");
+        let mut parts = text.split(':');
+        let (scheme, keys, owner, fence) = (parts.next(), parts.next(), parts.next(), parts.next());
+        let (Some(SCHEME), Some(keys), Some(owner), Some(fence), None) = (scheme, keys, owner, fence, parts.next()) else {
+            return Err(wrong());
+        };
+        let keys: Option<Vec<_>> = keys.split(',').map(unescaped).collect();
+        let owner = unescaped(owner).and_then(|owner| String::from_utf8(owner).ok()).filter(|owner| !owner.is_empty());
+        let fence = fence.parse().map_err(|_| wrong())?;
+        Ok(Self { keys: keys.ok_or_else(wrong)?, owner: owner.ok_or_else(wrong)?, fence: Fence::new(fence) })
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(bytes.len());
+    for byte in bytes {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(*byte)),
+            byte => text.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    text
+}
+
+fn unescaped(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if *first != b'%' {
+            bytes.push(*first);
+            continue;
+        }
+        let digits = std::str::from_utf8(after.get(..2)?).ok()?;
+        bytes.push(u8::from_str_radix(digits, 16).ok()?);
+        rest = after.get(2..)?;
+    }
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn its_text_reads_as_itself() {
+        let keys = vec![b"a:b,c %".to_vec(), vec![0, 255]];
+        let detached = Detached { keys, owner: "w\u{e4}hler:1".into(), fence: Fence::new(17) };
+        assert_eq!(detached.to_string(), "leasehold:a%3Ab%2Cc%20%25,%00%FF:w%C3%A4hler%3A1:17");
+        assert_eq!(detached.to_string().parse::<Detached>().unwrap(), detached);
+        for wrong in ["", "leasehold:a:b", "leasehold:a::1", "other:a:b:1", "leasehold:a%:b:1", "leasehold:a:b:x", "leasehold:a:b:1:2"] {
+            assert!(wrong.parse::<Detached>().is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! A cluster: the redis crate finds the node of a key, and follows slots that move.
+//!
+//! It does not tell which node that is, and opens no connection beside its own. So it is given connections that know what
+//! they are connected to: a command of no server, which such a connection answers by itself, tells the node that the crate
+//! sends the requests about a key to.
+
+use super::{Node, to_primary_of};
+use crate::locked::locked;
+use futures_util::FutureExt;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::{ClusterConnection, Connect};
+use redis::{
+    Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisFuture, Value, cmd,
+};
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
+use tokio::sync::OnceCell;
+
+const WHICH_NODE: &str = "LEASEHOLD.NODE";
+
+/// The nodes of all clusters, by the number that their connections answer with.
+static NODES: LazyLock<Mutex<HashMap<u64, Weak<Node>>>> = LazyLock::new(Mutex::default);
+
+pub(super) struct Cluster {
+    client: ClusterClient,
+    connection: Mutex<Arc<OnceCell<ClusterConnection<Tap>>>>,
+}
+
+impl Cluster {
+    pub(super) fn of(client: ClusterClient) -> Self {
+        Self { client, connection: Mutex::default() }
+    }
+
+    pub(super) async fn connection(&self) -> Result<ClusterConnection<Tap>, RedisError> {
+        let cell = Arc::clone(&self.cell());
+        cell.get_or_try_init(|| self.client.get_async_generic_connection()).await.cloned()
+    }
+
+    pub(super) async fn node(&self, key: &[u8]) -> Result<Arc<Node>, RedisError> {
+        let which = self.connection().await?.route_command(cmd(WHICH_NODE), to_primary_of(key)).await?;
+        let Value::Int(id) = which else { return Err(no_node()) };
+        let known = nodes().get(&id.cast_unsigned()).and_then(Weak::upgrade);
+        known.ok_or_else(no_node)
+    }
+
+    pub(super) fn close(&self) {
+        *self.cell() = Arc::default();
+    }
+
+    fn cell(&self) -> MutexGuard<'_, Arc<OnceCell<ClusterConnection<Tap>>>> {
+        locked(&self.connection)
+    }
+}
+
+/// A connection of a cluster that knows its node.
+#[derive(Clone)]
+pub(crate) struct Tap {
+    connection: MultiplexedConnection,
+    known: Arc<Known>,
+}
+
+/// A node, until the last connection that answers with its number is gone.
+struct Known(Arc<Node>);
+
+impl Drop for Known {
+    fn drop(&mut self) {
+        nodes().remove(&self.0.id);
+        self.0.gone.cancel();
+    }
+}
+
+impl Connect for Tap {
+    fn connect_with_config<'a, T>(info: T, config: AsyncConnectionConfig) -> RedisFuture<'a, Self>
+    where
+        T: IntoConnectionInfo + Send + 'a,
+    {
+        async move {
+            let client = Client::open(info.into_connection_info()?)?;
+            let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+            let node = Arc::new(Node::new(client));
+            nodes().insert(node.id, Arc::downgrade(&node));
+            Ok(Self { connection, known: Arc::new(Known(node)) })
+        }
+        .boxed()
+    }
+}
+
+impl ConnectionLike for Tap {
+    fn req_packed_command<'a>(&'a mut self, command: &'a Cmd) -> RedisFuture<'a, Value> {
+        if let Some(Arg::Simple(name)) = command.args_iter().next()
+            && name == WHICH_NODE.as_bytes()
+        {
+            let id = Value::Int(self.known.0.id.cast_signed());
+            return std::future::ready(Ok(id)).boxed();
+        }
+        self.connection.req_packed_command(command)
+    }
+
+    fn req_packed_commands<'a>(
+        &'a mut self,
+        commands: &'a Pipeline,
+        offset: usize,
+        count: usize,
+    ) -> RedisFuture<'a, Vec<Value>> {
+        self.connection.req_packed_commands(commands, offset, count)
+    }
+
+    fn get_db(&self) -> i64 {
+        self.connection.get_db()
+    }
+}
+
+fn nodes() -> MutexGuard<'static, HashMap<u64, Weak<Node>>> {
+    locked(&NODES)
+}
+
+fn no_node() -> RedisError {
+    (ErrorKind::ClusterConnectionNotFound, "the node of this lock is not known").into()
+}

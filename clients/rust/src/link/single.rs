@@ -1,0 +1,152 @@
+//! One server, or the primary that sentinels name: a connection for all requests, opened anew when it is lost.
+//!
+//! The redis crate has a connection that opens itself anew, its `ConnectionManager`. That one does not tell when it has done
+//! so, and it goes on with a connection that is dead without having said so. Here the next request opens another one: after
+//! an answer that did not come in time, and after a server that has become a replica.
+
+use super::{Line, Node, patient};
+use crate::locked::locked;
+use crate::measure;
+use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, Shared};
+use redis::aio::AsyncPushSender;
+use redis::sentinel::SentinelClient;
+use redis::{Client, ErrorKind, ProtocolVersion, PushInfo, PushKind, RedisError, cmd};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio_util::sync::CancellationToken;
+
+type Opening = Shared<BoxFuture<'static, Result<Line, RedisError>>>;
+
+pub(super) struct Single {
+    source: Source,
+    limit: Duration,
+    name: Option<String>,
+    /// Whether the server tells of the end of the connection. Requests tell of it otherwise.
+    tells: bool,
+    state: Mutex<State>,
+}
+
+#[derive(Clone)]
+enum Source {
+    Client(Client),
+    Sentinels(Arc<tokio::sync::Mutex<SentinelClient>>),
+}
+
+#[derive(Default)]
+struct State {
+    line: Option<Line>,
+    opening: Option<Opening>,
+    /// There was a line before.
+    was_open: bool,
+    is_closed: bool,
+}
+
+impl Single {
+    pub(super) fn to(client: Client, limit: Duration, name: Option<String>) -> Arc<Self> {
+        Self::of(Source::Client(client), limit, name, false)
+    }
+
+    pub(super) fn by_sentinels(
+        client: Arc<tokio::sync::Mutex<SentinelClient>>,
+        limit: Duration,
+        name: Option<String>,
+    ) -> Arc<Self> {
+        Self::of(Source::Sentinels(client), limit, name, false)
+    }
+
+    /// A connection whose node is gone as soon as its end is noticed.
+    pub(super) fn that_tells(client: &Client, limit: Duration) -> Arc<Self> {
+        let info = client.get_connection_info();
+        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+        // The information of a client makes a client.
+        let client = Client::open(info.clone().set_redis_settings(redis)).unwrap_or_else(|_| client.clone());
+        Self::of(Source::Client(client), limit, None, true)
+    }
+
+    fn of(source: Source, limit: Duration, name: Option<String>, tells: bool) -> Arc<Self> {
+        Arc::new(Self { source, limit, name, tells, state: Mutex::default() })
+    }
+
+    pub(super) async fn line(self: &Arc<Self>) -> Result<Line, RedisError> {
+        let opening = {
+            let mut state = self.state();
+            if state.is_closed {
+                return Err((ErrorKind::Io, "the connection was closed").into());
+            }
+            if let Some(line) = &state.line {
+                if line.node().is_some_and(|node| !node.gone.is_cancelled()) {
+                    return Ok(line.clone());
+                }
+                state.line = None;
+            }
+            let open = || Arc::clone(self).open().boxed().shared();
+            state.opening.get_or_insert_with(open).clone()
+        };
+        opening.await
+    }
+
+    /// However many ask for it, it is opened once.
+    async fn open(self: Arc<Self>) -> Result<Line, RedisError> {
+        let opened = tokio::time::timeout(self.limit, self.connect()).await;
+        let opened = opened.unwrap_or_else(|_| Err(crate::error::unanswered()));
+        let mut state = self.state();
+        state.opening = None;
+        if let (Ok(line), false) = (&opened, state.is_closed) {
+            state.line = Some(line.clone());
+            if std::mem::replace(&mut state.was_open, true) {
+                measure::reconnected();
+            }
+        }
+        opened
+    }
+
+    async fn connect(&self) -> Result<Line, RedisError> {
+        let client = match &self.source {
+            Source::Client(client) => client.clone(),
+            Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?,
+        };
+        let node = Arc::new(Node::new(client));
+        let mut config = patient(Some(self.limit));
+        if self.tells {
+            config = config.set_push_sender(End(node.gone.clone()));
+        }
+        let mut connection = node.client.get_multiplexed_async_connection_with_config(&config).await?;
+        if let Some(name) = &self.name {
+            // A user who may not is not named.
+            let _ = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
+        }
+        Ok(Line::Own(connection, node))
+    }
+
+    /// Its connection is lost, and nobody opens it again but for a hold that is bound to it.
+    pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
+        let state = self.state();
+        let is_lost = state.line.as_ref().and_then(Line::node).is_none_or(|node| node.gone.is_cancelled());
+        is_lost && state.opening.is_none() && Arc::strong_count(self) == 1
+    }
+
+    pub(super) fn close(&self) {
+        let mut state = self.state();
+        state.is_closed = true;
+        if let Some(node) = state.line.take().as_ref().and_then(Line::node) {
+            node.gone.cancel();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+/// What the redis crate tells of the end of a connection.
+struct End(CancellationToken);
+
+impl AsyncPushSender for End {
+    fn send(&self, info: PushInfo) -> Result<(), redis::aio::SendError> {
+        if info.kind == PushKind::Disconnection {
+            self.0.cancel();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,7 @@
+//! Mutexes whose data is whole whenever they are free: nothing here panics while it holds one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,283 @@
+//! A question, asked of one server until it is answered or there is no more time.
+//!
+//! Every question may be asked twice: the same owner gets the same grant, and whoever is not the holder changes nothing.
+//!
+//! A request that was not answered may still be on its way, in a connection that a proxy or a frozen server has not read. It
+//! must not be granted a lock when everybody has gone. So the connections with such requests are remembered as *strays*, and
+//! the release is made on them, too: it arrives behind the request, whenever that is.
+
+use crate::backoff::RETRY;
+use crate::clock::{Moment, within};
+use crate::error::unanswered;
+use crate::link::{Bound, Line, Link, Node};
+use crate::locked::locked;
+use crate::plain::{Call, Known};
+use crate::question::{Claim, Question};
+use crate::trouble::Trouble;
+use crate::verdict::{Verdict, number, told, verdict};
+use crate::server::Place;
+use crate::{Error, Settings};
+use redis::{Cmd, RedisError, Value};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// A server that had no module is taken to have none for so long. It may have been replaced by one that has it.
+const PLAIN_FOR: Duration = Duration::from_secs(10);
+
+/// How many connections with requests that were not answered are remembered for one lock.
+const MOST_STRAYS: usize = 16;
+
+/// How long a request is still expected on a connection that was given up.
+const STRAYS_FOR: Duration = Duration::from_secs(60);
+
+pub(crate) struct Remote {
+    pub(crate) link: Link,
+    plain_until: Mutex<Option<Moment>>,
+    scripts: Known,
+    trouble: Trouble,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// For each try.
+    pub(crate) each: Duration,
+    /// For all of them.
+    pub(crate) until: Moment,
+}
+
+impl Limits {
+    /// For one try, or more if they fail at once.
+    pub(crate) fn for_each(self) -> Self {
+        Self { until: Moment::now().later(self.each).min(self.until), ..self }
+    }
+
+    /// The same time for all tries once more, and at least as long as one may take.
+    pub(crate) fn from_now(self) -> Self {
+        let left = self.until.since(Moment::now()).max(self.each);
+        Self { until: Moment::now().later(left), ..self }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) number: Option<u64>,
+    /// Before the try was made that was answered.
+    pub(crate) asked: Moment,
+    /// Whether an earlier try may have been heard, too.
+    pub(crate) repeated: bool,
+}
+
+/// What became of the requests of one owner.
+#[derive(Default)]
+pub(crate) struct Trail {
+    /// The connections with requests that were not answered.
+    strays: Mutex<Vec<Line>>,
+    /// The connection that answered last, where a hold is bound to it.
+    bond: Mutex<Option<Arc<Node>>>,
+}
+
+/// A request that is under way: if it is dropped before it is answered, its connection is a stray.
+struct UnderWay<'t> {
+    trail: &'t Trail,
+    line: Option<Line>,
+}
+
+impl Remote {
+    pub(crate) fn of(place: &Place, settings: &Settings) -> Self {
+        let link = Link::to(place, settings);
+        Self { link, plain_until: Mutex::default(), scripts: Known::default(), trouble: Trouble::default() }
+    }
+
+    /// Whether the server keeps no queue, as far as is known.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.plain().is_some_and(|until| Moment::now() < until)
+    }
+
+    pub(crate) async fn ask(
+        &self,
+        claim: &Claim,
+        question: Question<'_>,
+        limits: Limits,
+        trail: &Trail,
+    ) -> Result<Answer, Error> {
+        let (mut tries, mut repeated) = (0_u32, false);
+        loop {
+            let asked = Moment::now();
+            let error = match self.ask_once(claim, question, limits, trail).await {
+                Ok(number) => return Ok(Answer { number, asked, repeated }),
+                Err(error) => error,
+            };
+            match verdict(&error) {
+                Verdict::Broken => repeated = true,
+                Verdict::Elsewhere | Verdict::Again | Verdict::HasModule => {}
+                _ => return Err(told(error)),
+            }
+            let rest = RETRY.random_rest(tries);
+            if Moment::now().later(rest) >= limits.until {
+                return Err(told(error));
+            }
+            sleep(rest).await;
+            tries = tries.saturating_add(1);
+        }
+    }
+
+    /// One try, which takes no longer than each may, nor longer than there is time.
+    pub(crate) async fn ask_once(
+        &self,
+        claim: &Claim,
+        question: Question<'_>,
+        Limits { each, until }: Limits,
+        trail: &Trail,
+    ) -> Result<Option<u64>, RedisError> {
+        let bound = match question {
+            Question::Try { .. } | Question::Ticket { .. } if claim.grace.is_some() => Bound::Yes,
+            _ => Bound::No,
+        };
+        let limit = each.min(until.since(Moment::now()));
+        let mut under_way = UnderWay { trail, line: None };
+        let asking = async {
+            let line = self.link.line(claim.key(), bound).await?;
+            let line = under_way.line.insert(line);
+            self.say(&mut line.clone(), claim, question).await
+        };
+        let came = within(limit, asking).await;
+        let (error, is_silent) = match came {
+            Some(Ok(number)) => {
+                let line = under_way.line.take();
+                if bound == Bound::Yes {
+                    trail.bind(line.as_ref().and_then(Line::node).cloned());
+                }
+                self.trouble.answered();
+                return Ok(number);
+            }
+            Some(Err(error)) => (error, true),
+            // Whoever had less time than that does not know.
+            None => (unanswered(), limit >= each),
+        };
+        let verdict = verdict(&error);
+        let is_of_no_use = (verdict == Verdict::Broken && is_silent) || verdict == Verdict::Elsewhere;
+        if let (Some(line), true) = (&under_way.line, is_of_no_use) {
+            self.link.give_up(line);
+        }
+        match verdict {
+            Verdict::Broken => self.trouble.failed(&error),
+            // It was answered.
+            _ => under_way.line = None,
+        }
+        Err(error)
+    }
+
+    /// What only reads, asked until it is answered.
+    pub(crate) async fn read(&self, key: &[u8], command: &Cmd, limits: Limits) -> Result<Value, RedisError> {
+        let mut tries = 0_u32;
+        loop {
+            let limit = limits.each.min(limits.until.since(Moment::now()));
+            let mut asked_on = None;
+            let reading = async {
+                let line = asked_on.insert(self.link.line(key, Bound::No).await?);
+                line.send(key, command).await
+            };
+            let error = match within(limit, reading).await.unwrap_or_else(|| Err(unanswered())) {
+                Ok(reply) => return Ok(reply),
+                Err(error) => error,
+            };
+            let verdict = verdict(&error);
+            if let (Some(line), Verdict::Broken) = (&asked_on, verdict) {
+                self.link.give_up(line);
+            }
+            let rest = RETRY.random_rest(tries);
+            let is_over = Moment::now().later(rest) >= limits.until;
+            if is_over || !matches!(verdict, Verdict::Broken | Verdict::Elsewhere | Verdict::Again) {
+                return Err(error);
+            }
+            sleep(rest).await;
+            tries = tries.saturating_add(1);
+        }
+    }
+
+    /// Gives back whatever the owner was granted, and its place in the queue.
+    pub(crate) async fn give_back(&self, claim: &Claim, limits: Limits, trail: &Trail) -> Result<(), Error> {
+        self.release_strays(claim, trail);
+        self.ask(claim, Question::Release { fence: None }, limits, trail).await.map(drop)
+    }
+
+    /// Has the release arrive behind each request that was not answered.
+    pub(crate) fn release_strays(&self, claim: &Claim, trail: &Trail) {
+        for mut line in trail.take() {
+            let (question, key) = (Question::Release { fence: None }, claim.key().to_vec());
+            let command = match Call::of(claim, question) {
+                Ok(call) if self.is_plain() => call.in_full(),
+                _ => question.command(claim),
+            };
+            tokio::spawn(async move { within(STRAYS_FOR, line.send(&key, &command)).await });
+        }
+    }
+
+    pub(crate) async fn say(&self, line: &mut Line, claim: &Claim, question: Question<'_>) -> Result<Option<u64>, RedisError> {
+        let (key, command) = (claim.key(), || question.command(claim));
+        if !self.is_plain() {
+            match line.send(key, &command()).await {
+                Err(error) if verdict(&error) == Verdict::UnknownCommand => {
+                    *self.plain() = Some(Moment::now().later(PLAIN_FOR));
+                    self.scripts.forget();
+                }
+                came => return number(&came?),
+            }
+        }
+        let call = Call::of(claim, question)?;
+        match self.run(line, key, &call).await {
+            Err(error) if verdict(&error) == Verdict::HasModule => {
+                *self.plain() = None;
+                number(&line.send(key, &command()).await?)
+            }
+            came => number(&came?),
+        }
+    }
+
+    async fn run(&self, line: &mut Line, key: &[u8], call: &Call) -> Result<Value, RedisError> {
+        if self.scripts.knows(call) {
+            match line.send(key, &call.by_digest()).await {
+                Err(error) if verdict(&error) == Verdict::UnknownScript => {}
+                came => return came,
+            }
+        }
+        let reply = line.send(key, &call.in_full()).await?;
+        self.scripts.learn(call);
+        Ok(reply)
+    }
+
+    fn plain(&self) -> MutexGuard<'_, Option<Moment>> {
+        locked(&self.plain_until)
+    }
+}
+
+impl Trail {
+    /// The connection that the hold is bound to.
+    pub(crate) fn bond(&self) -> Option<Arc<Node>> {
+        locked(&self.bond).clone()
+    }
+
+    fn bind(&self, node: Option<Arc<Node>>) {
+        *locked(&self.bond) = node;
+    }
+
+    fn take(&self) -> Vec<Line> {
+        std::mem::take(&mut *locked(&self.strays))
+    }
+}
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        let Some(line) = self.line.take() else { return };
+        let mut lines = locked(&self.trail.strays);
+        let is_known = |known: &Line| match (known.node(), line.node()) {
+            (Some(known), Some(node)) => known.id == node.id,
+            // They arrive in order, whatever the redis crate has opened anew meanwhile.
+            _ => known.node().is_none() && line.node().is_none(),
+        };
+        if lines.len() < MOST_STRAYS && !lines.iter().any(is_known) {
+            lines.push(line);
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Where the locks are: what the program has of the redis crate.
+
+use redis::Client;
+use redis::aio::ConnectionManager;
+use redis::cluster::ClusterClient;
+use redis::sentinel::SentinelClient;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::Mutex;
+
+/// Where the locks are. It is made of a client or a connection of the redis crate, which the program sets up as it likes:
+/// address, user, database, encryption.
+///
+/// | From | For |
+/// |---|---|
+/// | [`redis::Client`] | one server |
+/// | [`SentinelClient`] | the primary that sentinels name |
+/// | [`ClusterClient`] | a cluster |
+/// | [`ConnectionManager`] | one server, over a connection that the program has already |
+/// | [`Server::quorum`] | most of several servers that know nothing of each other |
+///
+/// A client opens two connections: one for all requests, and one to be told of grants. A connection manager does not tell
+/// where it is connected to, so nothing can be opened beside it: requests that wait ask four times a second whether they
+/// have been granted the lock, and [`ephemeral`](crate::Request::ephemeral), [`replicas`](crate::Request::replicas) and
+/// [`run_command`](crate::Guard::run_command) are refused. Give the client along with it, `(manager, client)`, and all work.
+#[derive(Clone)]
+pub struct Server {
+    pub(crate) places: Vec<Place>,
+    pub(crate) is_quorum: bool,
+}
+
+#[derive(Clone)]
+pub(crate) enum Place {
+    Client(Client),
+    Sentinel(Arc<Mutex<SentinelClient>>),
+    Cluster(ClusterClient),
+    Manager(ConnectionManager, Option<Client>),
+}
+
+impl Server {
+    /// Most of these servers, which know nothing of each other: Redlock, with fences that grow. A lock survives the loss of
+    /// any few of them. Their number should be odd.
+    ///
+    /// Without the module's queue, which is each server's own, requests poll. Exclusive locks of one name are to be had.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// use leasehold_client::{Locks, Server};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let servers = [Example::start(), Example::start(), Example::start()];
+    /// # let urls = servers.each_ref().map(Example::url);
+    /// let clients = urls.map(|url| redis::Client::open(url));
+    /// let locks = Locks::new(Server::quorum(clients.into_iter().collect::<Result<Vec<_>, _>>()?));
+    /// let guard = locks.lock("printer").await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn quorum<S: Into<Self>>(servers: impl IntoIterator<Item = S>) -> Self {
+        let places = servers.into_iter().flat_map(|server| server.into().places).collect();
+        Self { places, is_quorum: true }
+    }
+}
+
+impl From<Place> for Server {
+    fn from(place: Place) -> Self {
+        Self { places: vec![place], is_quorum: false }
+    }
+}
+
+impl From<Client> for Server {
+    fn from(client: Client) -> Self {
+        Place::Client(client).into()
+    }
+}
+
+impl From<SentinelClient> for Server {
+    fn from(client: SentinelClient) -> Self {
+        Place::Sentinel(Arc::new(Mutex::new(client))).into()
+    }
+}
+
+impl From<ClusterClient> for Server {
+    fn from(client: ClusterClient) -> Self {
+        Place::Cluster(client).into()
+    }
+}
+
+impl From<ConnectionManager> for Server {
+    fn from(manager: ConnectionManager) -> Self {
+        Place::Manager(manager, None).into()
+    }
+}
+
+impl From<(ConnectionManager, Client)> for Server {
+    fn from((manager, client): (ConnectionManager, Client)) -> Self {
+        Place::Manager(manager, Some(client)).into()
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Client(_) => "Client",
+            Self::Sentinel(_) => "Sentinel",
+            Self::Cluster(_) => "Cluster",
+            Self::Manager(..) => "Manager",
+        })
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(&self.places).finish()
+    }
+}

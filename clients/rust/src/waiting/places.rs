@@ -1,0 +1,451 @@
+//! The places that a client has in the queues of servers, and what it is told of them.
+//!
+//! ```text
+//!   line          ACQUIRE … TICKET                ACQUIRE … TICKET
+//!                 nil                             nil: after `check_every`
+//!   subscription                                                    granted
+//!   the lease, for certain                        ├───────────── min(ttl, kept) ─────────────┤
+//! ```
+//!
+//! The message is the grant. The server made it after it had answered the last request with nil, so the lease is counted
+//! from before that: it ends before the server's, however late the message is. That holds unless an earlier grant of this
+//! owner may have run out unheard, whose message may still be on its way: then it is a reason to ask, as anything else is.
+//!
+//! Asking again keeps a place. All that is due is asked for together, once a second.
+
+use super::subscription::Subscription;
+use crate::attempt::{Attempt, Granted};
+use crate::clock::Moment;
+use crate::core::Core;
+use crate::ledger::Entry;
+use crate::link::Node;
+use crate::locked::locked;
+use crate::question::{Claim, Question};
+use crate::remote::{Limits, Remote, Trail};
+use crate::validity::{drift, valid_until};
+use crate::{Settings, measure};
+use futures_util::future::join_all;
+use redis::RedisError;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+/// A place is kept for so many times as long as nobody asks for it.
+const KEPT_TIMES: u32 = 3;
+const KEPT_LEAST: Duration = Duration::from_secs(1);
+
+/// How often those are asked for that are due.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What whoever waits is told.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Told {
+    Granted(Granted),
+    /// It may have been granted, or lost.
+    Ask,
+    /// The subscription is lost, and so may be what was to be told.
+    Cut,
+}
+
+pub(crate) struct Places {
+    /// Nobody else knows it.
+    pub(super) channel: String,
+    check_every: Duration,
+    /// The longest time in milliseconds for which the server keeps a place, as far as it has said.
+    longest: AtomicU64,
+    /// How many subscriptions in a row could not be opened.
+    failures: AtomicU32,
+    book: Mutex<Book>,
+}
+
+#[derive(Default)]
+struct Book {
+    /// By the owner.
+    all: HashMap<String, Arc<Inside>>,
+    /// By the node.
+    subscriptions: HashMap<u64, Arc<Subscription>>,
+    /// Somebody asks for what is due.
+    is_looked_after: bool,
+    is_closed: bool,
+}
+
+/// A place in a queue, from the first request for it until the lock is granted or nobody wants it any more.
+pub(super) struct Place {
+    core: Arc<Core>,
+    inside: Arc<Inside>,
+}
+
+struct Inside {
+    name: Arc<str>,
+    claim: Arc<Claim>,
+    trail: Arc<Trail>,
+    ttl: Duration,
+    /// Whether a message is no more than a reason to ask.
+    confirm: bool,
+    woken: Notify,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// When it is to be asked for again, while somebody sleeps.
+    due: Option<Moment>,
+    /// The node whose subscription would tell of a grant, as of the last request.
+    heard_from: Option<u64>,
+    /// Before the last request that was answered with nil, or the first one.
+    since: Option<Moment>,
+    /// The shortest time for which a request since then keeps it.
+    kept: Duration,
+    /// For how long the latest request keeps it.
+    keeps: Duration,
+    is_nil: bool,
+    /// Whether a message cannot be that of an earlier grant.
+    is_sure: bool,
+    /// What a message told that nobody has looked at, and from which node.
+    heard: Option<(u64, u64)>,
+    told: Option<Told>,
+    has_left: bool,
+}
+
+/// What was known when a request was made.
+struct Asked {
+    at: Moment,
+    kept: Duration,
+    /// The node that would have told of a grant by now.
+    heard_from: Option<u64>,
+}
+
+impl Places {
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Self {
+            channel: format!("leasehold:{}", uuid::Uuid::new_v4()),
+            check_every: settings.check_every,
+            longest: AtomicU64::new(u64::MAX),
+            failures: AtomicU32::new(0),
+            book: Mutex::default(),
+        }
+    }
+
+    /// How many wait.
+    pub(super) fn count(&self) -> usize {
+        self.book().all.len()
+    }
+
+    /// The server keeps a place for no longer than so many milliseconds. Whether that is news.
+    pub(super) fn keeps_for(&self, longest: u64) -> bool {
+        self.longest.fetch_min(longest, Relaxed) > longest
+    }
+
+    /// For how long a place is kept that is asked for now.
+    fn kept(&self) -> Duration {
+        let crowd = Duration::from_millis(u64::try_from(self.count()).unwrap_or(u64::MAX));
+        let kept = self.check_every.max(crowd).saturating_mul(KEPT_TIMES).max(KEPT_LEAST);
+        kept.min(Duration::from_millis(self.longest.load(Relaxed)))
+    }
+
+    pub(super) fn take(&self, attempt: &Attempt) -> Place {
+        let inside = Arc::new(Inside {
+            name: Arc::clone(&attempt.name),
+            claim: Arc::clone(&attempt.claim),
+            trail: Arc::clone(&attempt.trail),
+            ttl: attempt.wanted.ttl,
+            confirm: attempt.wanted.confirm,
+            woken: Notify::new(),
+            state: Mutex::new(State {
+                due: None,
+                heard_from: None,
+                since: None,
+                kept: Duration::MAX,
+                keeps: Duration::ZERO,
+                is_nil: false,
+                is_sure: true,
+                heard: None,
+                told: None,
+                has_left: false,
+            }),
+        });
+        self.book().all.insert(attempt.claim.owner.clone(), Arc::clone(&inside));
+        measure::one_more_ticket();
+        Place { core: Arc::clone(&attempt.core), inside }
+    }
+
+    /// The subscription of this node, if it tells of grants at the moment.
+    fn is_heard(&self, node: u64) -> bool {
+        self.book().subscriptions.get(&node).is_some_and(|subscription| subscription.is_up())
+    }
+
+    pub(super) fn hear(&self, owner: &str, fence: u64, node: u64) {
+        let known = self.book().all.get(owner).cloned();
+        if let Some(inside) = known {
+            inside.hear(fence, node);
+        }
+    }
+
+    /// The subscription is lost.
+    pub(super) fn cut(&self, node: u64) {
+        let mut book = self.book();
+        book.subscriptions.remove(&node);
+        let all: Vec<_> = book.all.values().cloned().collect();
+        drop(book);
+        for inside in all {
+            if inside.state().heard_from == Some(node) {
+                inside.wake(Told::Cut);
+            }
+        }
+    }
+
+    /// A grant was found out that had not been told: the subscription may be dead without having said so.
+    fn suspect(&self, node: u64) {
+        let subscription = self.book().subscriptions.get(&node).cloned();
+        if let Some(subscription) = subscription {
+            subscription.close();
+            self.cut(node);
+        }
+    }
+
+    pub(super) fn failures(&self) -> u32 {
+        self.failures.load(Relaxed)
+    }
+
+    pub(super) fn count_failure(&self) {
+        self.failures.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn forget_failures(&self) {
+        self.failures.store(0, Relaxed);
+    }
+
+    fn subscription(&self, core: &Arc<Core>, node: &Arc<Node>) -> Option<Arc<Subscription>> {
+        let mut book = self.book();
+        if book.is_closed {
+            return None;
+        }
+        let open = || Subscription::open(core, node);
+        Some(Arc::clone(book.subscriptions.entry(node.id).or_insert_with(open)))
+    }
+
+    pub(crate) fn close(&self) {
+        let mut book = self.book();
+        book.is_closed = true;
+        for (_, subscription) in book.subscriptions.drain() {
+            subscription.close();
+        }
+    }
+
+    /// Somebody sleeps: from now on somebody looks after all who do.
+    fn look_after(&self, core: &Arc<Core>) {
+        if std::mem::replace(&mut self.book().is_looked_after, true) {
+            return;
+        }
+        let every = LOOK_EVERY.min(self.check_every.checked_div(KEPT_TIMES).unwrap_or_default());
+        let core = Arc::downgrade(core);
+        tokio::spawn(async move {
+            loop {
+                sleep(every).await;
+                let Some(core) = core.upgrade() else { return };
+                let Some(due) = core.places.due() else { return };
+                if !due.is_empty() {
+                    let core = Arc::downgrade(&core);
+                    tokio::spawn(join_all(due.into_iter().map(move |inside| renew(core.clone(), inside))));
+                }
+            }
+        });
+    }
+
+    /// None: nobody waits.
+    fn due(&self) -> Option<Vec<Arc<Inside>>> {
+        let mut book = self.book();
+        if book.all.is_empty() {
+            book.is_looked_after = false;
+            return None;
+        }
+        let now = Moment::now();
+        let is_due = |inside: &&Arc<Inside>| inside.state().due.is_some_and(|due| due <= now);
+        Some(book.all.values().filter(is_due).cloned().collect())
+    }
+
+    fn book(&self) -> MutexGuard<'_, Book> {
+        locked(&self.book)
+    }
+}
+
+/// Keeps the place of somebody who sleeps.
+async fn renew(core: Weak<Core>, inside: Arc<Inside>) {
+    let Some(core) = core.upgrade() else { return };
+    let Ok(remote) = core.remote() else { return };
+    let each = core.settings.response_timeout;
+    let limits = Limits { each, until: Moment::now().later(each) };
+    let came = inside.ask(&core, remote, limits).await;
+    if inside.state().has_left {
+        // It may have been heard after the release.
+        let entry = core.ledger.begin(&inside.name);
+        return give_back(&core, &inside, entry).await;
+    }
+    match came {
+        Ok(Some(granted)) => inside.wake(Told::Granted(granted)),
+        // Whoever is not told has to do something about it.
+        Ok(None) if inside.state().heard_from.is_none() || remote.is_plain() => inside.wake(Told::Ask),
+        Ok(None) => {}
+        Err(_) => inside.wake(Told::Ask),
+    }
+}
+
+async fn give_back(core: &Arc<Core>, inside: &Inside, entry: Entry) {
+    core.give_back(&inside.claim, &inside.trail, false, entry).await;
+}
+
+impl Place {
+    /// Asks for it, or asks again.
+    pub(super) async fn ask(&self, remote: &Remote, limits: Limits) -> Result<Option<Granted>, RedisError> {
+        self.inside.state().heard = None;
+        self.inside.ask(&self.core, remote, limits).await
+    }
+
+    /// Whether a grant would be told.
+    pub(super) fn is_heard(&self) -> bool {
+        self.inside.state().heard_from.is_some()
+    }
+
+    pub(super) fn crowd(&self) -> usize {
+        self.core.places.count()
+    }
+
+    /// Sees to it that grants are told of. False: they are not at the moment.
+    pub(super) async fn listen(&self, remote: &Remote, limit: Duration) -> Result<bool, RedisError> {
+        if !remote.link.reaches_beside() {
+            return Ok(false);
+        }
+        let node = remote.link.node(self.inside.claim.key()).await?;
+        match self.core.places.subscription(&self.core, &node) {
+            Some(subscription) => subscription.opened(limit).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Until it is told something; none: until then.
+    pub(super) async fn sleep(&self, until: Moment) -> Option<Told> {
+        self.core.places.look_after(&self.core);
+        loop {
+            if let Some(told) = self.inside.take_told() {
+                return Some(told);
+            }
+            let left = until.since(Moment::now());
+            if left.is_zero() {
+                return None;
+            }
+            crate::clock::within(left, self.inside.woken.notified()).await;
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.inside.state();
+        state.has_left = true;
+        state.due = None;
+        drop(state);
+        self.core.places.book().all.remove(&self.inside.claim.owner);
+        measure::one_less_ticket();
+    }
+}
+
+impl Inside {
+    async fn ask(&self, core: &Arc<Core>, remote: &Remote, limits: Limits) -> Result<Option<Granted>, RedisError> {
+        let node = match remote.link.reaches_beside() {
+            true => crate::clock::within(limits.each, remote.link.node(self.claim.key())).await,
+            false => None,
+        };
+        let node = match node {
+            Some(Ok(node)) => Some(node.id).filter(|node| core.places.is_heard(*node)),
+            _ => None,
+        };
+        let asked = self.begin(core.places.kept(), node);
+        let question = Question::Ticket { ttl: self.ttl, kept: asked.kept, channel: &core.places.channel };
+        let fence = remote.ask_once(&self.claim, question, limits, &self.trail).await?;
+        Ok(self.answered(core, remote, fence, &asked))
+    }
+
+    fn begin(&self, kept: Duration, node: Option<u64>) -> Asked {
+        let (mut state, at) = (self.state(), Moment::now());
+        let heard_from = state.heard_from.filter(|_| state.heard.is_none());
+        state.due = None;
+        state.since.get_or_insert(at);
+        state.keeps = kept;
+        state.kept = state.kept.min(kept);
+        state.heard_from = node;
+        Asked { at, kept, heard_from }
+    }
+
+    fn answered(&self, core: &Arc<Core>, remote: &Remote, fence: Option<u64>, asked: &Asked) -> Option<Granted> {
+        if let Some(fence) = fence {
+            let was_told = self.state().heard.is_some();
+            if let (Some(node), false) = (asked.heard_from, was_told) {
+                core.places.suspect(node);
+            }
+            return Some(Granted { fence, asked: asked.at, lasts: self.ttl, is_unclaimed: false });
+        }
+        if remote.is_plain() {
+            return None;
+        }
+        let (mut state, now) = (self.state(), Moment::now());
+        let lasts = self.ttl.min(state.kept);
+        // A grant that nobody has heard of would still be there.
+        if state.since.is_some_and(|since| now >= since.later(lasts.saturating_sub(drift(lasts)))) {
+            state.is_sure = false;
+        }
+        state.since = Some(asked.at);
+        state.kept = asked.kept.min(state.keeps);
+        state.is_nil = true;
+        let third = asked.kept.checked_div(KEPT_TIMES).unwrap_or_default();
+        state.due = Some(now.later(third.mul_f64(1.0 - fastrand::f64() / 4.0)));
+        drop(state);
+        self.wake_if_told();
+        None
+    }
+
+    fn hear(&self, fence: u64, node: u64) {
+        self.state().heard = Some((fence, node));
+        self.wake_if_told();
+    }
+
+    fn wake_if_told(&self) {
+        if self.state().message(self.ttl, self.confirm).is_some() {
+            self.woken.notify_one();
+        }
+    }
+
+    fn wake(&self, told: Told) {
+        self.state().told = Some(told);
+        self.woken.notify_one();
+    }
+
+    fn take_told(&self) -> Option<Told> {
+        let mut state = self.state();
+        state.told.take().or_else(|| state.message(self.ttl, self.confirm))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        locked(&self.state)
+    }
+}
+
+impl State {
+    /// What a message comes to. None: the answer to the request under way has to come first.
+    fn message(&self, ttl: Duration, confirm: bool) -> Option<Told> {
+        let ((fence, node), since) = (self.heard?, self.since?);
+        if !self.is_nil {
+            return None;
+        }
+        // A server that was not heard when it was asked does not leave much time.
+        if confirm || !self.is_sure || self.heard_from != Some(node) {
+            return Some(Told::Ask);
+        }
+        let lasts = ttl.min(self.kept);
+        let left = valid_until(since, lasts).since(Moment::now());
+        let is_short = left < lasts.checked_div(4).unwrap_or_default();
+        let granted = Granted { fence, asked: since, lasts, is_unclaimed: true };
+        Some(if is_short { Told::Ask } else { Told::Granted(granted) })
+    }
+}

@@ -1,0 +1,123 @@
+//! A subscription to the grants that one server makes, on a connection beside the line, until it is lost.
+//!
+//! The redis crate has subscriptions on a multiplexed connection where that speaks RESP3, which is the program's choice. This
+//! one works with either protocol, and its end is noticed.
+
+use crate::backoff::RETRY;
+use crate::clock::{Moment, within};
+use crate::core::Core;
+use crate::error::unanswered;
+use crate::link::Node;
+use crate::locked::locked;
+use futures_util::StreamExt;
+use redis::RedisError;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::sleep;
+
+/// How long it may take to subscribe: longer than any server needs that is there.
+const OPENS_WITHIN: Duration = Duration::from_secs(5);
+
+pub(super) struct Subscription {
+    begun: Moment,
+    state: watch::Sender<State>,
+    task: Mutex<Option<AbortHandle>>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Opening,
+    Up,
+    Lost(RedisError),
+}
+
+impl Subscription {
+    pub(super) fn open(core: &Arc<Core>, node: &Arc<Node>) -> Arc<Self> {
+        let (state, _) = watch::channel(State::Opening);
+        let this = Arc::new(Self { begun: Moment::now(), state, task: Mutex::default() });
+        let (subscription, core, node) = (Arc::clone(&this), Arc::downgrade(core), Arc::clone(node));
+        let places = |core: &Weak<Core>| core.upgrade().map(|core| Arc::clone(&core.places));
+        let task = tokio::spawn(async move {
+            let Some((channel, failures)) = places(&core).map(|places| (places.channel.clone(), places.failures())) else {
+                return;
+            };
+            // While the server is down this fails each time: not as fast as it is asked for.
+            if failures > 0 {
+                sleep(RETRY.random_rest(failures)).await;
+            }
+            let opening = within(OPENS_WITHIN, node.subscribe(&channel));
+            let lost = match opening.await.unwrap_or_else(|| Err(unanswered())) {
+                Err(error) => {
+                    places(&core).inspect(|places| places.count_failure());
+                    error
+                }
+                Ok(opened) => {
+                    places(&core).inspect(|places| places.forget_failures());
+                    subscription.state.send_replace(State::Up);
+                    let mut messages = opened.into_on_message();
+                    // Connected anew, the line may be to another server, and what this one tells is of no account then.
+                    while let Some(Some(message)) = node.gone.run_until_cancelled(messages.next()).await {
+                        let Some(places) = places(&core) else { return };
+                        if let Some((fence, owner)) = grant_in(message.get_payload_bytes()) {
+                            places.hear(owner, fence, node.id);
+                        }
+                    }
+                    unanswered()
+                }
+            };
+            subscription.state.send_replace(State::Lost(lost));
+            if let Some(places) = places(&core) {
+                places.cut(node.id);
+            }
+        });
+        *locked(&this.task) = Some(task.abort_handle());
+        this
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        matches!(*self.state.borrow(), State::Up)
+    }
+
+    /// Whether it is open. Where nobody answers, those who come later do not wait for it again.
+    pub(super) async fn opened(&self, limit: Duration) -> Result<bool, RedisError> {
+        let left = limit.saturating_sub(Moment::now().since(self.begun));
+        let mut state = self.state.subscribe();
+        let opened = within(left, state.wait_for(|state| !matches!(state, State::Opening))).await;
+        match opened.map(|opened| opened.map(|state| state.clone())) {
+            Some(Ok(State::Up)) => Ok(true),
+            Some(Ok(State::Lost(error))) => Err(error),
+            _ => Ok(false),
+        }
+    }
+
+    pub(super) fn close(&self) {
+        if let Some(task) = locked(&self.task).take() {
+            task.abort();
+        }
+    }
+}
+
+/// `<fence> <length of owner> <owner> <key>`
+fn grant_in(message: &[u8]) -> Option<(u64, &str)> {
+    let number = |digits: &[u8]| std::str::from_utf8(digits).ok()?.parse().ok();
+    let mut words = message.splitn(3, |byte| *byte == b' ');
+    let (fence, length, rest) = (number(words.next()?)?, number(words.next()?)?, words.next()?);
+    let owner = rest.get(..usize::try_from(length).ok()?)?;
+    Some((fence, std::str::from_utf8(owner).ok().filter(|owner| !owner.is_empty())?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grant_in;
+
+    #[test]
+    fn a_message_tells_a_fence_and_an_owner() {
+        assert_eq!(grant_in(b"17 2 me a key"), Some((17, "me")));
+        assert_eq!(grant_in(b"17 4 m e  a"), Some((17, "m e ")));
+        for wrong in [b"".as_slice(), b"17", b"17 2", b"17 9 me", b"x 2 me", b"17 0  a", b"-1 2 me"] {
+            assert_eq!(grant_in(wrong), None, "{wrong:?}");
+        }
+    }
+}

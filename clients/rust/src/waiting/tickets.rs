@@ -1,0 +1,142 @@
+//! Waiting by a ticket: a place in the server's queue without a connection that waits.
+
+use super::places::{Place, Told};
+use super::{Patience, Waited};
+use crate::Error;
+use crate::attempt::Attempt;
+use crate::backoff::{RETRY, ROOM};
+use crate::clock::Moment;
+use crate::remote::{Limits, Remote};
+use crate::verdict::{Verdict, told, verdict};
+use redis::RedisError;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::sleep;
+
+/// How often a place is asked for while nobody tells of grants, unless there are many.
+const UNHEARD: Duration = Duration::from_millis(250);
+
+/// What went wrong since the server answered last.
+#[derive(Default)]
+struct Failures {
+    count: u32,
+    silent_since: Option<Moment>,
+    refusal: Option<RedisError>,
+    /// The server has answered once.
+    is_queued: bool,
+}
+
+pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patience) -> Result<Waited, Error> {
+    let core = Arc::clone(&attempt.core);
+    let place = core.places.take(attempt);
+    let mut failures = Failures::default();
+    loop {
+        if Moment::now() >= patience.until {
+            return failures.ended();
+        }
+        let asked = Moment::now();
+        let limits = Limits { each: patience.each, until: patience.until };
+        attempt.may_hold = true;
+        // In a box, so that a waiter has no room for it while it sleeps.
+        match Box::pin(place.ask(remote, limits)).await {
+            Ok(Some(granted)) => return Ok(Waited::Granted(granted)),
+            Ok(None) if remote.is_plain() => return Ok(Waited::NoQueue),
+            Ok(None) => failures = Failures { is_queued: true, ..Failures::default() },
+            Err(error) => match verdict(&error) {
+                Verdict::NoTickets => {
+                    attempt.may_hold = failures.is_queued;
+                    return Ok(Waited::NoTickets);
+                }
+                Verdict::KeepsFor(longest) if core.places.keeps_for(longest) => continue,
+                means => {
+                    let patience = Patience { until: patience.until, ..patience };
+                    match failures.rest(error, means, patience, asked).await? {
+                        Rested::AskAgain => continue,
+                        Rested::Ended => return Ok(Waited::Ended),
+                    }
+                }
+            },
+        }
+        if !place.is_heard() {
+            match Box::pin(place.listen(remote, half(patience))).await {
+                Ok(true) => continue, // What was granted meanwhile was not told.
+                Ok(false) => {}
+                Err(error) if verdict(&error) == Verdict::Broken => {}
+                Err(_) => return Ok(Waited::NoTickets),
+            }
+        }
+        match sleep_at(&place, patience).await {
+            Some(Told::Granted(granted)) => return Ok(Waited::Granted(granted)),
+            // What was told meanwhile is lost: so all ask, and not all at once.
+            Some(Told::Cut) => {
+                let crowd = u64::try_from(core.places.count()).unwrap_or(u64::MAX);
+                let rest = Duration::from_millis(crowd).mul_f64(fastrand::f64());
+                sleep(rest.min(patience.until.since(Moment::now()))).await;
+            }
+            Some(Told::Ask) | None => {}
+        }
+    }
+}
+
+async fn sleep_at(place: &Place, patience: Patience) -> Option<Told> {
+    let until = if place.is_heard() {
+        patience.until
+    } else {
+        let crowd = Duration::from_millis(u64::try_from(place.crowd()).unwrap_or(u64::MAX));
+        patience.until.min(Moment::now().later(UNHEARD.max(crowd)))
+    };
+    place.sleep(until).await
+}
+
+/// There has to be time to ask.
+fn half(patience: Patience) -> Duration {
+    patience.each.min(patience.until.since(Moment::now())).checked_div(2).unwrap_or_default()
+}
+
+enum Rested {
+    AskAgain,
+    /// There is no time for another try, and the lock was busy.
+    Ended,
+}
+
+impl Failures {
+    /// Patience has ended: the lock was busy, unless the server had no place.
+    fn ended(self) -> Result<Waited, Error> {
+        self.refusal.map_or(Ok(Waited::Ended), |refusal| Err(told(refusal)))
+    }
+
+    /// Rests before the next try.
+    async fn rest(
+        &mut self,
+        error: RedisError,
+        means: Verdict,
+        Patience { until, each, unreachable_after }: Patience,
+        asked: Moment,
+    ) -> Result<Rested, Error> {
+        match means {
+            Verdict::Broken => {
+                self.refusal = None;
+                let since = *self.silent_since.get_or_insert(asked);
+                if Moment::now().since(since) >= unreachable_after {
+                    return Err(told(error));
+                }
+            }
+            Verdict::Elsewhere | Verdict::Again | Verdict::HasModule | Verdict::Replaced => {
+                self.silent_since = None;
+                self.refusal = Some(error.clone());
+            }
+            _ => return Err(told(error)),
+        }
+        let is_full = error.code() == Some("QUEUEFULL");
+        let rest = if is_full { ROOM } else { RETRY }.random_rest(self.count);
+        self.count = self.count.saturating_add(1);
+        if Moment::now().later(rest) < until {
+            sleep(rest).await;
+            return Ok(Rested::AskAgain);
+        }
+        sleep(until.since(Moment::now())).await;
+        // It was busy when the server had time to answer.
+        let is_busy = self.is_queued && means == Verdict::Broken && until.since(asked) < each;
+        if is_busy { Ok(Rested::Ended) } else { Err(told(error)) }
+    }
+}
