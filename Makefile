@@ -110,7 +110,7 @@ lint: setup ## Check format, lints and API docs; changes nothing
 	scripts/plants --check
 	scripts/client-plants --check
 	RUSTDOCFLAGS="-D warnings -A rustdoc::private_intra_doc_links" cargo doc --locked --workspace --no-deps --document-private-items \
-		--features leasehold-client/blocking,leasehold-client/metrics,leasehold-client/redis
+		--features leasehold-client/blocking,leasehold-client/metrics
 
 verify: lint deny test ## What CI runs: lint, deny, test; changes nothing
 
