@@ -1,6 +1,8 @@
 //! The same locks for programs that have no tokio runtime: this one has it, and waits.
 
-use crate::{Error, Server, Settings};
+use crate::error::Error;
+use crate::server::Server;
+use crate::settings::Settings;
 use std::fmt;
 use std::future::IntoFuture;
 use std::ops::Deref;
@@ -61,7 +63,8 @@ impl Locks {
 }
 
 fn runtime() -> std::io::Result<Arc<Runtime>> {
-    let built = Builder::new_multi_thread().worker_threads(1).thread_name("leasehold").enable_all().build();
+    let built =
+        Builder::new_multi_thread().worker_threads(1).thread_name("leasehold").enable_all().build();
     built.map(Arc::new)
 }
 

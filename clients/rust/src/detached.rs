@@ -1,19 +1,14 @@
 //! A lock that is left held, for somebody else to go on with.
 
-use crate::attempt::Granted;
-use crate::clock::Moment;
-use crate::core::Extension;
-use crate::lease::{Lease, Terms};
-use crate::locks::Locks;
-use crate::question::{Claim, EXCLUSIVE};
-use crate::{Error, Fence, Guard, Loss};
+use crate::error::Error;
+use crate::lease::Lease;
+use crate::outcome::Fence;
 use std::fmt;
 use std::str::FromStr;
-use std::sync::Arc;
 
 const SCHEME: &str = "leasehold";
 
-/// A lock that was left held: what [`Guard::detach`] returns, and [`Locks::adopt`] takes.
+/// A lock that was left held: what [`Guard::detach`](crate::Guard::detach) returns, and [`Locks::adopt`](crate::Locks::adopt) takes.
 ///
 /// As text it goes into the payload of a job: `leasehold:<lock>:<owner>:<fence>`, with each byte that is not a letter, a
 /// digit or one of `-._~` as `%` and two hexadecimal digits. Several locks are separated by commas.
@@ -28,14 +23,18 @@ const SCHEME: &str = "leasehold";
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Detached {
-    keys: Vec<Vec<u8>>,
-    owner: String,
-    fence: Fence,
+    pub(crate) keys: Vec<Vec<u8>>,
+    pub(crate) owner: String,
+    pub(crate) fence: Fence,
 }
 
 impl Detached {
     pub(crate) fn of(lease: &Lease) -> Self {
-        Self { keys: lease.claim.keys.clone(), owner: lease.claim.owner.clone(), fence: lease.fence() }
+        Self {
+            keys: lease.claim.keys.clone(),
+            owner: lease.claim.owner.clone(),
+            fence: lease.fence(),
+        }
     }
 
     /// As whom it is held.
@@ -48,30 +47,6 @@ impl Detached {
     #[must_use]
     pub fn fence(&self) -> Fence {
         self.fence
-    }
-
-    pub(crate) async fn adopt(&self, locks: &Locks) -> Result<Guard, Error> {
-        let core = locks.core();
-        core.enter()?;
-        let settings = &core.settings;
-        let Self { keys, owner, fence } = self.clone();
-        let names: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect();
-        let claim = Arc::new(Claim { keys, owner, share: EXCLUSIVE, grace: None });
-        let (asked, ttl) = (Moment::now(), settings.ttl);
-        let granted = Granted { fence: fence.into(), asked, lasts: ttl, is_unclaimed: false };
-        let terms = Terms { renew: settings.renew, hold_at_least: None };
-        let name: Arc<str> = names.join(", ").into();
-        // It is held only once the server has said so.
-        let lease = Arc::new(Lease::new(name, (claim, Arc::default()), granted, ttl, terms, String::new()));
-        let until = asked.later(settings.retry_for).min(lease.valid_until());
-        match core.extend(&lease, ttl, until).await {
-            Ok(Extension::Extended) => Ok(Guard::new(locks, lease)),
-            Ok(Extension::Lost) => Err(Error::Lost { lock: lease.name.to_string(), loss: Loss::Taken }),
-            Err(error) => {
-                core.lose(&lease, Loss::Released);
-                Err(error)
-            }
-        }
     }
 }
 
@@ -89,13 +64,21 @@ impl FromStr for Detached {
         let wrong = || Error::setting("detached", "it must be leasehold:<lock>:<owner>:<fence>");
         let mut parts = text.split(':');
         let (scheme, keys, owner, fence) = (parts.next(), parts.next(), parts.next(), parts.next());
-        let (Some(SCHEME), Some(keys), Some(owner), Some(fence), None) = (scheme, keys, owner, fence, parts.next()) else {
+        let (Some(SCHEME), Some(keys), Some(owner), Some(fence), None) =
+            (scheme, keys, owner, fence, parts.next())
+        else {
             return Err(wrong());
         };
         let keys: Option<Vec<_>> = keys.split(',').map(unescaped).collect();
-        let owner = unescaped(owner).and_then(|owner| String::from_utf8(owner).ok()).filter(|owner| !owner.is_empty());
+        let owner = unescaped(owner)
+            .and_then(|owner| String::from_utf8(owner).ok())
+            .filter(|owner| !owner.is_empty());
         let fence = fence.parse().map_err(|_| wrong())?;
-        Ok(Self { keys: keys.ok_or_else(wrong)?, owner: owner.ok_or_else(wrong)?, fence: Fence::new(fence) })
+        Ok(Self {
+            keys: keys.ok_or_else(wrong)?,
+            owner: owner.ok_or_else(wrong)?,
+            fence: Fence::new(fence),
+        })
     }
 }
 
@@ -103,7 +86,9 @@ fn escaped(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for byte in bytes {
         match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => text.push(char::from(*byte)),
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => {
+                text.push(char::from(*byte))
+            }
             byte => text.push_str(&format!("%{byte:02X}")),
         }
     }
@@ -136,7 +121,15 @@ mod tests {
         let detached = Detached { keys, owner: "w\u{e4}hler:1".into(), fence: Fence::new(17) };
         assert_eq!(detached.to_string(), "leasehold:a%3Ab%2Cc%20%25,%00%FF:w%C3%A4hler%3A1:17");
         assert_eq!(detached.to_string().parse::<Detached>().unwrap(), detached);
-        for wrong in ["", "leasehold:a:b", "leasehold:a::1", "other:a:b:1", "leasehold:a%:b:1", "leasehold:a:b:x", "leasehold:a:b:1:2"] {
+        for wrong in [
+            "",
+            "leasehold:a:b",
+            "leasehold:a::1",
+            "other:a:b:1",
+            "leasehold:a%:b:1",
+            "leasehold:a:b:x",
+            "leasehold:a:b:1:2",
+        ] {
             assert!(wrong.parse::<Detached>().is_err(), "{wrong}");
         }
     }

@@ -1,8 +1,14 @@
 //! One leader among several candidates: a lock that whoever leads holds.
 
-use crate::locks::Locks;
+use crate::core::Core;
+use crate::error::Error;
+use crate::info::{LockInfo, info};
+use crate::outcome::Fence;
+use crate::question::EXCLUSIVE;
 use crate::request::{LONGEST_OWNER, Request};
-use crate::{Error, Fence, LockInfo};
+use std::fmt;
+use std::sync::Arc;
+
 use std::time::Duration;
 use tokio::time::sleep;
 use uuid::Uuid;
@@ -15,20 +21,20 @@ const UUID_LENGTH: usize = 36;
 
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// An election, for one of the candidates or for those who look on: [`Locks::election`].
+/// An election, for one of the candidates or for those who look on: [`Locks::election`](crate::Locks::election).
 ///
 /// ```
 /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-/// # example(async |locks| {
+/// # fn main() { example(async |locks| {
 /// let election = locks.election("scheduler", "host-1");
 /// let term = election.campaign().await?; // waits until the others are gone
 /// println!("leads, with fence {}", term.fence());
 /// term.release().await?; // lets the next one lead
-/// # Ok(()) });
+/// # Ok(()) }) }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Election {
-    locks: Locks,
+    core: Arc<Core>,
     name: Vec<u8>,
     candidate: String,
 }
@@ -53,8 +59,8 @@ pub struct Leaders {
 }
 
 impl Election {
-    pub(crate) fn new(locks: Locks, name: &[u8], candidate: String) -> Self {
-        Self { locks, name: name.to_vec(), candidate }
+    pub(crate) fn new(core: &Arc<Core>, name: &[u8], candidate: String) -> Self {
+        Self { core: Arc::clone(core), name: name.to_vec(), candidate }
     }
 
     /// A request to lead: awaited, it waits until this candidate does. Its guard is the term of office.
@@ -62,7 +68,7 @@ impl Election {
     /// Candidates queue, and lead in the order of arrival.
     pub fn campaign(&self) -> Request {
         let owner = format!("{}{SEPARATOR}{}", self.candidate, Uuid::new_v4());
-        let request = self.locks.lock(&self.name);
+        let request = Request::new(&self.core, vec![self.name.clone()], EXCLUSIVE);
         if owner.len() > LONGEST_OWNER {
             return request.wrong("candidate", "its name must be at most 218 bytes long");
         }
@@ -75,7 +81,7 @@ impl Election {
     ///
     /// When no server answers, or it refuses.
     pub async fn leader(&self) -> Result<Option<Leader>, Error> {
-        Ok(self.locks.info(&self.name).await?.map(Leader::from))
+        Ok(info(&self.core, &self.name).await?.map(Leader::from))
     }
 
     /// Those who lead, from now on.
@@ -109,9 +115,16 @@ impl Leaders {
                 Ok(_) | Err(Error::Unreachable { .. }) => {}
                 Err(error) => return Err(error),
             }
-            let closed = &self.election.locks.core().closed;
+            let closed = &self.election.core.home.closed;
             closed.run_until_cancelled(sleep(self.look_every)).await;
         }
+    }
+}
+
+impl fmt::Debug for Election {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("Election");
+        debug.field("candidate", &self.candidate).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! What can go wrong. That somebody else has the lock is no error, unless one was to wait for it.
 
-use crate::Loss;
+use crate::outcome::Loss;
 use redis::{ErrorKind, RedisError};
 use std::io;
 use std::time::Duration;
@@ -78,7 +78,9 @@ pub enum Error {
     #[error("the client was closed")]
     Closed,
     /// The client belongs to another tokio runtime, on which it was used first, or there is no runtime here.
-    #[error("the client belongs to the tokio runtime on which it was used first, and this is another one, or none")]
+    #[error(
+        "the client belongs to the tokio runtime on which it was used first, and this is another one, or none"
+    )]
     OtherRuntime,
 }
 

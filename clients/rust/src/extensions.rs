@@ -40,7 +40,12 @@ impl Extensions {
     }
 
     /// For how much of its ttl it counts from when it was asked for; none: a later one was answered.
-    pub(crate) fn answered(&mut self, number: u64, ttl: Duration, was_repeated: bool) -> Option<Duration> {
+    pub(crate) fn answered(
+        &mut self,
+        number: u64,
+        ttl: Duration,
+        was_repeated: bool,
+    ) -> Option<Duration> {
         // An earlier try of it that was not answered may still be carried out.
         if !was_repeated {
             self.open.retain(|open| open.number != number);

@@ -1,13 +1,16 @@
 //! A lock that is held.
 
+use crate::asked::{Granted, Terms};
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
-use crate::core::Extension;
-use crate::error::unanswered;
+use crate::core::{Core, Extension};
+use crate::detached::Detached;
+use crate::error::{Error, unanswered};
 use crate::lease::Lease;
-use crate::locks::Locks;
+use crate::outcome::{Fence, Loss, Released};
+use crate::question::{Claim, EXCLUSIVE};
 use crate::verdict::{Verdict, told, verdict};
-use crate::{Detached, Error, Fence, Loss, Released};
+
 use redis::{Arg, Cmd, FromRedisValue, cmd};
 use std::borrow::Cow;
 use std::fmt;
@@ -26,27 +29,52 @@ const MOST_MOVES: u32 = 8;
 /// later. What it does not see: a process that is paused and goes on writing. For that there is [`fence`](Self::fence).
 #[must_use = "the lock is released as soon as the guard is dropped"]
 pub struct Guard {
-    locks: Locks,
+    core: Arc<Core>,
     lease: Arc<Lease>,
     /// It is to be released when it is dropped.
     is_open: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(locks: &Locks, lease: Arc<Lease>) -> Self {
+    pub(crate) fn new(core: &Arc<Core>, lease: Arc<Lease>) -> Self {
         if let Some(grace) = lease.claim.grace {
-            let (core, bound) = (Arc::downgrade(locks.core()), Arc::clone(&lease));
-            locks.core().spawn(async move {
+            let (weak, bound) = (Arc::downgrade(core), Arc::clone(&lease));
+            core.home.spawn(async move {
                 while let Some(node) = bound.trail.bond() {
-                    if bound.over.run_until_cancelled(node.gone.cancelled()).await.is_none() {
-                        return;
-                    }
-                    let Some(core) = core.upgrade() else { return };
+                    let gone = bound.over.run_until_cancelled(node.gone.cancelled());
+                    let (Some(()), Some(core)) = (gone.await, weak.upgrade()) else { return };
                     core.bind_again(&bound, grace).await;
                 }
             });
         }
-        Self { locks: locks.clone(), lease, is_open: true }
+        Self { core: Arc::clone(core), lease, is_open: true }
+    }
+
+    /// That of a lock that was left held.
+    pub(crate) async fn adopt(core: &Arc<Core>, detached: &Detached) -> Result<Self, Error> {
+        core.home.enter()?;
+        let settings = &core.home.settings;
+        let Detached { keys, owner, fence } = detached.clone();
+        let names: Vec<_> = keys.iter().map(|key| String::from_utf8_lossy(key)).collect();
+        let name: Arc<str> = names.join(", ").into();
+        let claim = Arc::new(Claim { keys, owner, share: EXCLUSIVE, grace: None });
+        let (asked, ttl) = (Moment::now(), settings.ttl);
+        let granted = Granted { fence: fence.into(), asked, lasts: ttl, is_unclaimed: false };
+        let terms = Terms { renew: settings.renew, hold_at_least: None };
+        // It is held only once the server has said so.
+        let held = (granted, claim, Arc::default());
+        let lease = Arc::new(Lease::new(name, held, ttl, terms, String::new()));
+        let until = asked.later(settings.retry_for).min(lease.valid_until());
+        match core.extend(&lease, ttl, until).await {
+            Ok(Extension::Extended) => Ok(Self::new(core, lease)),
+            Ok(Extension::Lost) => {
+                Err(Error::Lost { lock: lease.name.to_string(), loss: Loss::Taken })
+            }
+            Err(error) => {
+                core.lose(&lease, Loss::Released);
+                Err(error)
+            }
+        }
     }
 
     /// The lock; several are listed.
@@ -85,13 +113,13 @@ impl Guard {
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use std::time::Duration;
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let guard = locks.lock("printer").await?;
     /// tokio::select! {
     ///     () = tokio::time::sleep(Duration::from_millis(5)) => println!("printed"),
     ///     loss = guard.lost() => println!("stopped half-way: {loss}"),
     /// }
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub async fn lost(&self) -> Loss {
         self.lease.over.cancelled().await;
@@ -114,9 +142,9 @@ impl Guard {
         if ttl.is_zero() {
             return Err(Error::setting("ttl", "it must be at least 1 ms"));
         }
-        let (core, lease) = (self.locks.core(), &self.lease);
-        core.enter()?;
-        let until = Moment::now().later(core.settings.retry_for).min(lease.valid_until());
+        let (core, lease) = (&self.core, &self.lease);
+        core.home.enter()?;
+        let until = Moment::now().later(core.home.settings.retry_for).min(lease.valid_until());
         match core.extend(lease, ttl, until).await {
             Ok(Extension::Extended) => Ok(()),
             Ok(Extension::Lost) => Err(self.lost_error()),
@@ -126,7 +154,7 @@ impl Guard {
                 }
                 if lease.is_held() && lease.is_renewed_now() {
                     // It is held on, and may have little time left.
-                    core.spawn(Arc::clone(core).renew(Arc::clone(lease)));
+                    core.home.spawn(Arc::clone(core).renew(Arc::clone(lease)));
                 }
                 Err(error)
             }
@@ -139,13 +167,13 @@ impl Guard {
     ///
     /// When no server answers in time, or it refuses: the lock stays until its lease ends.
     pub async fn release(mut self) -> Result<Released, Error> {
-        let core = self.locks.core();
+        let core = &self.core;
         match self.lease.loss() {
             Some(Loss::Closed) => {
                 self.is_open = false;
                 return Err(Error::Closed);
             }
-            _ => core.enter()?,
+            _ => core.home.enter()?,
         }
         let released = core.release(&self.lease, Loss::Released).await;
         self.is_open = false;
@@ -158,16 +186,16 @@ impl Guard {
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use leasehold_client::Detached;
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let payload = locks.lock("order:7").await?.detach().to_string();
     /// // Another program:
     /// let guard = locks.adopt(&payload.parse::<Detached>()?).await?;
     /// guard.release().await?;
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub fn detach(mut self) -> Detached {
         self.is_open = false;
-        let (core, lease) = (self.locks.core(), &self.lease);
+        let (core, lease) = (&self.core, &self.lease);
         let detached = Detached::of(lease);
         let was_unclaimed = lease.is_unclaimed();
         if lease.end(Loss::Released) && was_unclaimed {
@@ -183,10 +211,10 @@ impl Guard {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let guard = locks.lock("menu").await?;
     /// guard.run_command::<()>(redis::cmd("SET").arg("dish").arg("soup")).await?;
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors
@@ -195,8 +223,8 @@ impl Guard {
     /// been run; [`Error::UnexpectedReply`] when it was run, and its reply is of another type; when no server was reached, or
     /// the command was refused.
     pub async fn run_command<T: FromRedisValue>(&self, command: &Cmd) -> Result<T, Error> {
-        let (core, lease) = (self.locks.core(), &self.lease);
-        core.enter()?;
+        let (core, lease) = (&self.core, &self.lease);
+        core.home.enter()?;
         if !lease.is_held() {
             return Err(self.lost_error());
         }
@@ -206,18 +234,24 @@ impl Guard {
         for word in command.args_iter() {
             match word {
                 Arg::Simple(word) => guarded.arg(word),
-                _ => return Err(Error::setting("command", "it must be a command, not the cursor of a scan")),
+                _ => {
+                    return Err(Error::setting(
+                        "command",
+                        "it must be a command, not the cursor of a scan",
+                    ));
+                }
             };
         }
         let mut tries = 0_u32;
         loop {
-            let limit = core.settings.response_timeout;
+            let limit = core.home.settings.response_timeout;
             let opening = within(limit, remote.link.line_that_sends_once(key)).await;
             let mut line = opening.unwrap_or_else(|| Err(unanswered())).map_err(told)?;
             let replied = within(limit, line.send(key, &guarded)).await;
             let error = match replied.unwrap_or_else(|| Err(unanswered())) {
                 Ok(reply) => {
-                    return T::from_redis_value(reply).map_err(|error| Error::UnexpectedReply { source: error.into() });
+                    return T::from_redis_value(reply)
+                        .map_err(|error| Error::UnexpectedReply { source: error.into() });
                 }
                 Err(error) => error,
             };
@@ -234,7 +268,7 @@ impl Guard {
                 Verdict::Again | Verdict::Elsewhere if tries < MOST_MOVES && lease.is_held() => {
                     sleep(RETRY.random_rest(tries)).await;
                     let check = cmd("LOCK.CHECK").arg(key).arg(&lease.claim.owner).take();
-                    remote.read(key, &check, core.limits(limit)).await.map_err(told)?;
+                    remote.read(key, &check, core.home.limits()).await.map_err(told)?;
                 }
                 _ => return Err(Error::Refused { source: error }),
             }
@@ -243,7 +277,10 @@ impl Guard {
     }
 
     fn lost_error(&self) -> Error {
-        Error::Lost { lock: self.lease.name.to_string(), loss: self.lease.loss().unwrap_or(Loss::Expired) }
+        Error::Lost {
+            lock: self.lease.name.to_string(),
+            loss: self.lease.loss().unwrap_or(Loss::Expired),
+        }
     }
 }
 
@@ -252,8 +289,8 @@ impl Drop for Guard {
         if !self.is_open || self.lease.loss() == Some(Loss::Closed) {
             return;
         }
-        let (core, lease) = (Arc::clone(self.locks.core()), Arc::clone(&self.lease));
-        self.locks.core().spawn(async move {
+        let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
+        self.core.home.spawn(async move {
             // What comes of it is traced.
             let _ = core.release(&lease, Loss::Released).await;
         });
@@ -264,6 +301,9 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Guard");
         debug.field("name", &self.name()).field("fence", &self.fence());
-        debug.field("owner", &self.owner()).field("valid_for", &self.valid_for()).finish_non_exhaustive()
+        debug
+            .field("owner", &self.owner())
+            .field("valid_for", &self.valid_for())
+            .finish_non_exhaustive()
     }
 }

@@ -1,10 +1,11 @@
 //! A look at a lock, without asking for it: who holds it, and who waits.
 
-use crate::error::surprise;
-use crate::locks::Locks;
-use crate::remote::Limits;
-use crate::verdict::{Verdict, number, told, verdict};
-use crate::{Error, Fence};
+use crate::core::Core;
+use crate::error::Error;
+use crate::listed::{count, field, list, text};
+use crate::outcome::Fence;
+use crate::verdict::{Verdict, told, verdict};
+
 use redis::{Value, cmd};
 use std::time::Duration;
 
@@ -57,116 +58,63 @@ pub struct Waiter {
     pub share: u64,
 }
 
-impl Locks {
-    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people who want to know, and for
-    /// metrics. Whoever wants to hold the lock asks for it: what this says may be over when it arrives.
-    ///
-    /// ```
-    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
-    /// let guard = locks.lock("printer").await?;
-    /// if let Some(info) = locks.info("printer").await? {
-    ///     println!("{} has it for another {:?}", info.holder, info.ttl);
-    ///     assert_eq!(info.fence, guard.fence());
-    /// }
-    /// # Ok(()) });
-    /// ```
-    ///
-    /// # Errors
-    ///
-    /// When no server answers, or it refuses: the user needs `LOCK.INFO`, or `GET` and `PTTL` where there is no module.
-    pub async fn info(&self, name: impl AsRef<[u8]>) -> Result<Option<LockInfo>, Error> {
-        let key = self.key(name.as_ref());
-        if let Some(reply) = self.look(&key, "LOCK.INFO").await? {
-            return of_module(&reply);
-        }
-        for _ in 0..MOST_LOOKS {
-            // The value once more, to see that the time belongs to it.
-            let before = self.read_plain(&key, &cmd("GET").arg(&key).take()).await?;
-            let left = self.read_plain(&key, &cmd("PTTL").arg(&key).take()).await?;
-            if before == self.read_plain(&key, &cmd("GET").arg(&key).take()).await? {
-                return of_key(&before, &left);
-            }
-        }
-        Err(told(std::io::Error::other("the lock changes hands all the time").into()))
+pub(crate) async fn info(core: &Core, name: &[u8]) -> Result<Option<LockInfo>, Error> {
+    let key = core.home.key(name);
+    if let Some(reply) = look(core, &key, "LOCK.INFO").await? {
+        return of_module(&reply);
     }
-
-    /// Those who hold this lock, the one who has held it for longest first.
-    ///
-    /// # Errors
-    ///
-    /// When no server answers, or it refuses.
-    pub async fn holders(&self, name: impl AsRef<[u8]>) -> Result<Vec<Holder>, Error> {
-        if let Some(listed) = self.look(&self.key(name.as_ref()), "LOCK.HOLDERS").await? {
-            return list(&listed)?.iter().map(holder).collect();
-        }
-        let only = self.info(name).await?.map(|LockInfo { holder, fence, ttl, share, .. }| Holder {
-            owner: holder,
-            fence,
-            ttl,
-            share,
-        });
-        Ok(only.into_iter().collect())
-    }
-
-    /// Those who wait for this lock in the server's queue, the one who is next first. Nobody is listed where there is no
-    /// module: requests poll there.
-    ///
-    /// # Errors
-    ///
-    /// When no server answers, or it refuses.
-    pub async fn waiters(&self, name: impl AsRef<[u8]>) -> Result<Vec<Waiter>, Error> {
-        match self.look(&self.key(name.as_ref()), "LOCK.WAITERS").await? {
-            Some(listed) => list(&listed)?.iter().map(waiter).collect(),
-            None => Ok(Vec::new()),
+    let remote = core.remote()?;
+    let read = async |command: &str| {
+        let command = cmd(command).arg(&key).take();
+        remote.read(&key, &command, core.home.limits()).await.map_err(told)
+    };
+    for _ in 0..MOST_LOOKS {
+        // The value once more, to see that the time belongs to it.
+        let (before, left, after) = (read("GET").await?, read("PTTL").await?, read("GET").await?);
+        if before == after {
+            return of_key(&before, &left);
         }
     }
+    Err(told(std::io::Error::other("the lock changes hands all the time").into()))
+}
 
-    /// What the module says; none: the server has not got it.
-    async fn look(&self, key: &[u8], command: &str) -> Result<Option<Value>, Error> {
-        let mut asked = cmd(command);
-        asked.arg(key);
-        if command != "LOCK.INFO" {
-            asked.arg("COUNT").arg(-1);
-        }
-        self.core().enter()?;
-        let remote = self.core().remote()?;
-        if remote.is_plain() {
-            return Ok(None);
-        }
-        match remote.read(key, &asked, self.limits()).await {
-            Err(error) if verdict(&error) == Verdict::UnknownCommand => Ok(None),
-            came => came.map(Some).map_err(told),
-        }
+pub(crate) async fn holders(core: &Core, name: &[u8]) -> Result<Vec<Holder>, Error> {
+    if let Some(listed) = look(core, &core.home.key(name), "LOCK.HOLDERS").await? {
+        return list(&listed)?.iter().map(holder).collect();
     }
+    let only = info(core, name).await?.map(|LockInfo { holder, fence, ttl, share, .. }| Holder {
+        owner: holder,
+        fence,
+        ttl,
+        share,
+    });
+    Ok(only.into_iter().collect())
+}
 
-    async fn read_plain(&self, key: &[u8], command: &redis::Cmd) -> Result<Value, Error> {
-        let remote = self.core().remote()?;
-        remote.read(key, command, self.limits()).await.map_err(told)
-    }
-
-    fn limits(&self) -> Limits {
-        self.core().limits(self.settings().response_timeout)
+pub(crate) async fn waiters(core: &Core, name: &[u8]) -> Result<Vec<Waiter>, Error> {
+    match look(core, &core.home.key(name), "LOCK.WAITERS").await? {
+        Some(listed) => list(&listed)?.iter().map(waiter).collect(),
+        None => Ok(Vec::new()),
     }
 }
 
-/// Whether somebody stands in a queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listed {
-    Yes,
-    No,
-    /// So many wait that not all of them were listed.
-    Unknown,
-}
-
-/// Whether this owner is among the waiters, of whom so many are listed at most.
-pub(crate) fn lists(reply: &Value, owner: &str, most: usize) -> Listed {
-    let Ok(waiters) = list(reply) else { return Listed::Unknown };
-    let is_it = |waiter: &Value| field(waiter, "owner").is_ok_and(|value| text(value) == owner);
-    match waiters.iter().any(is_it) {
-        true => Listed::Yes,
-        false if waiters.len() >= most => Listed::Unknown,
-        false => Listed::No,
+/// What the module says; none: the server has not got it.
+async fn look(core: &Core, key: &[u8], command: &str) -> Result<Option<Value>, Error> {
+    let mut asked = cmd(command);
+    asked.arg(key);
+    if command != "LOCK.INFO" {
+        asked.arg("COUNT").arg(-1);
+    }
+    core.home.enter()?;
+    let remote = core.remote()?;
+    if remote.is_plain() {
+        return Ok(None);
+    }
+    let reading = remote.read(key, &asked, core.home.limits());
+    match core.home.closed.run_until_cancelled(reading).await {
+        None => Err(Error::Closed),
+        Some(Err(error)) if verdict(&error) == Verdict::UnknownCommand => Ok(None),
+        Some(came) => came.map(Some).map_err(told),
     }
 }
 
@@ -192,7 +140,8 @@ fn of_key(value: &Value, left: &Value) -> Result<Option<LockInfo>, Error> {
         return Ok(None);
     }
     let value = text(value);
-    let is_fence = |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit());
+    let is_fence =
+        |digits: &str| digits.len() == 16 && digits.bytes().all(|digit| digit.is_ascii_digit());
     let (fence, holder) = match value.split_once(':') {
         Some((fence, owner)) if is_fence(fence) => (fence.parse().unwrap_or_default(), owner),
         _ => (0, value.as_str()),
@@ -223,37 +172,6 @@ fn waiter(listed: &Value) -> Result<Waiter, Error> {
         patience: time_left(field(listed, "patience")?)?,
         share: count(field(listed, "share")?)?,
     })
-}
-
-fn list(reply: &Value) -> Result<&[Value], Error> {
-    if let Value::Array(listed) = reply { Ok(listed) } else { Err(surprise()) }
-}
-
-/// By its name, for later versions have more fields: from names and values in turn, or from a map.
-fn field<'r>(reply: &'r Value, wanted: &str) -> Result<&'r Value, Error> {
-    let is_it = |name: &Value| text(name) == wanted;
-    let found = match reply {
-        Value::Map(pairs) => pairs.iter().find(|(name, _)| is_it(name)).map(|(_, value)| value),
-        Value::Array(flat) => flat.chunks_exact(2).find_map(|pair| match pair {
-            [name, value] if is_it(name) => Some(value),
-            _ => None,
-        }),
-        _ => None,
-    };
-    found.ok_or_else(surprise)
-}
-
-/// Bytes that are no text are replaced.
-fn text(value: &Value) -> String {
-    match value {
-        Value::BulkString(bytes) => String::from_utf8_lossy(bytes).into_owned(),
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => text.clone(),
-        _ => String::new(),
-    }
-}
-
-fn count(value: &Value) -> Result<u64, Error> {
-    number(value).ok().flatten().ok_or_else(surprise)
 }
 
 fn fence(value: &Value) -> Result<Fence, Error> {
@@ -310,16 +228,10 @@ mod tests {
         assert_eq!((ours.holder.as_str(), u64::from(ours.fence)), ("a:b", 42));
         assert_eq!(ours.ttl, Some(Duration::from_secs(1)));
         let foreign = of("some-uuid", -1).unwrap();
-        assert_eq!((foreign.holder.as_str(), u64::from(foreign.fence), foreign.ttl), ("some-uuid", 0, None));
+        assert_eq!(
+            (foreign.holder.as_str(), u64::from(foreign.fence), foreign.ttl),
+            ("some-uuid", 0, None)
+        );
         assert_eq!(of("some-uuid", -2), None);
-    }
-
-    #[test]
-    fn whoever_is_listed_is_in_the_queue() {
-        let waiter = |owner: &str| Value::Array(vec![bulk("owner"), bulk(owner), bulk("client"), Value::Int(7)]);
-        let reply = Value::Array(vec![waiter("alice"), waiter("client")]);
-        assert_eq!(lists(&reply, "alice", 100), Listed::Yes);
-        assert_eq!(lists(&reply, "owner", 100), Listed::No);
-        assert_eq!(lists(&reply, "bob", 2), Listed::Unknown);
     }
 }

@@ -10,6 +10,7 @@ use crate::clock::Moment;
 use crate::core::Core;
 use crate::lease::{Lease, Next};
 use crate::locked::locked;
+use crate::outcome::Loss;
 use crate::story;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -21,9 +22,12 @@ use tokio::time::sleep;
 /// Timers stand still while the machine is suspended, and leases do not.
 const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
+/// By when, and by the number of the lease.
+type Due = BTreeMap<(Moment, u64), (Arc<Lease>, Next)>;
+
 #[derive(Default)]
 pub(crate) struct Keeper {
-    due: Mutex<BTreeMap<(Moment, u64), (Arc<Lease>, Next)>>,
+    due: Mutex<Due>,
     changed: Arc<Notify>,
     is_running: AtomicBool,
 }
@@ -70,7 +74,7 @@ impl Core {
             self.forget(lease);
         }
         if !self.keeper.is_running.swap(true, Relaxed) {
-            self.spawn(run(Arc::downgrade(self), Arc::clone(&self.keeper.changed)));
+            self.home.spawn(run(Arc::downgrade(self), Arc::clone(&self.keeper.changed)));
         } else if is_first {
             self.keeper.wake();
         }
@@ -90,7 +94,7 @@ impl Core {
         }
         self.keep(&lease, Next::Watch(lease.valid_until()));
         if let (Next::Renew(_), true) = (next, lease.is_renewed_now()) {
-            self.spawn(Arc::clone(self).renew(lease));
+            self.home.spawn(Arc::clone(self).renew(lease));
         }
     }
 }
@@ -127,9 +131,9 @@ struct LeftBehind(Weak<Core>);
 impl Drop for LeftBehind {
     fn drop(&mut self) {
         let Some(core) = self.0.upgrade() else { return };
-        let mut names = core.ledger.names();
+        let mut names = core.home.ledger.names();
         for lease in core.keeper.all() {
-            lease.end(crate::Loss::Closed);
+            lease.end(Loss::Closed);
             names.push(lease.name.to_string());
         }
         story::left_behind(names);

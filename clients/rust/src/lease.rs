@@ -1,15 +1,18 @@
 //! A lock that is held, from its grant until it is released, detached or lost: what is known of it here. The keeper renews
 //! it, and sees it end.
 
-use crate::attempt::Granted;
+use crate::asked::{Granted, Held, Terms};
 use crate::clock::Moment;
+use crate::error::Error;
 use crate::extensions::Extensions;
 use crate::locked::locked;
+use crate::outcome::{Fence, Loss};
 use crate::question::Claim;
 use crate::remote::{Answer, Trail};
+use crate::settings::Renew;
+use crate::story;
 use crate::validity::{renew_at, valid_until};
-use crate::{Fence, Loss, Renew, story};
-use redis::RedisError;
+
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -42,16 +45,9 @@ struct State {
     loss: Option<Loss>,
     extensions: Extensions,
     /// What the last renewal failed with, if it did.
-    failure: Option<RedisError>,
+    failure: Option<String>,
     /// The key of its entry with the keeper.
     due: Option<Moment>,
-}
-
-/// How the lease is to be renewed, and for how long it is to be held.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Terms {
-    pub(crate) renew: Renew,
-    pub(crate) hold_at_least: Option<Duration>,
 }
 
 /// What the keeper has to do next.
@@ -65,8 +61,7 @@ pub(crate) enum Next {
 impl Lease {
     pub(crate) fn new(
         name: Arc<str>,
-        (claim, trail): (Arc<Claim>, Arc<Trail>),
-        granted: Granted,
+        (granted, claim, trail): Held,
         ttl: Duration,
         terms: Terms,
         correlation: String,
@@ -147,7 +142,7 @@ impl Lease {
 
     fn end_in(&self, state: &mut State, loss: Loss) {
         state.loss = Some(loss);
-        story::ended(self, loss, state.failure.as_ref());
+        story::ended(self, loss, state.failure.as_deref());
         self.over.cancel();
     }
 
@@ -182,8 +177,9 @@ impl Lease {
         }
     }
 
-    pub(crate) fn failed(&self, error: &RedisError) {
-        self.state().failure = Some(error.clone());
+    /// A renewal came to this.
+    pub(crate) fn failed(&self, error: &Error) {
+        self.state().failure = Some(error.to_string());
     }
 
     /// The connection that it is bound to is lost: it ends at this moment, unless it is bound to another one.

@@ -54,7 +54,8 @@ impl Ledger {
     pub(crate) fn names(&self) -> Vec<String> {
         let (books, now) = (locked(&self.books), Moment::now());
         let staying = books.staying.iter().filter(|(_, until)| *until > now).map(|(name, _)| name);
-        let names: BTreeSet<&str> = books.open.values().flatten().chain(staying).map(AsRef::as_ref).collect();
+        let names: BTreeSet<&str> =
+            books.open.values().flatten().chain(staying).map(AsRef::as_ref).collect();
         names.into_iter().map(str::to_owned).collect()
     }
 }

@@ -87,6 +87,7 @@
 #![deny(missing_docs)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod asked;
 mod attempt;
 mod backoff;
 #[cfg(feature = "blocking")]
@@ -98,11 +99,14 @@ mod election;
 mod error;
 mod extensions;
 mod guard;
+mod home;
 mod info;
 mod keeper;
 mod lease;
 mod ledger;
+mod limits;
 mod link;
+mod listed;
 mod locked;
 mod locks;
 mod measure;

@@ -1,10 +1,16 @@
 //! The client.
 
 use crate::core::Core;
+use crate::detached::Detached;
 use crate::election::Election;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::info::{self, Holder, LockInfo, Waiter};
 use crate::question::{EXCLUSIVE, READERS};
 use crate::request::Request;
-use crate::{Detached, Error, Guard, Server, Settings};
+use crate::server::Server;
+use crate::settings::Settings;
+
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +58,7 @@ impl Locks {
     /// What requests do that do not say otherwise.
     #[must_use]
     pub fn settings(&self) -> &Settings {
-        &self.core.settings
+        &self.core.home.settings
     }
 
     /// A request for this lock, which one holds at a time. Nothing is asked before it is awaited, tried or run.
@@ -60,14 +66,14 @@ impl Locks {
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
     /// # use std::time::Duration;
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let guard = locks.lock("printer").wait(Duration::from_secs(60)).await?;
     /// assert!(locks.lock("printer").try_now().await?.is_none());
     /// guard.release().await?;
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub fn lock(&self, name: impl AsRef<[u8]>) -> Request {
-        Request::new(self.clone(), vec![name.as_ref().to_vec()], EXCLUSIVE)
+        Request::new(&self.core, vec![name.as_ref().to_vec()], EXCLUSIVE)
     }
 
     /// A request to hold this lock beside any number of other readers. A writer asks for [`lock`](Self::lock). It needs the
@@ -75,14 +81,14 @@ impl Locks {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let (one, other) = (locks.read("page").await?, locks.read("page").await?);
     /// assert!(locks.lock("page").try_now().await?.is_none());
     /// # drop((one, other));
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub fn read(&self, name: impl AsRef<[u8]>) -> Request {
-        Request::new(self.clone(), vec![name.as_ref().to_vec()], READERS)
+        Request::new(&self.core, vec![name.as_ref().to_vec()], READERS)
     }
 
     /// A request for one of so many permits. Nothing is stored of their number: of those who name different ones, the
@@ -90,14 +96,14 @@ impl Locks {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let permits = [locks.semaphore("printers", 2).await?, locks.semaphore("printers", 2).await?];
     /// assert!(locks.semaphore("printers", 2).try_now().await?.is_none());
     /// # drop(permits);
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub fn semaphore(&self, name: impl AsRef<[u8]>, permits: u32) -> Request {
-        let request = Request::new(self.clone(), vec![name.as_ref().to_vec()], permits);
+        let request = Request::new(&self.core, vec![name.as_ref().to_vec()], permits);
         if (1..=MOST_PERMITS).contains(&permits) {
             request
         } else {
@@ -110,24 +116,64 @@ impl Locks {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let guard = locks.all(["table:7", "table:8"]).await?;
     /// assert!(locks.lock("table:8").try_now().await?.is_none());
     /// guard.release().await?;
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     pub fn all<N: AsRef<[u8]>>(&self, names: impl IntoIterator<Item = N>) -> Request {
         let mut names: Vec<_> = names.into_iter().map(|name| name.as_ref().to_vec()).collect();
         names.sort();
         names.dedup();
         let is_empty = names.is_empty();
-        let request = Request::new(self.clone(), names, EXCLUSIVE);
+        let request = Request::new(&self.core, names, EXCLUSIVE);
         if is_empty { request.wrong("names", "there must be at least one") } else { request }
     }
 
     /// An election of this name, in which this program goes by the name of `candidate`.
     pub fn election(&self, name: impl AsRef<[u8]>, candidate: impl Into<String>) -> Election {
-        Election::new(self.clone(), name.as_ref(), candidate.into())
+        Election::new(&self.core, name.as_ref(), candidate.into())
+    }
+
+    /// Who holds the lock at this moment, and how many wait for it: none if it is free. For people who want to know, and for
+    /// metrics. Whoever wants to hold the lock asks for it: what this says may be over when it arrives.
+    ///
+    /// ```
+    /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
+    /// # example(async |locks| {
+    /// let guard = locks.lock("printer").await?;
+    /// if let Some(info) = locks.info("printer").await? {
+    ///     println!("{} has it for another {:?}", info.holder, info.ttl);
+    ///     assert_eq!(info.fence, guard.fence());
+    /// }
+    /// # Ok(()) });
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses: the user needs `LOCK.INFO`, or `GET` and `PTTL` where there is no module.
+    pub async fn info(&self, name: impl AsRef<[u8]>) -> Result<Option<LockInfo>, Error> {
+        info::info(&self.core, name.as_ref()).await
+    }
+
+    /// Those who hold this lock, the one who has held it for longest first.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn holders(&self, name: impl AsRef<[u8]>) -> Result<Vec<Holder>, Error> {
+        info::holders(&self.core, name.as_ref()).await
+    }
+
+    /// Those who wait for this lock in the server's queue, the one who is next first. Nobody is listed where there is no
+    /// module: requests poll there.
+    ///
+    /// # Errors
+    ///
+    /// When no server answers, or it refuses.
+    pub async fn waiters(&self, name: impl AsRef<[u8]>) -> Result<Vec<Waiter>, Error> {
+        info::waiters(&self.core, name.as_ref()).await
     }
 
     /// A guard of a lock that another program, or an earlier run of this one, has [detached](Guard::detach). It is renewed
@@ -137,7 +183,7 @@ impl Locks {
     ///
     /// [`Error::Lost`] when it is not held any more; when no server answers, or it refuses.
     pub async fn adopt(&self, detached: &Detached) -> Result<Guard, Error> {
-        detached.adopt(self).await
+        Guard::adopt(&self.core, detached).await
     }
 
     /// Ends all requests, releases what is held, and closes the connections, within that limit. It returns the names of the
@@ -147,14 +193,6 @@ impl Locks {
     #[must_use = "the locks that it names stay until their leases end"]
     pub async fn close(&self, limit: Duration) -> Vec<String> {
         self.core.close(limit).await
-    }
-
-    pub(crate) fn core(&self) -> &Arc<Core> {
-        &self.core
-    }
-
-    pub(crate) fn key(&self, name: &[u8]) -> Vec<u8> {
-        [self.core.settings.prefix.as_bytes(), name].concat()
     }
 }
 

@@ -110,7 +110,8 @@ return ARGV[2]";
 const DAY_MICROS: u64 = 86_400_000_000;
 
 static DIGESTS: LazyLock<[String; 5]> = LazyLock::new(|| {
-    [ACQUIRE, EXTEND, RELEASE, RELEASE_ANY, RAISE].map(|text| redis::Script::new(text).get_hash().to_owned())
+    [ACQUIRE, EXTEND, RELEASE, RELEASE_ANY, RAISE]
+        .map(|text| redis::Script::new(text).get_hash().to_owned())
 });
 
 /// A script, and what is said to it: the number of keys, the keys, the arguments.
@@ -150,22 +151,36 @@ impl Call {
             // Nobody queues here. Whoever asks in this way is told of the present.
             Question::Try { ttl } | Question::Block { ttl, .. } | Question::Ticket { ttl, .. } => {
                 if claim.share != EXCLUSIVE || claim.grace.is_some() {
-                    let why = "and ephemeral holds need the module, which this server does not have";
+                    let why =
+                        "and ephemeral holds need the module, which this server does not have";
                     return Err(make_extension_error("SHARE".to_owned(), Some(why.to_owned())));
                 }
-                let args = vec![owner.clone().into_bytes(), arg(millis(ttl)), arg(DAY_MILLIS), arg(MARGIN_MICROS)];
+                let args = vec![
+                    owner.clone().into_bytes(),
+                    arg(millis(ttl)),
+                    arg(DAY_MILLIS),
+                    arg(MARGIN_MICROS),
+                ];
                 (0, ACQUIRE, keys.iter().cloned().chain(besides()).collect(), args)
             }
-            Question::Extend { ttl, fence } => (1, EXTEND, keys.clone(), vec![value(fence, owner), arg(millis(ttl))]),
-            Question::Release { fence: Some(fence) } => (2, RELEASE, keys.clone(), vec![value(fence, owner)]),
-            Question::Release { fence: None } => (3, RELEASE_ANY, keys.clone(), vec![owner.clone().into_bytes()]),
+            Question::Extend { ttl, fence } => {
+                (1, EXTEND, keys.clone(), vec![value(fence, owner), arg(millis(ttl))])
+            }
+            Question::Release { fence: Some(fence) } => {
+                (2, RELEASE, keys.clone(), vec![value(fence, owner)])
+            }
+            Question::Release { fence: None } => {
+                (3, RELEASE_ANY, keys.clone(), vec![owner.clone().into_bytes()])
+            }
             Question::Raise { fence } => {
                 let fence = format!("{fence:016}").into_bytes();
-                let args = vec![owner.clone().into_bytes(), fence, arg(DAY_MILLIS), arg(DAY_MICROS)];
+                let args =
+                    vec![owner.clone().into_bytes(), fence, arg(DAY_MILLIS), arg(DAY_MICROS)];
                 (4, RAISE, keys.iter().cloned().chain(besides()).collect::<Vec<_>>(), args)
             }
         };
-        let words = std::iter::once(arg(keys.len() as u64)).chain(keys).chain(args).collect();
+        let words =
+            std::iter::once(keys.len().to_string().into_bytes()).chain(keys).chain(args).collect();
         Ok(Self { script, text, words })
     }
 
@@ -218,8 +233,10 @@ mod tests {
 
     #[test]
     fn a_script_is_sent_in_full_until_the_server_knows_it() {
-        let claim = Claim { keys: vec![b"a".into()], owner: "me".into(), share: EXCLUSIVE, grace: None };
-        let call = Call::of(&claim, Question::Extend { ttl: Duration::from_secs(5), fence: 7 }).unwrap();
+        let claim =
+            Claim { keys: vec![b"a".into()], owner: "me".into(), share: EXCLUSIVE, grace: None };
+        let call =
+            Call::of(&claim, Question::Extend { ttl: Duration::from_secs(5), fence: 7 }).unwrap();
         let known = Known::default();
         assert!(!known.knows(&call));
         known.learn(&call);

@@ -30,16 +30,32 @@ impl Claim {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Question<'a> {
     /// The fence, or nil if others have the lock.
-    Try { ttl: Duration },
+    Try {
+        ttl: Duration,
+    },
     /// Waits in the server's queue on a connection of its own; none is without limit.
-    Block { ttl: Duration, patience: Option<Duration> },
+    Block {
+        ttl: Duration,
+        patience: Option<Duration>,
+    },
     /// Keeps a place in the server's queue, and is told of the grant on the channel.
-    Ticket { ttl: Duration, kept: Duration, channel: &'a str },
-    Extend { ttl: Duration, fence: u64 },
+    Ticket {
+        ttl: Duration,
+        kept: Duration,
+        channel: &'a str,
+    },
+    Extend {
+        ttl: Duration,
+        fence: u64,
+    },
     /// Without a fence: whatever the owner was granted, and its place in the queue.
-    Release { fence: Option<u64> },
+    Release {
+        fence: Option<u64>,
+    },
     /// Has the fence of the hold be at least this one.
-    Raise { fence: u64 },
+    Raise {
+        fence: u64,
+    },
 }
 
 impl Question<'_> {
@@ -105,12 +121,19 @@ mod tests {
 
     #[test]
     fn each_question_is_one_command() {
-        let claim = Claim { keys: vec![b"a".into()], owner: "me".into(), share: EXCLUSIVE, grace: None };
+        let claim =
+            Claim { keys: vec![b"a".into()], owner: "me".into(), share: EXCLUSIVE, grace: None };
         let ttl = Duration::from_secs(5);
         assert_eq!(asked(&claim, Question::Try { ttl }), "LOCK.ACQUIRE a me 5000");
         let patience = Some(Duration::from_micros(1));
-        assert_eq!(asked(&claim, Question::Block { ttl, patience }), "LOCK.ACQUIRE a me 5000 BLOCK 1");
-        assert_eq!(asked(&claim, Question::Block { ttl, patience: None }), "LOCK.ACQUIRE a me 5000 BLOCK 0");
+        assert_eq!(
+            asked(&claim, Question::Block { ttl, patience }),
+            "LOCK.ACQUIRE a me 5000 BLOCK 1"
+        );
+        assert_eq!(
+            asked(&claim, Question::Block { ttl, patience: None }),
+            "LOCK.ACQUIRE a me 5000 BLOCK 0"
+        );
         assert_eq!(asked(&claim, Question::Extend { ttl, fence: 7 }), "LOCK.EXTEND a me 5000 7");
         assert_eq!(asked(&claim, Question::Release { fence: Some(7) }), "LOCK.RELEASE a me 7");
         assert_eq!(asked(&claim, Question::Release { fence: None }), "LOCK.RELEASE a me");
@@ -127,6 +150,9 @@ mod tests {
             asked(&several, ticket),
             "LOCK.ACQUIRE a me 5000 SHARE 5 EPHEMERAL 0 TICKET 15000 NOTIFY c ALSO 2 b c"
         );
-        assert_eq!(asked(&several, Question::Extend { ttl, fence: 7 }), "LOCK.EXTEND a me 5000 7 ALSO 2 b c");
+        assert_eq!(
+            asked(&several, Question::Extend { ttl, fence: 7 }),
+            "LOCK.EXTEND a me 5000 7 ALSO 2 b c"
+        );
     }
 }

@@ -10,18 +10,19 @@
 //! Each server is asked by a task of its own, which goes on when most have answered: what a slow server grants late is given
 //! back, and what it has not released yet is released.
 
-use crate::attempt::{Granted, Wanted};
+use crate::asked::{Asked, Granted, Held};
 use crate::backoff::POLL;
 use crate::clock::{Moment, within};
-use crate::core::Core;
-use crate::error::{surprise, unanswered};
+use crate::error::{Error, surprise, unanswered};
+use crate::home::Home;
 use crate::ledger::Entry;
+use crate::limits::Limits;
 use crate::locked::locked;
 use crate::question::{Claim, EXCLUSIVE, Question};
-use crate::remote::{Answer, Limits, Remote, Trail};
-use crate::verdict::{is_silence, told};
+use crate::remote::{Answer, Remote, Trail};
 use crate::server::Place;
-use crate::{Error, Settings};
+use crate::settings::Settings;
+use crate::verdict::{is_silence, told};
 use redis::{Value, cmd};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -36,8 +37,9 @@ const LONGEST_LIMIT: Duration = Duration::from_millis(500);
 const LEAST_GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) struct Quorum {
+    home: Arc<Home>,
     peers: Vec<Arc<Peer>>,
-    run_ids: Arc<Mutex<Vec<Option<String>>>>,
+    run_ids: Arc<RunIds>,
 }
 
 struct Peer {
@@ -45,24 +47,33 @@ struct Peer {
     remote: Remote,
 }
 
+type RunIds = Mutex<Vec<Option<String>>>;
+
 /// What one of the servers came to.
 type Came = (usize, Result<Answer, Error>);
+
+/// Who asks, and how long each server may take.
+#[derive(Clone)]
+struct Ballot {
+    claim: Arc<Claim>,
+    trail: Arc<Trail>,
+    limits: Limits,
+}
 
 /// A lock that may be granted to somebody who does not want it any more.
 struct Candidate<'q> {
     quorum: &'q Quorum,
-    core: Arc<Core>,
-    claim: Arc<Claim>,
-    trail: Arc<Trail>,
+    ballot: Ballot,
     entry: Option<Entry>,
 }
 
 impl Quorum {
-    pub(crate) fn of(places: &[Place], settings: &Settings) -> Self {
-        let peer = |(number, place)| Arc::new(Peer { number, remote: Remote::of(place, settings) });
+    pub(crate) fn of(places: &[Place], home: &Arc<Home>) -> Self {
+        let peer =
+            |(number, place)| Arc::new(Peer { number, remote: Remote::of(place, &home.settings) });
         let peers: Vec<_> = places.iter().enumerate().map(peer).collect();
         let run_ids = Arc::new(Mutex::new(vec![None; peers.len()]));
-        Self { peers, run_ids }
+        Self { home: Arc::clone(home), peers, run_ids }
     }
 
     fn majority(&self) -> usize {
@@ -74,29 +85,29 @@ impl Quorum {
     }
 
     /// Where there is no queue that all servers share, whoever waits asks again.
-    pub(crate) async fn acquire(
-        &self,
-        core: &Arc<Core>,
-        claim: &Claim,
-        wanted: Wanted,
-        name: &Arc<str>,
-    ) -> Result<Option<(Granted, (Arc<Claim>, Arc<Trail>))>, Error> {
+    pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Held>, Error> {
+        let Asked { name, claim, wanted, .. } = asked;
         if claim.share != EXCLUSIVE || claim.keys.len() > 1 || claim.grace.is_some() {
-            return Err(Error::setting("server", "a quorum has exclusive locks of one name, which no connection ends"));
+            let reason = "a quorum has exclusive locks of one name, which no connection ends";
+            return Err(Error::setting("server", reason));
         }
         let until = wanted.wait.map(|wait| Moment::now().later(wait));
         let mut tries = 0_u32;
         loop {
             // A new owner each time: what is still to be released for an earlier try does not hit this one.
             let owner = Uuid::new_v4().to_string();
-            let claim = Arc::new(Claim { owner, ..claim.clone() });
-            let (trail, entry) = (Arc::default(), Some(core.ledger.begin(name)));
-            let candidate = Candidate { quorum: self, core: Arc::clone(core), claim, trail, entry };
-            let came = candidate.stand(wanted.ttl).await;
+            let ballot = Ballot {
+                claim: Arc::new(Claim { owner, ..claim.clone() }),
+                trail: Arc::default(),
+                limits: self.limits(wanted.ttl),
+            };
+            let entry = Some(self.home.ledger.begin(name));
+            let came = Candidate { quorum: self, ballot, entry }.stand(wanted.ttl).await;
             let left = until.map(|until| until.since(Moment::now()));
+            let is_over = left.is_some_and(|left| left.is_zero());
             match came {
-                Ok(None) if left.is_some_and(|left| left.is_zero()) => return Ok(None),
-                Err(error) if !is_silence(&error) || left.is_some_and(|left| left.is_zero()) => return Err(error),
+                Ok(None) if is_over => return Ok(None),
+                Err(error) if is_over || !is_silence(&error) => return Err(error),
                 Ok(None) | Err(_) => {}
                 granted => return granted,
             }
@@ -107,26 +118,32 @@ impl Quorum {
         }
     }
 
+    /// For all tries of a question about a lock of this ttl.
+    fn limits(&self, ttl: Duration) -> Limits {
+        Limits { each: limit(ttl, &self.home.settings), ..self.home.limits() }
+    }
+
     /// What most of them say to it: 1 if most did it, 0 if too many said that it is not held.
     pub(crate) async fn ask(
         &self,
-        core: &Arc<Core>,
         claim: &Arc<Claim>,
         question: Question<'_>,
         limits: Limits,
         trail: &Arc<Trail>,
         entry: Option<Entry>,
     ) -> Result<Answer, Error> {
-        let asked = Moment::now();
-        let answers = self.ask_all(core, self.all(), claim, question, limits, trail, entry).await;
+        let (ask, asked) = (Ask::of(question), Moment::now());
+        let ballot = Ballot { claim: Arc::clone(claim), trail: Arc::clone(trail), limits };
+        let answers = self.ask_all(&ballot, self.all(), ask, entry).await;
         let said = |wanted: bool| {
             let is_it = |answer: &Answer| (answer.number == Some(1)) == wanted;
             answers.iter().filter(|(_, came)| came.as_ref().is_ok_and(is_it)).count()
         };
         let (agreed, refused) = (said(true), said(false));
-        let repeated = answers.iter().any(|(_, came)| came.as_ref().is_ok_and(|answer| answer.repeated));
+        let was_repeated = |(_, came): &Came| came.as_ref().is_ok_and(|answer| answer.repeated);
+        let repeated = answers.iter().any(was_repeated);
         let is_held_by_most = self.peers.len().saturating_sub(refused) >= self.majority();
-        let is_release = matches!(question, Question::Release { .. });
+        let is_release = matches!(ask, Ask::Release);
         if agreed >= self.majority() || (is_release && is_held_by_most && agreed > 0) {
             return Ok(Answer { number: Some(1), asked, repeated });
         }
@@ -143,37 +160,35 @@ impl Quorum {
     /// Those who have answered in time. Nobody is waited for who cannot change what most have said.
     async fn ask_all(
         &self,
-        core: &Arc<Core>,
+        ballot: &Ballot,
         whom: Vec<usize>,
-        claim: &Arc<Claim>,
-        question: Question<'_>,
-        limits: Limits,
-        trail: &Arc<Trail>,
+        ask: Ask,
         entry: Option<Entry>,
     ) -> Vec<Came> {
-        let asked = Moment::now();
+        let (asked, asking, entry) = (Moment::now(), whom.len(), entry.map(Arc::new));
         let (answer, mut answers) = unbounded_channel();
-        let (question, asking) = (Ask::of(question), whom.len());
-        let entry = entry.map(Arc::new);
         for peer in whom.into_iter().filter_map(|number| self.peers.get(number)) {
-            let (peer, claim, trail) = (Arc::clone(peer), Arc::clone(claim), Arc::clone(trail));
-            let (answer, run_ids, entry) = (answer.clone(), Arc::clone(&self.run_ids), entry.clone());
-            core.spawn(async move {
-                let came = peer.ask(&claim, question, limits, &trail, &run_ids).await;
+            let (peer, ballot) = (Arc::clone(peer), ballot.clone());
+            let (answer, entry, run_ids) =
+                (answer.clone(), entry.clone(), Arc::clone(&self.run_ids));
+            self.home.spawn(async move {
+                let came = peer.ask(&ballot, ask, &run_ids).await;
                 let was_late = answer.send((peer.number, came)).is_err();
-                if was_late && matches!(question, Ask::Try { .. }) {
+                if was_late && matches!(ask, Ask::Try { .. }) {
                     // It may have been granted, and nobody heard of it.
-                    let _ = peer.remote.give_back(&claim, limits.from_now(), &trail).await;
+                    peer.take_back(&ballot).await;
                 }
                 drop(entry);
             });
         }
         drop(answer);
-        let (mut heard, mut until) = (Vec::new(), asked.later(limits.each));
+        let (mut heard, mut until) = (Vec::new(), asked.later(ballot.limits.each));
         let (mut agreed, mut others) = (0_usize, 0_usize);
         while let Some(Some(came)) = within(until.since(Moment::now()), answers.recv()).await {
             match &came {
-                (_, Ok(answer)) if question.is_agreed(answer.number) => agreed = agreed.saturating_add(1),
+                (_, Ok(answer)) if ask.is_agreed(answer.number) => {
+                    agreed = agreed.saturating_add(1)
+                }
                 _ => others = others.saturating_add(1),
             }
             heard.push(came);
@@ -181,7 +196,7 @@ impl Quorum {
             if agreed >= self.majority() || is_out {
                 let grace = Moment::now().since(asked).max(LEAST_GRACE);
                 until = until.min(Moment::now().later(grace));
-                if let (Ask::Release, Some(entry)) = (question, &entry) {
+                if let (Ask::Release, Some(entry)) = (ask, &entry) {
                     entry.is_of_no_matter();
                 }
             }
@@ -226,7 +241,9 @@ enum Ask {
 impl Ask {
     fn of(question: Question<'_>) -> Self {
         match question {
-            Question::Try { ttl } | Question::Block { ttl, .. } | Question::Ticket { ttl, .. } => Self::Try { ttl },
+            Question::Try { ttl } | Question::Block { ttl, .. } | Question::Ticket { ttl, .. } => {
+                Self::Try { ttl }
+            }
             Question::Raise { fence } => Self::Raise { fence },
             Question::Extend { ttl, fence } => Self::Extend { ttl, fence },
             // Each server has granted it by a fence of its own, before that was raised.
@@ -253,31 +270,27 @@ impl Ask {
 }
 
 impl Peer {
-    async fn ask(
-        &self,
-        claim: &Claim,
-        ask: Ask,
-        limits: Limits,
-        trail: &Trail,
-        run_ids: &Mutex<Vec<Option<String>>>,
-    ) -> Result<Answer, Error> {
-        let Self { number, remote } = self;
+    async fn ask(&self, ballot: &Ballot, ask: Ask, run_ids: &RunIds) -> Result<Answer, Error> {
+        let (Self { number, remote }, Ballot { claim, trail, limits }) = (self, ballot);
         let is_known = locked(run_ids).get(*number).is_some_and(Option::is_some);
         if let (Ask::Try { .. }, false) = (ask, is_known) {
-            self.learn(claim.key(), limits, run_ids).await?;
+            self.learn(claim.key(), *limits, run_ids).await?;
         }
+        let question = ask.question();
         let answer = match ask {
             // Once only: a second try could overtake an extension that was asked for later, and end the lease sooner.
             Ask::Extend { .. } => {
                 let asked = Moment::now();
-                let came = remote.ask_once(claim, ask.question(), limits, trail).await;
+                let came = remote.ask_once(claim, question, *limits, trail).await;
                 came.map(|number| Answer { number, asked, repeated: false }).map_err(told)
             }
             Ask::Release => {
                 remote.release_strays(claim, trail);
-                remote.ask(claim, ask.question(), limits, trail).await
+                remote.ask(claim, question, *limits, trail).await
             }
-            Ask::Try { .. } | Ask::Raise { .. } => remote.ask(claim, ask.question(), limits.for_each(), trail).await,
+            Ask::Try { .. } | Ask::Raise { .. } => {
+                remote.ask(claim, question, limits.for_each(), trail).await
+            }
         };
         // After a new connection there may be another server at this address.
         if answer.as_ref().map_or(true, |answer| answer.repeated)
@@ -288,17 +301,29 @@ impl Peer {
         answer
     }
 
+    async fn take_back(&self, Ballot { claim, trail, limits }: &Ballot) {
+        // A server that does not hear it keeps the lock until the lease ends, and is one of a few.
+        let _ = self.remote.give_back(claim, limits.renewed(), trail).await;
+    }
+
     /// Which server it is. One that is named twice would count twice: two majorities could then have no server in common.
-    async fn learn(&self, key: &[u8], limits: Limits, run_ids: &Mutex<Vec<Option<String>>>) -> Result<(), Error> {
-        let info = self.remote.read(key, &cmd("INFO").arg("server").take(), limits.for_each()).await.map_err(told)?;
+    async fn learn(&self, key: &[u8], limits: Limits, run_ids: &RunIds) -> Result<(), Error> {
+        let info = self
+            .remote
+            .read(key, &cmd("INFO").arg("server").take(), limits.for_each())
+            .await
+            .map_err(told)?;
         let run_id = run_id(&info).ok_or_else(surprise)?;
         let mut known = locked(run_ids);
         let is_other = |(number, known): &(usize, &Option<String>)| {
             *number != self.number && known.as_deref() == Some(run_id.as_str())
         };
         if let Some((other, _)) = known.iter().enumerate().find(is_other) {
-            let [first, second] = [other.min(self.number), other.max(self.number)].map(|number| number.saturating_add(1));
-            let reason = format!("the addresses {first} and {second} lead to one server, which has the run id {run_id}");
+            let [first, second] = [other.min(self.number), other.max(self.number)]
+                .map(|number| number.saturating_add(1));
+            let reason = format!(
+                "the addresses {first} and {second} lead to one server, which has the run id {run_id}"
+            );
             return Err(Error::setting("server", reason));
         }
         if let Some(known) = known.get_mut(self.number) {
@@ -309,36 +334,39 @@ impl Peer {
 }
 
 impl Candidate<'_> {
-    async fn stand(mut self, ttl: Duration) -> Result<Option<(Granted, (Arc<Claim>, Arc<Trail>))>, Error> {
-        let Self { quorum, core, claim, trail, .. } = &self;
+    async fn stand(mut self, ttl: Duration) -> Result<Option<Held>, Error> {
+        let Self { quorum, ballot, .. } = &self;
         let asked = Moment::now();
-        let limits = Limits { each: limit(ttl, &core.settings), until: asked.later(core.settings.retry_for) };
-        let answers = quorum.ask_all(core, quorum.all(), claim, Question::Try { ttl }, limits, trail, None).await;
-        let fence = self.fence(&answers, limits).await;
-        let came = match fence {
+        let answers = quorum.ask_all(ballot, quorum.all(), Ask::Try { ttl }, None).await;
+        let came = match self.fence(&answers).await {
             Ok(Some(fence)) => {
                 self.entry = None;
                 let granted = Granted { fence, asked, lasts: ttl, is_unclaimed: false };
-                return Ok(Some((granted, (Arc::clone(&self.claim), Arc::clone(&self.trail)))));
+                let Ballot { claim, trail, .. } = self.ballot.clone();
+                return Ok(Some((granted, claim, trail)));
             }
             Ok(None) => quorum.too_few(answers).map_or(Ok(None), Err),
             Err(error) => Err(error),
         };
-        self.give_back().await;
+        // Everywhere: it may have been granted by a server that was not heard.
+        let (quorum, entry) = (self.quorum, self.entry.take());
+        quorum.ask_all(&self.ballot, quorum.all(), Ask::Release, entry).await;
         came
     }
 
     /// The fence that most of them have now; none if not enough have granted the lock.
-    async fn fence(&self, answers: &[Came], limits: Limits) -> Result<Option<u64>, Error> {
-        let Self { quorum, core, claim, trail, .. } = self;
+    async fn fence(&self, answers: &[Came]) -> Result<Option<u64>, Error> {
+        let Self { quorum, ballot, .. } = self;
         let number = |(peer, came): &Came| Some((*peer, came.as_ref().ok()?.number?));
         let mut granted: Vec<_> = answers.iter().filter_map(number).collect();
         while granted.len() >= quorum.majority() {
             let Some(fence) = granted.iter().map(|(_, fence)| *fence).max() else { break };
             let whom = granted.iter().map(|(peer, _)| *peer).collect();
-            let raised = quorum.ask_all(core, whom, claim, Question::Raise { fence }, limits, trail, None).await;
-            let is_raised = |(_, came): &&Came| came.as_ref().is_ok_and(|answer| answer.number == Some(fence));
-            if raised.iter().filter(is_raised).count() >= quorum.majority() {
+            let raised = quorum.ask_all(ballot, whom, Ask::Raise { fence }, None).await;
+            let is_raised = |answer: &Answer| answer.number == Some(fence);
+            let count =
+                raised.iter().filter(|(_, came)| came.as_ref().is_ok_and(is_raised)).count();
+            if count >= quorum.majority() {
                 return Ok(Some(fence));
             }
             match quorum.too_few(raised) {
@@ -352,28 +380,17 @@ impl Candidate<'_> {
         }
         Ok(None)
     }
-
-    /// Everywhere: it may have been granted by a server that was not heard.
-    async fn give_back(&mut self) {
-        let entry = self.entry.take();
-        let Self { quorum, core, claim, trail, .. } = &*self;
-        let each = limit(core.settings.ttl, &core.settings);
-        let limits = Limits { each, until: Moment::now().later(core.settings.retry_for) };
-        let question = Question::Release { fence: None };
-        quorum.ask_all(core, quorum.all(), claim, question, limits, trail, entry).await;
-    }
 }
 
 impl Drop for Candidate<'_> {
     fn drop(&mut self) {
         // It was granted, or given back, unless whoever asked has gone.
-        let Some(entry) = self.entry.take() else { return };
-        let entry = Arc::new(entry);
+        let Some(entry) = self.entry.take().map(Arc::new) else { return };
         for peer in &self.quorum.peers {
-            let (peer, claim, trail) = (Arc::clone(peer), Arc::clone(&self.claim), Arc::clone(&self.trail));
-            let (entry, limits) = (Arc::clone(&entry), self.core.limits(self.core.settings.response_timeout));
-            self.core.spawn(async move {
-                let _ = peer.remote.give_back(&claim, limits, &trail).await;
+            let (peer, ballot) = (Arc::clone(peer), self.ballot.clone());
+            let entry = Arc::clone(&entry);
+            self.quorum.home.spawn(async move {
+                peer.take_back(&ballot).await;
                 drop(entry);
             });
         }

@@ -8,19 +8,24 @@
 
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
+use crate::error::Error;
 use crate::error::unanswered;
+use crate::home::Home;
+use crate::ledger::Entry;
+use crate::limits::Limits;
 use crate::link::{Bound, Line, Link, Node};
 use crate::locked::locked;
 use crate::plain::{Call, Known};
 use crate::question::{Claim, Question};
+use crate::server::Place;
+use crate::settings::Settings;
 use crate::trouble::Trouble;
 use crate::verdict::{Verdict, number, told, verdict};
-use crate::server::Place;
-use crate::{Error, Settings};
 use redis::{Cmd, RedisError, Value};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::time::sleep;
+use tracing::warn;
 
 /// A server that had no module is taken to have none for so long. It may have been replaced by one that has it.
 const PLAIN_FOR: Duration = Duration::from_secs(10);
@@ -31,32 +36,14 @@ const MOST_STRAYS: usize = 16;
 /// How long a request is still expected on a connection that was given up.
 const STRAYS_FOR: Duration = Duration::from_secs(60);
 
+/// A connection that was closed while a request waited on it may be read by the server so much later.
+const CUT_IS_READ_WITHIN: Duration = Duration::from_millis(250);
+
 pub(crate) struct Remote {
     pub(crate) link: Link,
     plain_until: Mutex<Option<Moment>>,
     scripts: Known,
     trouble: Trouble,
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Limits {
-    /// For each try.
-    pub(crate) each: Duration,
-    /// For all of them.
-    pub(crate) until: Moment,
-}
-
-impl Limits {
-    /// For one try, or more if they fail at once.
-    pub(crate) fn for_each(self) -> Self {
-        Self { until: Moment::now().later(self.each).min(self.until), ..self }
-    }
-
-    /// The same time for all tries once more, and at least as long as one may take.
-    pub(crate) fn from_now(self) -> Self {
-        let left = self.until.since(Moment::now()).max(self.each);
-        Self { until: Moment::now().later(left), ..self }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +73,12 @@ struct UnderWay<'t> {
 impl Remote {
     pub(crate) fn of(place: &Place, settings: &Settings) -> Self {
         let link = Link::to(place, settings);
-        Self { link, plain_until: Mutex::default(), scripts: Known::default(), trouble: Trouble::default() }
+        Self {
+            link,
+            plain_until: Mutex::default(),
+            scripts: Known::default(),
+            trouble: Trouble::default(),
+        }
     }
 
     /// Whether the server keeps no queue, as far as is known.
@@ -156,7 +148,8 @@ impl Remote {
             None => (unanswered(), limit >= each),
         };
         let verdict = verdict(&error);
-        let is_of_no_use = (verdict == Verdict::Broken && is_silent) || verdict == Verdict::Elsewhere;
+        let is_of_no_use =
+            (verdict == Verdict::Broken && is_silent) || verdict == Verdict::Elsewhere;
         if let (Some(line), true) = (&under_way.line, is_of_no_use) {
             self.link.give_up(line);
         }
@@ -169,7 +162,12 @@ impl Remote {
     }
 
     /// What only reads, asked until it is answered.
-    pub(crate) async fn read(&self, key: &[u8], command: &Cmd, limits: Limits) -> Result<Value, RedisError> {
+    pub(crate) async fn read(
+        &self,
+        key: &[u8],
+        command: &Cmd,
+        limits: Limits,
+    ) -> Result<Value, RedisError> {
         let mut tries = 0_u32;
         loop {
             let limit = limits.each.min(limits.until.since(Moment::now()));
@@ -188,7 +186,8 @@ impl Remote {
             }
             let rest = RETRY.random_rest(tries);
             let is_over = Moment::now().later(rest) >= limits.until;
-            if is_over || !matches!(verdict, Verdict::Broken | Verdict::Elsewhere | Verdict::Again) {
+            if is_over || !matches!(verdict, Verdict::Broken | Verdict::Elsewhere | Verdict::Again)
+            {
                 return Err(error);
             }
             sleep(rest).await;
@@ -197,9 +196,36 @@ impl Remote {
     }
 
     /// Gives back whatever the owner was granted, and its place in the queue.
-    pub(crate) async fn give_back(&self, claim: &Claim, limits: Limits, trail: &Trail) -> Result<(), Error> {
+    pub(crate) async fn give_back(
+        &self,
+        claim: &Claim,
+        limits: Limits,
+        trail: &Trail,
+    ) -> Result<(), Error> {
         self.release_strays(claim, trail);
         self.ask(claim, Question::Release { fence: None }, limits, trail).await.map(drop)
+    }
+
+    /// The same in the background. `entry` stands for it.
+    pub(crate) async fn take_back(
+        &self,
+        home: &Home,
+        claim: &Claim,
+        trail: &Trail,
+        was_cut: bool,
+        entry: Entry,
+    ) {
+        let mut came = self.give_back(claim, home.limits(), trail).await;
+        if was_cut {
+            // The server may read the end of that connection after it has read this, and grant the lock in between.
+            sleep(CUT_IS_READ_WITHIN).await;
+            came = self.give_back(claim, home.limits(), trail).await;
+        }
+        if let Err(error) = came {
+            let (lock, owner) = (entry.name(), &claim.owner);
+            warn!(target: "leasehold", lock, owner, %error, "not given back: what was granted stays until its lease ends");
+            entry.stays(Moment::now().later(home.settings.ttl));
+        }
     }
 
     /// Has the release arrive behind each request that was not answered.
@@ -214,7 +240,12 @@ impl Remote {
         }
     }
 
-    pub(crate) async fn say(&self, line: &mut Line, claim: &Claim, question: Question<'_>) -> Result<Option<u64>, RedisError> {
+    pub(crate) async fn say(
+        &self,
+        line: &mut Line,
+        claim: &Claim,
+        question: Question<'_>,
+    ) -> Result<Option<u64>, RedisError> {
         let (key, command) = (claim.key(), || question.command(claim));
         if !self.is_plain() {
             match line.send(key, &command()).await {

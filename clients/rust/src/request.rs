@@ -1,14 +1,16 @@
 //! A request for locks: what is asked for, and how.
 
-use crate::attempt::Wanted;
-use crate::core::Asked;
-use crate::lease::Terms;
-use crate::locks::Locks;
+use crate::asked::{Asked, Terms, Wanted};
+use crate::core::Core;
+use crate::error::Error;
+use crate::guard::Guard;
 use crate::question::{Claim, Share};
-use crate::{Error, Guard, Renew};
+use crate::settings::Renew;
+
 use std::fmt;
 use std::future::{IntoFuture, poll_fn};
 use std::pin::{Pin, pin};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -22,13 +24,13 @@ const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 /// The longest owner that a server takes, in bytes.
 pub(crate) const LONGEST_OWNER: usize = 255;
 
-/// A request for a lock, or for several: [`Locks::lock`], [`Locks::read`], [`Locks::semaphore`] and [`Locks::all`].
+/// A request for a lock, or for several: [`Locks::lock`](crate::Locks::lock), [`Locks::read`](crate::Locks::read), [`Locks::semaphore`](crate::Locks::semaphore) and [`Locks::all`](crate::Locks::all).
 ///
 /// Awaited, it waits for the lock, in the order of arrival. Dropped while it waits, it leaves the queue.
 #[derive(Clone)]
 #[must_use = "nothing is asked before it is awaited, tried or run"]
 pub struct Request {
-    locks: Locks,
+    core: Arc<Core>,
     names: Vec<Vec<u8>>,
     share: Share,
     ttl: Duration,
@@ -45,12 +47,12 @@ pub struct Request {
 }
 
 impl Request {
-    pub(crate) fn new(locks: Locks, names: Vec<Vec<u8>>, share: Share) -> Self {
-        let settings = locks.settings();
+    pub(crate) fn new(core: &Arc<Core>, names: Vec<Vec<u8>>, share: Share) -> Self {
+        let settings = &core.home.settings;
         let (ttl, wait, renew) = (settings.ttl, settings.wait, settings.renew);
         let replicas = (settings.replicas, settings.replicas_within);
         Self {
-            locks,
+            core: Arc::clone(core),
             names,
             share,
             ttl,
@@ -152,13 +154,13 @@ impl Request {
     ///
     /// ```
     /// # include!(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/example.rs"));
-    /// # example(async |locks| {
+    /// # fn main() { example(async |locks| {
     /// let pages = locks.lock("printer").run(async |guard| {
     ///     println!("printing, with fence {}", guard.fence());
     ///     17
     /// });
     /// assert_eq!(pages.await?, 17);
-    /// # Ok(()) });
+    /// # Ok(()) }) }
     /// ```
     ///
     /// # Errors
@@ -188,9 +190,9 @@ impl Request {
     }
 
     async fn acquire(self) -> Result<Option<Guard>, Error> {
-        let (locks, name) = (self.locks.clone(), self.name());
+        let (core, name) = (Arc::clone(&self.core), self.name());
         let asked = self.checked(name)?;
-        Ok(locks.core().acquire(asked).await?.map(|lease| Guard::new(&locks, lease)))
+        Ok(core.acquire(asked).await?.map(|lease| Guard::new(&core, lease)))
     }
 
     /// The locks, as people call them.
@@ -200,7 +202,8 @@ impl Request {
     }
 
     fn checked(self, name: String) -> Result<Asked, Error> {
-        let is_too_long = |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
+        let is_too_long =
+            |duration: Option<Duration>| duration.is_some_and(|duration| duration > LONGEST);
         let owner = self.owner.unwrap_or_else(|| Uuid::new_v4().to_string());
         let mut ttl = self.ttl;
         if let Renew::For(longest) = self.renew {
@@ -221,10 +224,14 @@ impl Request {
             Some(("ephemeral", "it must be at most a hundred years"))
         } else if owner.is_empty() || owner.len() > LONGEST_OWNER {
             Some(("owner", "it must be 1 to 255 bytes long"))
-        } else if self.names.iter().any(Vec::is_empty) && self.locks.settings().prefix.is_empty() {
+        } else if self.names.iter().any(Vec::is_empty) && self.core.home.settings.prefix.is_empty()
+        {
             Some(("name", "it must not be empty"))
         } else if longest.is_some_and(|longest| self.hold_at_least > Some(longest)) {
-            Some(("hold_at_least", "it must be no more than the lease lasts, which is not renewed for so long"))
+            Some((
+                "hold_at_least",
+                "it must be no more than the lease lasts, which is not renewed for so long",
+            ))
         } else if self.ephemeral.is_some() && self.hold_at_least.is_some() {
             Some(("ephemeral", "it ends with the connection, and cannot be held for a least time"))
         } else {
@@ -236,7 +243,7 @@ impl Request {
         Ok(Asked {
             name: name.into(),
             claim: Claim {
-                keys: self.names.iter().map(|name| self.locks.key(name)).collect(),
+                keys: self.names.iter().map(|name| self.core.home.key(name)).collect(),
                 owner,
                 share: self.share,
                 grace: self.ephemeral,
@@ -265,6 +272,10 @@ impl IntoFuture for Request {
 impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut debug = f.debug_struct("Request");
-        debug.field("lock", &self.name()).field("ttl", &self.ttl).field("wait", &self.wait).finish_non_exhaustive()
+        debug
+            .field("lock", &self.name())
+            .field("ttl", &self.ttl)
+            .field("wait", &self.wait)
+            .finish_non_exhaustive()
     }
 }

@@ -1,6 +1,6 @@
 //! What a client does unless a request says otherwise: from code, or from the environment.
 
-use crate::Error;
+use crate::error::Error;
 use std::time::Duration;
 
 /// Whether a lease is renewed while its guard lives.
@@ -162,7 +162,10 @@ impl Settings {
         }
         let is_name = |name: &String| name.bytes().all(|byte| (b'!'..=b'~').contains(&byte));
         if !self.connection_name.as_ref().is_none_or(is_name) {
-            return Err(Error::setting("connection_name", "it must have no spaces, and no letters but those of ASCII"));
+            return Err(Error::setting(
+                "connection_name",
+                "it must have no spaces, and no letters but those of ASCII",
+            ));
         }
         Ok(self)
     }
@@ -173,7 +176,8 @@ mod tests {
     use super::*;
 
     fn from(given: &[(&str, &str)]) -> Result<Settings, Error> {
-        let value = |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let value =
+            |name: &str| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         Settings::from_variables(|name| value(name).map(|value| Ok::<_, ()>(value.to_owned())))
     }
 

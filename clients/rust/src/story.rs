@@ -1,13 +1,14 @@
 //! What is told through `tracing` of each lock: one event for each step, with the lock, its owner, ttl and fence, and what
 //! the caller goes by. What is counted of these steps is counted here, too.
 
+use crate::asked::Asked;
 use crate::clock::Moment;
-use crate::core::Asked;
+use crate::error::Error;
 use crate::lease::Lease;
-use crate::ledger::Entry;
-use crate::question::{Claim, millis};
-use crate::{Error, Loss, Released, measure};
-use redis::RedisError;
+use crate::measure;
+use crate::outcome::{Loss, Released};
+use crate::question::millis;
+
 use tracing::{debug, warn};
 
 /// How many locks are named at a time.
@@ -49,8 +50,12 @@ pub(crate) fn released(lease: &Lease, outcome: Released) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
     let (owner, ttl_ms) = (&claim.owner, millis(lease.ttl()));
     match outcome {
-        Released::InTime => debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released"),
-        Released::Later => debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released later"),
+        Released::InTime => {
+            debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released")
+        }
+        Released::Later => {
+            debug!(target: "leasehold", %lock, fence, owner, ttl_ms, correlation, "released later")
+        }
         Released::Late => {
             measure::released_late();
             warn!(
@@ -67,11 +72,6 @@ pub(crate) fn not_released(lease: &Lease, error: &Error) {
     warn!(target: "leasehold", %lock, fence, owner, correlation, %error, "not released: it stays until its lease ends");
 }
 
-pub(crate) fn not_given_back(entry: &Entry, claim: &Claim, error: &Error) {
-    let (lock, owner) = (entry.name(), &claim.owner);
-    warn!(target: "leasehold", lock, owner, %error, "not given back: what was granted stays until its lease ends");
-}
-
 pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
     let owner = &claim.owner;
@@ -79,7 +79,7 @@ pub(crate) fn renewal_refused(lease: &Lease, error: &Error) {
 }
 
 /// Called once for each lease. `failure` is what the last renewal failed with.
-pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&RedisError>) {
+pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&str>) {
     let Lease { name: lock, fence, correlation, claim, .. } = lease;
     measure::held(Moment::now().since(lease.begun));
     let label = match loss {
@@ -89,7 +89,7 @@ pub(crate) fn ended(lease: &Lease, loss: Loss, failure: Option<&RedisError>) {
     };
     measure::lost(label);
     let (owner, why) = (&claim.owner, loss.to_string());
-    let failure = failure.map(ToString::to_string);
+
     warn!(target: "leasehold", %lock, fence, owner, correlation, why, failure, "lost");
 }
 

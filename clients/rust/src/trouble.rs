@@ -4,8 +4,8 @@ use crate::clock::Moment;
 use crate::locked::locked;
 use crate::question::millis;
 use redis::RedisError;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 use tracing::{info, warn};
 

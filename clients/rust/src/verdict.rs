@@ -1,7 +1,6 @@
 //! What an error means for whoever asked. Pure.
 
-use crate::Error;
-use crate::error::unexpected;
+use crate::error::{Error, unexpected};
 use redis::{ErrorKind, RedisError, Value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

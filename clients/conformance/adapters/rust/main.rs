@@ -390,10 +390,16 @@ fn server(request: &Value) -> Result<Server, Trouble> {
         return Ok(ClusterClient::new(urls(nodes)).map_err(wrong_place)?.into());
     }
     if let Some(sentinel) = request.get("sentinel") {
-        let address = |url: String| Ok(url.into_connection_info().map_err(wrong_place)?.addr().clone());
+        let address =
+            |url: String| Ok(url.into_connection_info().map_err(wrong_place)?.addr().clone());
         let sentinels = sentinel.get("urls").map(urls).unwrap_or_default();
-        let sentinels: Vec<ConnectionAddr> = sentinels.into_iter().map(address).collect::<Result<_, Trouble>>()?;
-        let builder = SentinelClientBuilder::new(sentinels, text(sentinel, "service"), SentinelServerType::Master);
+        let sentinels: Vec<ConnectionAddr> =
+            sentinels.into_iter().map(address).collect::<Result<_, Trouble>>()?;
+        let builder = SentinelClientBuilder::new(
+            sentinels,
+            text(sentinel, "service"),
+            SentinelServerType::Master,
+        );
         return Ok(builder.and_then(SentinelClientBuilder::build).map_err(wrong_place)?.into());
     }
     let url = text(request, "url");
@@ -401,11 +407,14 @@ fn server(request: &Value) -> Result<Server, Trouble> {
         return Ok(Client::open(url).map_err(wrong_place)?.into());
     }
     let read = |field: &str| match request.get(field).and_then(Value::as_str) {
-        Some(file) => std::fs::read(file).map(Some).map_err(|error| unsupported(&error.to_string())),
+        Some(file) => {
+            std::fs::read(file).map(Some).map_err(|error| unsupported(&error.to_string()))
+        }
         None => Ok(None),
     };
     let identity = read("certificate")?.zip(read("key")?);
-    let client_tls = identity.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
+    let client_tls =
+        identity.map(|(client_cert, client_key)| ClientTlsConfig { client_cert, client_key });
     let certificates = TlsCertificates { client_tls, root_cert: read("ca")? };
     Ok(Client::build_with_tls(url, certificates).map_err(wrong_place)?.into())
 }

@@ -11,7 +11,8 @@ use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::{ClusterConnection, Connect};
 use redis::{
-    Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisFuture, Value, cmd,
+    Arg, AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError,
+    RedisFuture, Value, cmd,
 };
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, Weak};
@@ -38,7 +39,8 @@ impl Cluster {
     }
 
     pub(super) async fn node(&self, key: &[u8]) -> Result<Arc<Node>, RedisError> {
-        let which = self.connection().await?.route_command(cmd(WHICH_NODE), to_primary_of(key)).await?;
+        let which =
+            self.connection().await?.route_command(cmd(WHICH_NODE), to_primary_of(key)).await?;
         let Value::Int(id) = which else { return Err(no_node()) };
         let known = nodes().get(&id.cast_unsigned()).and_then(Weak::upgrade);
         known.ok_or_else(no_node)

@@ -12,9 +12,9 @@
 mod cluster;
 mod single;
 
-use crate::Settings;
 use crate::locked::locked;
 use crate::server::Place;
+use crate::settings::Settings;
 use cluster::{Cluster, Tap};
 use redis::aio::{ConnectionManager, MultiplexedConnection, PubSub};
 use redis::cluster_async::ClusterConnection;
@@ -68,11 +68,14 @@ impl Link {
         let (limit, name) = (settings.response_timeout, settings.connection_name.clone());
         let lines = match place {
             Place::Client(client) => Lines::Single(Single::to(client.clone(), limit, name)),
-            Place::Sentinel(client) => Lines::Single(Single::by_sentinels(Arc::clone(client), limit, name)),
-            Place::Cluster(client) => Lines::Cluster(Box::new(Cluster::of(client.clone()))),
-            Place::Manager(manager, client) => {
-                Lines::Manager(manager.clone(), client.clone().map(|client| Arc::new(Node::new(client))))
+            Place::Sentinel(client) => {
+                Lines::Single(Single::by_sentinels(Arc::clone(client), limit, name))
             }
+            Place::Cluster(client) => Lines::Cluster(Box::new(Cluster::of(client.clone()))),
+            Place::Manager(manager, client) => Lines::Manager(
+                manager.clone(),
+                client.clone().map(|client| Arc::new(Node::new(client))),
+            ),
         };
         Self { lines, limit, bonds: Mutex::default() }
     }
@@ -117,7 +120,8 @@ impl Link {
         let mut bonds = locked(&self.bonds);
         // The bonds of nodes that are gone would be more and more.
         bonds.retain(|_, bond| !bond.is_forsaken());
-        let bond = bonds.entry(node.id).or_insert_with(|| Single::that_tells(&node.client, self.limit));
+        let bond =
+            bonds.entry(node.id).or_insert_with(|| Single::that_tells(&node.client, self.limit));
         Ok(Arc::clone(bond))
     }
 
@@ -184,9 +188,16 @@ fn patient(connect_within: Option<Duration>) -> AsyncConnectionConfig {
 }
 
 fn to_primary_of(key: &[u8]) -> RoutingInfo {
-    RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(Route::with_key(key, SlotAddr::Master)))
+    RoutingInfo::SingleNode(SingleNodeRoutingInfo::SpecificNode(Route::with_key(
+        key,
+        SlotAddr::Master,
+    )))
 }
 
 fn nothing_beside() -> RedisError {
-    (ErrorKind::InvalidClientConfig, "no connection can be opened beside this one: give the client along with it").into()
+    (
+        ErrorKind::InvalidClientConfig,
+        "no connection can be opened beside this one: give the client along with it",
+    )
+        .into()
 }

@@ -29,7 +29,7 @@ pub(super) struct Single {
 
 #[derive(Clone)]
 enum Source {
-    Client(Client),
+    Client(Box<Client>),
     Sentinels(Arc<tokio::sync::Mutex<SentinelClient>>),
 }
 
@@ -44,7 +44,7 @@ struct State {
 
 impl Single {
     pub(super) fn to(client: Client, limit: Duration, name: Option<String>) -> Arc<Self> {
-        Self::of(Source::Client(client), limit, name, false)
+        Self::of(Source::Client(Box::new(client)), limit, name, false)
     }
 
     pub(super) fn by_sentinels(
@@ -60,8 +60,9 @@ impl Single {
         let info = client.get_connection_info();
         let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
         // The information of a client makes a client.
-        let client = Client::open(info.clone().set_redis_settings(redis)).unwrap_or_else(|_| client.clone());
-        Self::of(Source::Client(client), limit, None, true)
+        let client =
+            Client::open(info.clone().set_redis_settings(redis)).unwrap_or_else(|_| client.clone());
+        Self::of(Source::Client(Box::new(client)), limit, None, true)
     }
 
     fn of(source: Source, limit: Duration, name: Option<String>, tells: bool) -> Arc<Self> {
@@ -103,7 +104,7 @@ impl Single {
 
     async fn connect(&self) -> Result<Line, RedisError> {
         let client = match &self.source {
-            Source::Client(client) => client.clone(),
+            Source::Client(client) => Client::clone(client),
             Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?,
         };
         let node = Arc::new(Node::new(client));
@@ -111,7 +112,8 @@ impl Single {
         if self.tells {
             config = config.set_push_sender(End(node.gone.clone()));
         }
-        let mut connection = node.client.get_multiplexed_async_connection_with_config(&config).await?;
+        let mut connection =
+            node.client.get_multiplexed_async_connection_with_config(&config).await?;
         if let Some(name) = &self.name {
             // A user who may not is not named.
             let _ = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
@@ -122,7 +124,8 @@ impl Single {
     /// Its connection is lost, and nobody opens it again but for a hold that is bound to it.
     pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
         let state = self.state();
-        let is_lost = state.line.as_ref().and_then(Line::node).is_none_or(|node| node.gone.is_cancelled());
+        let is_lost =
+            state.line.as_ref().and_then(Line::node).is_none_or(|node| node.gone.is_cancelled());
         is_lost && state.opening.is_none() && Arc::strong_count(self) == 1
     }
 

@@ -2,107 +2,129 @@
 //! asking again and again.
 
 mod on_connection;
+mod patience;
 mod places;
 mod subscription;
 mod tickets;
 
-pub(crate) use places::Places;
-
-use crate::Error;
-use crate::attempt::{Attempt, Granted};
+use crate::asked::{Granted, Wanted};
+use crate::attempt::Attempt;
 use crate::backoff::{POLL, RETRY};
 use crate::clock::Moment;
+use crate::error::Error;
+use crate::home::Home;
+use crate::limits::Limits;
+use crate::locked::locked;
 use crate::question::Question;
-use crate::remote::{Answer, Limits, Remote};
-use crate::validity::{patience_for_answer, valid_until};
+use crate::remote::{Answer, Remote};
+use crate::validity::valid_until;
 use crate::verdict::is_silence;
+use on_connection::Room;
+use patience::{Patience, Waited};
+use places::Places;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
 
 /// Tickets that were refused are asked for again after so long.
 const REFUSED_FOR: Duration = Duration::from_secs(60);
 
-/// For how long a request waits, and for what.
-#[derive(Clone, Copy, Debug)]
-struct Patience {
-    until: Moment,
-    /// For each answer.
-    each: Duration,
-    unreachable_after: Duration,
+/// How the requests of a client wait.
+pub(crate) struct Waiting {
+    places: Arc<Places>,
+    room: Room,
+    no_tickets_until: Mutex<Option<Moment>>,
 }
 
-/// What became of a wait.
-enum Waited {
-    Granted(Granted),
-    /// Patience has ended.
-    Ended,
-    NoTickets,
-    /// The server keeps none.
-    NoQueue,
-}
+impl Waiting {
+    pub(crate) fn new(home: &Arc<Home>, remote: &Arc<Remote>) -> Self {
+        Self {
+            places: Arc::new(Places::new(home, remote)),
+            room: Room::of(home.settings.wait_connections),
+            no_tickets_until: Mutex::default(),
+        }
+    }
 
-/// None: somebody else has it, and patience has ended.
-pub(crate) async fn acquire(attempt: &mut Attempt, remote: &Remote) -> Result<Option<Granted>, Error> {
-    let (wanted, core) = (attempt.wanted, std::sync::Arc::clone(&attempt.core));
-    let settings = &core.settings;
-    let is_try = wanted.wait.is_some_and(|wait| wait.is_zero());
-    let until = match wanted.wait {
-        Some(_) if is_try => Moment::now().later(settings.retry_for),
-        Some(wait) => Moment::now().later(wait),
-        None => Moment::now().later(Duration::MAX),
-    };
-    let each = patience_for_answer(settings.response_timeout, wanted.ttl);
-    let patience = Patience { until, each, unreachable_after: settings.unreachable_after };
-    let mut tries = 0_u32;
-    loop {
-        let may_queue = !is_try && !remote.is_plain() && core.may_take_tickets();
-        let waited = if may_queue { tickets::wait(attempt, remote, patience).await? } else { Waited::NoTickets };
-        let granted = match waited {
-            Waited::Granted(granted) => Some(granted),
-            Waited::Ended => return Ok(None),
-            Waited::NoQueue => None,
-            Waited::NoTickets => {
-                if may_queue {
-                    core.refuse_tickets_until(Moment::now().later(REFUSED_FOR));
+    /// None: somebody else has it, and patience has ended.
+    pub(crate) async fn acquire(&self, attempt: &mut Attempt) -> Result<Option<Granted>, Error> {
+        let remote = Arc::clone(&attempt.remote);
+        let patience = Patience::of(attempt.wanted, &attempt.home);
+        let (is_try, until) = (attempt.wanted.is_try(), patience.until);
+        let mut tries = 0_u32;
+        loop {
+            let may_queue = !is_try && !remote.is_plain() && self.may_take_tickets();
+            let waited = if may_queue {
+                tickets::wait(&self.places, attempt, patience).await?
+            } else {
+                Waited::NoTickets
+            };
+            let granted = match waited {
+                Waited::Granted(granted) => Some(granted),
+                Waited::Ended => return Ok(None),
+                Waited::NoQueue => None,
+                Waited::NoTickets => {
+                    if may_queue {
+                        *locked(&self.no_tickets_until) = Some(Moment::now().later(REFUSED_FOR));
+                    }
+                    let granted = try_once(attempt, patience, tries).await?;
+                    let is_over = granted.is_some() || is_try || patience.is_over();
+                    if is_over || remote.is_plain() {
+                        granted
+                    } else {
+                        on_connection::wait(&self.room, attempt, patience).await?
+                    }
                 }
-                let granted = try_once(attempt, remote, patience, tries).await?;
-                let is_over = granted.is_some() || is_try || Moment::now() >= until;
-                if is_over || remote.is_plain() {
-                    granted
-                } else {
-                    on_connection::wait(attempt, remote, patience).await?
+            };
+            let left = || until.since(Moment::now());
+            match granted {
+                Some(granted) if Moment::now() < valid_until(granted.asked, granted.lasts) => {
+                    return Ok(Some(granted));
                 }
+                // The answer took longer than the lease. Asked again, it is the same grant, or over.
+                Some(_) if patience.is_over() => {
+                    return Err(Error::TooLate { lock: attempt.name.to_string() });
+                }
+                Some(_) => sleep(RETRY.random_rest(tries).min(left())).await,
+                None if is_try || patience.is_over() => return Ok(None),
+                None if remote.is_plain() => {
+                    sleep(POLL.random_rest(tries).min(left())).await;
+                    if patience.is_over() {
+                        return Ok(None);
+                    }
+                }
+                None => {}
             }
-        };
-        let left = || until.since(Moment::now());
-        match granted {
-            Some(granted) if Moment::now() < valid_until(granted.asked, granted.lasts) => return Ok(Some(granted)),
-            // The answer took longer than the lease. Asked again, it is the same grant, or over.
-            Some(_) if left().is_zero() => return Err(Error::TooLate { lock: attempt.name.to_string() }),
-            Some(_) => sleep(RETRY.random_rest(tries).min(left())).await,
-            None if is_try || left().is_zero() => return Ok(None),
-            None if remote.is_plain() => sleep(POLL.random_rest(tries).min(left())).await,
-            None => {}
+            tries = tries.saturating_add(1);
         }
-        if granted.is_none() && left().is_zero() {
-            return Ok(None);
-        }
-        tries = tries.saturating_add(1);
+    }
+
+    fn may_take_tickets(&self) -> bool {
+        locked(&self.no_tickets_until).is_none_or(|until| Moment::now() >= until)
+    }
+
+    pub(crate) fn close(&self) {
+        self.places.close();
+    }
+}
+
+impl Wanted {
+    fn is_try(&self) -> bool {
+        self.wait.is_some_and(|wait| wait.is_zero())
     }
 }
 
 /// Without a ticket.
 async fn try_once(
     attempt: &mut Attempt,
-    remote: &Remote,
-    Patience { until, each, unreachable_after }: Patience,
+    patience: Patience,
     tries: u32,
 ) -> Result<Option<Granted>, Error> {
+    let Patience { until, each, unreachable_after } = patience;
     let limits = Limits { each, until: until.min(Moment::now().later(unreachable_after)) };
     let is_last = tries > 0 && until.since(Moment::now()) < each;
     let held_before = std::mem::replace(&mut attempt.may_hold, true);
     let question = Question::Try { ttl: attempt.wanted.ttl };
-    match remote.ask(&attempt.claim, question, limits, &attempt.trail).await {
+    match attempt.remote.ask(&attempt.claim, question, limits, &attempt.trail).await {
         Ok(Answer { number: Some(fence), asked, .. }) => {
             Ok(Some(Granted { fence, asked, lasts: attempt.wanted.ttl, is_unclaimed: false }))
         }

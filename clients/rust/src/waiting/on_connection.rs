@@ -9,34 +9,47 @@
 //! A connection may die without a word, on either side. So now and then the server is asked whether the request still stands
 //! in the queue. If it does not, it is made again: the answer says whether the lock was granted meanwhile.
 
-use super::Patience;
-use crate::Error;
-use crate::attempt::{Attempt, Granted};
+use super::patience::Patience;
+use crate::asked::Granted;
+use crate::attempt::Attempt;
 use crate::backoff::{RETRY, ROOM};
 use crate::clock::{Moment, within};
-use crate::error::unanswered;
-use crate::info::{Listed, lists};
+use crate::error::{Error, unanswered};
+use crate::limits::Limits;
+use crate::listed::{Listed, lists};
 use crate::measure;
 use crate::question::Question;
-use crate::remote::{Limits, Remote};
 use crate::validity::is_fresh;
 use crate::verdict::{Verdict, number, told, verdict};
 use redis::{RedisError, cmd};
-use std::sync::Arc;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
 /// How many of those who wait are listed at most.
 const LISTED: usize = 100;
 
+/// The connections that may wait at a time.
+pub(super) struct Room(Semaphore);
+
+impl Room {
+    pub(super) fn of(most: usize) -> Self {
+        Self(Semaphore::new(most.min(Semaphore::MAX_PERMITS)))
+    }
+}
+
 /// None: whoever called this asks once more. What is not fresh is not known well enough.
-pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patience) -> Result<Option<Granted>, Error> {
-    let (core, until) = (Arc::clone(&attempt.core), patience.until);
+pub(super) async fn wait(
+    room: &Room,
+    attempt: &mut Attempt,
+    patience: Patience,
+) -> Result<Option<Granted>, Error> {
+    let until = patience.until;
     // The lock may become free while others wait for other locks on all connections there may be.
     let resting = ROOM.random_rest(3).min(until.since(Moment::now()));
-    let Some(Ok(_room)) = within(resting, core.room.acquire()).await else { return Ok(None) };
+    let Some(Ok(_room)) = within(resting, room.0.acquire()).await else { return Ok(None) };
     let asked = Moment::now();
     measure::one_more_waits();
-    let came = block(attempt, remote, patience).await;
+    let came = block(attempt, patience).await;
     measure::one_less_waits();
     match came {
         Ok(fence) => {
@@ -46,7 +59,10 @@ pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patie
         }
         Err(error) => {
             let means = verdict(&error);
-            if !matches!(means, Verdict::Broken | Verdict::Elsewhere | Verdict::Again | Verdict::Replaced) {
+            if !matches!(
+                means,
+                Verdict::Broken | Verdict::Elsewhere | Verdict::Again | Verdict::Replaced
+            ) {
                 return Err(told(error));
             }
             let rest = if means == Verdict::Again { ROOM } else { RETRY }.random_rest(0);
@@ -60,19 +76,20 @@ pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patie
     }
 }
 
-async fn block(attempt: &mut Attempt, remote: &Remote, patience: Patience) -> Result<Option<u64>, RedisError> {
+async fn block(attempt: &mut Attempt, patience: Patience) -> Result<Option<u64>, RedisError> {
     let Patience { until, each, .. } = patience;
     let key = attempt.claim.key().to_vec();
-    let opening = async { remote.link.node(&key).await?.dedicated().await };
+    let opening = async { attempt.remote.link.node(&key).await?.dedicated().await };
     let opened = within(each.min(until.since(Moment::now())), opening).await;
     let mut connection = opened.unwrap_or_else(|| Err(unanswered()))?;
     let left = until.since(Moment::now());
     let is_limited = attempt.wanted.wait.is_some();
-    let question = Question::Block { ttl: attempt.wanted.ttl, patience: is_limited.then_some(left) };
+    let question =
+        Question::Block { ttl: attempt.wanted.ttl, patience: is_limited.then_some(left) };
     let command = question.command(&attempt.claim);
     (attempt.may_hold, attempt.was_cut) = (true, true);
     let answer = async { number(&command.query_async(&mut connection).await?) };
-    let watch = is_gone(attempt, remote, patience);
+    let watch = is_gone(attempt, patience);
     let came = tokio::select! {
         biased;
         answer = answer => answer,
@@ -83,7 +100,10 @@ async fn block(attempt: &mut Attempt, remote: &Remote, patience: Patience) -> Re
 }
 
 /// Ends when the request does not stand in the queue any more, or there is no more time.
-async fn is_gone(attempt: &Attempt, remote: &Remote, Patience { until, each, .. }: Patience) -> Result<(), RedisError> {
+async fn is_gone(
+    attempt: &Attempt,
+    Patience { until, each, .. }: Patience,
+) -> Result<(), RedisError> {
     let claim = &attempt.claim;
     let command = cmd("LOCK.WAITERS").arg(claim.key()).arg("COUNT").arg(LISTED).take();
     loop {
@@ -91,10 +111,10 @@ async fn is_gone(attempt: &Attempt, remote: &Remote, Patience { until, each, .. 
         if left.is_zero() {
             return Ok(());
         }
-        sleep(attempt.core.settings.check_every.min(left)).await;
+        sleep(attempt.home.settings.check_every.min(left)).await;
         let limits = Limits { each, until: Moment::now().later(each) };
         // Whoever may not look, or gets no answer, has to trust the connection for another while.
-        let listed = remote.read(claim.key(), &command, limits).await;
+        let listed = attempt.remote.read(claim.key(), &command, limits).await;
         if listed.is_ok_and(|listed| lists(&listed, &claim.owner, LISTED) == Listed::No) {
             return Err(unanswered());
         }

@@ -14,21 +14,22 @@
 //! Asking again keeps a place. All that is due is asked for together, once a second.
 
 use super::subscription::Subscription;
-use crate::attempt::{Attempt, Granted};
-use crate::clock::Moment;
-use crate::core::Core;
-use crate::ledger::Entry;
+use crate::asked::Granted;
+use crate::attempt::Attempt;
+use crate::clock::{Moment, within};
+use crate::home::Home;
+use crate::limits::Limits;
 use crate::link::Node;
 use crate::locked::locked;
+use crate::measure;
 use crate::question::{Claim, Question};
-use crate::remote::{Limits, Remote, Trail};
+use crate::remote::{Remote, Trail};
 use crate::validity::{drift, valid_until};
-use crate::{Settings, measure};
 use futures_util::future::join_all;
 use redis::RedisError;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -50,10 +51,11 @@ pub(super) enum Told {
     Cut,
 }
 
-pub(crate) struct Places {
+pub(super) struct Places {
+    home: Arc<Home>,
+    remote: Arc<Remote>,
     /// Nobody else knows it.
     pub(super) channel: String,
-    check_every: Duration,
     /// The longest time in milliseconds for which the server keeps a place, as far as it has said.
     longest: AtomicU64,
     /// How many subscriptions in a row could not be opened.
@@ -74,7 +76,7 @@ struct Book {
 
 /// A place in a queue, from the first request for it until the lock is granted or nobody wants it any more.
 pub(super) struct Place {
-    core: Arc<Core>,
+    places: Arc<Places>,
     inside: Arc<Inside>,
 }
 
@@ -118,10 +120,11 @@ struct Asked {
 }
 
 impl Places {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    pub(super) fn new(home: &Arc<Home>, remote: &Arc<Remote>) -> Self {
         Self {
+            home: Arc::clone(home),
+            remote: Arc::clone(remote),
             channel: format!("leasehold:{}", uuid::Uuid::new_v4()),
-            check_every: settings.check_every,
             longest: AtomicU64::new(u64::MAX),
             failures: AtomicU32::new(0),
             book: Mutex::default(),
@@ -141,11 +144,12 @@ impl Places {
     /// For how long a place is kept that is asked for now.
     fn kept(&self) -> Duration {
         let crowd = Duration::from_millis(u64::try_from(self.count()).unwrap_or(u64::MAX));
-        let kept = self.check_every.max(crowd).saturating_mul(KEPT_TIMES).max(KEPT_LEAST);
+        let kept =
+            self.home.settings.check_every.max(crowd).saturating_mul(KEPT_TIMES).max(KEPT_LEAST);
         kept.min(Duration::from_millis(self.longest.load(Relaxed)))
     }
 
-    pub(super) fn take(&self, attempt: &Attempt) -> Place {
+    pub(super) fn take(self: &Arc<Self>, attempt: &Attempt) -> Place {
         let inside = Arc::new(Inside {
             name: Arc::clone(&attempt.name),
             claim: Arc::clone(&attempt.claim),
@@ -168,7 +172,7 @@ impl Places {
         });
         self.book().all.insert(attempt.claim.owner.clone(), Arc::clone(&inside));
         measure::one_more_ticket();
-        Place { core: Arc::clone(&attempt.core), inside }
+        Place { places: Arc::clone(self), inside }
     }
 
     /// The subscription of this node, if it tells of grants at the moment.
@@ -217,16 +221,16 @@ impl Places {
         self.failures.store(0, Relaxed);
     }
 
-    fn subscription(&self, core: &Arc<Core>, node: &Arc<Node>) -> Option<Arc<Subscription>> {
+    fn subscription(self: &Arc<Self>, node: &Arc<Node>) -> Option<Arc<Subscription>> {
         let mut book = self.book();
         if book.is_closed {
             return None;
         }
-        let open = || Subscription::open(core, node);
+        let open = || Subscription::open(self, node);
         Some(Arc::clone(book.subscriptions.entry(node.id).or_insert_with(open)))
     }
 
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         let mut book = self.book();
         book.is_closed = true;
         for (_, subscription) in book.subscriptions.drain() {
@@ -235,21 +239,20 @@ impl Places {
     }
 
     /// Somebody sleeps: from now on somebody looks after all who do.
-    fn look_after(&self, core: &Arc<Core>) {
+    fn look_after(self: &Arc<Self>) {
         if std::mem::replace(&mut self.book().is_looked_after, true) {
             return;
         }
-        let every = LOOK_EVERY.min(self.check_every.checked_div(KEPT_TIMES).unwrap_or_default());
-        let core = Arc::downgrade(core);
+        let every = LOOK_EVERY
+            .min(self.home.settings.check_every.checked_div(KEPT_TIMES).unwrap_or_default());
+        let places = Arc::downgrade(self);
         tokio::spawn(async move {
             loop {
                 sleep(every).await;
-                let Some(core) = core.upgrade() else { return };
-                let Some(due) = core.places.due() else { return };
-                if !due.is_empty() {
-                    let core = Arc::downgrade(&core);
-                    tokio::spawn(join_all(due.into_iter().map(move |inside| renew(core.clone(), inside))));
-                }
+                let Some(places) = places.upgrade() else { return };
+                let Some(due) = places.due() else { return };
+                let renew = |inside| Arc::clone(&places).renew(inside);
+                tokio::spawn(join_all(due.into_iter().map(renew).collect::<Vec<_>>()));
             }
         });
     }
@@ -271,36 +274,60 @@ impl Places {
     }
 }
 
-/// Keeps the place of somebody who sleeps.
-async fn renew(core: Weak<Core>, inside: Arc<Inside>) {
-    let Some(core) = core.upgrade() else { return };
-    let Ok(remote) = core.remote() else { return };
-    let each = core.settings.response_timeout;
-    let limits = Limits { each, until: Moment::now().later(each) };
-    let came = inside.ask(&core, remote, limits).await;
-    if inside.state().has_left {
-        // It may have been heard after the release.
-        let entry = core.ledger.begin(&inside.name);
-        return give_back(&core, &inside, entry).await;
+impl Places {
+    /// Keeps the place of somebody who sleeps.
+    async fn renew(self: Arc<Self>, inside: Arc<Inside>) {
+        let each = self.home.settings.response_timeout;
+        let limits = Limits { each, until: Moment::now().later(each) };
+        let came = self.ask(&inside, limits).await;
+        let (has_left, is_heard) = {
+            let state = inside.state();
+            (state.has_left, state.heard_from.is_some())
+        };
+        if has_left {
+            // It may have been heard after the release.
+            let entry = self.home.ledger.begin(&inside.name);
+            let Inside { claim, trail, .. } = &*inside;
+            return self.remote.take_back(&self.home, claim, trail, false, entry).await;
+        }
+        match came {
+            Ok(Some(granted)) => inside.wake(Told::Granted(granted)),
+            Ok(None) if is_heard && !self.remote.is_plain() => {}
+            // Whoever is not told has to do something about it.
+            Ok(None) | Err(_) => inside.wake(Told::Ask),
+        }
     }
-    match came {
-        Ok(Some(granted)) => inside.wake(Told::Granted(granted)),
-        // Whoever is not told has to do something about it.
-        Ok(None) if inside.state().heard_from.is_none() || remote.is_plain() => inside.wake(Told::Ask),
-        Ok(None) => {}
-        Err(_) => inside.wake(Told::Ask),
-    }
-}
 
-async fn give_back(core: &Arc<Core>, inside: &Inside, entry: Entry) {
-    core.give_back(&inside.claim, &inside.trail, false, entry).await;
+    async fn ask(&self, inside: &Inside, limits: Limits) -> Result<Option<Granted>, RedisError> {
+        let link = &self.remote.link;
+        let node = match link.reaches_beside() {
+            true => within(limits.each, link.node(inside.claim.key())).await,
+            false => None,
+        };
+        let node = node.and_then(Result::ok).map(|node| node.id);
+        let asked = inside.begin(self.kept(), node.filter(|node| self.is_heard(*node)));
+        let (ttl, kept, channel) = (inside.ttl, asked.kept, self.channel.as_str());
+        let question = Question::Ticket { ttl, kept, channel };
+        let Inside { claim, trail, .. } = inside;
+        if let Some(fence) = self.remote.ask_once(claim, question, limits, trail).await? {
+            let was_told = inside.state().heard.is_some();
+            if let (Some(node), false) = (asked.heard_from, was_told) {
+                self.suspect(node);
+            }
+            return Ok(Some(Granted { fence, asked: asked.at, lasts: ttl, is_unclaimed: false }));
+        }
+        if !self.remote.is_plain() {
+            inside.is_not_granted(&asked);
+        }
+        Ok(None)
+    }
 }
 
 impl Place {
     /// Asks for it, or asks again.
-    pub(super) async fn ask(&self, remote: &Remote, limits: Limits) -> Result<Option<Granted>, RedisError> {
+    pub(super) async fn ask(&self, limits: Limits) -> Result<Option<Granted>, RedisError> {
         self.inside.state().heard = None;
-        self.inside.ask(&self.core, remote, limits).await
+        self.places.ask(&self.inside, limits).await
     }
 
     /// Whether a grant would be told.
@@ -309,16 +336,17 @@ impl Place {
     }
 
     pub(super) fn crowd(&self) -> usize {
-        self.core.places.count()
+        self.places.count()
     }
 
     /// Sees to it that grants are told of. False: they are not at the moment.
-    pub(super) async fn listen(&self, remote: &Remote, limit: Duration) -> Result<bool, RedisError> {
-        if !remote.link.reaches_beside() {
+    pub(super) async fn listen(&self, limit: Duration) -> Result<bool, RedisError> {
+        let link = &self.places.remote.link;
+        if !link.reaches_beside() {
             return Ok(false);
         }
-        let node = remote.link.node(self.inside.claim.key()).await?;
-        match self.core.places.subscription(&self.core, &node) {
+        let node = link.node(self.inside.claim.key()).await?;
+        match self.places.subscription(&node) {
             Some(subscription) => subscription.opened(limit).await,
             None => Ok(false),
         }
@@ -326,7 +354,7 @@ impl Place {
 
     /// Until it is told something; none: until then.
     pub(super) async fn sleep(&self, until: Moment) -> Option<Told> {
-        self.core.places.look_after(&self.core);
+        self.places.look_after();
         loop {
             if let Some(told) = self.inside.take_told() {
                 return Some(told);
@@ -335,7 +363,7 @@ impl Place {
             if left.is_zero() {
                 return None;
             }
-            crate::clock::within(left, self.inside.woken.notified()).await;
+            within(left, self.inside.woken.notified()).await;
         }
     }
 }
@@ -346,27 +374,12 @@ impl Drop for Place {
         state.has_left = true;
         state.due = None;
         drop(state);
-        self.core.places.book().all.remove(&self.inside.claim.owner);
+        self.places.book().all.remove(&self.inside.claim.owner);
         measure::one_less_ticket();
     }
 }
 
 impl Inside {
-    async fn ask(&self, core: &Arc<Core>, remote: &Remote, limits: Limits) -> Result<Option<Granted>, RedisError> {
-        let node = match remote.link.reaches_beside() {
-            true => crate::clock::within(limits.each, remote.link.node(self.claim.key())).await,
-            false => None,
-        };
-        let node = match node {
-            Some(Ok(node)) => Some(node.id).filter(|node| core.places.is_heard(*node)),
-            _ => None,
-        };
-        let asked = self.begin(core.places.kept(), node);
-        let question = Question::Ticket { ttl: self.ttl, kept: asked.kept, channel: &core.places.channel };
-        let fence = remote.ask_once(&self.claim, question, limits, &self.trail).await?;
-        Ok(self.answered(core, remote, fence, &asked))
-    }
-
     fn begin(&self, kept: Duration, node: Option<u64>) -> Asked {
         let (mut state, at) = (self.state(), Moment::now());
         let heard_from = state.heard_from.filter(|_| state.heard.is_none());
@@ -378,17 +391,8 @@ impl Inside {
         Asked { at, kept, heard_from }
     }
 
-    fn answered(&self, core: &Arc<Core>, remote: &Remote, fence: Option<u64>, asked: &Asked) -> Option<Granted> {
-        if let Some(fence) = fence {
-            let was_told = self.state().heard.is_some();
-            if let (Some(node), false) = (asked.heard_from, was_told) {
-                core.places.suspect(node);
-            }
-            return Some(Granted { fence, asked: asked.at, lasts: self.ttl, is_unclaimed: false });
-        }
-        if remote.is_plain() {
-            return None;
-        }
+    /// Nil: a grant comes later, if at all.
+    fn is_not_granted(&self, asked: &Asked) {
         let (mut state, now) = (self.state(), Moment::now());
         let lasts = self.ttl.min(state.kept);
         // A grant that nobody has heard of would still be there.
@@ -402,7 +406,6 @@ impl Inside {
         state.due = Some(now.later(third.mul_f64(1.0 - fastrand::f64() / 4.0)));
         drop(state);
         self.wake_if_told();
-        None
     }
 
     fn hear(&self, fence: u64, node: u64) {

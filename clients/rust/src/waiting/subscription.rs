@@ -3,15 +3,15 @@
 //! The redis crate has subscriptions on a multiplexed connection where that speaks RESP3, which is the program's choice. This
 //! one works with either protocol, and its end is noticed.
 
+use super::places::Places;
 use crate::backoff::RETRY;
 use crate::clock::{Moment, within};
-use crate::core::Core;
 use crate::error::unanswered;
 use crate::link::Node;
 use crate::locked::locked;
 use futures_util::StreamExt;
 use redis::RedisError;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -34,15 +34,13 @@ enum State {
 }
 
 impl Subscription {
-    pub(super) fn open(core: &Arc<Core>, node: &Arc<Node>) -> Arc<Self> {
+    pub(super) fn open(places: &Arc<Places>, node: &Arc<Node>) -> Arc<Self> {
         let (state, _) = watch::channel(State::Opening);
         let this = Arc::new(Self { begun: Moment::now(), state, task: Mutex::default() });
-        let (subscription, core, node) = (Arc::clone(&this), Arc::downgrade(core), Arc::clone(node));
-        let places = |core: &Weak<Core>| core.upgrade().map(|core| Arc::clone(&core.places));
+        let (subscription, node) = (Arc::clone(&this), Arc::clone(node));
+        let (channel, failures) = (places.channel.clone(), places.failures());
+        let places = Arc::downgrade(places);
         let task = tokio::spawn(async move {
-            let Some((channel, failures)) = places(&core).map(|places| (places.channel.clone(), places.failures())) else {
-                return;
-            };
             // While the server is down this fails each time: not as fast as it is asked for.
             if failures > 0 {
                 sleep(RETRY.random_rest(failures)).await;
@@ -50,16 +48,18 @@ impl Subscription {
             let opening = within(OPENS_WITHIN, node.subscribe(&channel));
             let lost = match opening.await.unwrap_or_else(|| Err(unanswered())) {
                 Err(error) => {
-                    places(&core).inspect(|places| places.count_failure());
+                    places.upgrade().inspect(|places| places.count_failure());
                     error
                 }
                 Ok(opened) => {
-                    places(&core).inspect(|places| places.forget_failures());
+                    places.upgrade().inspect(|places| places.forget_failures());
                     subscription.state.send_replace(State::Up);
                     let mut messages = opened.into_on_message();
                     // Connected anew, the line may be to another server, and what this one tells is of no account then.
-                    while let Some(Some(message)) = node.gone.run_until_cancelled(messages.next()).await {
-                        let Some(places) = places(&core) else { return };
+                    while let Some(Some(message)) =
+                        node.gone.run_until_cancelled(messages.next()).await
+                    {
+                        let Some(places) = places.upgrade() else { return };
                         if let Some((fence, owner)) = grant_in(message.get_payload_bytes()) {
                             places.hear(owner, fence, node.id);
                         }
@@ -68,7 +68,7 @@ impl Subscription {
                 }
             };
             subscription.state.send_replace(State::Lost(lost));
-            if let Some(places) = places(&core) {
+            if let Some(places) = places.upgrade() {
                 places.cut(node.id);
             }
         });
@@ -116,7 +116,8 @@ mod tests {
     fn a_message_tells_a_fence_and_an_owner() {
         assert_eq!(grant_in(b"17 2 me a key"), Some((17, "me")));
         assert_eq!(grant_in(b"17 4 m e  a"), Some((17, "m e ")));
-        for wrong in [b"".as_slice(), b"17", b"17 2", b"17 9 me", b"x 2 me", b"17 0  a", b"-1 2 me"] {
+        for wrong in [b"".as_slice(), b"17", b"17 2", b"17 9 me", b"x 2 me", b"17 0  a", b"-1 2 me"]
+        {
             assert_eq!(grant_in(wrong), None, "{wrong:?}");
         }
     }

@@ -1,12 +1,12 @@
 //! Waiting by a ticket: a place in the server's queue without a connection that waits.
 
-use super::places::{Place, Told};
-use super::{Patience, Waited};
-use crate::Error;
+use super::patience::{Patience, Waited};
+use super::places::{Place, Places, Told};
 use crate::attempt::Attempt;
 use crate::backoff::{RETRY, ROOM};
 use crate::clock::Moment;
-use crate::remote::{Limits, Remote};
+use crate::error::Error;
+use crate::limits::Limits;
 use crate::verdict::{Verdict, told, verdict};
 use redis::RedisError;
 use std::sync::Arc;
@@ -26,39 +26,39 @@ struct Failures {
     is_queued: bool,
 }
 
-pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patience) -> Result<Waited, Error> {
-    let core = Arc::clone(&attempt.core);
-    let place = core.places.take(attempt);
+pub(super) async fn wait(
+    places: &Arc<Places>,
+    attempt: &mut Attempt,
+    patience: Patience,
+) -> Result<Waited, Error> {
+    let place = places.take(attempt);
     let mut failures = Failures::default();
     loop {
-        if Moment::now() >= patience.until {
+        if patience.is_over() {
             return failures.ended();
         }
         let asked = Moment::now();
         let limits = Limits { each: patience.each, until: patience.until };
         attempt.may_hold = true;
         // In a box, so that a waiter has no room for it while it sleeps.
-        match Box::pin(place.ask(remote, limits)).await {
+        match Box::pin(place.ask(limits)).await {
             Ok(Some(granted)) => return Ok(Waited::Granted(granted)),
-            Ok(None) if remote.is_plain() => return Ok(Waited::NoQueue),
+            Ok(None) if attempt.remote.is_plain() => return Ok(Waited::NoQueue),
             Ok(None) => failures = Failures { is_queued: true, ..Failures::default() },
             Err(error) => match verdict(&error) {
                 Verdict::NoTickets => {
                     attempt.may_hold = failures.is_queued;
                     return Ok(Waited::NoTickets);
                 }
-                Verdict::KeepsFor(longest) if core.places.keeps_for(longest) => continue,
-                means => {
-                    let patience = Patience { until: patience.until, ..patience };
-                    match failures.rest(error, means, patience, asked).await? {
-                        Rested::AskAgain => continue,
-                        Rested::Ended => return Ok(Waited::Ended),
-                    }
-                }
+                Verdict::KeepsFor(longest) if places.keeps_for(longest) => continue,
+                means => match failures.rest(error, means, patience, asked).await? {
+                    Rested::AskAgain => continue,
+                    Rested::Ended => return Ok(Waited::Ended),
+                },
             },
         }
         if !place.is_heard() {
-            match Box::pin(place.listen(remote, half(patience))).await {
+            match Box::pin(place.listen(half(patience))).await {
                 Ok(true) => continue, // What was granted meanwhile was not told.
                 Ok(false) => {}
                 Err(error) if verdict(&error) == Verdict::Broken => {}
@@ -69,7 +69,7 @@ pub(super) async fn wait(attempt: &mut Attempt, remote: &Remote, patience: Patie
             Some(Told::Granted(granted)) => return Ok(Waited::Granted(granted)),
             // What was told meanwhile is lost: so all ask, and not all at once.
             Some(Told::Cut) => {
-                let crowd = u64::try_from(core.places.count()).unwrap_or(u64::MAX);
+                let crowd = u64::try_from(places.count()).unwrap_or(u64::MAX);
                 let rest = Duration::from_millis(crowd).mul_f64(fastrand::f64());
                 sleep(rest.min(patience.until.since(Moment::now()))).await;
             }

@@ -1,0 +1,50 @@
+//! What is asked for, and what is granted.
+
+use crate::clock::Moment;
+use crate::question::Claim;
+use crate::remote::Trail;
+use crate::settings::Renew;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A request in full.
+pub(crate) struct Asked {
+    pub(crate) name: Arc<str>,
+    pub(crate) claim: Claim,
+    pub(crate) wanted: Wanted,
+    pub(crate) terms: Terms,
+    /// How many replicas have to acknowledge the grant, and how long they may take.
+    pub(crate) replicas: Option<(u64, Duration)>,
+    pub(crate) correlation: String,
+}
+
+/// What is asked for, apart from who asks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Wanted {
+    pub(crate) ttl: Duration,
+    /// None is without limit, and zero not at all.
+    pub(crate) wait: Option<Duration>,
+    /// Whether a grant is claimed before the work begins.
+    pub(crate) confirm: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Granted {
+    pub(crate) fence: u64,
+    /// Before the server was asked.
+    pub(crate) asked: Moment,
+    /// For how long from then.
+    pub(crate) lasts: Duration,
+    /// A message has told it, and the server does not know that somebody has heard it.
+    pub(crate) is_unclaimed: bool,
+}
+
+/// What was granted: who holds it, and what became of the requests.
+pub(crate) type Held = (Granted, Arc<Claim>, Arc<Trail>);
+
+/// How the lease is to be renewed, and for how long it is to be held.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    pub(crate) renew: Renew,
+    pub(crate) hold_at_least: Option<Duration>,
+}

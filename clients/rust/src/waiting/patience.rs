@@ -1,0 +1,39 @@
+//! For how long a request waits, and what becomes of it.
+
+use crate::asked::{Granted, Wanted};
+use crate::clock::Moment;
+use crate::home::Home;
+use std::time::Duration;
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    pub(super) until: Moment,
+    /// For each answer.
+    pub(super) each: Duration,
+    pub(super) unreachable_after: Duration,
+}
+
+pub(super) enum Waited {
+    Granted(Granted),
+    /// Patience has ended.
+    Ended,
+    NoTickets,
+    /// The server keeps none.
+    NoQueue,
+}
+
+impl Patience {
+    pub(super) fn of(wanted: Wanted, home: &Home) -> Self {
+        let wait = match wanted.wait {
+            Some(wait) if wait.is_zero() => home.settings.retry_for,
+            Some(wait) => wait,
+            None => Duration::MAX,
+        };
+        let (each, unreachable_after) = (home.each(wanted.ttl), home.settings.unreachable_after);
+        Self { until: Moment::now().later(wait), each, unreachable_after }
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        Moment::now() >= self.until
+    }
+}
