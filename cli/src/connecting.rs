@@ -4,9 +4,11 @@ use crate::arguments::EMPTY;
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
 use clap::{Args, ValueHint};
-use leasehold_client::{Error, Locks, Settings, Target, Tls};
-use redis::{ClientTlsConfig, TlsCertificates};
-use std::path::PathBuf;
+use leasehold_client::{Error, Locks, Server, Settings};
+use redis::cluster::{ClusterClient, TlsMode};
+use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::{Client, ClientTlsConfig, ConnectionAddr, ErrorKind, RedisError, TlsCertificates};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Args, Clone)]
@@ -57,15 +59,71 @@ impl Connection {
 
     pub(crate) fn open(&self) -> Result<Place, Failure> {
         self.check()?;
-        let mut settings = Settings::from_env().map_err(|error| usage(&error.to_string()))?;
-        if let Some(tls) = self.tls()? {
-            settings = settings.tls(tls);
-        }
+        let settings = Settings::from_env().map_err(|error| usage(&error.to_string()))?;
         let name = self.name();
-        let target = self.target()?;
-        let locks = Locks::with_settings(target, settings)
-            .map_err(|error| usage(&format!("{name}: {error}")))?;
+        let locks = Locks::with_settings(self.server(&settings)?, settings)
+            .map_err(|error| usage(&error.to_string()))?;
         Ok(Place { locks, name })
+    }
+
+    fn server(&self, settings: &Settings) -> Result<Server, Failure> {
+        if let Some(urls) = self.urls_of_cluster() {
+            return self.cluster(&urls, settings).map(Server::from);
+        }
+        match self.urls_of_sentinels()? {
+            Some(urls) => self.sentinels(&urls).map(Server::from),
+            None => self.client(&self.url).map(Server::from),
+        }
+    }
+
+    fn cluster(&self, urls: &ClusterUrls, settings: &Settings) -> Result<ClusterClient, Failure> {
+        let limit = settings.response_timeout;
+        let builder = ClusterClient::builder(urls.nodes.iter().map(String::as_str))
+            .connection_timeout(limit)
+            .response_timeout(limit);
+        let builder = match self.certificates()? {
+            Some(certificates) => builder.certs(certificates),
+            None => builder,
+        };
+        builder.build().map_err(|error| unusable(&self.name(), &error))
+    }
+
+    fn sentinels(&self, urls: &SentinelUrls) -> Result<SentinelClient, Failure> {
+        let addresses = urls.sentinels.iter().map(|url| {
+            Ok(self.client(url)?.get_connection_info().addr().clone())
+        });
+        let addresses = addresses.collect::<Result<Vec<_>, Failure>>()?;
+        let server = self.client(&urls.server.at("sentinel", 0))?;
+        let (told, certificates) = (server.get_connection_info(), self.certificates()?);
+        let build = || {
+            let master = SentinelServerType::Master;
+            let mut builder = SentinelClientBuilder::new(addresses, &urls.service, master)?
+                .set_client_to_redis_db(told.redis_settings().db());
+            if let Some(user) = told.redis_settings().username() {
+                builder = builder.set_client_to_redis_username(user);
+            }
+            if let Some(password) = told.redis_settings().password() {
+                builder = builder.set_client_to_redis_password(password);
+            }
+            if let ConnectionAddr::TcpTls { .. } = told.addr() {
+                builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+            }
+            if let Some(certificates) = certificates {
+                builder = builder.set_client_to_redis_certificates(certificates);
+            }
+            builder.build()
+        };
+        build().map_err(|error| unusable(&self.name(), &error))
+    }
+
+    /// What reaches the server of this address.
+    pub(crate) fn client(&self, url: &str) -> Result<Client, Failure> {
+        let is_encrypted = url.starts_with("rediss:") || url.starts_with("valkeys:");
+        let client = match self.certificates()? {
+            Some(certificates) if is_encrypted => Client::build_with_tls(url, certificates),
+            _ => Client::open(url),
+        };
+        client.map_err(|error| unusable(&printable(&without_user(url)), &error))
     }
 
     pub(crate) fn name(&self) -> String {
@@ -105,34 +163,17 @@ impl Connection {
         Ok(ServerUrl { before: format!("{scheme}://{user}"), after })
     }
 
-    /// The same as for the client of the locks.
-    pub(crate) fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
-        if self.cacert.is_none() && self.cert.is_none() {
-            return Ok(None);
-        }
-        // The client of the locks looks more closely at what is in them.
-        let _ = self.open()?;
-        let root_cert = self.cacert.as_ref().map(read).transpose()?;
+    fn certificates(&self) -> Result<Option<TlsCertificates>, Failure> {
+        let root_cert = self.cacert.as_deref().map(read_certificates).transpose()?;
         let client_tls = match (&self.cert, &self.key) {
-            (Some(certificate), Some(key)) => {
-                Some(ClientTlsConfig { client_cert: read(certificate)?, client_key: read(key)? })
-            }
+            (Some(certificate), Some(key)) => Some(ClientTlsConfig {
+                client_cert: read_certificates(certificate)?,
+                client_key: read(key)?,
+            }),
             _ => None,
         };
-        Ok(Some(TlsCertificates { client_tls, root_cert }))
-    }
-
-    fn target(&self) -> Result<Target, Failure> {
-        if let Some(urls) = self.urls_of_cluster() {
-            return Ok(Target::cluster(urls.nodes));
-        }
-        Ok(match self.urls_of_sentinels()? {
-            None => Target::from(self.url.as_str()),
-            Some(SentinelUrls { sentinels, service, server }) => {
-                let server = Some(server.at("sentinel", 0));
-                Target::Sentinel { urls: sentinels, service, server }
-            }
-        })
+        let has_any = root_cert.is_some() || client_tls.is_some();
+        Ok(has_any.then_some(TlsCertificates { client_tls, root_cert }))
     }
 
     fn address(&self, kind: &str) -> Option<Address<'_>> {
@@ -150,17 +191,6 @@ impl Connection {
         let (hosts, path) = rest.split_once('/').unwrap_or((rest, ""));
         let hosts = hosts.split(',').filter(|host| !host.is_empty()).collect();
         (of_kind == kind).then_some(Address { is_encrypted, user, hosts, path })
-    }
-
-    fn tls(&self) -> Result<Option<Tls>, Failure> {
-        let mut tls = None;
-        if let Some(file) = &self.cacert {
-            tls = Some(Tls::new().trusting(read(file)?));
-        }
-        if let (Some(certificate), Some(key)) = (&self.cert, &self.key) {
-            tls = Some(tls.unwrap_or_default().identity(read(certificate)?, read(key)?));
-        }
-        Ok(tls)
     }
 }
 
@@ -192,8 +222,17 @@ impl ServerUrl {
     }
 }
 
-fn read(file: &PathBuf) -> Result<Vec<u8>, Failure> {
+fn read(file: &Path) -> Result<Vec<u8>, Failure> {
     std::fs::read(file).map_err(|error| usage(&format!("{}: {error}", file.display())))
+}
+
+/// Nobody says otherwise that there is none in it, and no server would be trusted.
+fn read_certificates(file: &Path) -> Result<Vec<u8>, Failure> {
+    let read = read(file)?;
+    if String::from_utf8_lossy(&read).contains("-----BEGIN CERTIFICATE-----") {
+        return Ok(read);
+    }
+    Err(usage(&format!("{}: there is no certificate in PEM format", file.display())))
 }
 
 /// The address without the user and the password in it, also one that has no sense.
@@ -225,6 +264,11 @@ impl Address<'_> {
 }
 
 impl Place {
+    /// Of this lock.
+    pub(crate) fn key(&self, name: &str) -> String {
+        format!("{}{name}", self.locks.settings().prefix)
+    }
+
     /// Gives back what is still held, and closes the connections.
     pub(crate) async fn close(&self) {
         let _ = self.locks.close(CLOSE_WITHIN).await;
@@ -234,8 +278,8 @@ impl Place {
     pub(crate) fn failure(&self, error: Error) -> Failure {
         let name = &self.name;
         match error {
-            Error::Unreachable { reason } => unreachable(name, &reason),
-            Error::Refused { reason } => refused(name, &reason),
+            Error::Unreachable { source } => unreachable(name, &source),
+            Error::Refused { source } => refused(name, &source),
             error @ Error::TooFewReplicas { .. } => Failure::new(
                 Code::Unreachable,
                 format!(
@@ -246,6 +290,7 @@ impl Place {
                 Failure::new(Code::NotObtained, format!("{name}: {error}"))
             }
             error @ Error::Setting { .. } => usage(&error.to_string()),
+            error @ Error::Lost { .. } => Failure::new(Code::Lost, format!("{name}: {error}")),
             error => Failure::new(Code::Internal, format!("{name}: {error}")),
         }
     }
@@ -260,8 +305,13 @@ pub(crate) fn is_silence(error: &Error) -> bool {
     matches!(error, Error::Unreachable { .. })
 }
 
-/// Of a server that has not answered.
-pub(crate) fn unreachable(name: &str, reason: &str) -> Failure {
+/// A server has not answered, or with an error.
+pub(crate) fn failed(name: &str, error: &RedisError) -> Failure {
+    if error.is_io_error() { unreachable(name, error) } else { refused(name, error) }
+}
+
+fn unreachable(name: &str, error: &RedisError) -> Failure {
+    let reason = error.to_string();
     let is_encrypted = name.starts_with("rediss") || name.starts_with("valkeys");
     let says = |words: &[&str]| words.iter().any(|word| reason.contains(word));
     let remedy = if says(&["not valid for name"]) {
@@ -270,7 +320,7 @@ pub(crate) fn unreachable(name: &str, reason: &str) -> Failure {
         "Name the file of those who have signed its certificate by --cacert."
     } else if is_encrypted && says(&["CertificateRequired", "UnknownCA", "roken pipe"]) {
         "If the server asks for a certificate, name one that it trusts by --cert and --key."
-    } else if is_encrypted && says(&["timed out"]) {
+    } else if is_encrypted && error.is_timeout() {
         "If it does not speak TLS on this port, use redis://; otherwise start it, or look at the way to it."
     } else if !is_encrypted && says(&["reset by peer"]) {
         "If it speaks TLS on this port, use rediss://."
@@ -281,18 +331,33 @@ pub(crate) fn unreachable(name: &str, reason: &str) -> Failure {
     Failure::new(Code::Unreachable, format!("no answer from {name}: {reason}. {remedy}"))
 }
 
-/// Of a server that has answered with an error.
-pub(crate) fn refused(name: &str, reason: &str) -> Failure {
-    let text = format!("{name} refused: {}{}", printable(reason), what_to_do(reason));
-    Failure::new(Code::Refused, text)
+fn refused(name: &str, error: &RedisError) -> Failure {
+    let remedy = match error.kind() {
+        // The key does not belong to the certificate: nobody was asked.
+        ErrorKind::InvalidClientConfig => return unusable(name, error),
+        ErrorKind::AuthenticationFailed => ". Look at user and password in the address.",
+        _ => what_to_do(error.code().unwrap_or_default()),
+    };
+    let reason = printable(&words(error));
+    Failure::new(Code::Refused, format!("{name} refused: {reason}{remedy}"))
 }
 
-fn what_to_do(reason: &str) -> &'static str {
-    // As the library says it, instead of WRONGPASS.
-    if reason.contains("AuthenticationFailed") {
-        return ". Look at user and password in the address.";
+/// As the server has said it; of several commands, to the first that it has refused.
+fn words(error: &RedisError) -> String {
+    let said = error.clone().into_server_errors();
+    match said.as_deref().and_then(<[_]>::first) {
+        Some((_, said)) => format!("{} {}", said.code(), said.details().unwrap_or_default()),
+        None => error.to_string(),
     }
-    match reason.split(' ').next().unwrap_or_default() {
+}
+
+/// The address or the certificates make no client.
+fn unusable(name: &str, error: &RedisError) -> Failure {
+    usage(&format!("{name}: {error}"))
+}
+
+fn what_to_do(code: &str) -> &'static str {
+    match code {
         "NOAUTH" => ". Put the password into the address: redis://:password@host:port",
         "WRONGPASS" => ". Look at user and password in the address.",
         "NOPERM" => ". The user needs the commands and keys that docs/cli.md lists: ACL SETUSER.",
@@ -315,18 +380,17 @@ mod tests {
 
     #[test]
     fn addresses_of_clusters_and_sentinels_are_taken_apart() {
-        let target = |url| format!("{:?}", to(url).target().unwrap());
-        assert_eq!(target("redis://h:1/2"), r#"Server("redis://h:1/2")"#);
-        assert_eq!(target("unix:///run/x"), r#"Server("unix:///run/x")"#);
-        assert_eq!(
-            target("rediss+cluster://u:p@a:1,b:2"),
-            r#"Cluster(["rediss://a:1", "rediss://b:2"])"#
-        );
-        let sentinel = to("redis+sentinel://u:p@a:1,b:2/main/3").target().unwrap();
-        let Target::Sentinel { urls, service, server } = sentinel else { panic!() };
-        assert_eq!(urls, ["redis://a:1", "redis://b:2"]);
-        assert_eq!((service.as_str(), server.as_deref()), ("main", Some("redis://u:p@sentinel/3")));
-        assert!(to("redis+sentinel://a:1").target().is_err());
+        let cluster = to("rediss+cluster://u:p@a:1,b:2").urls_of_cluster().unwrap();
+        assert_eq!(cluster.nodes, ["rediss://u:p@a:1", "rediss://u:p@b:2"]);
+        let url = "redis+sentinel://u:p@a:1,b:2/main/3";
+        let sentinels = to(url).urls_of_sentinels().unwrap().unwrap();
+        assert_eq!(sentinels.sentinels, ["redis://a:1", "redis://b:2"]);
+        assert_eq!(sentinels.service, "main");
+        assert_eq!(sentinels.server.at("c", 4), "redis://u:p@c:4/3");
+        assert!(to("redis+sentinel://a:1").urls_of_sentinels().is_err());
+        for url in ["redis://h:1/2", "unix:///run/x", "rediss+cluster://u:p@a:1,b:2", url] {
+            assert!(to(url).server(&Settings::default()).is_ok(), "{url}");
+        }
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Commands to each server by itself, where one has to see all of them: the client of the locks talks only to the one
 //! that has the lock.
 
-use crate::connecting::{Connection, refused, unreachable, usage};
+use crate::connecting::{ClusterUrls, Connection, failed, usage};
 use crate::exit_code::{Code, Failure};
 use crate::output::printable;
 use redis::aio::MultiplexedConnection;
+use redis::cluster_routing::Slot;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, cmd};
+use std::ops::RangeInclusive;
 use std::time::Duration;
 use tokio::time::timeout;
 
@@ -41,7 +43,7 @@ impl Server {
     }
 
     pub(crate) fn failure(&self, error: &RedisError) -> Failure {
-        failure(&self.address, error)
+        failed(&self.address, error)
     }
 }
 
@@ -75,17 +77,47 @@ pub(crate) async fn urls_of_primaries(
         return Ok(vec![connection.url.clone()]);
     };
     urls.nodes.extend_from_slice(others);
+    let ranges = ranges_of(connection, &urls).await?;
+    let mut urls: Vec<_> = ranges.into_iter().map(|range| range.url).collect();
+    urls.sort();
+    urls.dedup();
+    Ok(urls)
+}
+
+/// The one that has this key.
+pub(crate) async fn of_key(connection: &Connection, key: &[u8]) -> Result<Server, Failure> {
+    let url = match connection.urls_of_cluster() {
+        None => urls_of_primaries(connection, &[]).await?.pop(),
+        Some(urls) => {
+            let (ranges, slot) = (ranges_of(connection, &urls).await?, Slot::for_key(key));
+            ranges.into_iter().find(|range| range.has(slot)).map(|range| range.url)
+        }
+    };
+    let none = || Failure::new(Code::Refused, "no node of the cluster has the slot of this lock");
+    open(connection, &url.ok_or_else(none)?).await
+}
+
+/// Slots of a cluster, and the address of their primary.
+struct Range {
+    slots: RangeInclusive<u16>,
+    url: String,
+}
+
+impl Range {
+    fn has(&self, wanted: Slot) -> bool {
+        self.slots.clone().any(|slot| Slot::new(slot) == Some(wanted))
+    }
+}
+
+async fn ranges_of(connection: &Connection, urls: &ClusterUrls) -> Result<Vec<Range>, Failure> {
     let node = first_of(connection, &urls.nodes).await?;
     let slots = node.ask(cmd("CLUSTER").arg("SLOTS")).await;
     let slots = slots.map_err(|error| node.failure(&error))?;
     let Value::Array(ranges) = slots else {
         return Err(Failure::new(Code::Refused, format!("{} is in no cluster", node.address)));
     };
-    let mut addresses: Vec<_> =
-        ranges.iter().filter_map(|range| primary_of(range, host_of(&node.address))).collect();
-    addresses.sort();
-    addresses.dedup();
-    Ok(addresses.iter().map(|(host, port)| urls.server.at(host, *port)).collect())
+    let asked = host_of(&node.address);
+    Ok(ranges.iter().filter_map(|range| read_range(range, asked, urls)).collect())
 }
 
 /// Another server, of which one of them tells where it is.
@@ -104,13 +136,14 @@ pub(crate) async fn other(
 
 /// A range of slots: its first, its last, and its servers, of which the first is the primary. A node that does not know its
 /// own name is where the one is that was asked.
-fn primary_of(range: &Value, asked: &str) -> Option<(String, u16)> {
+fn read_range(range: &Value, asked: &str, urls: &ClusterUrls) -> Option<Range> {
     let Value::Array(range) = range else { return None };
-    let Value::Array(primary) = range.get(2)? else { return None };
-    let (host, port) = (primary.first()?.clone(), primary.get(1)?.clone());
-    let host: String = redis::from_redis_value(host).unwrap_or_default();
-    let host = if matches!(host.as_str(), "" | "?") { asked.to_owned() } else { host };
-    Some((host, redis::from_redis_value(port).ok()?))
+    let [first, last, Value::Array(primary), ..] = range.as_slice() else { return None };
+    let [host, port, ..] = primary.as_slice() else { return None };
+    let number = |value: &Value| redis::from_redis_value(value.clone()).ok();
+    let host: String = redis::from_redis_value(host.clone()).unwrap_or_default();
+    let host = if matches!(host.as_str(), "" | "?") { asked } else { &host };
+    Some(Range { slots: number(first)?..=number(last)?, url: urls.server.at(host, number(port)?) })
 }
 
 /// Of the address of a server.
@@ -136,38 +169,13 @@ async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Fa
 }
 
 async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
-    let client = client(connection, url)?;
-    connect(&client, url).await.map_err(|error| failure(&address(url), &error))
-}
-
-fn failure(address: &str, error: &RedisError) -> Failure {
-    if error.is_io_error() || error.is_timeout() {
-        return unreachable(address, &error.to_string());
-    }
-    // As the server has said it; of several commands, to the first that it has refused.
-    let said = error.clone().into_server_errors();
-    match said.as_deref().and_then(<[_]>::first) {
-        Some((_, said)) => {
-            refused(address, &format!("{} {}", said.code(), said.details().unwrap_or_default()))
-        }
-        None => refused(address, &error.to_string()),
-    }
+    let client = connection.client(url)?;
+    connect(&client, url).await.map_err(|error| failed(&address(url), &error))
 }
 
 /// What a server is called.
 pub(crate) fn address(url: &str) -> String {
     printable(&crate::connecting::without_user(url))
-}
-
-/// What reaches this server. An error is of the words, not of the server.
-pub(crate) fn client(connection: &Connection, url: &str) -> Result<Client, Failure> {
-    let client = match connection.certificates()? {
-        Some(certificates) if url.starts_with("rediss:") || url.starts_with("valkeys:") => {
-            Client::build_with_tls(url, certificates)
-        }
-        _ => Client::open(url),
-    };
-    client.map_err(|error| usage(&format!("{}: {error}", address(url))))
 }
 
 pub(crate) async fn connect(client: &Client, url: &str) -> Result<Server, RedisError> {

@@ -20,12 +20,14 @@ static LEASE: Mutex<Option<Instant>> = Mutex::new(None);
 static SILENCE: Mutex<Option<String>> = Mutex::new(None);
 
 struct Story {
+    /// Where the locks are.
+    server: String,
     verbose: bool,
 }
 
-pub(crate) fn listen(verbose: bool) {
+pub(crate) fn listen(server: String, verbose: bool) {
     // Nobody else in this process sets one.
-    let _ = tracing::subscriber::set_global_default(Story { verbose });
+    let _ = tracing::subscriber::set_global_default(Story { server, verbose });
 }
 
 pub(crate) fn holding(is_held: bool) {
@@ -67,10 +69,9 @@ impl Subscriber for Story {
 impl Story {
     fn note(&self, fields: &Fields) {
         let lease = match fields.text("message") {
-            "acquired" => fields.millis("ttl_ms"),
-            "extended" => fields.millis("valid_ms"),
+            "acquired" | "extended" => fields.millis("ttl_ms"),
             "unreachable" => {
-                let told = format!("{}: {}", fields.text("server"), fields.text("error"));
+                let told = format!("{}: {}", self.server, fields.text("error"));
                 return set(&SILENCE, Some(told));
             }
             "reachable again" => return set(&SILENCE, None),
@@ -80,7 +81,7 @@ impl Story {
     }
 
     fn sentence(&self, fields: &Fields) -> Option<String> {
-        let (lock, server) = (output::printable(fields.text("lock")), fields.text("server"));
+        let (lock, server) = (output::printable(fields.text("lock")), &self.server);
         let held = HOLDING.load(Relaxed);
         match fields.text("message") {
             "unreachable" if held || self.verbose => {
@@ -104,7 +105,7 @@ impl Story {
                 show(fields.millis("ttl_ms")),
             )),
             "extended" if self.verbose => {
-                Some(format!("{lock} extended for {}", show(fields.millis("valid_ms"))))
+                Some(format!("{lock} extended for {}", show(fields.millis("ttl_ms"))))
             }
             "released" if self.verbose => Some(format!("{lock} released")),
             "released later" if self.verbose => {

@@ -91,7 +91,7 @@ fn a_server_that_is_down_is_tried_for_as_long_as_documented_and_no_longer() {
         &["run", "--wait", "500ms", "x", "--", "true"],
     ] {
         let mut command = leasehold(&url(free_port()), words);
-        command.env("LEASEHOLD_WITHIN_MS", tried.as_millis().to_string());
+        command.env("LEASEHOLD_RETRY_FOR_MS", tried.as_millis().to_string());
         let begun = Instant::now();
         let ended = Program::start(command).ends();
         assert_eq!((ended.code, ended.printed.as_str()), (69, ""), "{}", ended.said);

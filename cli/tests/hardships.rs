@@ -132,7 +132,7 @@ fn no_password_is_shown_of_an_address_that_is_written_in_another_way() {
     ] {
         for words in [&["run", "--wait", "0", "x", "--", "true"][..], &["ls"], &["top", "--once"]] {
             let mut command = leasehold(address, words);
-            command.env("LEASEHOLD_WITHIN_MS", "200");
+            command.env("LEASEHOLD_RETRY_FOR_MS", "200");
             let ended = Program::start(command).ends();
             let told = ended.printed + &ended.said;
             assert!(ended.code == 64 || ended.code == 69, "{address} {words:?}: {told}");

@@ -151,7 +151,7 @@ fn a_server_that_does_not_answer_is_named() {
     let address = url(free_port());
     for words in [&["ls"][..], &["show", "x"], &["release", "x"], &["wait", "--wait", "0", "x"]] {
         let mut command = leasehold(&address, words);
-        command.env("LEASEHOLD_WITHIN_MS", "200");
+        command.env("LEASEHOLD_RETRY_FOR_MS", "200");
         let ended = Program::start(command).ends();
         assert_eq!((ended.code, ended.printed.as_str()), (69, ""), "{words:?}: {}", ended.said);
         assert!(ended.said.contains(&address) && ended.said.contains("--url"), "{}", ended.said);

@@ -87,8 +87,9 @@ fn every_variable_of_the_client_is_in_the_manual() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     let settings = fs::read_to_string(root.join("clients/rust/src/settings.rs")).unwrap();
     let page = printed(&["man"]);
-    let rows = settings.lines().filter_map(|line| line.strip_prefix("/// | `LEASEHOLD_"));
-    let names: Vec<_> = rows.filter_map(|row| row.split('`').next()).collect();
+    let rows = settings.lines().filter_map(|line| line.strip_prefix("/// | `"));
+    let names = rows.filter_map(|row| row.split("`LEASEHOLD_").nth(1)?.split('`').next());
+    let names: Vec<_> = names.collect();
     assert!(names.len() > 10, "{names:?}");
     for name in names {
         assert!(page.contains(&format!("LEASEHOLD_{name}\\fR")), "{name}");

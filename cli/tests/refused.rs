@@ -20,7 +20,7 @@ const NEEDED: [(&[&str], &str); 8] = [
 fn with_user(server: &Server, user: &str, words: &[&str]) -> Ended {
     let address = url(server.port()).replace("://", &format!("://{user}@"));
     let mut command = leasehold(&address, words);
-    command.env("LEASEHOLD_WITHIN_MS", "500");
+    command.env("LEASEHOLD_RETRY_FOR_MS", "500");
     Program::start(command).ends()
 }
 
@@ -54,7 +54,7 @@ fn a_password_that_is_missing_is_told_of_by_each_subcommand() {
     let server = with_module().password("secret").start();
     for (words, _) in NEEDED {
         let mut command = leasehold(&url(server.port()), words);
-        command.env("LEASEHOLD_WITHIN_MS", "500");
+        command.env("LEASEHOLD_RETRY_FOR_MS", "500");
         let ended = Program::start(command).ends();
         assert_told(&ended, &server, "NOAUTH", "redis://:password@host:port");
     }

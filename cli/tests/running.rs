@@ -84,7 +84,7 @@ fn a_server_that_is_down_at_the_start_is_named() {
         words.extend(wait);
         words.extend(["x", "--", "echo", "no"]);
         let mut command = leasehold(&url, &words);
-        command.env("LEASEHOLD_WITHIN_MS", "200").env("LEASEHOLD_UNREACHABLE_AFTER_MS", "200");
+        command.env("LEASEHOLD_RETRY_FOR_MS", "200").env("LEASEHOLD_UNREACHABLE_AFTER_MS", "200");
         let ended = Program::start(command).ends();
         assert_eq!((ended.code, ended.printed.as_str()), (69, ""));
         let begin = format!("leasehold: no answer from {url}: ");

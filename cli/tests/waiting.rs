@@ -56,7 +56,7 @@ fn whoever_waits_at_a_silent_server_ends_by_a_signal_at_once() {
     let mut server = server();
     server.freeze();
     let mut command = leasehold(&url(server.port()), &["wait", "x"]);
-    command.env("LEASEHOLD_WITHIN_MS", "60000").env("LEASEHOLD_RESPONSE_MS", "60000");
+    command.env("LEASEHOLD_RETRY_FOR_MS", "60000").env("LEASEHOLD_RESPONSE_TIMEOUT_MS", "60000");
     let program = Program::start(command);
     let status = format!("/proc/{}/status", program.id());
     eventually("it hears the signal", || {

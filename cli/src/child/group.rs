@@ -212,7 +212,7 @@ impl Group {
 /// Not later than it is, even if this program is interrupted meanwhile.
 fn end_of_lease(held: &Held) -> Moment {
     let now = Moment::now();
-    now.plus(held.valid_for())
+    now.plus(held.guard.valid_for())
 }
 
 fn number_of(signal: Signal) -> i32 {

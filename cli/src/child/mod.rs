@@ -69,7 +69,7 @@ pub(crate) async fn run(
     signals: &mut Signals,
 ) -> Result<Ended, Failure> {
     signals.hear_all()?;
-    if held.valid_for().is_zero() {
+    if held.guard.valid_for().is_zero() {
         output::say("the lock was lost before the command began: it is not run");
         return Ok(Ended::WithTheLock);
     }
@@ -85,19 +85,19 @@ pub(crate) async fn run(
                 is_told |= signal == SIGTERM;
                 // It may stop this program, and what was told last is older than the last renewal.
                 group.is_held(held);
-                if let Step::Ended(code) = group.heard(signal, held.loss().is_some()) {
+                if let Step::Ended(code) = group.heard(signal, held.guard.loss().is_some()) {
                     group.done();
                     return Ok(Ended::ByItself(code));
                 }
             }
-            loss = held.lost() => {
+            loss = held.guard.lost() => {
                 let why = held.lost_text(loss, &order.grace);
                 is_told |= end(&mut group, order.grace, &why, signals).await;
                 group.done();
                 return Ok(if is_told { Ended::ForGood } else { Ended::WithTheLock });
             }
             // It may be extended at the very end.
-            () = sleep(tell_after.min(held.valid_for()).max(BETWEEN_LOOKS)) => {}
+            () = sleep(tell_after.min(held.guard.valid_for()).max(BETWEEN_LOOKS)) => {}
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::connecting::Connection;
 use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
 use clap::Args;
-use leasehold_client::{Error, Options};
+use leasehold_client::Error;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -38,33 +38,32 @@ Examples:
   leasehold elect --ttl 5s --grace 2s lb -- ./announce-address";
 
 pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result<Code, Failure> {
-    arguments.running.begin();
+    arguments.running.begin(connection);
     let mut signals = Signals::that_end()?;
     let place = connection.open()?;
     let candidate = arguments.candidate.clone().unwrap_or_else(this_process);
-    let mut options = Options::new();
-    if let Some(ttl) = arguments.running.ttl {
-        options = options.ttl(ttl);
-    }
-    let election = place.locks.election(&arguments.name, candidate).options(options);
+    let election = place.locks.election(&arguments.name, candidate);
+    let ttl = arguments.running.ttl.unwrap_or(place.locks.settings().ttl);
     let names = [arguments.name.clone()];
     let code = loop {
         let leads = tokio::select! {
-            leads = election.campaign() => leads,
+            leads = election.campaign().ttl(ttl) => leads,
             signal = signals.next_that_ends() => break Ok(Code::of_signal(signal)),
             () = show_waiting(&place, &names, None) => continue,
         };
         output::clear_line();
         match leads {
-            Ok(leadership) => {
-                let held = Held::Leading(leadership);
+            Ok(guard) => {
+                let held = Held { guard, name: arguments.name.clone() };
                 match run_under(&place, held, &arguments.running, &mut signals).await {
                     Ok(Finished::WithTheLock) => {}
                     Ok(Finished::ForGood(code)) => break Ok(code),
                     Err(failure) => break Err(failure),
                 }
             }
-            Err(error @ (Error::Unreachable { .. } | Error::TooLate { .. })) => {
+            Err(
+                error @ (Error::Unreachable { .. } | Error::TooLate { .. } | Error::Lost { .. }),
+            ) => {
                 let name = printable(&arguments.name);
                 let failure = place.failure(error);
                 output::tell(&format!("{} Standing for {name} again.", failure.text));

@@ -1,13 +1,13 @@
 //! A command under a lock, from the grant to the release: what `run` and `elect` have in common.
 
 use crate::child::{self, Ended, Order, Signals};
-use crate::connecting::Place;
+use crate::connecting::{Connection, Place};
 use crate::duration::show;
 use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
 use crate::story;
 use clap::{Args, ValueHint};
-use leasehold_client::{AllGuard, Error, Guard, Leadership, Loss, Released};
+use leasehold_client::{Guard, Loss, Released};
 use std::ffi::OsString;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::timeout;
@@ -36,11 +36,11 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    pub(crate) fn begin(&self) {
+    pub(crate) fn begin(&self, connection: &Connection) {
         if self.quiet {
             output::be_quiet();
         }
-        story::listen(self.verbose);
+        story::listen(connection.name(), self.verbose);
     }
 }
 
@@ -52,39 +52,13 @@ pub(super) fn this_process() -> String {
 }
 
 /// What is held.
-pub(crate) enum Held {
-    One(Guard),
-    /// The first is the one that the command is told of.
-    Several(AllGuard, String),
-    Leading(Leadership),
+pub(crate) struct Held {
+    pub(crate) guard: Guard,
+    /// Of several, the one that the command is told of.
+    pub(crate) name: String,
 }
 
 impl Held {
-    pub(crate) async fn lost(&self) -> Loss {
-        match self {
-            Self::One(guard) => guard.lost().await,
-            Self::Several(guard, _) => guard.lost().await,
-            Self::Leading(leadership) => leadership.lost().await,
-        }
-    }
-
-    pub(crate) fn loss(&self) -> Option<Loss> {
-        match self {
-            Self::One(guard) => guard.loss(),
-            Self::Several(guard, _) => guard.loss(),
-            Self::Leading(leadership) => leadership.loss(),
-        }
-    }
-
-    /// What is left of the lease.
-    pub(crate) fn valid_for(&self) -> Duration {
-        match self {
-            Self::One(guard) => guard.valid_for(),
-            Self::Several(guard, _) => guard.valid_for(),
-            Self::Leading(leadership) => leadership.valid_for(),
-        }
-    }
-
     /// What a person is told of a loss, before the command is ended.
     pub(crate) fn lost_text(&self, loss: Loss, grace: &Duration) -> String {
         let why = match (loss, story::silence()) {
@@ -99,45 +73,24 @@ impl Held {
                  or the server has lost its data"
                     .to_owned()
             }
-            (loss, _) => format!("{loss:?}"),
+            (loss, _) => loss.to_string(),
         };
-        let name = printable(self.name());
+        let name = printable(&self.name);
         format!(
             "lost {name}: {why}. The command is told to end (TERM), and killed in {}.",
             show(*grace)
         )
     }
 
-    fn name(&self) -> &str {
-        match self {
-            Self::One(guard) => guard.name(),
-            Self::Several(_, first) => first,
-            Self::Leading(leadership) => leadership.name(),
-        }
-    }
-
     fn environment(&self) -> Vec<(&'static str, String)> {
-        let (owner, fence) = match self {
-            Self::One(guard) => (Some(guard.owner()), Some(guard.fence())),
-            Self::Several(guard, first) => (guard.owner(first), guard.fence(first)),
-            Self::Leading(leadership) => (Some(leadership.owner()), Some(leadership.fence())),
-        };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let deadline = now.saturating_add(self.valid_for()).as_millis();
+        let deadline = now.saturating_add(self.guard.valid_for()).as_millis();
         vec![
-            ("LEASEHOLD_NAME", self.name().to_owned()),
-            ("LEASEHOLD_OWNER", owner.unwrap_or_default().to_owned()),
-            ("LEASEHOLD_FENCE", fence.unwrap_or_default().to_string()),
+            ("LEASEHOLD_NAME", self.name.clone()),
+            ("LEASEHOLD_OWNER", self.guard.owner().to_owned()),
+            ("LEASEHOLD_FENCE", self.guard.fence().to_string()),
             ("LEASEHOLD_DEADLINE", deadline.to_string()),
         ]
-    }
-
-    async fn release(self) -> Result<Released, Error> {
-        match self {
-            Self::One(guard) => guard.release().await,
-            Self::Several(guard, _) => guard.release().await,
-            Self::Leading(leadership) => leadership.resign().await,
-        }
     }
 }
 
@@ -170,21 +123,21 @@ pub(crate) async fn run_under(
         command: &running.command,
         environment: held.environment(),
         grace: running.grace,
-        lease: held.valid_for(),
+        lease: held.guard.valid_for(),
     };
     story::holding(true);
     let ended = child::run(order, &held, signals).await;
     story::holding(false);
-    let name = printable(held.name());
-    let was_lost = held.loss().is_some();
-    let released = timeout(RELEASE_WITHIN, held.release()).await;
+    let name = printable(&held.name);
+    let was_lost = held.guard.loss().is_some();
+    let released = timeout(RELEASE_WITHIN, held.guard.release()).await;
     let code = match ended? {
         Ended::ByItself(code) => code,
         Ended::WithTheLock => return Ok(Finished::WithTheLock),
         Ended::ForGood => return Ok(Finished::ForGood(Code::Lost)),
     };
     Ok(Finished::ForGood(match released {
-        Ok(Ok(released)) if released.in_time() && !was_lost => code,
+        Ok(Ok(Released::InTime | Released::Later)) if !was_lost => code,
         Ok(Ok(_)) => {
             output::say(&format!(
                 "{name} was lost before the command ended: somebody else may have had it meanwhile"

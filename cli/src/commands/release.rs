@@ -3,8 +3,10 @@
 use crate::connecting::Connection;
 use crate::exit_code::{Code, Failure};
 use crate::output::{Json, print, printable};
+use crate::servers::{self, Server};
 use clap::Args;
-use leasehold_client::{HolderInfo, Released};
+use leasehold_client::Holder;
+use redis::{RedisError, Value, cmd};
 
 /// Releases a lock, whoever holds it; all holds if several share it. Ends with 1 if there was none.
 ///
@@ -27,6 +29,9 @@ pub(crate) struct Arguments {
     name: String,
 }
 
+/// What does without the module: the value is that of the hold.
+const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold release nightly
@@ -39,17 +44,22 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let name = &arguments.name;
     let holders = place.locks.holders(name).await.map_err(failed)?;
     let mut released = Vec::new();
-    for holder in holders.iter().filter(|holder| arguments.mean(holder)) {
-        let ended = place.locks.end_hold(name, &holder.owner, holder.fence).await;
-        if ended.map_err(failed)? == Released::Released {
-            released.push(holder);
+    let mut meant = holders.iter().filter(|holder| arguments.mean(holder)).peekable();
+    if meant.peek().is_some() {
+        let key = place.key(name);
+        let server = servers::of_key(connection, key.as_bytes()).await?;
+        for holder in meant {
+            let ended = end_hold(&server, &key, holder).await;
+            if ended.map_err(|error| server.failure(&error))? {
+                released.push(holder);
+            }
         }
     }
     if arguments.json {
-        let hold = |holder: &&HolderInfo| {
+        let hold = |holder: &&Holder| {
             Json::Object(vec![
                 ("owner", Json::text(&holder.owner)),
-                ("fence", Json::Number(holder.fence)),
+                ("fence", Json::Number(holder.fence.into())),
             ])
         };
         let released = Json::List(released.iter().map(hold).collect());
@@ -75,9 +85,27 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     Ok(if released.is_empty() { Code::No } else { Code::Done })
 }
 
+/// Whether it was still held.
+async fn end_hold(server: &Server, key: &str, holder: &Holder) -> Result<bool, RedisError> {
+    let (owner, fence) = (&holder.owner, u64::from(holder.fence));
+    let mut release = cmd("LOCK.RELEASE");
+    let ended = match server.ask(release.arg(key).arg(owner).arg(fence)).await {
+        Err(error) if is_unknown_command(&error) => {
+            let value = if fence == 0 { owner.clone() } else { format!("{fence:016}:{owner}") };
+            server.ask(cmd("EVAL").arg(DELETE).arg(1).arg(key).arg(value)).await
+        }
+        ended => ended,
+    };
+    Ok(ended? == Value::Int(1))
+}
+
+fn is_unknown_command(error: &RedisError) -> bool {
+    error.detail().is_some_and(|detail| detail.starts_with("unknown command"))
+}
+
 impl Arguments {
-    fn mean(&self, holder: &HolderInfo) -> bool {
-        self.fence.is_none_or(|fence| fence == holder.fence)
+    fn mean(&self, holder: &Holder) -> bool {
+        self.fence.is_none_or(|fence| fence == u64::from(holder.fence))
             && self.owner.as_ref().is_none_or(|owner| *owner == holder.owner)
     }
 }

@@ -8,7 +8,7 @@ use crate::duration::show;
 use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
 use clap::Args;
-use leasehold_client::{Error, Options};
+use leasehold_client::Error;
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -63,7 +63,7 @@ Examples:
   leasehold run x -- sh -c 'psql -v fence=$LEASEHOLD_FENCE -f write.sql'";
 
 pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result<Code, Failure> {
-    arguments.running.begin();
+    arguments.running.begin(connection);
     let mut signals = Signals::that_end()?;
     let place = connection.open()?;
     let owner = arguments.owner_to_ask_as();
@@ -71,7 +71,7 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let granted = tokio::select! {
         granted = arguments.ask(&place, owner.clone()) => Ok(granted),
         signal = signals.next_that_ends() => Err(signal),
-        () = show_waiting(&place, &names, owner.as_deref()) => Ok(Err(Error::Closed)),
+        () = show_waiting(&place, &names, Some(&owner)) => Ok(Err(Error::Closed)),
     };
     output::clear_line();
     let code = match granted {
@@ -89,61 +89,42 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     }
 }
 
-/// The lease of whoever chooses none, as the client has it.
-fn usual_ttl() -> Duration {
-    let chosen = std::env::var("LEASEHOLD_TTL_MS").ok().and_then(|text| text.parse().ok());
-    chosen.map_or(Duration::from_secs(30), Duration::from_millis)
-}
-
 impl Arguments {
-    /// None: the client makes one up. For several locks it has to, to be granted all by one request.
-    fn owner_to_ask_as(&self) -> Option<String> {
+    fn owner_to_ask_as(&self) -> String {
         let made_up = || {
             let random = Uuid::new_v4().simple().to_string();
-            let random = random.get(..12).unwrap_or(&random).to_owned();
-            format!("{}:{random}", this_process())
+            format!("{}:{}", this_process(), random.get(..12).unwrap_or(&random))
         };
-        self.owner.clone().or_else(|| self.also.is_empty().then(made_up))
+        self.owner.clone().unwrap_or_else(made_up)
     }
 
     fn patience(&self) -> Option<Duration> {
         self.wait.or(self.at_least.map(|_| Duration::ZERO))
     }
 
-    fn options(&self, owner: Option<String>) -> Options {
-        let mut options = Options::new();
-        if let Some(owner) = owner {
-            options = options.owner(owner);
-        }
-        if let Some(patience) = self.patience() {
-            options = options.wait(patience);
-        }
-        if let Some(least) = self.at_least {
-            options = options.hold_at_least(least);
-        }
-        // If this machine dies meanwhile, the lock is not free sooner than that.
-        if let Some(ttl) = self.running.ttl.or(self.at_least.filter(|least| *least > usual_ttl())) {
-            options = options.ttl(ttl);
-        }
-        if let Some(count) = self.replicas {
-            options = options.replicas(count, REPLICAS_WITHIN);
-        }
-        options
-    }
-
-    async fn ask(&self, place: &Place, owner: Option<String>) -> Result<Held, Error> {
-        let (locks, name, options) = (&place.locks, self.name.as_str(), self.options(owner));
-        if !self.also.is_empty() {
-            let names = std::iter::once(&self.name).chain(&self.also);
-            let guard = locks.lock_all(names.cloned()).options(options).await?;
-            return Ok(Held::Several(guard, name.to_owned()));
-        }
-        let request = match self.limit {
+    async fn ask(&self, place: &Place, owner: String) -> Result<Held, Error> {
+        let (locks, name) = (&place.locks, &self.name);
+        let mut request = match self.limit {
             Some(permits) => locks.semaphore(name, permits),
             None if self.shared => locks.read(name),
-            None => locks.lock(name),
+            None => locks.all(std::iter::once(name).chain(&self.also)),
         };
-        request.options(options).await.map(Held::One)
+        request = request.owner(owner);
+        if let Some(patience) = self.patience() {
+            request = request.wait(patience);
+        }
+        if let Some(least) = self.at_least {
+            request = request.hold_at_least(least);
+        }
+        // If this machine dies meanwhile, the lock is not free sooner than that.
+        let usual = locks.settings().ttl;
+        if let Some(ttl) = self.running.ttl.or(self.at_least.filter(|least| *least > usual)) {
+            request = request.ttl(ttl);
+        }
+        if let Some(count) = self.replicas {
+            request = request.replicas(count, REPLICAS_WITHIN);
+        }
+        Ok(Held { guard: request.await?, name: name.clone() })
     }
 
     async fn failure(&self, place: &Place, error: Error) -> Failure {

@@ -1,11 +1,13 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use crate::connecting::Connection;
+use crate::connecting::{Connection, Place};
 use crate::duration::{in_millis, show};
 use crate::exit_code::{Code, Failure};
 use crate::output::{Json, print, print_table, printable};
+use crate::servers;
 use clap::Args;
-use leasehold_client::{Dialect, HolderInfo, WaiterInfo};
+use leasehold_client::{Holder, Waiter};
+use redis::cmd;
 use std::time::Duration;
 
 /// Shows who holds a lock and who waits for it. Ends with 1 if it is free.
@@ -31,8 +33,8 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let failed = |error| place.failure(error);
     let holders = place.locks.holders(&arguments.name).await.map_err(failed)?;
     let waiters = place.locks.waiters(&arguments.name).await.map_err(failed)?;
-    let has_queue = place.locks.dialect() == Dialect::Native;
     if arguments.json {
+        let has_queue = !waiters.is_empty() || has_queue(connection, &place, &arguments.name).await?;
         json(&arguments.name, &holders, has_queue.then_some(waiters.as_slice())).print();
     } else {
         print_all(&arguments.name, &holders, &waiters);
@@ -40,12 +42,18 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     Ok(if holders.is_empty() { Code::No } else { Code::Done })
 }
 
-fn print_all(name: &str, holders: &[HolderInfo], waiters: &[WaiterInfo]) {
+async fn has_queue(connection: &Connection, place: &Place, name: &str) -> Result<bool, Failure> {
+    let key = place.key(name);
+    let server = servers::of_key(connection, key.as_bytes()).await?;
+    Ok(server.ask(cmd("LOCK.WAITERS").arg(key)).await.is_ok())
+}
+
+fn print_all(name: &str, holders: &[Holder], waiters: &[Waiter]) {
     let name = printable(name);
     if holders.is_empty() {
         print(&format!("{name} is free\n"));
     } else {
-        let row = |holder: &HolderInfo| {
+        let row = |holder: &Holder| {
             let ttl = holder.ttl.map_or("for ever".to_owned(), show);
             vec![printable(&holder.owner), holder.fence.to_string(), ttl, share(holder.share)]
         };
@@ -53,7 +61,7 @@ fn print_all(name: &str, holders: &[HolderInfo], waiters: &[WaiterInfo]) {
         print_table(&["HOLDER", "FENCE", "LEFT", "SHARE"], &rows);
     }
     if !waiters.is_empty() {
-        let row = |waiter: &WaiterInfo| {
+        let row = |waiter: &Waiter| {
             let patience = waiter.patience.map_or("for ever".to_owned(), show);
             vec![printable(&waiter.owner), show(waiter.waited), patience, share(waiter.share)]
         };
@@ -72,17 +80,17 @@ fn share(share: u64) -> String {
 }
 
 /// Durations are in milliseconds, and null if they have no end. There is no list of waiters where there is no queue.
-fn json(name: &str, holders: &[HolderInfo], waiters: Option<&[WaiterInfo]>) -> Json {
+fn json(name: &str, holders: &[Holder], waiters: Option<&[Waiter]>) -> Json {
     let millis = |time: Option<Duration>| Json::optional(time.map(in_millis));
-    let holder = |holder: &HolderInfo| {
+    let holder = |holder: &Holder| {
         Json::Object(vec![
             ("owner", Json::text(&holder.owner)),
-            ("fence", Json::Number(holder.fence)),
+            ("fence", Json::Number(holder.fence.into())),
             ("ttl", millis(holder.ttl)),
             ("share", Json::Number(holder.share)),
         ])
     };
-    let waiter = |waiter: &WaiterInfo| {
+    let waiter = |waiter: &Waiter| {
         Json::Object(vec![
             ("owner", Json::text(&waiter.owner)),
             ("waited", Json::Number(in_millis(waiter.waited))),

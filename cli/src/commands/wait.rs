@@ -8,10 +8,10 @@ use crate::exit_code::{Code, Failure};
 use crate::output::{self, printable};
 use clap::Args;
 use std::time::Duration;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-/// How often one asks that is told of nothing, for a change may be missed.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// As often as requests ask that poll for a lock.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// How long a server may be silent.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(30);
@@ -80,20 +80,14 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
 }
 
 async fn until_free(place: &Place, name: &str) -> Result<Code, Failure> {
-    let mut leaders = place.locks.election(name, "").look_every(LOOK_EVERY).observe();
     let mut answered = Instant::now();
     loop {
-        match timeout(LOOK_EVERY, leaders.next()).await {
-            Ok(Some(None)) => return Ok(Code::Done),
-            Ok(Some(Some(_))) => answered = Instant::now(),
-            Ok(None) => return Err(Failure::new(Code::Internal, "the client was closed")),
-            // Nothing has changed, or nobody answers: that looks alike from here.
-            Err(_) => match place.locks.info(name).await {
-                Ok(None) => return Ok(Code::Done),
-                Ok(Some(_)) => answered = Instant::now(),
-                Err(error) if answered.elapsed() < UNREACHABLE_AFTER && is_silence(&error) => {}
-                Err(error) => return Err(place.failure(error)),
-            },
+        sleep(LOOK_EVERY).await;
+        match place.locks.info(name).await {
+            Ok(None) => return Ok(Code::Done),
+            Ok(Some(_)) => answered = Instant::now(),
+            Err(error) if answered.elapsed() < UNREACHABLE_AFTER && is_silence(&error) => {}
+            Err(error) => return Err(place.failure(error)),
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::connecting::{Place, is_silence};
 use crate::duration::show;
 use crate::output::{self, printable};
-use leasehold_client::{Error, LockInfo, WaiterInfo};
+use leasehold_client::{Error, Fence, LockInfo, Waiter};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -19,7 +19,7 @@ enum State {
     Held {
         name: String,
         holder: String,
-        fence: u64,
+        fence: Fence,
         before: Option<u64>,
     },
     Silent,
@@ -95,7 +95,7 @@ async fn look(place: &Place, names: &[String], owner: Option<&str>) -> (State, S
 async fn holder_and_queue(
     place: &Place,
     name: &str,
-) -> Result<Option<(LockInfo, Vec<WaiterInfo>)>, Error> {
+) -> Result<Option<(LockInfo, Vec<Waiter>)>, Error> {
     let mut info = place.locks.info(name).await?;
     for _ in 0..MOST_LOOKS {
         let Some(asked) = info else { return Ok(None) };
@@ -111,12 +111,12 @@ async fn holder_and_queue(
 
 /// The fence of a grant is about the time of it, in microseconds. It is later by the clock of a
 /// server that has just started, of which nothing is said.
-fn since(fence: u64) -> (String, String) {
-    if fence == 0 {
+fn since(fence: Fence) -> (String, String) {
+    if fence == Fence::default() {
         return (String::new(), String::new());
     }
     let (granted, now) =
-        (Duration::from_micros(fence), SystemTime::now().duration_since(UNIX_EPOCH));
+        (Duration::from_micros(fence.into()), SystemTime::now().duration_since(UNIX_EPOCH));
     let Some(lasting) = now.unwrap_or_default().checked_sub(granted) else {
         return (String::new(), String::new());
     };

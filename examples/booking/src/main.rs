@@ -6,7 +6,7 @@
 mod book;
 
 use book::{Book, Written};
-use leasehold_client::{Dialect, Guard, Locks, Settings};
+use leasehold_client::{Guard, Locks, Released, Settings};
 use std::env;
 use std::error::Error;
 use std::future::poll_fn;
@@ -35,6 +35,7 @@ const CRASHING: &str = "--the-one-that-crashes";
 struct Restaurant {
     url: String,
     locks: Locks,
+    has_leasehold: bool,
     book: PathBuf,
 }
 
@@ -54,11 +55,12 @@ async fn evening() -> Outcome {
     if env::args().nth(1).as_deref() == Some(CRASHING) {
         return wait_to_be_killed(&url).await;
     }
-    let locks = connect(&url).await.map_err(|error| {
+    let has_leasehold = has_leasehold(&url).await.map_err(|error| {
         format!("{url}: {error}\n`make run` starts a server, and REDIS_URL names another one")
     })?;
-    let folder = tempfile::tempdir()?;
-    let restaurant = Restaurant { url, locks, book: folder.path().join("bookings.db") };
+    let (locks, folder) = (locks(&url)?, tempfile::tempdir()?);
+    let book = folder.path().join("bookings.db");
+    let restaurant = Restaurant { url, locks, has_leasehold, book };
     Book::create(&restaurant.book)?;
     restaurant.welcome();
     restaurant.one_after_the_other().await?;
@@ -76,13 +78,22 @@ async fn leave(locks: &Locks) -> Outcome {
     if left.is_empty() { Ok(()) } else { Err(format!("not released: {left:?}").into()) }
 }
 
-async fn connect(url: &str) -> Result<Locks, leasehold_client::Error> {
-    Locks::connect_with(url, settings()).await
+async fn has_leasehold(url: &str) -> redis::RedisResult<bool> {
+    let client = redis::Client::open(url)?;
+    let mut connection = client.get_multiplexed_async_connection().await?;
+    match redis::cmd("LOCK.HELP").exec_async(&mut connection).await {
+        Err(error) if error.code() == Some("ERR") => Ok(false),
+        asked => asked.map(|()| true),
+    }
+}
+
+fn locks(url: &str) -> Outcome<Locks> {
+    Ok(Locks::with_settings(redis::Client::open(url)?, settings())?)
 }
 
 fn settings() -> Settings {
-    let patience = Duration::from_secs(10);
-    Settings::default().prefix("lock:table:").ttl(TTL).wait(patience)
+    let wait = Some(Duration::from_secs(10));
+    Settings { prefix: "lock:table:".to_owned(), ttl: TTL, wait, ..Settings::default() }
 }
 
 impl Restaurant {
@@ -90,13 +101,10 @@ impl Restaurant {
         println!(
             "Friday evening. Each table has a lock, such as lock:table:7, and the book is a SQLite database."
         );
-        match self.locks.dialect() {
-            Dialect::Native => {
-                println!("The server has Leasehold: whoever waits, waits in its queue.")
-            }
-            _ => {
-                println!("The server has no Leasehold: whoever waits asks again and again.")
-            }
+        if self.has_leasehold {
+            println!("The server has Leasehold: whoever waits, waits in its queue.");
+        } else {
+            println!("The server has no Leasehold: whoever waits asks again and again.");
         }
     }
 
@@ -106,7 +114,7 @@ impl Restaurant {
             let guard = self.locks.lock("7").await?;
             println!("   {guest} has the lock of table 7, with fence {}.", guard.fence());
             self.book_a_free_table(&guard, guest, 7, hour)?;
-            if !guard.release().await?.in_time() {
+            if guard.release().await? == Released::Late {
                 println!("   {guest} held the lock for too long.");
             }
         }
@@ -117,8 +125,9 @@ impl Restaurant {
         println!("\n2. Two at the same moment");
         println!("   Carla and Dan both want table 4 at 20:00, and neither wants to wait.");
         // Each on a connection of its own, as two programs would be.
-        let dans = connect(&self.url).await?;
-        let (carla, dan) = tokio::join!(self.locks.try_lock("4"), dans.try_lock("4"));
+        let dans = locks(&self.url)?;
+        let (carla, dan) = (self.locks.lock("4").try_now(), dans.lock("4").try_now());
+        let (carla, dan) = tokio::join!(carla, dan);
         let (mut refused, mut booked) = (Vec::new(), 0_u32);
         for (guest, tried) in [("Carla", carla?), ("Dan", dan?)] {
             let Some(guard) = tried else {
@@ -185,7 +194,7 @@ impl Restaurant {
     /// Nothing keeps a fence here: the server looks at the lock, and runs the command or does not.
     async fn a_late_write_to_redis(&self) -> Outcome {
         println!("\n5. A pause, and no database");
-        if self.locks.dialect() != Dialect::Native {
+        if !self.has_leasehold {
             println!(
                 "   Without Leasehold the server does not refuse what a late holder writes to it."
             );
@@ -225,7 +234,7 @@ impl Restaurant {
         if let Some(other) = book.guest_at(table, hour)? {
             return Err(format!("table {table} is {other}'s at {hour}:00").into());
         }
-        say(guest, table, hour, book.write(table, hour, guest, guard.fence())?);
+        say(guest, table, hour, book.write(table, hour, guest, guard.fence().into())?);
         Ok(())
     }
 }
@@ -247,7 +256,7 @@ fn as_grace(
 ) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let locks = connect(url).await?;
+        let locks = locks(url)?;
         let guard = locks.lock("12").await?;
         println!("   Grace has the lock of table 12, with fence {}.", guard.fence());
         let mut book = Book::open(file)?;
@@ -258,7 +267,7 @@ fn as_grace(
         let _ = paused.send(());
         is_woken.recv()?;
         println!("   Grace's program goes on where it stood still, and writes.");
-        let written = book.write(12, 20, "Grace", guard.fence())?;
+        let written = book.write(12, 20, "Grace", guard.fence().into())?;
         say("Grace", 12, 20, written);
         match written {
             Written::Booked => Err("a late write was taken".into()),
@@ -275,8 +284,8 @@ fn as_ida(url: &str, paused: oneshot::Sender<()>, is_woken: &mpsc::Receiver<()>)
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         // She waits for answers for longer than she stands still. Else she would not learn what became of her write.
-        let patient = settings().response(Duration::from_secs(60));
-        let locks = Locks::connect_with(url, patient).await?;
+        let patient = Settings { response_timeout: Duration::from_secs(60), ..settings() };
+        let locks = Locks::with_settings(redis::Client::open(url)?, patient)?;
         let guard = locks.lock(MENU_LOCK).await?;
         println!("   Ida has the lock of the menu, with fence {}.", guard.fence());
         let dish = todays_dish("roast");
@@ -293,7 +302,7 @@ fn as_ida(url: &str, paused: oneshot::Sender<()>, is_woken: &mpsc::Receiver<()>)
         is_woken.recv()?;
         println!("   Ida's program goes on where it stood still, and sends it.");
         match writing.await {
-            Err(leasehold_client::Error::NotRun { .. }) => {
+            Err(leasehold_client::Error::Lost { .. }) => {
                 println!("   The server refuses Ida's write: the lock is not hers any more.");
             }
             Err(error) => return Err(error.into()),
@@ -304,7 +313,7 @@ fn as_ida(url: &str, paused: oneshot::Sender<()>, is_woken: &mpsc::Receiver<()>)
 }
 
 async fn wait_to_be_killed(url: &str) -> Outcome {
-    let guard = connect(url).await?.lock("9").await?;
+    let guard = locks(url)?.lock("9").await?;
     println!("{}", guard.fence());
     std::io::stdout().flush()?;
     std::future::pending().await

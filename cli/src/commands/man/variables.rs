@@ -16,7 +16,7 @@ const fn heeded(name: &'static str, of: Of, text: &'static str) -> Variable {
 const RUNNING: Of = Of::These(&["run", "elect"]);
 
 /// The client's, which its `Settings` list, and those of the address and of TLS.
-pub(super) const HEEDED: [Variable; 16] = [
+pub(super) const HEEDED: [Variable; 15] = [
     heeded("LEASEHOLD_URL", Of::Asking, "The address, unless --url gives another."),
     heeded(
         "LEASEHOLD_PREFIX",
@@ -41,12 +41,12 @@ pub(super) const HEEDED: [Variable; 16] = [
     ),
     heeded("LEASEHOLD_REPLICAS_WITHIN_MS", RUNNING, "How long they may take, 1000 by default."),
     heeded(
-        "LEASEHOLD_RESPONSE_MS",
+        "LEASEHOLD_RESPONSE_TIMEOUT_MS",
         Of::Asking,
         "How long to wait for each answer of a server, 1000 by default.",
     ),
     heeded(
-        "LEASEHOLD_WITHIN_MS",
+        "LEASEHOLD_RETRY_FOR_MS",
         Of::Asking,
         "How long to go on trying when servers fail, 3000 by default.",
     ),
@@ -56,14 +56,9 @@ pub(super) const HEEDED: [Variable; 16] = [
         "The same while one waits for a lock, 30000 by default.",
     ),
     heeded(
-        "LEASEHOLD_SLICE_MS",
+        "LEASEHOLD_CHECK_EVERY_MS",
         RUNNING,
         "How often a request that waits is looked after, 5000 by default.",
-    ),
-    heeded(
-        "LEASEHOLD_WAITING",
-        RUNNING,
-        "By what one keeps a place in the queue: tickets, the default, or connections.",
     ),
     heeded(
         "LEASEHOLD_WAIT_CONNECTIONS",
@@ -73,7 +68,7 @@ pub(super) const HEEDED: [Variable; 16] = [
     heeded(
         "LEASEHOLD_CONNECTION_NAME",
         Of::Asking,
-        "What the names of connections begin with, leasehold by default; nothing: they get none.",
+        "The name of the connection for requests, leasehold by default; nothing: it gets none.",
     ),
     heeded(
         "SSL_CERT_FILE",

@@ -25,7 +25,6 @@ mod watching;
 use crate::connecting::{Connection, usage};
 use crate::duration;
 use crate::exit_code::{Code, Failure};
-use crate::servers;
 use clap::Args;
 use rows::Sort;
 use std::io::IsTerminal;
@@ -105,7 +104,7 @@ fn places(connection: &Connection, urls: &[String]) -> Result<Vec<Connection>, F
         }
         let is_of_many = place.urls_of_cluster().is_some() || place.urls_of_sentinels()?.is_some();
         if !is_of_many {
-            let _ = servers::client(place, &place.url)?;
+            let _ = place.client(&place.url)?;
         }
     }
     Ok(places)

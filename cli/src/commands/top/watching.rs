@@ -158,7 +158,7 @@ async fn ask_until_it_fails(
     wanted: &mut watch::Receiver<Wanted>,
     tell: &UnboundedSender<News>,
 ) -> Result<std::convert::Infallible, String> {
-    let client = servers::client(connection, url).map_err(|failure: Failure| failure.text)?;
+    let client = connection.client(url).map_err(|failure: Failure| failure.text)?;
     let server = servers::connect(&client, url).await.map_err(|error| reason(&error))?;
     let address = server.address.clone();
     let mut asker = Asker::new(server);

@@ -8,7 +8,7 @@
 //! A process that was paused may not know yet that it is no longer the leader. So it asks the clock
 //! before each act, and the database refuses an act with a smaller fence than it has seen.
 
-use leasehold_client::{Election, Leadership, Locks, Options};
+use leasehold_client::{Election, Guard, Locks};
 use rusqlite::{Connection, params};
 use std::env;
 use std::error::Error;
@@ -47,8 +47,8 @@ async fn main() -> Outcome {
     let acts =
         Connection::open(env::var("DATABASE").unwrap_or_else(|_| "/tmp/acts.db".to_owned()))?;
     acts.execute_batch(TABLE)?;
-    let locks = Locks::new(url)?;
-    let election = locks.election("scheduler", &name).options(Options::new().ttl(TTL));
+    let locks = Locks::new(redis::Client::open(url)?);
+    let election = locks.election("scheduler", &name);
     let scheduler = Scheduler { name, election, acts };
 
     let mut asked_to_stop = signal(SignalKind::terminate())?;
@@ -57,7 +57,7 @@ async fn main() -> Outcome {
         _ = asked_to_stop.recv() => Ok(()),
         _ = ctrl_c() => Ok(()),
     };
-    // The campaign or the leadership has been dropped. This waits until its lock is released, so
+    // The campaign or the term has been dropped. This waits until its lock is released, so
     // that the next candidate leads at once.
     let left = locks.close(Duration::from_secs(5)).await;
     outcome?;
@@ -70,10 +70,10 @@ impl Scheduler {
         let name = &self.name;
         println!("{name}: is a candidate");
         loop {
-            match self.election.campaign().await {
-                Ok(leadership) => {
-                    println!("{name}: leads, with fence {}", leadership.fence());
-                    let end = self.lead(&leadership).await?;
+            match self.election.campaign().ttl(TTL).await {
+                Ok(term) => {
+                    println!("{name}: leads, with fence {}", term.fence());
+                    let end = self.lead(&term).await?;
                     println!("{name}: leads no more: {end}");
                 }
                 Err(error) => {
@@ -85,17 +85,17 @@ impl Scheduler {
     }
 
     /// Acts for as long as it leads, and returns why it does no more.
-    async fn lead(&self, leadership: &Leadership) -> Outcome<String> {
+    async fn lead(&self, term: &Guard) -> Outcome<String> {
         loop {
-            if let Some(loss) = leadership.loss() {
-                return Ok(format!("{loss:?}"));
+            if let Some(loss) = term.loss() {
+                return Ok(loss.to_string());
             }
-            if !self.act(leadership.fence_i64())? {
+            if !self.act(term.fence().into())? {
                 return Ok("a later leader has acted".to_owned());
             }
             select! {
                 () = sleep(BETWEEN_ACTS) => {}
-                _ = leadership.lost() => {}
+                _ = term.lost() => {}
             }
         }
     }

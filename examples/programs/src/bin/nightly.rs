@@ -9,7 +9,7 @@
 //! another one strikes three, so the lock stays held for longer than the clocks can differ. The job
 //! is begun at most once a night, also when the host that does it dies in the middle.
 
-use leasehold_client::{Error, Guard, Locks, Options};
+use leasehold_client::{Error, Guard, Locks};
 use std::env;
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ const CLOCKS_DIFFER: Duration = Duration::from_secs(3);
 async fn main() -> Outcome {
     let url = env::var("REDIS_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned());
     let host = env::var("HOST").unwrap_or_else(|_| "localhost".to_owned());
-    let locks = Locks::new(url)?;
+    let locks = Locks::new(redis::Client::open(url)?);
     let tonight = tonight(&locks, &host).await;
     // Also when the job has failed: a lock that is not released when a program ends stays until its
     // lease ends.
@@ -35,12 +35,13 @@ async fn main() -> Outcome {
 async fn tonight(locks: &Locks, host: &str) -> Outcome {
     // A host that finds the lock taken has nothing to do, so it does not wait. If this host dies,
     // the lock is free when its lease ends, so the lease has to last for as long, too.
-    let once = Options::new()
+    let once = locks
+        .lock("nightly")
         .wait(Duration::ZERO)
         .ttl(CLOCKS_DIFFER)
         .hold_at_least(CLOCKS_DIFFER)
         .correlation(host);
-    match locks.run("nightly", once, async |guard| job(host, guard).await).await {
+    match once.run(async |guard| job(host, guard).await).await {
         Ok(()) => Ok(()),
         Err(Error::Busy { .. }) => {
             println!("{host}: another host does the job tonight");

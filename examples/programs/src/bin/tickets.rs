@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
-use leasehold_client::{Locks, Options, Settings};
+use leasehold_client::{Locks, Settings};
 use rusqlite::{Connection, OptionalExtension, params};
 use std::env;
 use std::error::Error;
@@ -50,14 +50,17 @@ enum Sale {
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let variable = |name, default: &str| env::var(name).unwrap_or_else(|_| default.to_owned());
-    let settings = Settings::default()
-        .prefix("concert:")
+    let settings = Settings {
+        prefix: "concert:".to_owned(),
         // After two seconds a visitor is told to try again, whether others have the lock or Redis
         // is down.
-        .wait(Duration::from_secs(2))
-        .unreachable_after(Duration::from_secs(2));
+        wait: Some(Duration::from_secs(2)),
+        unreachable_after: Duration::from_secs(2),
+        ..Settings::default()
+    };
     // It connects with the first sale, so the service also starts while Redis is down.
-    let locks = Locks::with_settings(variable("REDIS_URL", "redis://127.0.0.1:6379"), settings)?;
+    let redis = redis::Client::open(variable("REDIS_URL", "redis://127.0.0.1:6379"))?;
+    let locks = Locks::with_settings(redis, settings)?;
     let database = Connection::open(variable("DATABASE", "/tmp/tickets.db"))?;
     database.execute_batch(TABLE)?;
 
@@ -86,8 +89,8 @@ async fn sell(
     State(office): State<Arc<Office>>,
     Path(concert): Path<String>,
 ) -> (StatusCode, String) {
-    let sale = office.locks.run(&concert, Options::new(), async |guard| {
-        office.sell_one(&concert, guard.fence_i64()).await
+    let sale = office.locks.lock(&concert).run(async |guard| {
+        office.sell_one(&concert, guard.fence().into()).await
     });
     match sale.await {
         Ok(Ok(Sale::Ticket(number))) => (StatusCode::OK, format!("ticket {number}\n")),
