@@ -292,9 +292,11 @@ impl Core {
     pub(crate) async fn bind_again(self: &Arc<Self>, lease: &Arc<Lease>, grace: Duration) {
         let Ok(remote) = self.remote() else { return };
         let now = Moment::now();
+        // One that is not renewed is no longer for having been bound again.
+        let left = lease.valid_until().since(now);
+        let ttl = if lease.is_renewed_now() { lease.ttl() } else { left };
         lease.ends_by(valid_until(now, grace));
         self.keep(lease, Next::Watch(lease.valid_until()));
-        let ttl = lease.ttl();
         let number = lease.about_to_extend(ttl);
         let limits = Limits { each: self.home.each(ttl), until: lease.valid_until() };
         let asking = remote.ask(&lease.claim, Question::Try { ttl }, limits, &lease.trail);
@@ -313,7 +315,11 @@ impl Core {
                     remote.take_back(&self.home, &lease.claim, &lease.trail, false, entry).await;
                 }
             }
-            Some(Err(error)) => lease.failed(&error),
+            Some(Err(error)) => {
+                lease.failed(&error);
+                // Whoever is refused is refused at once.
+                lease.over.run_until_cancelled(sleep(RETRY.random_rest(u32::MAX))).await;
+            }
             None => {}
         }
     }

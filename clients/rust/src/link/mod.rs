@@ -83,7 +83,12 @@ impl Link {
     /// The line for requests about this key.
     pub(crate) async fn line(&self, key: &[u8], bound: Bound) -> Result<Line, RedisError> {
         if bound == Bound::Yes {
-            return self.bond(key).await?.line().await;
+            let node = self.node(key).await?;
+            let line = self.bond(&node).line().await;
+            if line.is_err() {
+                self.doubt(&node, key).await;
+            }
+            return line;
         }
         match &self.lines {
             Lines::Single(single) => single.line().await,
@@ -115,14 +120,28 @@ impl Link {
         !matches!(self.lines, Lines::Manager(_, None))
     }
 
-    async fn bond(&self, key: &[u8]) -> Result<Arc<Single>, RedisError> {
-        let node = self.node(key).await?;
+    fn bond(&self, node: &Node) -> Arc<Single> {
         let mut bonds = locked(&self.bonds);
         // The bonds of nodes that are gone would be more and more.
         bonds.retain(|_, bond| !bond.is_forsaken());
         let bond =
             bonds.entry(node.id).or_insert_with(|| Single::that_tells(&node.client, self.limit));
-        Ok(Arc::clone(bond))
+        Arc::clone(bond)
+    }
+
+    /// Nothing can be opened beside the line to this node: it may be gone, and the line dead without having said so.
+    async fn doubt(&self, node: &Node, key: &[u8]) {
+        match &self.lines {
+            Lines::Single(_) => node.gone.cancel(),
+            Lines::Cluster(cluster) => {
+                // The redis crate finds it out by a request.
+                if let Ok(connection) = cluster.connection().await {
+                    let look = redis::cmd("EXISTS").arg(key).take();
+                    let _ = Line::Cluster(connection).send(key, &look).await;
+                }
+            }
+            Lines::Manager(..) => {}
+        }
     }
 
     /// The server has not answered in time, or is no primary any more: the next request is made on another connection.

@@ -54,7 +54,9 @@ pub(super) async fn wait(
     match came {
         Ok(fence) => {
             let ttl = attempt.wanted.ttl;
-            let fresh = fence.filter(|_| is_fresh(asked, ttl, Moment::now()));
+            // Nor is it bound to the connection that others of this client are bound to.
+            let is_bound = attempt.claim.grace.is_none();
+            let fresh = fence.filter(|_| is_bound && is_fresh(asked, ttl, Moment::now()));
             Ok(fresh.map(|fence| Granted { fence, asked, lasts: ttl, is_unclaimed: false }))
         }
         Err(error) => {

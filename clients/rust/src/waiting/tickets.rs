@@ -39,23 +39,25 @@ pub(super) async fn wait(
         }
         let asked = Moment::now();
         let limits = Limits { each: patience.each, until: patience.until };
-        attempt.may_hold = true;
+        let held_before = std::mem::replace(&mut attempt.may_hold, true);
         // In a box, so that a waiter has no room for it while it sleeps.
         match Box::pin(place.ask(limits)).await {
             Ok(Some(granted)) => return Ok(Waited::Granted(granted)),
             Ok(None) if attempt.remote.is_plain() => return Ok(Waited::NoQueue),
             Ok(None) => failures = Failures { is_queued: true, ..Failures::default() },
-            Err(error) => match verdict(&error) {
-                Verdict::NoTickets => {
-                    attempt.may_hold = failures.is_queued;
-                    return Ok(Waited::NoTickets);
+            Err(error) => {
+                let means = verdict(&error);
+                // Whoever is refused has no place.
+                attempt.may_hold = held_before || means == Verdict::Broken;
+                match means {
+                    Verdict::NoTickets => return Ok(Waited::NoTickets),
+                    Verdict::KeepsFor(longest) if places.keeps_for(longest) => continue,
+                    _ => match failures.rest(error, means, patience, asked).await? {
+                        Rested::AskAgain => continue,
+                        Rested::Ended => return Ok(Waited::Ended),
+                    },
                 }
-                Verdict::KeepsFor(longest) if places.keeps_for(longest) => continue,
-                means => match failures.rest(error, means, patience, asked).await? {
-                    Rested::AskAgain => continue,
-                    Rested::Ended => return Ok(Waited::Ended),
-                },
-            },
+            }
         }
         if !place.is_heard() {
             match Box::pin(place.listen(half(patience))).await {
