@@ -1,24 +1,27 @@
 //! Grants that replicas must have heard of.
 
-use crate::scene::{LONG, eventually_waiting, held, locks, locks_with, millis, soon};
+use crate::scene::{
+    LONG, eventually_held, eventually_waiting, held, locks, locks_with, millis, soon, with_module,
+    without_module,
+};
 use leasehold_client::{Error, Released, Settings};
 use testkit::{Server, start_pair};
 use tokio::time::timeout;
 
 fn pairs() -> [(Server, Server); 2] {
-    let plain = || Server::builder().without_module();
-    [start_pair(Server::builder(), Server::builder()), start_pair(plain(), plain())]
+    [with_module, without_module].map(|setup| start_pair(setup(), setup()))
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_enough_replicas_have_heard_of_is_a_guard() {
     for (primary, replica) in pairs() {
-        let locks = locks_with(&primary, Settings::default().replicas(1, LONG)).await;
+        let settings = Settings { replicas: 1, replicas_within: LONG, ..Settings::default() };
+        let locks = locks_with(&primary, settings);
         for _ in 0..10 {
-            let guard = locks.try_lock("printer").await.unwrap().expect("it is free");
+            let guard = locks.lock("printer").try_now().await.unwrap().expect("it is free");
             assert_eq!(held(&replica, "printer"), held(&primary, "printer"));
-            assert!(locks.try_lock("printer").await.unwrap().is_none());
-            assert_eq!(guard.release().await.unwrap(), Released::Released);
+            assert!(locks.lock("printer").try_now().await.unwrap().is_none());
+            assert_eq!(guard.release().await.unwrap(), Released::InTime);
         }
     }
 }
@@ -26,7 +29,7 @@ async fn a_grant_that_enough_replicas_have_heard_of_is_a_guard() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_that_too_few_replicas_have_heard_of_is_released_and_says_how_many() {
     for (primary, _replica) in pairs() {
-        let locks = locks(&primary).await;
+        let locks = locks(&primary);
         let request = locks.lock("printer").ttl(LONG).replicas(2, millis(200));
         let error = request.await.unwrap_err();
         assert!(
@@ -40,7 +43,7 @@ async fn a_grant_that_too_few_replicas_have_heard_of_is_released_and_says_how_ma
 #[tokio::test(flavor = "multi_thread")]
 async fn a_grant_after_a_wait_is_heard_of_too() {
     let [(primary, mut replica), _] = pairs();
-    let locks = locks(&primary).await;
+    let locks = locks(&primary);
     let guard = locks.lock("printer").ttl(LONG).await.unwrap();
     let request = locks.lock("printer").ttl(LONG).replicas(1, LONG);
     let mut waiter = tokio::spawn(async move { request.await });
@@ -57,20 +60,16 @@ async fn a_grant_after_a_wait_is_heard_of_too() {
 #[tokio::test(flavor = "multi_thread")]
 async fn waiting_for_replicas_does_not_hinder_others() {
     let [(primary, mut replica), _] = pairs();
-    let locks = locks(&primary).await;
+    let locks = locks(&primary);
     replica.freeze();
     let request = locks.lock("printer").ttl(LONG).replicas(1, millis(1_000));
     let waiter = tokio::spawn(async move { request.await.map(drop) });
-    eventually_held(&primary).await;
+    eventually_held(&primary, "printer").await;
     let begun = std::time::Instant::now();
-    let other = locks.try_lock("scanner").await.unwrap().expect("it is free");
-    assert_eq!(other.release().await.unwrap(), Released::Released);
+    let other = locks.lock("scanner").try_now().await.unwrap().expect("it is free");
+    assert_eq!(other.release().await.unwrap(), Released::InTime);
     assert!(begun.elapsed() < millis(800), "{:?}", begun.elapsed());
     let error = soon(waiter).await.unwrap().unwrap_err();
     assert!(matches!(error, Error::TooFewReplicas { acknowledged: 0, wanted: 1, .. }), "{error}");
     replica.thaw();
-}
-
-async fn eventually_held(server: &Server) {
-    crate::scene::eventually("it is held", || held(server, "printer").ok_or(())).await;
 }
