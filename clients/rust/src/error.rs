@@ -100,7 +100,7 @@ fn words(error: &RedisError) -> String {
 
 /// Nobody answered for so long.
 pub(crate) fn unanswered() -> RedisError {
-    io::Error::new(io::ErrorKind::TimedOut, "the server does not answer").into()
+    io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
 pub(crate) fn unexpected() -> RedisError {
