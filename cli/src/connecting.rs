@@ -89,9 +89,10 @@ impl Connection {
     }
 
     fn sentinels(&self, urls: &SentinelUrls) -> Result<SentinelClient, Failure> {
-        let addresses = urls.sentinels.iter().map(|url| {
-            Ok(self.client(url)?.get_connection_info().addr().clone())
-        });
+        let addresses = urls
+            .sentinels
+            .iter()
+            .map(|url| Ok(self.client(url)?.get_connection_info().addr().clone()));
         let addresses = addresses.collect::<Result<Vec<_>, Failure>>()?;
         let server = self.client(&urls.server.at("sentinel", 0))?;
         let (told, certificates) = (server.get_connection_info(), self.certificates()?);

@@ -30,7 +30,8 @@ pub(crate) struct Arguments {
 }
 
 /// What does without the module: the value is that of the hold.
-const DELETE: &str = "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
+const DELETE: &str =
+    "if redis.call('GET', KEYS[1]) == ARGV[1] then return redis.call('DEL', KEYS[1]) end return 0";
 
 const EXAMPLES: &str = "\
 Examples:

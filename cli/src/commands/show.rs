@@ -34,7 +34,8 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let holders = place.locks.holders(&arguments.name).await.map_err(failed)?;
     let waiters = place.locks.waiters(&arguments.name).await.map_err(failed)?;
     if arguments.json {
-        let has_queue = !waiters.is_empty() || has_queue(connection, &place, &arguments.name).await?;
+        let has_queue =
+            !waiters.is_empty() || has_queue(connection, &place, &arguments.name).await?;
         json(&arguments.name, &holders, has_queue.then_some(waiters.as_slice())).print();
     } else {
         print_all(&arguments.name, &holders, &waiters);

@@ -127,7 +127,7 @@ fn faults_on(setup: Setup) {
 
         // The server is paused until the leader has given up.
         scene.server.freeze();
-        scene.candidates[&second.candidate].says("leads no more: Expired");
+        scene.candidates[&second.candidate].says("leads no more: its lease could have ended");
         scene.server.thaw();
         let third = scene.leader_after(second.fence);
         scene.acts_on(&third);

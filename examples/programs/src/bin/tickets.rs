@@ -89,9 +89,10 @@ async fn sell(
     State(office): State<Arc<Office>>,
     Path(concert): Path<String>,
 ) -> (StatusCode, String) {
-    let sale = office.locks.lock(&concert).run(async |guard| {
-        office.sell_one(&concert, guard.fence().into()).await
-    });
+    let sale = office
+        .locks
+        .lock(&concert)
+        .run(async |guard| office.sell_one(&concert, guard.fence().into()).await);
     match sale.await {
         Ok(Ok(Sale::Ticket(number))) => (StatusCode::OK, format!("ticket {number}\n")),
         Ok(Ok(Sale::SoldOut)) => (StatusCode::GONE, "sold out\n".to_owned()),
