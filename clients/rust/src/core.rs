@@ -9,7 +9,7 @@ use crate::error::{Error, unanswered};
 use crate::home::Home;
 use crate::keeper::Keeper;
 use crate::lease::{Lease, Next};
-use crate::ledger::Entry;
+
 use crate::limits::Limits;
 use crate::link::Line;
 use crate::outcome::{Loss, Released};
@@ -90,7 +90,7 @@ impl Core {
         let lease = Arc::new(lease);
         self.keep(&lease, lease.next(granted.asked, granted.lasts));
         if self.home.closed.is_cancelled() {
-            let _ = self.release(&lease, Loss::Closed).await;
+            let _ = Box::pin(self.release(&lease, Loss::Closed)).await;
             return Err(Error::Closed);
         }
         Ok(Some(lease))
@@ -99,12 +99,12 @@ impl Core {
     async fn granted(&self, asked: &Asked) -> Result<Option<Held>, Error> {
         let (remote, waiting) = match &self.backend {
             Backend::One(remote, waiting) => (remote, waiting),
-            Backend::Most(quorum) => return quorum.acquire(asked).await,
+            Backend::Most(quorum) => return Box::pin(quorum.acquire(asked)).await,
         };
         let mut attempt = Attempt::new(&self.home, remote, asked);
         let Some(mut granted) = waiting.acquire(&mut attempt).await? else { return Ok(None) };
         if let Some(replicas) = asked.replicas {
-            granted = self.acknowledged(&mut attempt, granted, replicas).await?;
+            granted = Box::pin(self.acknowledged(&mut attempt, granted, replicas)).await?;
         }
         Ok(Some(attempt.succeeded(granted)))
     }
@@ -157,7 +157,7 @@ impl Core {
         }
         let number = lease.about_to_extend(ttl);
         let limits = Limits { each: self.home.each(ttl), until };
-        let asking = self.ask(lease, Question::Extend { ttl, fence: lease.fence }, limits, None);
+        let asking = self.ask(lease, Question::Extend { ttl, fence: lease.fence }, limits);
         let Some(came) = lease.over.run_until_cancelled(asking).await else {
             return Ok(Extension::Lost);
         };
@@ -204,7 +204,7 @@ impl Core {
         self.home.spawn(async move {
             let (ttl, limits) = (lease.ttl(), core.home.limits());
             let question = Question::Extend { ttl, fence: lease.fence };
-            if let Err(error) = core.ask(&lease, question, limits, None).await {
+            if let Err(error) = core.ask(&lease, question, limits).await {
                 story::renewal_refused(&lease, &error);
             }
             drop(entry);
@@ -222,12 +222,13 @@ impl Core {
         lease: &Lease,
         why: Loss,
     ) -> Result<Released, Error> {
+        // Before it is ended: whoever closes the client leaves to others what is ended.
+        let entry = self.home.ledger.begin(&lease.name);
         let (was_held, end) = (lease.end(why), lease.valid_until());
         self.forget(lease);
         if lease.loss() == Some(Loss::Taken) {
             return Ok(Released::Late);
         }
-        let entry = self.home.ledger.begin(&lease.name);
         let came = self.leave(lease, was_held, end).await;
         match &came {
             Ok(released) => story::released(lease, *released),
@@ -252,25 +253,22 @@ impl Core {
         };
         if !left.is_zero() && was_held {
             let question = Question::Extend { ttl: left, fence: lease.fence };
-            let answer = self.ask(lease, question, limits, None).await?;
+            let answer = self.ask(lease, question, limits).await?;
             return Ok(if is_in_time(answer, 1) { Released::Later } else { Released::Late });
         }
         // A message may have been forged: then the owner has a place in the queue, which only this gives back.
         let fence = Some(lease.fence).filter(|_| !lease.is_unclaimed());
-        let under_way = self.home.ledger.begin(&lease.name);
-        let answer = self.ask(lease, Question::Release { fence }, limits, Some(under_way)).await?;
+        let answer = self.ask(lease, Question::Release { fence }, limits).await?;
         let all = u64::try_from(lease.claim.keys.len()).unwrap_or(u64::MAX);
         // An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had it.
         Ok(if was_held && is_in_time(answer, all) { Released::InTime } else { Released::Late })
     }
 
-    /// `under_way` stands for what a quorum goes on with when most have answered.
     async fn ask(
-        self: &Arc<Self>,
+        &self,
         lease: &Lease,
         question: Question<'_>,
         limits: Limits,
-        under_way: Option<Entry>,
     ) -> Result<Answer, Error> {
         let Lease { claim, trail, .. } = lease;
         match &self.backend {
@@ -283,7 +281,9 @@ impl Core {
             Backend::Most(quorum) => {
                 let limits =
                     Limits { each: quorum::limit(lease.ttl(), &self.home.settings), ..limits };
-                quorum.ask(claim, question, limits, trail, under_way).await
+                // What it goes on with when most have answered is named until it is done.
+                let under_way = self.home.ledger.begin(&lease.name);
+                Box::pin(quorum.ask(claim, question, limits, trail, under_way)).await
             }
         }
     }
@@ -327,7 +327,8 @@ impl Core {
     /// Ends all waits, releases what is held, and closes what was opened. The names of the locks that stay.
     pub(crate) async fn close(self: &Arc<Self>, limit: Duration) -> Vec<String> {
         self.home.close();
-        for lease in self.keeper.all() {
+        let is_left = |lease: &Arc<Lease>| lease.loss() == Some(Loss::Released);
+        for lease in self.keeper.all().into_iter().filter(|lease| !is_left(lease)) {
             // From now on it is named, until it is released.
             let (core, entry) = (Arc::clone(self), self.home.ledger.begin(&lease.name));
             self.home.spawn(async move {
@@ -337,11 +338,6 @@ impl Core {
         }
         within(limit, self.home.ledger.settled()).await;
         let left = self.home.ledger.names();
-        self.disconnect();
-        left
-    }
-
-    fn disconnect(&self) {
         match &self.backend {
             Backend::One(remote, waiting) => {
                 waiting.close();
@@ -349,12 +345,16 @@ impl Core {
             }
             Backend::Most(quorum) => quorum.close(),
         }
+        left
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
         self.keeper.wake();
-        self.disconnect();
+        // What is still being given back needs its connection, which ends with that.
+        if let Backend::One(_, waiting) = &self.backend {
+            waiting.close();
+        }
     }
 }

@@ -265,7 +265,12 @@ impl Guard {
                     return Err(self.lost_error());
                 }
                 // Nothing was run: the slot of the lock is elsewhere, or on its way.
-                Verdict::Again | Verdict::Elsewhere if tries < MOST_MOVES && lease.is_held() => {
+                means @ (Verdict::Again | Verdict::Elsewhere)
+                    if tries < MOST_MOVES && lease.is_held() =>
+                {
+                    if means == Verdict::Elsewhere {
+                        remote.link.give_up(&line);
+                    }
                     sleep(RETRY.random_rest(tries)).await;
                     let check = cmd("LOCK.CHECK").arg(key).arg(&lease.claim.owner).take();
                     remote.read(key, &check, core.home.limits()).await.map_err(told)?;
@@ -291,8 +296,10 @@ impl Drop for Guard {
         }
         let (core, lease) = (Arc::clone(&self.core), Arc::clone(&self.lease));
         self.core.home.spawn(async move {
-            // What comes of it is traced.
-            let _ = core.release(&lease, Loss::Released).await;
+            // Unless the client was closed meanwhile. What comes of it is traced.
+            if lease.loss() != Some(Loss::Closed) {
+                let _ = core.release(&lease, Loss::Released).await;
+            }
         });
     }
 }

@@ -130,14 +130,14 @@ impl Lease {
         self.state().is_unclaimed
     }
 
-    /// Whether this ended it: it was held until now.
+    /// Whether it was held until it was given up, now or before: a release that was dropped goes on.
     pub(crate) fn end(&self, loss: Loss) -> bool {
         let mut state = self.state();
-        let was_held = state.loss.is_none() && Moment::now() < state.valid_until;
         if state.loss.is_none() {
-            self.end_in(&mut state, if was_held { loss } else { Loss::Expired });
+            let is_held = Moment::now() < state.valid_until;
+            self.end_in(&mut state, if is_held { loss } else { Loss::Expired });
         }
-        was_held
+        matches!(state.loss, Some(Loss::Released | Loss::Closed))
     }
 
     fn end_in(&self, state: &mut State, loss: Loss) {

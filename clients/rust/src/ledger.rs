@@ -61,6 +61,11 @@ impl Ledger {
 }
 
 impl Entry {
+    /// Something else is under way about it, too.
+    pub(crate) fn also(&self) -> Self {
+        self.ledger.begin(&self.name)
+    }
+
     /// The lock is not held, whatever comes of this.
     pub(crate) fn is_of_no_matter(&self) {
         locked(&self.ledger.books).open.insert(self.number, None);

@@ -87,9 +87,14 @@ impl Quorum {
     /// Where there is no queue that all servers share, whoever waits asks again.
     pub(crate) async fn acquire(&self, asked: &Asked) -> Result<Option<Held>, Error> {
         let Asked { name, claim, wanted, .. } = asked;
-        if claim.share != EXCLUSIVE || claim.keys.len() > 1 || claim.grace.is_some() {
-            let reason = "a quorum has exclusive locks of one name, which no connection ends";
+        let is_simple = claim.share == EXCLUSIVE && claim.keys.len() == 1 && claim.grace.is_none();
+        if !is_simple || asked.replicas.is_some() {
+            let reason = "a quorum has exclusive locks of one name, which no connection ends, and \
+                          no replicas";
             return Err(Error::setting("server", reason));
+        }
+        if self.peers.is_empty() {
+            return Err(Error::setting("server", "a quorum has at least one server"));
         }
         let until = wanted.wait.map(|wait| Moment::now().later(wait));
         let mut tries = 0_u32;
@@ -130,11 +135,11 @@ impl Quorum {
         question: Question<'_>,
         limits: Limits,
         trail: &Arc<Trail>,
-        entry: Option<Entry>,
+        entry: Entry,
     ) -> Result<Answer, Error> {
         let (ask, asked) = (Ask::of(question), Moment::now());
         let ballot = Ballot { claim: Arc::clone(claim), trail: Arc::clone(trail), limits };
-        let answers = self.ask_all(&ballot, self.all(), ask, entry).await;
+        let answers = self.ask_all(&ballot, self.all(), ask, Some(entry)).await;
         let said = |wanted: bool| {
             let is_it = |answer: &Answer| (answer.number == Some(1)) == wanted;
             answers.iter().filter(|(_, came)| came.as_ref().is_ok_and(is_it)).count()
@@ -337,8 +342,16 @@ impl Candidate<'_> {
     async fn stand(mut self, ttl: Duration) -> Result<Option<Held>, Error> {
         let Self { quorum, ballot, .. } = &self;
         let asked = Moment::now();
-        let answers = quorum.ask_all(ballot, quorum.all(), Ask::Try { ttl }, None).await;
-        let came = match self.fence(&answers).await {
+        // Whoever closes the client waits for tries that nobody waits for any more.
+        let entry = self.entry.as_ref().map(Entry::also);
+        let mut answers = quorum.ask_all(ballot, quorum.all(), Ask::Try { ttl }, entry).await;
+        let is_wrong = |(_, came): &Came| matches!(came, Err(Error::Setting { .. }));
+        let wrong = answers.iter().position(is_wrong).map(|at| answers.swap_remove(at));
+        let fence = match wrong {
+            Some((_, Err(error))) => Err(error),
+            _ => self.fence(&answers).await,
+        };
+        let came = match fence {
             Ok(Some(fence)) => {
                 self.entry = None;
                 let granted = Granted { fence, asked, lasts: ttl, is_unclaimed: false };

@@ -152,6 +152,9 @@ impl Remote {
             (verdict == Verdict::Broken && is_silent) || verdict == Verdict::Elsewhere;
         if let (Some(line), true) = (&under_way.line, is_of_no_use) {
             self.link.give_up(line);
+            if bound == Bound::Yes {
+                self.link.doubt(claim.key()).await;
+            }
         }
         match verdict {
             Verdict::Broken => self.trouble.failed(&error),

@@ -12,6 +12,7 @@
 mod cluster;
 mod single;
 
+use crate::clock::within;
 use crate::locked::locked;
 use crate::server::Place;
 use crate::settings::Settings;
@@ -19,23 +20,26 @@ use cluster::{Cluster, Tap};
 use redis::aio::{ConnectionManager, MultiplexedConnection, PubSub};
 use redis::cluster_async::ClusterConnection;
 use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value};
-use single::Single;
+use redis::{AsyncConnectionConfig, Client, Cmd, ErrorKind, RedisError, Value, cmd};
+use single::{Single, Source};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
+type Bond = (Arc<Node>, Arc<Single>);
+
 pub(crate) struct Link {
     lines: Lines,
     limit: Duration,
-    /// Connections that holds are bound to, by the node. A bound hold learns of the end of its connection.
-    bonds: Mutex<HashMap<u64, Arc<Single>>>,
+    /// Connections that holds are bound to, where the line is none of our own: by the node.
+        bonds: Mutex<HashMap<u64, Bond>>,
 }
 
 enum Lines {
-    Single(Arc<Single>),
+    /// The line, and the connection that holds are bound to: a bound hold learns of its end.
+    Single(Arc<Single>, Arc<Single>),
     Manager(ConnectionManager, Option<Arc<Node>>),
     Cluster(Box<Cluster>),
 }
@@ -66,11 +70,15 @@ pub(crate) enum Bound {
 impl Link {
     pub(crate) fn to(place: &Place, settings: &Settings) -> Self {
         let (limit, name) = (settings.response_timeout, settings.connection_name.clone());
+        let single = |source: Source| {
+            Lines::Single(
+                Single::to(source.clone(), limit, name),
+                Single::that_tells(source, limit),
+            )
+        };
         let lines = match place {
-            Place::Client(client) => Lines::Single(Single::to(client.clone(), limit, name)),
-            Place::Sentinel(client) => {
-                Lines::Single(Single::by_sentinels(Arc::clone(client), limit, name))
-            }
+            Place::Client(client) => single(Source::Client(Box::new(client.clone()))),
+            Place::Sentinel(client) => single(Source::Sentinels(Arc::clone(client))),
             Place::Cluster(client) => Lines::Cluster(Box::new(Cluster::of(client.clone()))),
             Place::Manager(manager, client) => Lines::Manager(
                 manager.clone(),
@@ -82,18 +90,16 @@ impl Link {
 
     /// The line for requests about this key.
     pub(crate) async fn line(&self, key: &[u8], bound: Bound) -> Result<Line, RedisError> {
-        if bound == Bound::Yes {
-            let node = self.node(key).await?;
-            let line = self.bond(&node).line().await;
-            if line.is_err() {
-                self.doubt(&node, key).await;
+        match (&self.lines, bound) {
+            (Lines::Single(single, _), Bound::No) => match single.open_line() {
+                Some(line) => Ok(line),
+                None => Box::pin(single.line()).await,
+            },
+            (Lines::Manager(manager, _), Bound::No) => Ok(Line::Manager(manager.clone())),
+            (Lines::Cluster(cluster), Bound::No) => {
+                Box::pin(cluster.connection()).await.map(Line::Cluster)
             }
-            return line;
-        }
-        match &self.lines {
-            Lines::Single(single) => single.line().await,
-            Lines::Manager(manager, _) => Ok(Line::Manager(manager.clone())),
-            Lines::Cluster(cluster) => cluster.connection().await.map(Line::Cluster),
+            (_, Bound::Yes) => Box::pin(self.bound_line(key)).await,
         }
     }
 
@@ -106,12 +112,12 @@ impl Link {
     /// The server that has the key, as far as is known.
     pub(crate) async fn node(&self, key: &[u8]) -> Result<Arc<Node>, RedisError> {
         match &self.lines {
-            Lines::Single(single) => match single.line().await? {
-                Line::Own(_, node) => Ok(node),
-                Line::Manager(_) | Line::Cluster(_) => Err(nothing_beside()),
-            },
+            Lines::Single(..) => {
+                let line = self.line(key, Bound::No).await?;
+                line.node().cloned().ok_or_else(nothing_beside)
+            }
             Lines::Manager(_, node) => node.clone().ok_or_else(nothing_beside),
-            Lines::Cluster(cluster) => cluster.node(key).await,
+            Lines::Cluster(cluster) => Box::pin(cluster.node(key)).await,
         }
     }
 
@@ -120,28 +126,36 @@ impl Link {
         !matches!(self.lines, Lines::Manager(_, None))
     }
 
-    fn bond(&self, node: &Node) -> Arc<Single> {
-        let mut bonds = locked(&self.bonds);
-        // The bonds of nodes that are gone would be more and more.
-        bonds.retain(|_, bond| !bond.is_forsaken());
-        let bond =
-            bonds.entry(node.id).or_insert_with(|| Single::that_tells(&node.client, self.limit));
-        Arc::clone(bond)
+    async fn bound_line(&self, key: &[u8]) -> Result<Line, RedisError> {
+        let line = self.bond(key).await?.line().await;
+        if line.is_err() {
+            self.doubt(key).await;
+        }
+        line
     }
 
-    /// Nothing can be opened beside the line to this node: it may be gone, and the line dead without having said so.
-    async fn doubt(&self, node: &Node, key: &[u8]) {
-        match &self.lines {
-            Lines::Single(_) => node.gone.cancel(),
-            Lines::Cluster(cluster) => {
-                // The redis crate finds it out by a request.
-                if let Ok(connection) = cluster.connection().await {
-                    let look = redis::cmd("EXISTS").arg(key).take();
-                    let _ = Line::Cluster(connection).send(key, &look).await;
-                }
-            }
-            Lines::Manager(..) => {}
+    /// The node of this key may be gone. The redis crate finds that out by a request; the connections of a single server
+    /// find it out by themselves.
+    pub(crate) async fn doubt(&self, key: &[u8]) {
+        let Lines::Cluster(cluster) = &self.lines else { return };
+        let look = cmd("EXISTS").arg(key).take();
+        let looking = async { Line::Cluster(cluster.connection().await?).send(key, &look).await };
+        // What comes of it does not matter.
+        let _ = within(self.limit, Box::pin(looking)).await;
+    }
+
+    async fn bond(&self, key: &[u8]) -> Result<Arc<Single>, RedisError> {
+        if let Lines::Single(_, bond) = &self.lines {
+            return Ok(Arc::clone(bond));
         }
+        let node = self.node(key).await?;
+        let mut bonds = locked(&self.bonds);
+        bonds.retain(|_, (node, _)| !node.gone.is_cancelled());
+        let (_, bond) = bonds.entry(node.id).or_insert_with(|| {
+            let source = Source::Client(Box::new(node.client.clone()));
+            (node, Single::that_tells(source, self.limit))
+        });
+        Ok(Arc::clone(bond))
     }
 
     /// The server has not answered in time, or is no primary any more: the next request is made on another connection.
@@ -153,10 +167,13 @@ impl Link {
     /// Closes what was opened here.
     pub(crate) fn close(&self) {
         let mut bonds = locked(&self.bonds);
-        bonds.drain().for_each(|(_, bond)| bond.close());
+        bonds.drain().for_each(|(_, (_, bond))| bond.close());
         drop(bonds);
         match &self.lines {
-            Lines::Single(single) => single.close(),
+            Lines::Single(line, bond) => {
+                line.close();
+                bond.close();
+            }
             Lines::Cluster(cluster) => cluster.close(),
             Lines::Manager(..) => {}
         }
@@ -168,8 +185,10 @@ impl Line {
         match self {
             Self::Own(connection, _) => command.query_async(connection).await,
             Self::Manager(manager) => command.query_async(manager).await,
+            // In a box, because it is large, and few requests are of this kind.
             Self::Cluster(connection) => {
-                connection.route_command(command.clone(), to_primary_of(key)).await?.extract_error()
+                let routed = connection.route_command(command.clone(), to_primary_of(key));
+                Box::pin(routed).await?.extract_error()
             }
         }
     }

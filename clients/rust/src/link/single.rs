@@ -28,7 +28,7 @@ pub(super) struct Single {
 }
 
 #[derive(Clone)]
-enum Source {
+pub(super) enum Source {
     Client(Box<Client>),
     Sentinels(Arc<tokio::sync::Mutex<SentinelClient>>),
 }
@@ -43,43 +43,34 @@ struct State {
 }
 
 impl Single {
-    pub(super) fn to(client: Client, limit: Duration, name: Option<String>) -> Arc<Self> {
-        Self::of(Source::Client(Box::new(client)), limit, name, false)
-    }
-
-    pub(super) fn by_sentinels(
-        client: Arc<tokio::sync::Mutex<SentinelClient>>,
-        limit: Duration,
-        name: Option<String>,
-    ) -> Arc<Self> {
-        Self::of(Source::Sentinels(client), limit, name, false)
+    pub(super) fn to(source: Source, limit: Duration, name: Option<String>) -> Arc<Self> {
+        Arc::new(Self { source, limit, name, tells: false, state: Mutex::default() })
     }
 
     /// A connection whose node is gone as soon as its end is noticed.
-    pub(super) fn that_tells(client: &Client, limit: Duration) -> Arc<Self> {
-        let info = client.get_connection_info();
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        // The information of a client makes a client.
-        let client =
-            Client::open(info.clone().set_redis_settings(redis)).unwrap_or_else(|_| client.clone());
-        Self::of(Source::Client(Box::new(client)), limit, None, true)
+    pub(super) fn that_tells(source: Source, limit: Duration) -> Arc<Self> {
+        Arc::new(Self { source, limit, name: None, tells: true, state: Mutex::default() })
     }
 
-    fn of(source: Source, limit: Duration, name: Option<String>, tells: bool) -> Arc<Self> {
-        Arc::new(Self { source, limit, name, tells, state: Mutex::default() })
+    /// The line, if it is open.
+    pub(super) fn open_line(&self) -> Option<Line> {
+        let mut state = self.state();
+        let line = state.line.as_ref()?;
+        if line.node().is_some_and(|node| !node.gone.is_cancelled()) {
+            return Some(line.clone());
+        }
+        state.line = None;
+        None
     }
 
     pub(super) async fn line(self: &Arc<Self>) -> Result<Line, RedisError> {
+        if let Some(line) = self.open_line() {
+            return Ok(line);
+        }
         let opening = {
             let mut state = self.state();
             if state.is_closed {
                 return Err((ErrorKind::Io, "the connection was closed").into());
-            }
-            if let Some(line) = &state.line {
-                if line.node().is_some_and(|node| !node.gone.is_cancelled()) {
-                    return Ok(line.clone());
-                }
-                state.line = None;
             }
             let open = || Arc::clone(self).open().boxed().shared();
             state.opening.get_or_insert_with(open).clone()
@@ -107,6 +98,7 @@ impl Single {
             Source::Client(client) => Client::clone(client),
             Source::Sentinels(sentinels) => sentinels.lock().await.async_get_client().await?,
         };
+        let client = if self.tells { speaking_resp3(client)? } else { client };
         let node = Arc::new(Node::new(client));
         let mut config = patient(Some(self.limit));
         if self.tells {
@@ -115,24 +107,25 @@ impl Single {
         let mut connection =
             node.client.get_multiplexed_async_connection_with_config(&config).await?;
         if let Some(name) = &self.name {
-            // A user who may not is not named.
-            let _ = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
+            let named = cmd("CLIENT").arg("SETNAME").arg(name).exec_async(&mut connection).await;
+            match named {
+                // Of a request with more words the server says only that it is too long for somebody unknown.
+                Err(error) if error.code() == Some("NOAUTH") => return Err(error),
+                // A user who may not is not named.
+                _ => {}
+            }
         }
         Ok(Line::Own(connection, node))
     }
 
-    /// Its connection is lost, and nobody opens it again but for a hold that is bound to it.
-    pub(super) fn is_forsaken(self: &Arc<Self>) -> bool {
-        let state = self.state();
-        let is_lost =
-            state.line.as_ref().and_then(Line::node).is_none_or(|node| node.gone.is_cancelled());
-        is_lost && state.opening.is_none() && Arc::strong_count(self) == 1
+    pub(super) fn close(&self) {
+        self.state().is_closed = true;
+        self.give_up();
     }
 
-    pub(super) fn close(&self) {
-        let mut state = self.state();
-        state.is_closed = true;
-        if let Some(node) = state.line.take().as_ref().and_then(Line::node) {
+    /// The next request is made on another connection.
+    pub(super) fn give_up(&self) {
+        if let Some(node) = self.state().line.take().as_ref().and_then(Line::node) {
             node.gone.cancel();
         }
     }
@@ -140,6 +133,13 @@ impl Single {
     fn state(&self) -> MutexGuard<'_, State> {
         locked(&self.state)
     }
+}
+
+/// Only by that protocol does the redis crate tell of the end of a connection.
+fn speaking_resp3(client: Client) -> Result<Client, RedisError> {
+    let info = client.get_connection_info();
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    Client::open(info.clone().set_redis_settings(redis))
 }
 
 /// What the redis crate tells of the end of a connection.

@@ -66,12 +66,12 @@ impl Waiting {
                     if may_queue {
                         *locked(&self.no_tickets_until) = Some(Moment::now().later(REFUSED_FOR));
                     }
-                    let granted = try_once(attempt, patience, tries).await?;
+                    let granted = Box::pin(try_once(attempt, patience, tries)).await?;
                     let is_over = granted.is_some() || is_try || patience.is_over();
                     if is_over || remote.is_plain() {
                         granted
                     } else {
-                        on_connection::wait(&self.room, attempt, patience).await?
+                        Box::pin(on_connection::wait(&self.room, attempt, patience)).await?
                     }
                 }
             };
