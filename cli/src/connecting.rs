@@ -6,7 +6,7 @@ use crate::output::printable;
 use clap::{Args, ValueHint};
 use leasehold_client::{Error, Locks, Server, Settings};
 use redis::cluster::{ClusterClient, TlsMode};
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
+use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{Client, ClientTlsConfig, ConnectionAddr, ErrorKind, RedisError, TlsCertificates};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -67,54 +67,48 @@ impl Connection {
     }
 
     fn server(&self, settings: &Settings) -> Result<Server, Failure> {
-        if let Some(urls) = self.urls_of_cluster() {
-            return self.cluster(&urls, settings).map(Server::from);
+        let failed = |error| unusable(&self.name(), &error);
+        if let Some(ClusterUrls { nodes, .. }) = self.urls_of_cluster() {
+            let limit = settings.response_timeout;
+            let mut builder = ClusterClient::builder(nodes.iter().map(String::as_str))
+                .connection_timeout(limit)
+                .response_timeout(limit);
+            if let Some(certificates) = self.certificates()? {
+                builder = builder.certs(certificates);
+            }
+            return builder.build().map(Server::from).map_err(failed);
         }
         match self.urls_of_sentinels()? {
-            Some(urls) => self.sentinels(&urls).map(Server::from),
+            Some(urls) => self.sentinels(&urls)?.build().map(Server::from).map_err(failed),
             None => self.client(&self.url).map(Server::from),
         }
     }
 
-    fn cluster(&self, urls: &ClusterUrls, settings: &Settings) -> Result<ClusterClient, Failure> {
-        let limit = settings.response_timeout;
-        let builder = ClusterClient::builder(urls.nodes.iter().map(String::as_str))
-            .connection_timeout(limit)
-            .response_timeout(limit);
-        let builder = match self.certificates()? {
-            Some(certificates) => builder.certs(certificates),
-            None => builder,
-        };
-        builder.build().map_err(|error| unusable(&self.name(), &error))
-    }
-
-    fn sentinels(&self, urls: &SentinelUrls) -> Result<SentinelClient, Failure> {
-        let addresses = urls
-            .sentinels
-            .iter()
-            .map(|url| Ok(self.client(url)?.get_connection_info().addr().clone()));
+    fn sentinels(&self, urls: &SentinelUrls) -> Result<SentinelClientBuilder, Failure> {
+        let of = |url: &String| Ok(self.client(url)?.get_connection_info().addr().clone());
+        let addresses = urls.sentinels.iter().map(of);
         let addresses = addresses.collect::<Result<Vec<_>, Failure>>()?;
         let server = self.client(&urls.server.at("sentinel", 0))?;
-        let (told, certificates) = (server.get_connection_info(), self.certificates()?);
-        let build = || {
-            let master = SentinelServerType::Master;
-            let mut builder = SentinelClientBuilder::new(addresses, &urls.service, master)?
-                .set_client_to_redis_db(told.redis_settings().db());
-            if let Some(user) = told.redis_settings().username() {
-                builder = builder.set_client_to_redis_username(user);
-            }
-            if let Some(password) = told.redis_settings().password() {
-                builder = builder.set_client_to_redis_password(password);
-            }
-            if let ConnectionAddr::TcpTls { .. } = told.addr() {
-                builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
-            }
-            if let Some(certificates) = certificates {
-                builder = builder.set_client_to_redis_certificates(certificates);
-            }
-            builder.build()
-        };
-        build().map_err(|error| unusable(&self.name(), &error))
+        let (address, told) =
+            (server.get_connection_info().addr(), server.get_connection_info().redis_settings());
+        let builder =
+            SentinelClientBuilder::new(addresses, &urls.service, SentinelServerType::Master);
+        let mut builder = builder
+            .map_err(|error| unusable(&self.name(), &error))?
+            .set_client_to_redis_db(told.db());
+        if let Some(user) = told.username() {
+            builder = builder.set_client_to_redis_username(user);
+        }
+        if let Some(password) = told.password() {
+            builder = builder.set_client_to_redis_password(password);
+        }
+        if let ConnectionAddr::TcpTls { .. } = address {
+            builder = builder.set_client_to_redis_tls_mode(TlsMode::Secure);
+        }
+        if let Some(certificates) = self.certificates()? {
+            builder = builder.set_client_to_redis_certificates(certificates);
+        }
+        Ok(builder)
     }
 
     /// What reaches the server of this address.
@@ -124,11 +118,11 @@ impl Connection {
             Some(certificates) if is_encrypted => Client::build_with_tls(url, certificates),
             _ => Client::open(url),
         };
-        client.map_err(|error| unusable(&printable(&without_user(url)), &error))
+        client.map_err(|error| unusable(&address(url), &error))
     }
 
     pub(crate) fn name(&self) -> String {
-        printable(&without_user(&self.url))
+        address(&self.url)
     }
 
     /// Those of a cluster, if the address is of one.
@@ -236,15 +230,15 @@ fn read_certificates(file: &Path) -> Result<Vec<u8>, Failure> {
     Err(usage(&format!("{}: there is no certificate in PEM format", file.display())))
 }
 
-/// The address without the user and the password in it, also one that has no sense.
-pub(crate) fn without_user(url: &str) -> String {
+/// What a server is called: its address without the user and the password in it, also one that has no sense.
+pub(crate) fn address(url: &str) -> String {
     let (scheme, rest) = url.split_once("://").unwrap_or(("", url));
     // That of a socket has them behind the path.
     let rest =
         if scheme.contains("unix") { rest.split('?').next().unwrap_or_default() } else { rest };
     let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
     let place = place.split('?').next().unwrap_or_default();
-    if scheme.is_empty() { place.to_owned() } else { format!("{scheme}://{place}") }
+    printable(&if scheme.is_empty() { place.to_owned() } else { format!("{scheme}://{place}") })
 }
 
 impl Address<'_> {
@@ -354,7 +348,7 @@ fn words(error: &RedisError) -> String {
 
 /// The address or the certificates make no client.
 fn unusable(name: &str, error: &RedisError) -> Failure {
-    usage(&format!("{name}: {error}"))
+    usage(&format!("{name}: {}", error.to_string().replace(" - InvalidClientConfig", "")))
 }
 
 fn what_to_do(code: &str) -> &'static str {

@@ -1,9 +1,8 @@
 //! Commands to each server by itself, where one has to see all of them: the client of the locks talks only to the one
 //! that has the lock.
 
-use crate::connecting::{ClusterUrls, Connection, failed, usage};
+use crate::connecting::{Connection, ServerUrl, address, failed, usage};
 use crate::exit_code::{Code, Failure};
-use crate::output::printable;
 use redis::aio::MultiplexedConnection;
 use redis::cluster_routing::Slot;
 use redis::{AsyncConnectionConfig, Client, Cmd, Pipeline, RedisError, Value, cmd};
@@ -62,6 +61,30 @@ pub(crate) async fn urls_of_primaries(
     connection: &Connection,
     others: &[String],
 ) -> Result<Vec<String>, Failure> {
+    let mut urls: Vec<_> =
+        parts(connection, others).await?.into_iter().map(|(_, url)| url).collect();
+    urls.sort();
+    urls.dedup();
+    Ok(urls)
+}
+
+/// The one that has this key.
+pub(crate) async fn of_key(connection: &Connection, key: &str) -> Result<Server, Failure> {
+    let wanted = Some(Slot::for_key(key));
+    let is_it = |slots: &Slots| slots.clone().any(|slot| Slot::new(slot) == wanted);
+    let found = parts(connection, &[]).await?.into_iter().find(|(slots, _)| is_it(slots));
+    let none = || Failure::new(Code::Refused, "no node of the cluster has the slot of this lock");
+    let (_, url) = found.ok_or_else(none)?;
+    open(connection, &url).await
+}
+
+type Slots = RangeInclusive<u16>;
+
+/// Which primary has which keys.
+async fn parts(
+    connection: &Connection,
+    others: &[String],
+) -> Result<Vec<(Slots, String)>, Failure> {
     if let Some(urls) = connection.urls_of_sentinels()? {
         let service = urls.service.as_str();
         let asked = cmd("SENTINEL").arg("get-master-addr-by-name").arg(service).take();
@@ -71,45 +94,12 @@ pub(crate) async fn urls_of_primaries(
             let text = format!("{} knows no service {service}", sentinel.address);
             Failure::new(Code::Refused, text)
         })?;
-        return Ok(vec![urls.server.at(&host, port)]);
+        return Ok(vec![(0..=u16::MAX, urls.server.at(&host, port))]);
     }
     let Some(mut urls) = connection.urls_of_cluster() else {
-        return Ok(vec![connection.url.clone()]);
+        return Ok(vec![(0..=u16::MAX, connection.url.clone())]);
     };
     urls.nodes.extend_from_slice(others);
-    let ranges = ranges_of(connection, &urls).await?;
-    let mut urls: Vec<_> = ranges.into_iter().map(|range| range.url).collect();
-    urls.sort();
-    urls.dedup();
-    Ok(urls)
-}
-
-/// The one that has this key.
-pub(crate) async fn of_key(connection: &Connection, key: &[u8]) -> Result<Server, Failure> {
-    let url = match connection.urls_of_cluster() {
-        None => urls_of_primaries(connection, &[]).await?.pop(),
-        Some(urls) => {
-            let (ranges, slot) = (ranges_of(connection, &urls).await?, Slot::for_key(key));
-            ranges.into_iter().find(|range| range.has(slot)).map(|range| range.url)
-        }
-    };
-    let none = || Failure::new(Code::Refused, "no node of the cluster has the slot of this lock");
-    open(connection, &url.ok_or_else(none)?).await
-}
-
-/// Slots of a cluster, and the address of their primary.
-struct Range {
-    slots: RangeInclusive<u16>,
-    url: String,
-}
-
-impl Range {
-    fn has(&self, wanted: Slot) -> bool {
-        self.slots.clone().any(|slot| Slot::new(slot) == Some(wanted))
-    }
-}
-
-async fn ranges_of(connection: &Connection, urls: &ClusterUrls) -> Result<Vec<Range>, Failure> {
     let node = first_of(connection, &urls.nodes).await?;
     let slots = node.ask(cmd("CLUSTER").arg("SLOTS")).await;
     let slots = slots.map_err(|error| node.failure(&error))?;
@@ -117,7 +107,7 @@ async fn ranges_of(connection: &Connection, urls: &ClusterUrls) -> Result<Vec<Ra
         return Err(Failure::new(Code::Refused, format!("{} is in no cluster", node.address)));
     };
     let asked = host_of(&node.address);
-    Ok(ranges.iter().filter_map(|range| read_range(range, asked, urls)).collect())
+    Ok(ranges.iter().filter_map(|range| part(range, asked, &urls.server)).collect())
 }
 
 /// Another server, of which one of them tells where it is.
@@ -136,14 +126,14 @@ pub(crate) async fn other(
 
 /// A range of slots: its first, its last, and its servers, of which the first is the primary. A node that does not know its
 /// own name is where the one is that was asked.
-fn read_range(range: &Value, asked: &str, urls: &ClusterUrls) -> Option<Range> {
+fn part(range: &Value, asked: &str, server: &ServerUrl) -> Option<(Slots, String)> {
     let Value::Array(range) = range else { return None };
     let [first, last, Value::Array(primary), ..] = range.as_slice() else { return None };
     let [host, port, ..] = primary.as_slice() else { return None };
     let number = |value: &Value| redis::from_redis_value(value.clone()).ok();
     let host: String = redis::from_redis_value(host.clone()).unwrap_or_default();
     let host = if matches!(host.as_str(), "" | "?") { asked } else { &host };
-    Some(Range { slots: number(first)?..=number(last)?, url: urls.server.at(host, number(port)?) })
+    Some((number(first)?..=number(last)?, server.at(host, number(port)?)))
 }
 
 /// Of the address of a server.
@@ -171,11 +161,6 @@ async fn first_of(connection: &Connection, urls: &[String]) -> Result<Server, Fa
 async fn open(connection: &Connection, url: &str) -> Result<Server, Failure> {
     let client = connection.client(url)?;
     connect(&client, url).await.map_err(|error| failed(&address(url), &error))
-}
-
-/// What a server is called.
-pub(crate) fn address(url: &str) -> String {
-    printable(&crate::connecting::without_user(url))
 }
 
 pub(crate) async fn connect(client: &Client, url: &str) -> Result<Server, RedisError> {

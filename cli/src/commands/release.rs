@@ -45,15 +45,12 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let name = &arguments.name;
     let holders = place.locks.holders(name).await.map_err(failed)?;
     let mut released = Vec::new();
-    let mut meant = holders.iter().filter(|holder| arguments.mean(holder)).peekable();
-    if meant.peek().is_some() {
-        let key = place.key(name);
-        let server = servers::of_key(connection, key.as_bytes()).await?;
-        for holder in meant {
-            let ended = end_hold(&server, &key, holder).await;
-            if ended.map_err(|error| server.failure(&error))? {
-                released.push(holder);
-            }
+    let key = place.key(name);
+    let server = servers::of_key(connection, &key).await?;
+    for holder in holders.iter().filter(|holder| arguments.mean(holder)) {
+        let ended = end_hold(&server, &key, holder).await;
+        if ended.map_err(|error| server.failure(&error))? {
+            released.push(holder);
         }
     }
     if arguments.json {

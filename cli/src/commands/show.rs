@@ -1,6 +1,6 @@
 //! `leasehold show`: who holds a lock, and who waits for it.
 
-use crate::connecting::{Connection, Place};
+use crate::connecting::Connection;
 use crate::duration::{in_millis, show};
 use crate::exit_code::{Code, Failure};
 use crate::output::{Json, print, print_table, printable};
@@ -34,19 +34,14 @@ pub(crate) async fn run(connection: &Connection, arguments: Arguments) -> Result
     let holders = place.locks.holders(&arguments.name).await.map_err(failed)?;
     let waiters = place.locks.waiters(&arguments.name).await.map_err(failed)?;
     if arguments.json {
-        let has_queue =
-            !waiters.is_empty() || has_queue(connection, &place, &arguments.name).await?;
+        let key = place.key(&arguments.name);
+        let server = servers::of_key(connection, &key).await?;
+        let has_queue = server.ask(cmd("LOCK.WAITERS").arg(&key)).await.is_ok();
         json(&arguments.name, &holders, has_queue.then_some(waiters.as_slice())).print();
     } else {
         print_all(&arguments.name, &holders, &waiters);
     }
     Ok(if holders.is_empty() { Code::No } else { Code::Done })
-}
-
-async fn has_queue(connection: &Connection, place: &Place, name: &str) -> Result<bool, Failure> {
-    let key = place.key(name);
-    let server = servers::of_key(connection, key.as_bytes()).await?;
-    Ok(server.ask(cmd("LOCK.WAITERS").arg(key)).await.is_ok())
 }
 
 fn print_all(name: &str, holders: &[Holder], waiters: &[Waiter]) {

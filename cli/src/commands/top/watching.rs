@@ -3,7 +3,7 @@
 
 use super::asking::Asker;
 use super::told::Round;
-use crate::connecting::Connection;
+use crate::connecting::{Connection, address};
 use crate::exit_code::Failure;
 use crate::output::printable;
 use crate::servers;
@@ -112,7 +112,7 @@ impl Attending {
                     for url in &urls {
                         asking.entry(url.clone()).or_insert_with(|| self.ask(url.clone()));
                     }
-                    let addresses = urls.iter().map(|url| servers::address(url)).collect();
+                    let addresses = urls.iter().map(|url| address(url)).collect();
                     let _ = self.tell.send(News::Servers { place: self.place, addresses });
                 }
                 Err(failure) => {
@@ -143,7 +143,7 @@ async fn ask(
     mut wanted: watch::Receiver<Wanted>,
     tell: UnboundedSender<News>,
 ) {
-    let address = servers::address(&url);
+    let address = address(&url);
     loop {
         let Err(why) = ask_until_it_fails(&connection, &url, every, &mut wanted, &tell).await;
         let _ = tell.send(News::Silent { address: address.clone(), why });
