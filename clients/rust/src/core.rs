@@ -155,7 +155,11 @@ impl Core {
         if !lease.is_held() {
             return Ok(Extension::Lost);
         }
-        let number = lease.about_to_extend(ttl);
+        let (before, number) = (lease.ttl(), lease.about_to_extend(ttl));
+        if ttl != before {
+            // Whoever asks for that may not go on with it.
+            self.keep(lease, lease.next(Moment::now(), lease.valid_for()));
+        }
         let limits = Limits { each: self.home.each(ttl), until };
         let asking = self.ask(lease, Question::Extend { ttl, fence: lease.fence }, limits);
         let Some(came) = lease.over.run_until_cancelled(asking).await else {
@@ -175,7 +179,8 @@ impl Core {
             return Ok(Extension::Lost);
         }
         story::extended(lease);
-        self.keep(lease, lease.next(answer.asked, lease.ttl()));
+        // It may count for less than its ttl.
+        self.keep(lease, lease.next(answer.asked, lease.valid_until().since(answer.asked)));
         Ok(Extension::Extended)
     }
 
@@ -304,7 +309,8 @@ impl Core {
             Some(Ok(answer)) if answer.number == Some(lease.fence) => {
                 lease.extended(number, ttl, answer);
                 if lease.is_held() {
-                    self.keep(lease, lease.next(answer.asked, ttl));
+                    let lasts = lease.valid_until().since(answer.asked);
+                    self.keep(lease, lease.next(answer.asked, lasts));
                 }
             }
             Some(Ok(answer)) => {

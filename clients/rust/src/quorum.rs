@@ -206,6 +206,9 @@ impl Quorum {
                 }
             }
         }
+        if let (Ask::Try { .. }, Some(entry)) = (ask, &entry) {
+            entry.is_of_no_matter();
+        }
         // From here on each answer has either been heard or is late, and its task knows.
         answers.close();
         while let Ok(came) = answers.try_recv() {

@@ -249,9 +249,8 @@ impl Remote {
         claim: &Claim,
         question: Question<'_>,
     ) -> Result<Option<u64>, RedisError> {
-        let (key, command) = (claim.key(), || question.command(claim));
         if !self.is_plain() {
-            match line.send(key, &command()).await {
+            match line.send(claim.key(), &question.command(claim)).await {
                 Err(error) if verdict(&error) == Verdict::UnknownCommand => {
                     *self.plain() = Some(Moment::now().later(PLAIN_FOR));
                     self.scripts.forget();
@@ -259,11 +258,21 @@ impl Remote {
                 came => return number(&came?),
             }
         }
-        let call = Call::of(claim, question)?;
+        // In a box: there may be many who wait, and they have no room for it where the server has the module.
+        Box::pin(self.say_by_script(line, claim, question)).await
+    }
+
+    async fn say_by_script(
+        &self,
+        line: &mut Line,
+        claim: &Claim,
+        question: Question<'_>,
+    ) -> Result<Option<u64>, RedisError> {
+        let (key, call) = (claim.key(), Call::of(claim, question)?);
         match self.run(line, key, &call).await {
             Err(error) if verdict(&error) == Verdict::HasModule => {
                 *self.plain() = None;
-                number(&line.send(key, &command()).await?)
+                number(&line.send(key, &question.command(claim)).await?)
             }
             came => number(&came?),
         }

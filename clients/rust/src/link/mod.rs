@@ -34,7 +34,7 @@ pub(crate) struct Link {
     lines: Lines,
     limit: Duration,
     /// Connections that holds are bound to, where the line is none of our own: by the node.
-        bonds: Mutex<HashMap<u64, Bond>>,
+    bonds: Mutex<HashMap<u64, Bond>>,
 }
 
 enum Lines {
@@ -183,7 +183,9 @@ impl Link {
 impl Line {
     pub(crate) async fn send(&mut self, key: &[u8], command: &Cmd) -> Result<Value, RedisError> {
         match self {
-            Self::Own(connection, _) => command.query_async(connection).await,
+            Self::Own(connection, _) => {
+                connection.send_packed_command(command).await?.extract_error()
+            }
             Self::Manager(manager) => command.query_async(manager).await,
             // In a box, because it is large, and few requests are of this kind.
             Self::Cluster(connection) => {
