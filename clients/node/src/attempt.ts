@@ -5,14 +5,14 @@
  * place in the queue and no lock stays behind.
  */
 import { type Answer, ask, type Fate, type Limits } from './asking.js';
-import type { Moment } from './clock.js';
+import { type Moment, now } from './clock.js';
 import type { Word } from './connection.js';
 import type { Question, Share } from './questions.js';
 import type { Server } from './server.js';
 import { Steps } from './steps.js';
 
 export interface Granted {
-  readonly fence: bigint;
+  readonly fence: number;
   /** Before the server was asked. */
   readonly asked: Moment;
   /** For how long from then. */
@@ -37,6 +37,7 @@ export interface Wanted {
 const STRAY = 250;
 
 export class Attempt implements Fate {
+  readonly begun = now();
   readonly steps = new Steps();
   /** The server may have granted the lock, or may keep a place in its queue. */
   #mayHold = false;

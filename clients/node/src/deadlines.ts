@@ -4,16 +4,27 @@ import { type Moment, now } from './clock.js';
 /** No timer is longer: one that was set before the machine went to sleep is late by as long as it slept. */
 const LONGEST_REST = 1_000;
 
-export class Deadline {
+export abstract class Deadline {
   /** Where it is in the heap; negative: nowhere. */
   index = -1;
 
   constructor(
     readonly at: Moment,
-    readonly what: () => void,
     /** A program whose connections are closed does not end before. */
     readonly keepsAlive: boolean,
   ) {}
+
+  abstract due(): void;
+}
+
+class Timed extends Deadline {
+  constructor(
+    at: Moment,
+    readonly due: () => void,
+    keepsAlive: boolean,
+  ) {
+    super(at, keepsAlive);
+  }
 }
 
 /** The earliest first: each is at or after the one at half its index. */
@@ -24,11 +35,14 @@ let timerAt: Moment = Number.POSITIVE_INFINITY;
 
 /** Does it then, or right after, unless it is cancelled. */
 export function at(moment: Moment, what: () => void, keepsAlive = true): Deadline {
-  const deadline = new Deadline(moment, what, keepsAlive);
+  return set(new Timed(moment, what, keepsAlive));
+}
+
+export function set<T extends Deadline>(deadline: T): T {
   heap.push(deadline);
   up(deadline, heap.length - 1);
-  if (keepsAlive && keepAlive++ === 0) timer?.ref();
-  if (moment < timerAt) arm();
+  if (deadline.keepsAlive && keepAlive++ === 0) timer?.ref();
+  if (deadline.at < timerAt) arm();
   return deadline;
 }
 
@@ -65,7 +79,7 @@ function run(): void {
   try {
     for (let first = heap[0]; first !== undefined && first.at <= here; first = heap[0]) {
       cancel(first);
-      first.what();
+      first.due();
     }
   } finally {
     timerAt = Number.POSITIVE_INFINITY;

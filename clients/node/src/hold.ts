@@ -34,9 +34,8 @@ const SETTLES_WITHIN = 1_000;
 /** What is the same for all holds of a `Leasehold`. */
 export interface Holder {
   readonly settings: { readonly response: number; readonly within: number };
+  /** Those that are held, or whose release is under way. */
   readonly holds: Set<Hold>;
-  /** Those whose release is under way. */
-  readonly releasing: Set<Hold>;
   readonly tell: Tell;
   /** A release has failed. The lock stays until then. */
   readonly failed: (error: unknown, name: string, end: Moment) => void;
@@ -51,7 +50,7 @@ export interface Terms {
 }
 
 export class Hold {
-  readonly fence: bigint;
+  readonly fence: number;
   readonly #attempt: Attempt;
   readonly #holder: Holder;
   readonly #terms: Terms;
@@ -61,8 +60,9 @@ export class Hold {
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
-  /** When it is renewed, or found to be over. */
+  /** When something is to be done about it. */
   #next: Deadline | undefined;
+  #renewAt: Moment = Number.POSITIVE_INFINITY;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
   #asking = 0;
@@ -114,8 +114,8 @@ export class Hold {
   }
 
   /** Whether it is held: it looks at the clock. */
-  look(): boolean {
-    if (this.#loss === undefined && now() >= this.#validUntil) this.#lose('expired');
+  look(here = now()): boolean {
+    if (this.#loss === undefined && here >= this.#validUntil) this.#lose('expired');
     return this.#loss === undefined;
   }
 
@@ -140,11 +140,7 @@ export class Hold {
   }
 
   release(): Promise<Released> {
-    if (this.#released === undefined) {
-      this.#released = this.#release();
-      // That it fails is told as trouble, also if nobody awaits it.
-      this.#released.catch(() => {});
-    }
+    this.#released ??= this.#release();
     return this.#released;
   }
 
@@ -152,6 +148,7 @@ export class Hold {
     if (!this.look()) return;
     this.#released ??= Promise.resolve('later');
     this.#end('released');
+    this.#holder.holds.delete(this);
     if (!this.#isUnclaimed) return;
     // Otherwise it would not stay for its ttl.
     const claimed = this.#ask(this.#ttl, now() + this.#holder.settings.within);
@@ -176,15 +173,15 @@ export class Hold {
 
   async #release(): Promise<Released> {
     const { server, wanted } = this.#attempt;
-    const isHeld = this.look();
+    const begun = now();
+    const isHeld = this.look(begun);
     const wasLost = this.#loss === 'expired' || this.#loss === 'taken';
     const end = this.#validUntil;
     if (isHeld) this.#end('released');
     // The server has said so.
     if (this.#loss === 'taken') return 'late';
-    const begun = now();
     const until = begun + this.#holder.settings.within;
-    this.#holder.releasing.add(this);
+    if (wasLost) this.#holder.holds.add(this);
     try {
       const left = this.#terms.holdUntil - begun;
       if (left > 0 && !wasLost) return isInTime(await this.#ask(left, until), end) ? 'later' : 'late';
@@ -200,9 +197,11 @@ export class Hold {
       const failure = server.told(error);
       this.#tell('release failed', failure);
       this.#holder.failed(error, this.name, end);
+      // It was told, also if nobody awaits it.
+      this.#released?.catch(() => {});
       throw failure;
     } finally {
-      this.#holder.releasing.delete(this);
+      this.#holder.holds.delete(this);
     }
   }
 
@@ -222,7 +221,7 @@ export class Hold {
       this.#asking -= 1;
     }
     if (!this.look()) return 'lost';
-    if (answer.number !== 1n) {
+    if (answer.number !== 1) {
       this.#lose('taken');
       return 'lost';
     }
@@ -277,34 +276,27 @@ export class Hold {
   /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
     const isRenewed = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
-    if (!isRenewed) {
-      this.#watch();
-      return;
-    }
+    if (!isRenewed) return this.#watch();
     cancel(this.#next);
-    const settling = () => {
-      this.#settle();
-      this.#schedule(renewAt);
-    };
-    const renewing = () => {
-      this.#settle();
-      this.#watch();
-      void this.#renew();
-    };
-    const settlesAt = now() + SETTLES_WITHIN;
-    const isSettling = this.#isNew && settlesAt < renewAt;
-    this.#next = isSettling ? at(settlesAt, settling, false) : at(renewAt, renewing, false);
+    this.#renewAt = renewAt;
+    const settlesAt = this.#isNew ? now() + SETTLES_WITHIN : Number.POSITIVE_INFINITY;
+    this.#next = at(Math.min(settlesAt, renewAt), () => this.#due(), false);
   }
 
-  #settle(): void {
+  /** It has been held for a while, or is to be renewed. */
+  #due(): void {
     this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
+    if (now() < this.#renewAt) return this.#schedule(this.#renewAt);
+    this.#watch();
+    void this.#renew();
   }
 
   #lose(loss: Loss): void {
     const error = new LostError(this.name, loss, loss === 'expired' ? this.#whyNotRenewed() : undefined);
     this.#end(loss, error);
+    this.#holder.holds.delete(this);
     if (this.#isUnclaimed) this.#attempt.giveUp();
     else this.#attempt.over();
     this.#tell('lost', error);
@@ -322,7 +314,6 @@ export class Hold {
     cancel(this.#next);
     this.#settled = undefined;
     this.#steps?.stop();
-    this.#holder.holds.delete(this);
     const tells = this.#tells;
     this.#tells = undefined;
     for (const tell of tells ?? []) tell(loss, reason);
@@ -335,5 +326,5 @@ export class Hold {
 
 /** An earlier try may have been heard and its answer lost. Before the end of the lease nobody else can have had the lock. */
 function isInTime({ number, asked, repeated }: Answer, end: Moment): boolean {
-  return number === 1n || (repeated && asked < end);
+  return number === 1 || (repeated && asked < end);
 }

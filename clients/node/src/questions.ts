@@ -12,9 +12,9 @@ export type Question =
   | { ask: 'wait'; owner: string; ttl: number; share: Share; patience: number }
   /** Keeps a place in the queue for so long, without a connection that waits. */
   | { ask: 'ticket'; owner: string; ttl: number; share: Share; kept: number; channel: string }
-  | { ask: 'extend'; owner: string; ttl: number; fence: bigint }
+  | { ask: 'extend'; owner: string; ttl: number; fence: number }
   /** Without a fence: whatever the owner was granted, and its place in the queue. */
-  | { ask: 'release'; owner: string; fence?: bigint };
+  | { ask: 'release'; owner: string; fence?: number };
 
 export function words(key: Word, question: Question): Word[] {
   const { owner } = question;

@@ -1,6 +1,6 @@
 /** What one request waits for: each step ends with an answer or a moment, whichever comes first, or when it is stopped. */
-import { now } from './clock.js';
-import { at, cancel, type Deadline } from './deadlines.js';
+import { type Moment, now } from './clock.js';
+import { cancel, Deadline, set } from './deadlines.js';
 
 /** Nobody answered in time. */
 export class Unanswered extends Error {
@@ -8,16 +8,25 @@ export class Unanswered extends Error {
 }
 
 /** One of them, under way. Those of one request are in a list. */
-export class Step<T> {
-  deadline: Deadline | undefined;
+export class Step<T> extends Deadline {
   previous: Step<never> | undefined;
   next: Step<never> | undefined;
 
   constructor(
+    at: Moment,
     readonly steps: Steps,
     readonly resolve: (value: T) => void,
     readonly reject: (reason: unknown) => void,
-  ) {}
+    /** Whether it fails at that moment. */
+    readonly isLimit: boolean,
+  ) {
+    super(at, steps.keepsAlive);
+  }
+
+  due(): void {
+    if (this.isLimit) this.fail(new Unanswered('no answer in time'));
+    else this.arrive(undefined as T);
+  }
 
   arrive(value: T): void {
     this.steps.over(this as Step<never>);
@@ -53,26 +62,27 @@ export class Steps {
   }
 
   sleep(ms: number): Promise<void> {
-    return this.asleep<void>(ms);
+    return this.asleep<void>(now() + ms);
   }
 
   /** Sleeps until the step that is handed on arrives, with what it arrives with. Undefined: it did not. */
-  asleep<T>(ms: number, handOn?: (step: Step<T | undefined>) => void): Promise<T | undefined> {
+  asleep<T>(until: Moment, handOn?: (step: Step<T | undefined>) => void): Promise<T | undefined> {
     return new Promise((resolve, reject) => {
-      const step = this.#begin(resolve, reject);
-      if (step === undefined) return;
-      if (ms !== Number.POSITIVE_INFINITY) step.deadline = this.#at(ms, () => step.arrive(undefined));
-      handOn?.(step);
+      const step = this.#begin(until, resolve, reject, false);
+      if (step !== undefined) handOn?.(step);
     });
   }
 
   /** Rejects with `Unanswered` if the answer takes longer. */
   within<T>(ms: number, answer: Promise<T>): Promise<T> {
+    return this.by(now() + ms, answer);
+  }
+
+  by<T>(moment: Moment, answer: Promise<T>): Promise<T> {
     return new Promise((resolve, reject) => {
-      const step = this.#begin<T>(resolve, reject);
+      const step = this.#begin<T>(moment, resolve, reject, true);
       // Whoever stops waiting for it has nothing to do with how it fails.
       if (step === undefined) return answer.catch(() => {});
-      step.deadline = this.#at(ms, () => step.fail(new Unanswered(`no answer within ${Math.round(ms)} ms`)));
       return answer.then(
         (value) => step.arrive(value),
         (error) => step.fail(error),
@@ -80,17 +90,19 @@ export class Steps {
     });
   }
 
-  #at(ms: number, late: () => void): Deadline {
-    return at(now() + Math.max(0, ms), late, this.keepsAlive);
-  }
-
   /** Undefined: they are stopped. */
-  #begin<T>(resolve: (value: T) => void, reject: (reason: unknown) => void): Step<T> | undefined {
+  #begin<T>(
+    moment: Moment,
+    resolve: (value: T) => void,
+    reject: (reason: unknown) => void,
+    isLimit: boolean,
+  ): Step<T> | undefined {
     if (this.#stopped !== undefined) {
       reject(this.#stopped.reason);
       return undefined;
     }
-    const step = new Step<T>(this, resolve, reject);
+    const step = new Step<T>(moment, this, resolve, reject, isLimit);
+    if (moment !== Number.POSITIVE_INFINITY) set(step);
     const first = this.#first;
     step.next = first;
     this.#first = step as Step<never>;
@@ -100,7 +112,7 @@ export class Steps {
 
   /** @internal */
   over(step: Step<never>): void {
-    cancel(step.deadline);
+    cancel(step);
     const { previous, next } = step;
     if (this.#first === step) this.#first = next;
     if (previous !== undefined) previous.next = next;
