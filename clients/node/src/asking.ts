@@ -52,12 +52,14 @@ export async function ask(
 ): Promise<Answer> {
   let repeated = false;
   for (let tries = 0; ; tries++) {
+    limits.steps.throwIfStopped();
     const asked = now();
     repeated ||= server.mayHearTwice(key);
     try {
-      const number = await askOnce(server, key, question, limits, asked, fate);
+      const number = integer(await askOnce(server, key, question, limits, asked, fate));
       return { number, asked, repeated };
     } catch (error) {
+      failed(error, server, key, limits, asked, fate);
       limits.steps.throwIfStopped();
       const means = verdict(error);
       if (server.learns(error) && tries < MOST_WORDS) continue;
@@ -73,29 +75,35 @@ export async function ask(
 }
 
 /** One try, which takes no longer than each may, nor longer than there is time. */
-export async function askOnce(
+function askOnce(
   server: Server,
   key: Word,
   question: Question,
   { each, until, steps }: Limits,
   asked: Moment,
   fate: Fate,
-): Promise<number | null> {
-  steps.throwIfStopped();
+): Promise<unknown> {
   const answer = server.ask(key, question, fate);
-  try {
-    return integer(await steps.by(Math.min(asked + each, until), answer));
-  } catch (error) {
-    const isOwn = error instanceof Unanswered;
-    if (isOwn ? asked + each <= until : isTimeout(error)) server.silent(key);
-    if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
-    if (steps.areStopped || isOwn)
-      answer.then(
-        () => fate.late(),
-        () => {},
-      );
-    throw error;
-  }
+  return steps.limited(Math.min(asked + each, until), (step) => {
+    answer.then(
+      (reply) => (step.isOver ? fate.late() : step.arrive(reply)),
+      (error) => step.fail(error),
+    );
+  });
+}
+
+/** What it says of a server, and of what that may have done, that a try came to this error. */
+export function failed(
+  error: unknown,
+  server: Server,
+  key: Word,
+  { each, until, steps }: Limits,
+  asked: Moment,
+  fate: Fate,
+): void {
+  const isSilent = error instanceof Unanswered ? asked + each <= until : isTimeout(error);
+  if (isSilent) server.silent(key);
+  if (steps.areStopped || verdict(error) === 'broken' || error instanceof SurpriseError) fate.unknown();
 }
 
 /** The client library has given up, by a limit of the program for its own commands. The connection may be dead. */

@@ -9,7 +9,7 @@ export abstract class Deadline {
   index = -1;
 
   constructor(
-    readonly at: Moment,
+    public at: Moment,
     /** A program whose connections are closed does not end before. */
     readonly keepsAlive: boolean,
   ) {}

@@ -7,18 +7,19 @@ export class Unanswered extends Error {
   override name = 'Unanswered';
 }
 
-/** One of them, under way. Those of one request are in a list. */
+/** One of them. Those of one request that are under way are in a list. */
 export class Step<T> extends Deadline {
+  isOver = false;
   previous: Step<never> | undefined;
   next: Step<never> | undefined;
 
   constructor(
-    at: Moment,
     readonly steps: Steps,
+    at: Moment,
+    /** Whether it fails at that moment. */
+    public isLimit: boolean,
     readonly resolve: (value: T) => void,
     readonly reject: (reason: unknown) => void,
-    /** Whether it fails at that moment. */
-    readonly isLimit: boolean,
   ) {
     super(at, steps.keepsAlive);
   }
@@ -29,13 +30,19 @@ export class Step<T> extends Deadline {
   }
 
   arrive(value: T): void {
-    this.steps.over(this as Step<never>);
-    this.resolve(value);
+    if (this.steps.over(this as Step<never>)) this.resolve(value);
   }
 
   fail(reason: unknown): void {
-    this.steps.over(this as Step<never>);
-    this.reject(reason);
+    if (this.steps.over(this as Step<never>)) this.reject(reason);
+  }
+
+  /** From now on it sleeps. */
+  rest(until: Moment): void {
+    cancel(this);
+    this.at = until;
+    this.isLimit = false;
+    if (until !== Number.POSITIVE_INFINITY) set(this);
   }
 }
 
@@ -62,56 +69,49 @@ export class Steps {
   }
 
   sleep(ms: number): Promise<void> {
-    return this.asleep<void>(now() + ms);
+    return this.asleep<void>(now() + ms, () => {});
   }
 
   /** Sleeps until the step that is handed on arrives, with what it arrives with. Undefined: it did not. */
-  asleep<T>(until: Moment, handOn?: (step: Step<T | undefined>) => void): Promise<T | undefined> {
-    return new Promise((resolve, reject) => {
-      const step = this.#begin(until, resolve, reject, false);
-      if (step !== undefined) handOn?.(step);
-    });
+  asleep<T>(until: Moment, handOn: (step: Step<T | undefined>) => void): Promise<T | undefined> {
+    return this.#begin(until, false, handOn);
   }
 
-  /** Rejects with `Unanswered` if the answer takes longer. */
-  within<T>(ms: number, answer: Promise<T>): Promise<T> {
-    return this.by(now() + ms, answer);
+  /** The same, but it rejects with `Unanswered` at that moment. */
+  limited<T>(until: Moment, handOn: (step: Step<T>) => void): Promise<T> {
+    return this.#begin(until, true, handOn);
   }
 
   by<T>(moment: Moment, answer: Promise<T>): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const step = this.#begin<T>(moment, resolve, reject, true);
-      // Whoever stops waiting for it has nothing to do with how it fails.
-      if (step === undefined) return answer.catch(() => {});
-      return answer.then(
+    return this.limited<T>(moment, (step) => {
+      answer.then(
         (value) => step.arrive(value),
         (error) => step.fail(error),
       );
     });
   }
 
-  /** Undefined: they are stopped. */
-  #begin<T>(
-    moment: Moment,
-    resolve: (value: T) => void,
-    reject: (reason: unknown) => void,
-    isLimit: boolean,
-  ): Step<T> | undefined {
-    if (this.#stopped !== undefined) {
-      reject(this.#stopped.reason);
-      return undefined;
-    }
-    const step = new Step<T>(moment, this, resolve, reject, isLimit);
-    if (moment !== Number.POSITIVE_INFINITY) set(step);
-    const first = this.#first;
-    step.next = first;
-    this.#first = step as Step<never>;
-    if (first !== undefined) first.previous = this.#first;
-    return step;
+  within<T>(ms: number, answer: Promise<T>): Promise<T> {
+    return this.by(now() + ms, answer);
   }
 
-  /** @internal */
-  over(step: Step<never>): void {
+  #begin<T>(moment: Moment, isLimit: boolean, handOn: (step: Step<T>) => void): Promise<T> {
+    return new Promise((resolve, reject) => {
+      const step = new Step<T>(this, moment, isLimit, resolve, reject);
+      const first = this.#first;
+      step.next = first;
+      this.#first = step as Step<never>;
+      if (first !== undefined) first.previous = this.#first;
+      if (moment !== Number.POSITIVE_INFINITY) set(step);
+      if (this.#stopped !== undefined) step.fail(this.#stopped.reason);
+      handOn(step);
+    });
+  }
+
+  /** @internal Whether it was not before. */
+  over(step: Step<never>): boolean {
+    if (step.isOver) return false;
+    step.isOver = true;
     cancel(step);
     const { previous, next } = step;
     if (this.#first === step) this.#first = next;
@@ -119,6 +119,7 @@ export class Steps {
     if (next !== undefined) next.previous = previous;
     step.previous = undefined;
     step.next = undefined;
+    return true;
   }
 }
 

@@ -18,7 +18,7 @@ import type { Attempt, Granted } from '../attempt.js';
 import { type Moment, now } from '../clock.js';
 import type { Connection, Ear, Listening, Word } from '../connection.js';
 import { at, cancel, type Deadline } from '../deadlines.js';
-import type { Question } from '../questions.js';
+import type { Limits } from '../asking.js';
 import { integer } from '../reply.js';
 import type { Checked } from '../settings.js';
 import { type Step, Steps } from '../steps.js';
@@ -176,7 +176,6 @@ export class Places {
 
 /** A request for a place. */
 interface Request {
-  readonly question: Question;
   readonly asked: Moment;
   /** For how long it keeps the place. */
   readonly kept: number;
@@ -212,31 +211,56 @@ export class Place {
     this.key = attempt.wanted.key;
   }
 
-  /** Asks for it, or asks again: the answer says whether it was granted, whatever was heard before. */
-  ask(asked: Moment): Request {
+  /** Asks for it, or asks again, and sleeps where somebody tells of its grant. */
+  ask(asked: Moment, { each, until, steps }: Limits): Promise<Told | undefined> {
     const request = this.#request(asked);
+    // The answer says whether it was granted, whatever was heard before.
     this.#heard = undefined;
-    return request;
+    this.#isNil = false;
+    const answer = this.#answerTo(request);
+    return steps.limited<Told | undefined>(Math.min(asked + each, until), (step) => {
+      answer.then(
+        (reply) => {
+          if (step.isOver) return this.attempt.late();
+          try {
+            this.attempt.unknown();
+            const told = this.#answered(reply, request);
+            if (told === undefined) this.#sleep(step, until);
+            else step.arrive(told);
+          } catch (error) {
+            step.fail(error);
+          }
+        },
+        (error) => step.fail(error),
+      );
+    });
   }
 
   #request(asked: Moment): Request {
-    const { kept, channel } = this.places;
+    const { kept } = this.places;
     const heardBy = this.#heard === undefined ? this.ear : undefined;
     this.dueAt = Number.POSITIVE_INFINITY;
     if (this.#since === Number.NEGATIVE_INFINITY) this.#since = asked;
     this.#keeps = kept;
     this.#kept = Math.min(this.#kept, kept);
     this.ear = this.places.earOf(this.key);
-    return { question: this.attempt.ticketFor(kept, channel), asked, kept, heardBy };
+    return { asked, kept, heardBy };
   }
 
-  answered(fence: number | null, { asked, kept, heardBy }: Request): Granted | null {
+  #answerTo({ kept }: Request): Promise<unknown> {
+    const { attempt, places } = this;
+    return attempt.server.ask(this.key, attempt.ticketFor(kept, places.channel), attempt);
+  }
+
+  /** Undefined: it has a place, and somebody tells of its grant. */
+  #answered(reply: unknown, { asked, kept, heardBy }: Request): Told | undefined {
     const { server, wanted } = this.attempt;
+    const fence = integer(reply);
     if (fence !== null) {
       if (heardBy !== undefined && this.#heard === undefined) this.places.suspect(heardBy);
       return { fence, asked, lasts: wanted.ttl };
     }
-    if (server.isPlain()) return null;
+    if (server.isPlain()) return 'ask';
     const lasts = Math.min(wanted.ttl, this.#kept);
     // A grant that nobody has heard of would still be there.
     const here = now();
@@ -247,7 +271,7 @@ export class Place {
     this.dueAt = here + (kept / KEPT_TIMES) * (1 - Math.random() / 4);
     // By now the client library may know of another node that has the key.
     if (this.places.earOf(this.key) !== this.ear) this.ear = undefined;
-    return null;
+    return this.ear === undefined ? 'ask' : undefined;
   }
 
   hear(fence: number, ear: Subscription): void {
@@ -264,12 +288,15 @@ export class Place {
 
   /** Until it is told something; undefined: it was not. */
   sleep(until: Moment): Promise<Told | undefined> {
+    return this.attempt.steps.asleep<Told>(until, (step) => this.#sleep(step, until));
+  }
+
+  #sleep(step: Step<Told | undefined>, until: Moment): void {
     const told = this.#told();
-    if (told !== undefined) return Promise.resolve(told);
+    if (told !== undefined) return step.arrive(told);
     this.places.watch();
-    return this.attempt.steps.asleep<Told>(until, (step) => {
-      this.#asleep = step;
-    });
+    this.#asleep = step;
+    step.rest(until);
   }
 
   /** Keeps the place, while somebody sleeps. */
@@ -277,18 +304,14 @@ export class Place {
     const request = this.#request(now());
     const { asked } = request;
     this.#askedAt = asked;
-    const answer = this.attempt.server.ask(this.key, request.question, this.attempt).then(integer);
-    answer.then(
-      (fence) => {
-        if (this.#askedAt !== asked) return this.attempt.late();
-        this.#askedAt = undefined;
-        const granted = this.answered(fence, request);
-        if (granted !== null) this.wake(granted);
-        // Whoever is not told has to do something about it.
-        else if (this.ear === undefined || this.attempt.server.isPlain()) this.wake('ask');
-      },
-      () => this.wake('ask'),
-    );
+    const answer = this.#answerTo(request).then((reply) => {
+      if (this.#askedAt !== asked) return this.attempt.late();
+      this.#askedAt = undefined;
+      const told = this.#answered(reply, request);
+      // Whoever is not told has to do something about it.
+      if (told !== undefined) this.wake(told);
+    });
+    answer.catch(() => this.wake('ask'));
   }
 
   /** What was asked at that moment was to be answered by now. */

@@ -1,12 +1,12 @@
 /** Waiting by a ticket: a place in the server's queue without a connection that waits. */
-import { askOnce, type Limits } from '../asking.js';
+import { failed, type Limits } from '../asking.js';
 import type { Attempt, Granted } from '../attempt.js';
 import { RETRY, ROOM, rest } from '../backoff.js';
 import { type Moment, now } from '../clock.js';
 import type { Word } from '../connection.js';
 import type { Server } from '../server.js';
 import { codeOf, refusal, verdict } from '../verdict.js';
-import type { Places } from './places.js';
+import type { Places, Told } from './places.js';
 
 /** How often a place is asked for while nobody tells of grants, unless there are many. */
 const UNHEARD = 250;
@@ -31,15 +31,14 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
       const asked = now();
       if (asked >= until) return ended(failures, server);
       if (server.connection.isClosed()) throw server.closed();
-      const request = place.ask(asked);
+      let told: Told | undefined;
       try {
-        const fence = await askOnce(server, wanted.key, request.question, patience, asked, attempt);
-        attempt.unknown();
-        const granted = place.answered(fence, request);
-        if (granted !== null) return granted;
+        told = await place.ask(asked, patience);
+        if (typeof told === 'object') return told;
         if (server.isPlain()) return 'no queue';
         [failures.count, failures.silentSince, failures.refusal, failures.isQueued] = [0, undefined, undefined, true];
       } catch (error) {
+        failed(error, server, wanted.key, patience, asked, attempt);
         steps.throwIfStopped();
         if (server.learns(error)) {
           if (server.isPlain()) return 'no queue';
@@ -56,10 +55,9 @@ export async function waitByTicket(attempt: Attempt, places: Places, patience: P
         if (isHeard === 'refused') return 'no tickets';
         // What was granted meanwhile was not told.
         if (isHeard) continue;
+        told = await place.sleep(Math.min(until, now() + Math.min(slice, Math.max(UNHEARD, places.size))));
+        if (typeof told === 'object') return told;
       }
-      const often = place.ear ? until : now() + Math.min(slice, Math.max(UNHEARD, places.size));
-      const told = await place.sleep(Math.min(often, until));
-      if (typeof told === 'object') return told;
       // What was told meanwhile is lost: so all ask, and not all at once.
       if (told === 'cut') await steps.sleep(Math.min(Math.random() * places.size, until - now()));
     }
