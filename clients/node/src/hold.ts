@@ -6,7 +6,7 @@ import { type Answer, ask } from './asking.js';
 import type { Attempt, Granted } from './attempt.js';
 import { RETRY, rest } from './backoff.js';
 import { type Moment, now } from './clock.js';
-import { at, cancel, type Deadline } from './deadlines.js';
+import { cancel, Deadline, set } from './deadlines.js';
 import { LeaseholdError, LostError, type Loss, RefusedError } from './errors.js';
 import { Extensions } from './extensions.js';
 import type { Question } from './questions.js';
@@ -49,7 +49,7 @@ export interface Terms {
   readonly holdUntil: Moment;
 }
 
-export class Hold {
+export class Hold extends Deadline {
   readonly fence: number;
   readonly #attempt: Attempt;
   readonly #holder: Holder;
@@ -60,8 +60,6 @@ export class Hold {
   #validUntil: Moment;
   /** The server does not know yet that somebody has heard of the grant. */
   #isUnclaimed: boolean;
-  /** When something is to be done about it. */
-  #next: Deadline | undefined;
   #renewAt: Moment = Number.POSITIVE_INFINITY;
   /** Of extensions, of which `#asking` are under way. */
   #steps: Steps | undefined;
@@ -79,6 +77,7 @@ export class Hold {
 
   constructor(holder: Holder, attempt: Attempt, granted: Granted, terms: Terms) {
     const { fence, asked, lasts, isUnclaimed = false } = granted;
+    super(Number.POSITIVE_INFINITY, false);
     this.fence = fence;
     this.#attempt = attempt;
     this.#holder = holder;
@@ -269,26 +268,32 @@ export class Hold {
 
   /** Sees it end. */
   #watch(): void {
-    cancel(this.#next);
-    this.#next = at(this.#validUntil, () => this.look(), false);
+    this.#renewAt = Number.POSITIVE_INFINITY;
+    this.#rest(this.#validUntil);
+  }
+
+  #rest(until: Moment): void {
+    cancel(this);
+    this.at = until;
+    set(this);
   }
 
   /** When to renew it, unless it is to end. */
   #schedule(renewAt: Moment): void {
     const isRenewed = this.#isUnclaimed || renewAt < this.#terms.renewUntil;
     if (!isRenewed) return this.#watch();
-    cancel(this.#next);
     this.#renewAt = renewAt;
-    const settlesAt = this.#isNew ? now() + SETTLES_WITHIN : Number.POSITIVE_INFINITY;
-    this.#next = at(Math.min(settlesAt, renewAt), () => this.#due(), false);
+    this.#rest(this.#isNew ? Math.min(now() + SETTLES_WITHIN, renewAt) : renewAt);
   }
 
-  /** It has been held for a while, or is to be renewed. */
-  #due(): void {
+  /** It has been held for a while, is to be renewed, or is over. */
+  due(): void {
+    const here = now();
+    if (!this.look(here)) return;
     this.#isNew = false;
     this.#settled?.();
     this.#settled = undefined;
-    if (now() < this.#renewAt) return this.#schedule(this.#renewAt);
+    if (here < this.#renewAt) return this.#rest(Math.min(this.#renewAt, this.#validUntil));
     this.#watch();
     void this.#renew();
   }
@@ -311,7 +316,7 @@ export class Hold {
   #end(loss: Loss, reason?: LeaseholdError): void {
     this.#loss = loss;
     this.#reason = reason;
-    cancel(this.#next);
+    cancel(this);
     this.#settled = undefined;
     this.#steps?.stop();
     const tells = this.#tells;

@@ -20,13 +20,15 @@ export function words(key: Word, question: Question): Word[] {
   const { owner } = question;
   switch (question.ask) {
     case 'acquire':
-    case 'wait':
+      return shared(['LOCK.ACQUIRE', key, owner, millis(question.ttl)], question.share);
+    case 'wait': {
+      const [ttl, patience] = [millis(question.ttl), millis(question.patience)];
+      return shared(['LOCK.ACQUIRE', key, owner, ttl, 'BLOCK', patience], question.share);
+    }
     case 'ticket': {
-      const command = ['LOCK.ACQUIRE', key, owner, millis(question.ttl)];
-      if (question.share !== EXCLUSIVE) command.push('SHARE', String(question.share));
-      if (question.ask === 'wait') command.push('BLOCK', millis(question.patience));
-      if (question.ask === 'ticket') command.push('TICKET', millis(question.kept), 'NOTIFY', question.channel);
-      return command;
+      const [ttl, kept] = [millis(question.ttl), millis(question.kept)];
+      const command = ['LOCK.ACQUIRE', key, owner, ttl, 'TICKET', kept, 'NOTIFY', question.channel];
+      return shared(command, question.share);
     }
     case 'extend':
       return ['LOCK.EXTEND', key, owner, millis(question.ttl), String(question.fence)];
@@ -36,6 +38,11 @@ export function words(key: Word, question: Question): Word[] {
       return command;
     }
   }
+}
+
+function shared(command: Word[], share: Share): Word[] {
+  if (share !== EXCLUSIVE) command.push('SHARE', String(share));
+  return command;
 }
 
 /** Servers take whole milliseconds. */
